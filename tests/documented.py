@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.pages import PAGES, ROOT, text_of
 
 #: Where a reader starts, and every other page with commands.
-WITH_COMMANDS = (*PAGES, ROOT / "SECURITY.md", ROOT / "examples/plugin-gpu-reserve/README.md")
+WITH_COMMANDS = (*PAGES, ROOT / "SECURITY.md")
 COMMAND = re.compile(r"^\$ (.+?)(?:  +# .*)?$", re.MULTILINE)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "examples/README.md")),
+    *sorted((ROOT / "examples").glob("*/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 

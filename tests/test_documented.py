@@ -16,6 +16,8 @@ MOST_NOT_RUN = 14
 #: Commands that need no cluster, and a line that they print.
 OFFLINE = {
     "gangsched plan -f examples/koordinator/": "1 gang: 1 preempt, 2 victims",
+    "gangsched plan -f examples/kai/ --scheduler-name kai-scheduler": "within      example.com/rack=a",
+    "gangsched simulate -f examples/kai/ --scheduler-name kai-scheduler --until 1m": "default/serve-worker-1",
     "gangsched --help": "why-evicted",
     "gangsched simulate -f examples/workload/ --until 1m": "4 preempted",
     "gangsched config defaults": "kind: GangSchedulerConfiguration",

@@ -190,7 +190,7 @@ class Scheduler:
                 self._note(Change(Hint.VICTIMS))
                 gone = world.membership.objects.get((family, namespace, name))
                 world.membership.drop_object(family, namespace, name)
-                self._pods_regrouped(world.owner_gangs.operator_changed(family, gone, None))
+                self._pods_regrouped(world.owner_gangs.group_changed(family, gone, None))
                 self._gang_changed(family, namespace, name, gone)
             case ev.Changed(Job() as job):
                 job = as_of(job, self._run.now, self.options.ignore_keys)
@@ -389,7 +389,7 @@ class Scheduler:
         membership = self.world.membership
         known = membership.objects.get((gang.family, gang.namespace, gang.name))
         membership.set_object(gang)
-        self._pods_regrouped(self.world.owner_gangs.operator_changed(gang.family, known, gang))
+        self._pods_regrouped(self.world.owner_gangs.group_changed(gang.family, known, gang))
         if known is None or rules_of(known) != rules_of(gang):
             self._note(Change(Hint.VICTIMS))
         if gang.remark is not None:
@@ -460,7 +460,8 @@ def _with_jobset(job: Job) -> Iterator[OwnerKey]:
 def _as_victim(pod: Pod) -> tuple[object, ...]:
     """What says whether a bound pod may be evicted, its gang and its run time aside."""
     stakes = pod.stakes
-    return pod.node, pod.priority, pod.priority_class, pod.labels, pod.hints, pod.owner, stakes.never, stakes.boost
+    never = pod.kept or stakes.never
+    return pod.node, pod.priority, pod.priority_class, pod.labels, pod.hints, pod.owner, never, stakes.boost
 
 
 def _run_time(pod: Pod) -> tuple[object, ...]:

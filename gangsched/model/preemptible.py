@@ -3,6 +3,7 @@
 Sources: Koordinator ``scheduling.koordinator.sh/disable-preemptible`` and
 ``quota.scheduling.koordinator.sh/preemptible`` (labels); Volcano ``volcano.sh/preemptable`` (the annotation wins
 over the label, an unreadable value means "false"); Godel ``godel.bytedance.com/can-be-preempted`` (annotation);
+KAI ``kai.scheduler/preemptibility`` (label), and that of its PodGroups;
 Koordinator's ``scheduling.koordinator.sh/eviction-cost``, of which the largest number says never.
 """
 
@@ -36,6 +37,8 @@ def protection(pod: Pod, evict_daemonset_pods: bool = False) -> str:
 
 def _marked(pod: Pod) -> bool:
     labels, hints = pod.labels, pod.hints
+    if pod.kept or labels.get("kai.scheduler/preemptibility") == "non-preemptible":
+        return True
     if labels.get("scheduling.koordinator.sh/disable-preemptible") == "true":
         return True
     if labels.get("quota.scheduling.koordinator.sh/preemptible") == "false":

@@ -254,7 +254,8 @@ class Pod(Named, frozen=True):
     the moment by which the grace period ends). ``gang`` is the identity of its gang, which for a pod without
     a group is the pod itself. ``hints`` are the labels and annotations that gang APIs and preemption rules
     read; everything else of the annotations is dropped on decoding. ``mistake`` is the first thing in it that could not
-    be understood. One that is its own gang waits because of it. ``remark`` does not delay the gang.
+    be understood. One that is its own gang waits because of it. ``remark`` does not delay the gang. ``kept``: the
+    object of its group says that its pods are not to be evicted.
     """
 
     uid: str
@@ -285,6 +286,7 @@ class Pod(Named, frozen=True):
     mistake: Mistake | None = None
     remark: Mistake | None = None
     stakes: Stakes = NO_STAKES
+    kept: bool = False
 
     @property
     def finished(self) -> bool:

@@ -77,7 +77,7 @@ def as_of(record: Saved, now: float, ignored: Collection[str] = ()) -> Saved:
     clocks differ. It says never, and more than its priority, by no annotation that is ``ignored``.
     """
     off: dict[str, object] = {}
-    if record.stakes.never and EVICTION_COST in ignored:
+    if record.stakes.never and EVICTION_COST in ignored and isinstance(record, Pod):
         off["never"] = False
     if record.stakes.boost is not None and PRIORITY_BOOST in ignored:
         off["boost"] = None

@@ -97,6 +97,22 @@ def _volcano(wish: Wish) -> tuple[list[Object], Members]:
     }
 
 
+def _kai(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish, minimum=True, high=True, roles=True, rack=True)
+    spec: Object = {"minMember": wish.minimum}
+    if wish.roles:
+        spec = {"subGroups": [{"name": role, "minMember": count} for role, count in wish.roles.items()]}
+    if wish.high:
+        spec["priorityClassName"] = "high"
+    if wish.rack:
+        spec["topologyConstraint"] = {"topology": "racks", "requiredTopologyLevel": "example.com/rack"}
+    notes = {"pod-group-name": "g"}
+    return [_group("scheduling.run.ai/v2alpha2", spec)], lambda role: {
+        "annotations": notes,
+        "labels": {"kai.scheduler/subgroup-name": role},
+    }
+
+
 def _kueue(wish: Wish) -> tuple[list[Object], Members]:
     _only(wish)
     notes = {"kueue.x-k8s.io/pod-group-total-count": str(wish.pods)}
@@ -127,6 +143,7 @@ APIS = (
     Api("`scheduling.k8s.io`", _upstream, "scheduling.k8s.io"),
     Api("`scheduling.x-k8s.io`", _coscheduling, "scheduling.x-k8s.io"),
     Api("Volcano", _volcano, "scheduling.volcano.sh"),
+    Api("KAI", _kai, "scheduling.run.ai"),
     Api("Kueue's pod groups", _kueue),
     Api("Job with `gangsched.dev/gang`", _job),
 )

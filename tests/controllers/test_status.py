@@ -117,6 +117,32 @@ def test_upstream_groups_have_a_condition_and_nothing_else() -> None:
     assert changes(UPSTREAM, unschedulable, scheduled, "v1beta1") == {}
 
 
+def test_a_group_of_kai_has_its_condition_while_it_does_not_fit() -> None:
+    """It has the only node pool, and goes when the gang is scheduled; those of other pools and its counts stay."""
+    kai = "scheduling.run.ai"
+    theirs = {"type": "UnschedulableOnNodePool", "nodePool": "a100", "status": "True"}
+    wanted = desired("Scheduling", reason="Unschedulable", message="no room")
+    first = changes(kai, wanted, {"schedulingConditions": [theirs], "resourcesStatus": {}})
+    assert first == {
+        "phase": "Scheduling",
+        "schedulingConditions": [
+            theirs,
+            {
+                "type": "UnschedulableOnNodePool",
+                "nodePool": "default",
+                "status": "True",
+                "reason": "Unschedulable",
+                "message": "no room",
+                "reasons": [{"reason": "Unschedulable", "message": "no room"}],
+                "lastTransitionTime": NOW_TEXT,
+            },
+        ],
+    }
+    assert changes(kai, wanted, first) == {}
+    after = changes(kai, desired("Running", running=2), first)
+    assert after == {"phase": "Running", "running": 2, "schedulingConditions": [theirs]}
+
+
 def test_long_messages_are_cut() -> None:
     """A message that the API would refuse for its length is shortened, visibly."""
     wanted = desired("Scheduling", reason="Unschedulable", message="x" * 5000)

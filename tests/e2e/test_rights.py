@@ -43,6 +43,8 @@ OF_OTHER_STORIES: dict[str, dict[tuple[str, str], str]] = {
         ("kueue.x-k8s.io", "workloads"): "list watch",
         ("scheduling.x-k8s.io", "podgroups"): "list watch",
         ("scheduling.volcano.sh", "podgroups"): "list watch patch",
+        ("scheduling.run.ai", "podgroups"): "list watch",
+        ("scheduling.run.ai", "podgroups/status"): "patch",
         ("ray.io", "rayclusters"): "list watch",
         **{("kubeflow.org", f"{kind}jobs"): "list watch" for kind in ("jax", "mpi", "pytorch", "tf", "xgboost")},
     },

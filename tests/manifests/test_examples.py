@@ -50,8 +50,9 @@ def minimum_of(group: Object) -> int:
 def test_every_example_is_tested() -> None:
     """A new folder of examples has to be named in this file, and in the README of the examples."""
     folders = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
-    # Elsewhere: test_example_plugin.py, test_queues.py, test_volcano_example.py and test_kind_example.py.
-    assert folders == {*CLUSTERS, "config", "kind", "plugin-gpu-reserve", "quota-gpu", "volcano"}
+    # Elsewhere: test_example_plugin.py, test_queues.py, test_volcano_example.py, test_kai_example.py and
+    # test_kind_example.py.
+    assert folders == {*CLUSTERS, "config", "kai", "kind", "plugin-gpu-reserve", "quota-gpu", "volcano"}
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert folders == set(re.findall(r"^\| \[`([a-z-]+)/`\]", readme, re.MULTILINE))
 

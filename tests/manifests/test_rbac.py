@@ -37,6 +37,8 @@ CLUSTER_RIGHTS = {
     ("scheduling.sigs.k8s.io", "podgroups/status"): {"patch"},
     ("scheduling.x-k8s.io", "podgroups"): FOLLOW,
     ("scheduling.volcano.sh", "podgroups"): FOLLOW | {"patch"},
+    ("scheduling.run.ai", "podgroups"): FOLLOW,
+    ("scheduling.run.ai", "podgroups/status"): {"patch"},
     ("batch", "jobs"): READ | {"patch"},
     ("batch", "jobs/status"): {"patch"},
     ("jobset.x-k8s.io", "jobsets"): READ | {"patch"},

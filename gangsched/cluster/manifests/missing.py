@@ -59,13 +59,13 @@ def _named_by(each: Found) -> Iterator[_Named]:
 
 
 def _named_by_pod(pod: wire.Pod) -> Iterator[_Named]:
-    labels, notes = pod.metadata.labels or {}, pod.metadata.annotations or {}
+    labels = pod.metadata.labels or {}
     if any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes or ()):
         yield _CLAIM
     if _owner(pod.metadata) == "Job":
         yield _JOB
     for each in DIALECTS:
-        name, field = each.group_of(labels, notes, pod.spec)
+        name, field = each.group_of(pod.metadata, pod.spec)
         if name and each.needs_object(labels):
             yield _Named("PodGroup", each.family, field, f"podgroups.{each.family}")
     yield from _in_queues(labels)

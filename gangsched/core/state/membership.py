@@ -97,6 +97,8 @@ class Membership:
         #: What group objects say about the loss of their pods.
         self.stakes: dict[tuple[str, str, str], Stakes] = {}
         self.members: dict[GangId, dict[str, Pod]] = {}
+        #: How many of these gangs are of each scheduler name.
+        self._of_scheduler = Counter[str]()
         #: UIDs of the members that make a mistake, of each gang and mistake.
         self._mistaken: dict[tuple[GangId, Mistake], set[str]] = {}
         self._told: dict[GangId, Gang | None] = {}  # what members say, where no object does
@@ -111,6 +113,8 @@ class Membership:
 
     def set_pod(self, pod: Pod) -> None:
         """Insert or replace a pod."""
+        if pod.gang not in self.members:
+            self._of_scheduler[pod.gang.scheduler] += 1
         group = self.members.setdefault(pod.gang, {})
         before = group.get(pod.uid)
         if before is not None:
@@ -135,6 +139,7 @@ class Membership:
                 self._forget_mistakes(before)
             if not group:
                 del self.members[pod.gang]
+                self._of_scheduler -= Counter((pod.gang.scheduler,))
                 self._unsorted.discard(pod.gang)
 
     def _forget_mistakes(self, pod: Pod) -> None:
@@ -188,6 +193,11 @@ class Membership:
             self.members[gang] = members
             self._unsorted.discard(gang)
         return iter([*members.values()])
+
+    def pods_of_group(self, family: str, namespace: str, name: str) -> list[Pod]:
+        """The pods of a group, whatever their schedulers."""
+        gangs = (GangId(family, namespace, name, scheduler) for scheduler in sorted(self._of_scheduler))
+        return [pod for gang in gangs for pod in self.pods(gang)]
 
     def new_mistakes(self, pod: Pod) -> list[Mistake]:
         """What is wrong with this state of a pod, as far as no known member of its gang makes the same mistake."""

@@ -47,11 +47,13 @@ class OwnerGangs:
     # -- questions -----------------------------------------------------------------------------------------
 
     def placed(self, pod: Pod) -> Pod:
-        """The pod as a member of its owner's gang; as it is where it names a group of its own, or tries to, or starts
-        by itself.
+        """The pod as a member of its owner's gang; where it names a group of its own, or tries to, or starts by itself,
+        with what the object of its group says about it.
         """
         if pod.gang.family != SINGLE or pod.mistake is not None:
-            return pod
+            said = self._membership.stakes.get((pod.gang.family, pod.gang.namespace, pod.gang.name))
+            kept = said is not None and said.never
+            return pod if pod.kept == kept else msgspec.structs.replace(pod, kept=kept)
         group = owners.group_of(pod)
         if group and self._declared(owners.LEADER_WORKER_SET, pod.namespace, owners.said_by(pod)):
             return msgspec.structs.replace(pod, gang=GangId(owners.FAMILY, pod.namespace, group, pod.scheduler))
@@ -122,7 +124,7 @@ class OwnerGangs:
             return said
         return kind in self._kinds or self.declared_in(namespace)
 
-    # -- changes: each returns the pods that are in another gang because of it --------------------------------
+    # -- changes: each returns the pods that are others because of it -----------------------------------------
 
     def set_job(self, job: Job) -> list[Pod]:
         """A Job was created or changed."""
@@ -161,11 +163,15 @@ class OwnerGangs:
         groups = [p for p in self._pods.values() if p.namespace == namespace and owners.group_of(p)]
         return jobs + sets + self._moved(groups)
 
-    def operator_changed(self, family: str, before: Gang | None, now: Gang | None) -> list[Pod]:
-        """An object of an operator was created, changed, or is gone."""
-        said = [each.declared if each is not None else None for each in (before, now)]
+    def group_changed(self, family: str, before: Gang | None, now: Gang | None) -> list[Pod]:
+        """A group object, or that of an operator, was created, changed, or is gone."""
         gang = now or before
-        if family not in FAMILIES or gang is None or said[0] == said[1]:
+        if gang is None:
+            return []
+        if (before is not None and before.stakes.never) != (now is not None and now.stakes.never):
+            return [self.placed(pod) for pod in self._membership.pods_of_group(family, gang.namespace, gang.name)]
+        said = [each.declared if each is not None else None for each in (before, now)]
+        if family not in FAMILIES or said[0] == said[1]:
             return []
         return self._moved(p for p in self._pods.values() if p.namespace == gang.namespace and p.owner is not None)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from gangsched.messages import invalid
 from gangsched.model import wire
-from gangsched.model.dialects import coscheduling, koordinator, kueue, owners, upstream, volcano
+from gangsched.model.dialects import coscheduling, kai, koordinator, kueue, owners, upstream, volcano
 from gangsched.model.dialects.dialect import Dialect, Seen, Told
 from gangsched.model.dialects.objects import delay_remark
 from gangsched.model.errors import Mistake
@@ -35,7 +35,7 @@ HINT_PREFIXES = (
 )
 
 #: All of them; of several groups that a pod names it is in that of the first of these.
-DIALECTS = (upstream.DIALECT, koordinator.DIALECT, kueue.DIALECT, coscheduling.DIALECT, volcano.DIALECT)
+DIALECTS = (upstream.DIALECT, koordinator.DIALECT, kueue.DIALECT, coscheduling.DIALECT, volcano.DIALECT, kai.DIALECT)
 BY_FAMILY: Mapping[str, Dialect] = {each.family: each for each in (*DIALECTS, owners.DIALECT)}
 
 
@@ -46,7 +46,7 @@ def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[GangId, Mista
     """
     labels, notes = meta.labels or {}, meta.annotations or {}
     for dialect in DIALECTS:
-        name, field = dialect.group_of(labels, notes, spec)
+        name, field = dialect.group_of(meta, spec)
         if name:
             break
     else:

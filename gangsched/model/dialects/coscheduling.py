@@ -9,15 +9,15 @@ from __future__ import annotations
 from gangsched.model import wire
 from gangsched.model.dialects import koordinator
 from gangsched.model.dialects.dialect import Dialect
-from gangsched.model.records import Gang, Labels
+from gangsched.model.records import Gang
 
 FAMILY = "scheduling.x-k8s.io"
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 
 
-def group_of(labels: Labels, _notes: Labels, _spec: wire.PodSpec) -> tuple[str, str]:
+def group_of(meta: wire.ObjectMeta, _spec: wire.PodSpec) -> tuple[str, str]:
     """The group's name as a member gives it, and where."""
-    return labels.get(GROUP_LABEL) or "", f"metadata.labels[{GROUP_LABEL}]"
+    return (meta.labels or {}).get(GROUP_LABEL, ""), f"metadata.labels[{GROUP_LABEL}]"
 
 
 def gang_from_object(obj: wire.SigsPodGroup) -> Gang:

@@ -34,7 +34,7 @@ class Seen(NamedTuple):
 class Dialect(NamedTuple):
     """One gang API.
 
-    ``group_of`` says from labels, annotations and spec of a pod which group it names, and in which field; an empty name
+    ``group_of`` says of metadata and spec of a pod which group it names, and in which field; an empty name
     for none. ``decoded_as`` is what its group objects are decoded as, ``gang_from_object`` what they say (it raises
     :class:`~gangsched.model.errors.FieldError`), ``versions`` those of the API, the best first, and ``unread`` the keys
     of their spec that say nothing here. Members say with ``needs_object`` (of labels) whether there must be one, and
@@ -49,7 +49,7 @@ class Dialect(NamedTuple):
     """
 
     family: str
-    group_of: Callable[[Labels, Labels, wire.PodSpec], tuple[str, str]]
+    group_of: Callable[[wire.ObjectMeta, wire.PodSpec], tuple[str, str]]
     versions: tuple[str, ...] = ()
     decoded_as: type[wire.Object] | None = None
     gang_from_object: Callable[[Any], Gang] | None = None

@@ -82,12 +82,13 @@ class _TopologySpec(msgspec.Struct):
     gather: list[_Gather] = msgspec.field(name="gatherStrategy", default_factory=list)
 
 
-def group_of(labels: Labels, annotations: Labels, _spec: wire.PodSpec) -> tuple[str, str]:
+def group_of(meta: wire.ObjectMeta, _spec: wire.PodSpec) -> tuple[str, str]:
     """``(name, field)``: the gang's name as a member gives it, or an empty string, and where it gives it."""
+    labels = meta.labels or {}
     for key in (GROUP_LABEL, LIGHT_LABEL):
         if labels.get(key):
             return labels[key], f"metadata.labels[{key}]"
-    return annotations.get(NAME) or "", f"metadata.annotations[{NAME}]"
+    return (meta.annotations or {}).get(NAME, ""), f"metadata.annotations[{NAME}]"
 
 
 def needs_object(labels: Labels) -> bool:

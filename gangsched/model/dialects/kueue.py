@@ -19,9 +19,9 @@ HINT_PREFIX = "kueue.x-k8s.io/pod-group-"
 GROUP_LABEL, TOTAL = f"{HINT_PREFIX}name", f"{HINT_PREFIX}total-count"
 
 
-def group_of(labels: Labels, _notes: Labels, _spec: wire.PodSpec) -> tuple[str, str]:
+def group_of(meta: wire.ObjectMeta, _spec: wire.PodSpec) -> tuple[str, str]:
     """The group's name as a member gives it, and where."""
-    return labels.get(GROUP_LABEL) or "", f"metadata.labels[{GROUP_LABEL}]"
+    return (meta.labels or {}).get(GROUP_LABEL, ""), f"metadata.labels[{GROUP_LABEL}]"
 
 
 def mistake_of_member(_labels: Labels, notes: Labels) -> Mistake | None:

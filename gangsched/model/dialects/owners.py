@@ -83,5 +83,5 @@ def gang_from_member(pod: Pod) -> Gang:
 
 #: Of the groups of a LeaderWorkerSet: no pod names them, its owner and labels do.
 DIALECT = Dialect(
-    FAMILY, lambda _labels, _notes, _spec: ("", ""), needs_object=lambda _: False, gang_from_member=gang_from_member
+    FAMILY, lambda _meta, _spec: ("", ""), needs_object=lambda _: False, gang_from_member=gang_from_member
 )

@@ -13,7 +13,7 @@ from gangsched.model import conditions, wire
 from gangsched.model.dialects.dialect import Dialect, Seen, Told, evicted, scheduled
 from gangsched.model.dialects.objects import described
 from gangsched.model.errors import FieldError
-from gangsched.model.records import Gang, Labels
+from gangsched.model.records import Gang
 
 FAMILY = "scheduling.k8s.io"
 #: Served versions in the order of preference; which one a cluster has is found by discovery.
@@ -67,7 +67,7 @@ def _disruption(raw: object) -> str:
     raise FieldError("spec.disruptionMode", invalid.none_of(repr(raw), "Pod, PodGroup, {single: {}}, {all: {}}"))
 
 
-def group_of(_labels: Labels, _notes: Labels, spec: wire.PodSpec) -> tuple[str, str]:
+def group_of(_meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[str, str]:
     """The group that the spec of a member names."""
     group = spec.scheduling_group
     return (group.pod_group_name or "") if group is not None else "", "spec.schedulingGroup.podGroupName"

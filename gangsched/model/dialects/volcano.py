@@ -28,9 +28,9 @@ DEFAULT_QUEUE = "default"
 _SCHEDULED, _UNSCHEDULABLE = "Scheduled", "Unschedulable"
 
 
-def group_of(_labels: Labels, notes: Labels, _spec: wire.PodSpec) -> tuple[str, str]:
+def group_of(meta: wire.ObjectMeta, _spec: wire.PodSpec) -> tuple[str, str]:
     """The group's name as a member's annotation gives it, and where."""
-    return notes.get(GROUP_NAME) or "", f"metadata.annotations[{GROUP_NAME}]"
+    return (meta.annotations or {}).get(GROUP_NAME, ""), f"metadata.annotations[{GROUP_NAME}]"
 
 
 def role(labels: Labels, notes: Labels) -> str:
@@ -74,7 +74,7 @@ def _remark(spec: wire.VolcanoPodGroupSpec) -> Mistake | None:
             raise FieldError("spec.networkTopology", text)
         return Mistake("spec.networkTopology", invalid.SOFT_TOPOLOGY)
     if spec.queue not in ("", DEFAULT_QUEUE):
-        return Mistake("spec.queue", invalid.queue_not_read(spec.queue))
+        return Mistake("spec.queue", invalid.queue_not_read("Volcano", spec.queue))
     return None
 
 

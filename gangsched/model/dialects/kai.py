@@ -1,0 +1,188 @@
+"""``scheduling.run.ai/v2alpha2`` PodGroup of KAI.
+
+KAI's podgrouper makes a PodGroup for each workload with KAI's scheduler name, and then writes the group's name into an
+annotation of its pods, and a label that says which part of the group they are in; it works on without the scheduler.
+Sources: the API types and the webhook of KAI-Scheduler (``pkg/apis/scheduling/v2alpha2``), and what its scheduler makes
+of them (``pkg/scheduler/api/podgroup_info``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gangsched.messages import invalid
+from gangsched.model import conditions, wire
+from gangsched.model.dialects.dialect import STARTED, Dialect, Seen, Told, counts, evicted
+from gangsched.model.dialects.objects import described, members
+from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.names import shown
+from gangsched.model.records import Gang, Labels
+
+FAMILY = "scheduling.run.ai"
+#: The scheduler name whose pods the podgrouper puts into groups.
+SCHEDULER = "kai-scheduler"
+GROUP_NAME = "pod-group-name"
+SUBGROUP = "kai.scheduler/subgroup-name"
+SKIP = "kai.scheduler/skip-podgrouper"
+QUEUE = "kai.scheduler/queue"
+DEFAULT_QUEUE = "default-queue"
+#: The condition of a group that does not fit, and the only node pool.
+_UNSCHEDULABLE, _NODE_POOL = "UnschedulableOnNodePool", "default"
+_PREEMPTIBILITY = {"": False, "preemptible": False, "non-preemptible": True}
+
+
+class TopologyConstraint(wire.Wire):
+    """Levels are keys of node labels; the Topology object has their order."""
+
+    topology: str = ""
+    required_topology_level: str = ""
+    preferred_topology_level: str = ""
+
+
+class SubGroup(wire.Wire):
+    """A part of a group."""
+
+    name: str = ""
+    min_member: int | None = None
+    min_sub_group: int | None = None
+    parent: str | None = None
+    topology_constraint: TopologyConstraint | None = None
+
+
+class PodGroupSpec(wire.Wire):
+    """What a PodGroup asks for."""
+
+    min_member: int | None = None
+    min_sub_group: int | None = None
+    queue: str = ""
+    priority_class_name: str = ""
+    preemptibility: str = ""
+    topology_constraint: TopologyConstraint | None = None
+    sub_groups: list[SubGroup] | None = None
+
+
+class PodGroup(wire.Object):
+    """One PodGroup."""
+
+    spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
+
+
+def group_of(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[str, str]:
+    """The group that the annotation of a member names. A pod with KAI's scheduler name that has none yet is in one of
+    its own name, which is not there: it would start alone before the podgrouper has seen it.
+    """
+    notes, field = meta.annotations or {}, f"metadata.annotations[{GROUP_NAME}]"
+    name = notes.get(GROUP_NAME, "")
+    if name or spec.scheduler_name != SCHEDULER or notes.get(SKIP) == "true":
+        return name, field
+    return meta.name, field
+
+
+def part(labels: Labels, _notes: Labels) -> str:
+    """The part of its group that a member is in."""
+    return labels.get(SUBGROUP, "")
+
+
+def gang_from_object(obj: PodGroup) -> Gang:
+    """One PodGroup. Raises :class:`FieldError`. Where it has parts, its own ``minMember`` means nothing, as in KAI."""
+    spec = obj.spec
+    if spec.min_member and spec.min_sub_group is not None:
+        raise FieldError("spec.minSubGroup", invalid.MEMBERS_OR_SUBGROUPS)
+    if spec.preemptibility not in _PREEMPTIBILITY:
+        allowed = ", ".join(filter(None, _PREEMPTIBILITY))
+        raise FieldError("spec.preemptibility", invalid.none_of(shown(spec.preemptibility), allowed))
+    minimum = max(1, members(spec.min_member or 0, "spec.minMember"))
+    parts = _parts(spec)
+    gang = described(
+        FAMILY,
+        obj.metadata,
+        _remark(spec),
+        min_member=max(1, sum(count for _, count in parts)) if parts else minimum,
+        roles=tuple((name, count) for name, count in parts if count),
+        priority_class=spec.priority_class_name,
+        topology=_topology(spec.topology_constraint),
+    )
+    if not _PREEMPTIBILITY[spec.preemptibility]:
+        return gang
+    return msgspec.structs.replace(gang, stakes=msgspec.structs.replace(gang.stakes, never=True))
+
+
+def _parts(spec: PodGroupSpec) -> list[tuple[str, int]]:
+    """How many members each part needs, by name."""
+    listed = spec.sub_groups or []
+    found: dict[str, int] = {}
+    for number, each in enumerate(listed):
+        field = f"spec.subGroups[{number}]"
+        if each.name in found:
+            raise FieldError(f"{field}.name", invalid.subgroup_twice(shown(each.name)))
+        if each.parent is not None:
+            raise FieldError(f"{field}.parent", invalid.SUBGROUPS)
+        if each.min_member is None:
+            raise FieldError(f"{field}.minMember", invalid.SUBGROUP_WITHOUT_MINIMUM)
+        if each.topology_constraint is not None and each.topology_constraint.required_topology_level:
+            raise FieldError(f"{field}.topologyConstraint", invalid.HARD_TOPOLOGY_OF_SUBGROUP)
+        found[each.name] = members(each.min_member, f"{field}.minMember")
+    if spec.min_sub_group is not None and spec.min_sub_group != len(listed):
+        raise FieldError("spec.minSubGroup", invalid.few_subgroups(len(listed), spec.min_sub_group))
+    members(sum(found.values()), "spec.subGroups")
+    return sorted(found.items())
+
+
+def _topology(wanted: TopologyConstraint | None) -> tuple[tuple[str, bool], ...]:
+    """The required level and, within it, the preferred one; KAI looks at neither without the name of a Topology."""
+    if wanted is None or not wanted.topology:
+        return ()
+    levels = {wanted.required_topology_level: True}
+    levels.setdefault(wanted.preferred_topology_level, False)
+    return tuple((key, required) for key, required in levels.items() if key)
+
+
+def _remark(spec: PodGroupSpec) -> Mistake | None:
+    """What the group asks for and does not get, and what breaks nothing."""
+    for number, each in enumerate(spec.sub_groups or ()):
+        if each.topology_constraint is not None and each.topology_constraint.preferred_topology_level:
+            return Mistake(f"spec.subGroups[{number}].topologyConstraint", invalid.SOFT_TOPOLOGY_OF_SUBGROUP)
+    if spec.queue not in ("", DEFAULT_QUEUE):
+        return Mistake("spec.queue", invalid.queue_not_read("KAI", spec.queue))
+    return None
+
+
+def status(told: Told, seen: Seen) -> dict[str, Any]:
+    """Phase and counts, and KAI's condition while the group does not fit."""
+    known = seen.status.get("schedulingConditions")
+    others: list[Any] = []
+    ours: list[dict[str, Any]] = []
+    for each in known if isinstance(known, list) else ():
+        mine = isinstance(each, dict) and (each.get("type"), each.get("nodePool")) == (_UNSCHEDULABLE, _NODE_POOL)
+        (ours if mine else others).append(each)
+    if told["phase"] in STARTED or not told.get("message"):
+        ours = []
+    else:
+        text, reason = str(told["message"]), str(told["reason"])
+        before = ours
+        ours = conditions.with_these(ours, [(_UNSCHEDULABLE, "True", reason, text)], 0, seen.now)
+        if ours is not before:
+            ours = [
+                {**ours[-1], "nodePool": _NODE_POOL, "reasons": [{"reason": reason, "message": ours[-1]["message"]}]}
+            ]
+    listed = conditions.listed(seen.status)
+    return {
+        "phase": told["phase"],
+        **counts(told, seen, "running", "succeeded", "failed"),
+        "schedulingConditions": [*others, *ours],
+        "conditions": conditions.with_these(listed, evicted(told), 0, seen.now),
+    }
+
+
+DIALECT = Dialect(
+    FAMILY,
+    group_of,
+    ("v2alpha2",),
+    PodGroup,
+    gang_from_object=gang_from_object,
+    unread=("markUnschedulable", "schedulingBackoff"),
+    role_of=part,
+    status=status,
+)

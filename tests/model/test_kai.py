@@ -1,0 +1,140 @@
+"""PodGroups of KAI."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gangsched.model import wire
+from gangsched.model.convert import Converter
+from gangsched.model.dialects import needs_object, role_of
+from gangsched.model.dialects.kai import PodGroup, gang_from_object
+from gangsched.model.errors import FieldError
+
+
+def group(**spec):
+    """A PodGroup of KAI."""
+    raw = {"metadata": {"name": "g", "namespace": "ns"}, "spec": spec}
+    return gang_from_object(msgspec.convert(raw, PodGroup))
+
+
+def member(annotations, labels=None, scheduler="kai-scheduler"):
+    """A pod with these annotations."""
+    meta = {"name": "p", "namespace": "ns", "labels": labels or {}, "annotations": annotations}
+    return Converter().pod(msgspec.convert({"metadata": meta, "spec": {"schedulerName": scheduler}}, wire.Pod))
+
+
+def part(name, least=1, **more):
+    """A part of a group."""
+    return {"name": name, "minMember": least, **more}
+
+
+def test_members_name_their_group_by_annotation():
+    """The annotation names the group, whose object must be there, and the label the part."""
+    pod = member({"pod-group-name": "g"}, {"kai.scheduler/subgroup-name": "leader"})
+    assert pod.gang == ("scheduling.run.ai", "ns", "g", "kai-scheduler")
+    assert needs_object(pod)
+    assert role_of(pod) == "leader"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "scheduler", "gang"),
+    [
+        ({}, "kai-scheduler", ("scheduling.run.ai", "p")),
+        ({"kai.scheduler/skip-podgrouper": "true"}, "kai-scheduler", ("Pod", "p")),
+        ({}, "py-gang-scheduler", ("Pod", "p")),
+        ({"pod-group-name": "g"}, "py-gang-scheduler", ("scheduling.run.ai", "g")),
+    ],
+)
+def test_a_pod_of_kai_without_a_group_waits_for_one(annotations, scheduler, gang):
+    """The podgrouper puts every pod with KAI's scheduler name into a group, unless it is told to leave it out."""
+    found = member(annotations, scheduler=scheduler).gang
+    assert (found.family, found.name) == gang
+
+
+@pytest.mark.parametrize(
+    ("spec", "minimum", "roles"),
+    [
+        ({}, 1, ()),
+        ({"minMember": None}, 1, ()),
+        ({"minMember": 4}, 4, ()),
+        ({"subGroups": [part("b", 2), part("a")]}, 3, (("a", 1), ("b", 2))),
+        ({"minMember": 7, "subGroups": [part("a", 2)]}, 2, (("a", 2),)),
+        ({"minSubGroup": 2, "subGroups": [part("a", 2), part("b", 0)]}, 2, (("a", 2),)),
+        ({"subGroups": [part("a", 0)]}, 1, ()),
+    ],
+)
+def test_the_minimum(spec, minimum, roles):
+    """That of the group, or of its parts together, of which each has its own."""
+    made = group(**spec)
+    assert (made.min_member, made.roles) == (minimum, roles)
+
+
+def test_priority_and_preemptibility():
+    """The class is that of the group as preemptor and victim; its pods may be excluded from preemption."""
+    assert group(priorityClassName="train").priority_class == "train"
+    said = {word: group(preemptibility=word).stakes.never for word in ("", "preemptible", "non-preemptible")}
+    assert said == {"": False, "preemptible": False, "non-preemptible": True}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "levels"),
+    [
+        ({"topology": "t", "requiredTopologyLevel": "zone"}, (("zone", True),)),
+        ({"topology": "t", "preferredTopologyLevel": "rack"}, (("rack", False),)),
+        (
+            {"topology": "t", "requiredTopologyLevel": "zone", "preferredTopologyLevel": "rack"},
+            (("zone", True), ("rack", False)),
+        ),
+        ({"topology": "t", "requiredTopologyLevel": "rack", "preferredTopologyLevel": "rack"}, (("rack", True),)),
+        ({"requiredTopologyLevel": "zone"}, ()),
+        ({"topology": "t"}, ()),
+    ],
+)
+def test_levels_of_a_topology(constraint, levels):
+    """The preferred level is within the required one; KAI looks at neither without the name of a Topology."""
+    assert group(topologyConstraint=constraint).topology == levels
+
+
+HARD = {"topology": "t", "requiredTopologyLevel": "rack"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"minMember": -1}, "spec.minMember"),
+        ({"minMember": 1_000_001}, "spec.minMember"),
+        ({"minMember": 1, "minSubGroup": 1, "subGroups": [part("a")]}, "spec.minSubGroup"),
+        ({"minSubGroup": 1, "subGroups": [part("a"), part("b")]}, "spec.minSubGroup"),
+        ({"minSubGroup": 1}, "spec.minSubGroup"),
+        ({"preemptibility": "sometimes"}, "spec.preemptibility"),
+        ({"subGroups": [part("a"), part("a")]}, "spec.subGroups[1].name"),
+        ({"subGroups": [part("a"), part("b", parent="a")]}, "spec.subGroups[1].parent"),
+        ({"subGroups": [part("a", None)]}, "spec.subGroups[0].minMember"),
+        ({"subGroups": [part("a", -1)]}, "spec.subGroups[0].minMember"),
+        ({"subGroups": [part("a", 600_000), part("b", 600_000)]}, "spec.subGroups"),
+        ({"subGroups": [part("a", topologyConstraint=HARD)]}, "spec.subGroups[0].topologyConstraint"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(spec, field):
+    """A gang that would be placed against its wishes waits, and the field is named."""
+    with pytest.raises(FieldError) as caught:
+        group(**spec)
+    assert caught.value.field == field
+
+
+SOFT = {"topology": "t", "preferredTopologyLevel": "rack"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"queue": "default-queue"}, None),
+        ({"queue": "research"}, "spec.queue"),
+        ({"subGroups": [part("a", topologyConstraint=SOFT)]}, "spec.subGroups[0].topologyConstraint"),
+    ],
+)
+def test_what_is_not_looked_at_is_told(spec, field):
+    """A wish that is not met, and breaks nothing, is told."""
+    remark = group(**spec).remark
+    assert (remark.field if remark else None) == field
