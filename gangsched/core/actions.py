@@ -85,7 +85,9 @@ class WithdrawNomination(_Action, frozen=True):
 
 
 class Mark(_Action, frozen=True):
-    """PATCH the conditions DisruptionTarget, and ``gangsched.dev/EvictedFor`` with the message ``owners``, to True."""
+    """PATCH the conditions DisruptionTarget, and ``gangsched.dev/EvictedFor`` with the message ``owners``, to True.
+    Without a ``message`` only the second, which announces the eviction.
+    """
 
     id: int
     pod: PodRef

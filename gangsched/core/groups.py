@@ -71,7 +71,8 @@ class Group:
     Room has been reserved for it without a break since ``reserving_since``, and may not be before ``reserves_from``.
     ``obstacle`` is why it cannot be decided, ``failures`` what has gone wrong. ``signature`` is what it shares with
     gangs that are decided alike, once it was asked for. While it does not fit, ``outlook`` says why; until
-    ``quiet_until`` a new reason is not reported, which follows then.
+    ``quiet_until`` a new reason is not reported, which follows then. ``noticed`` are the victims of the plan
+    before (UIDs), and the time that was announced to each.
     """
 
     def __init__(self, gangs: tuple[GangId, ...]) -> None:
@@ -89,6 +90,7 @@ class Group:
         self.quiet_until = 0.0
         self.obstacle: Obstacle | None = None
         self.look: object = None
+        self.noticed: dict[str, float] = {}
         self.message = ""
         self.told: dict[str, tuple[str, str]] = {}
         self.decisions: tuple[Decision, ...] = ()

@@ -35,9 +35,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     A decision has at most ``max_victims`` victims, and ``max_victims_per_member`` for each required member (0: any
     number). A workload that was evicted ``protect_after_evictions`` times in an hour is protected for a time from those
     that are not stronger in every order (0: never). With ``harm_by_work`` victims are compared by what is lost with
-    them before their number. No annotation of ``ignore_keys`` protects a pod for ever. Owners of the
-    kinds ``gang_owners`` (:data:`gangsched.model.dialects.owners.Kind`) are gangs unless they, or their namespace, say
-    otherwise. ``profiles`` has the scheduler names whose filters or scores are not the default ones.
+    them before their number. Evictions are announced ``notice`` seconds before, by the name of the
+    victim's PriorityClass (empty: of all others). No annotation of ``ignore_keys`` protects a pod for ever. Owners of
+    the kinds ``gang_owners`` (:data:`gangsched.model.dialects.owners.Kind`) are gangs unless they, or their namespace,
+    say otherwise. ``profiles`` has the scheduler names whose filters or scores are not the default ones.
     """
 
     scheduler_names: tuple[str, ...] = ("py-gang-scheduler",)
@@ -67,6 +68,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_wait_seconds: float = 120.0
     harm_by_work: bool = False
     ignore_keys: tuple[str, ...] = ()
+    notice: tuple[tuple[str, float], ...] = ()
     max_victims: int = 0
     max_victims_per_member: float = 0.0
     protect_after_evictions: int = 3

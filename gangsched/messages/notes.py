@@ -43,6 +43,11 @@ pods_assigned = Text("Successfully assigned {pods} to {nodes} node(s): {names}")
 preempted_by = Text(
     "Preempted by gang {preemptor} (priority {priority}, pod {trigger}) on node {node} ({reason}): {why}"
 )
+eviction_announced = Text(
+    "It will be evicted for gang {preemptor}, not before {when}: until then it can save its work (preemption.notice)"
+)
+WEIGHED_AGAIN = "a victim has ended or saved its work while it had notice: others may be the better choice"
+announced_until = Text("{message}; they have notice until {when}")
 finished = Text(
     "Preempted on node {node}: {kind} {name} leaves as a whole, and pods of it were evicted for gang {preemptor}"
 )

@@ -188,15 +188,19 @@ def _check(value: Any, kind: inspect.Type, path: Path) -> Iterator[Problem]:
     """All problems of one value and of what is in it."""
     while isinstance(kind, inspect.Metadata):
         kind = kind.type
-    if isinstance(kind, inspect.UnionType):  # of a section and None: a section that may be left out
-        kind = next(each for each in kind.types if not isinstance(each, inspect.NoneType))
+    if isinstance(kind, inspect.UnionType):  # with None: a section that may be left out; with a mapping: either
+        kinds = [each for each in kind.types if not isinstance(each, inspect.NoneType)]
+        kind = next((k for k in kinds if isinstance(k, inspect.DictType) is isinstance(value, dict)), kinds[0])
     if isinstance(kind, inspect.StructType | inspect.DictType) and not isinstance(value, dict):
         yield path, invalid.must_be(invalid.TYPES["object"], _describe(value))
     elif isinstance(kind, inspect.StructType):
         yield from _check_struct(value, kind, path)
     elif isinstance(kind, inspect.VarTupleType):
         yield from _check_list(value, kind, path)
-    elif not isinstance(kind, inspect.DictType) and (problem := _scalar_problem(value, kind)):
+    elif isinstance(kind, inspect.DictType):
+        for key, child in value.items() if not isinstance(kind.value_type, inspect.AnyType) else ():
+            yield from _check(child, kind.value_type, (*path, key))
+    elif problem := _scalar_problem(value, kind):
         yield path, problem
 
 

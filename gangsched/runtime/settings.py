@@ -206,6 +206,14 @@ class Preemption(Section, frozen=True, kw_only=True):
             le=1_000,
         ),
     ] = 3
+    notice: Annotated[
+        Duration | dict[NonEmpty, Duration],
+        _doc(
+            """How long before it an eviction is announced to the victim, so that it can save its work: one duration, or
+            durations by the name of the victim's PriorityClass ({batch: 30s}), with 0s for those that are not named.
+            0s: pods are evicted at once."""
+        ),
+    ] = "0s"
     minimum_run_time: Annotated[
         Duration,
         _doc(
@@ -220,6 +228,11 @@ class Preemption(Section, frozen=True, kw_only=True):
             annotation gangsched.dev/preemption-delay of its PriorityClass overrides it."""
         ),
     ] = "0s"
+
+    def notices(self) -> tuple[tuple[str, float], ...]:
+        """Seconds of notice by the name of a PriorityClass (empty: all), where there is any."""
+        given = {"": self.notice} if isinstance(self.notice, str) else self.notice
+        return tuple((name, seconds) for name, text in given.items() if (seconds := seconds_of(text)))
 
 
 class Queue(Section, frozen=True, kw_only=True):
@@ -414,6 +427,7 @@ class Configuration(Section, frozen=True, kw_only=True):
             strict_budgets=self.preemption.pdb == "strict",
             ignore_keys=self.preemption.ignore_keys,
             harm_by_work=self.preemption.harm == "work",
+            notice=self.preemption.notices(),
             search_steps=self.preemption.budget_milliseconds * STEPS_PER_MILLISECOND,
             suspend_jobs=self.preemption.jobs == "suspend",
             timeout_seconds=seconds_of(self.preemption.gang_timeout),

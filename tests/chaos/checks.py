@@ -20,7 +20,7 @@ from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
 from gangsched.core.lifecycle.healing import HOLD_SECONDS
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
-from tests.chaos import lists, part_checks, removals, rooms
+from tests.chaos import lists, notices, part_checks, removals, rooms
 from tests.chaos.part_checks import RACE_SECONDS, REPEAT_SECONDS
 from tests.chaos.play import UNTIL_SECONDS, Played
 from tests.chaos.refusals import REFUSED
@@ -69,6 +69,7 @@ def problems(played: Played) -> list[str]:
     out += [f"room given away: {t}" for t in rooms.given_away(played)]
     out += [f"unwanted removal: {t}" for t in removals.unwanted_removals(played)]
     out += [f"second list: {t}" for t in lists.second_lists(played)]
+    out += [f"too early: {t}" for t in notices.left_too_early(played.world)]
     out += [f"left over: {t}" for t in left_over(played)]
     out += [f"asleep: {t}" for t in asleep(played)]
     return out

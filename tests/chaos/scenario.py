@@ -23,6 +23,7 @@ from tests.chaos import (
     clocks,
     losses,
     marks,
+    notices,
     priorities,
     queues,
     refusals,
@@ -57,6 +58,7 @@ PARTS: dict[str, tuple[float, Callable[[int, list[Event]], Part]]] = {
     "losses": (0.08, losses.part),
     "marks": (0.08, marks.part),
     "bursts": (0.3, bursts.part),
+    "notices": (0.08, notices.part),
 }
 
 

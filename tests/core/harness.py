@@ -298,7 +298,9 @@ class Cluster:
             case WithdrawNomination(reason=why, message=text):
                 return {"nominated_node": "", "intent": Condition("False", why, text)}
             case Mark(message=text, reason=why):
-                owners = Condition("True", "Owned", action.owners)
+                if not text:
+                    return {"evicted_for": Condition("True", "Announced", action.owners, self.now)}
+                owners = Condition("True", "Owned", action.owners, self.now)
                 return {"disruption": Condition("True", why, text), "evicted_for": owners}
             case Unmark(message=text, reason=why):
                 owners = Condition("False", "Withdrawn")

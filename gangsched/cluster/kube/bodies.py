@@ -80,7 +80,8 @@ def write_request(action: Write | SetCondition | SetGroupStatus, now: float) -> 
             condition = _condition(INTENT_CONDITION, "False", action.reason, action.message, now)
             return _status_patch(action.pod, {"nominatedNodeName": None, "conditions": [condition]})
         case Mark():
-            marks = [("DisruptionTarget", action.reason, action.message), (OWNERS_CONDITION, "Owned", action.owners)]
+            owned = (OWNERS_CONDITION, "Owned" if action.message else "Announced", action.owners)
+            marks = [("DisruptionTarget", action.reason, action.message), owned]
             conditions = [_condition(kind, "True", reason, text, now) for kind, reason, text in marks if text]
             return _status_patch(action.pod, {"conditions": conditions})
         case Unmark():

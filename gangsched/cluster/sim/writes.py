@@ -213,8 +213,9 @@ class ApiServer:
                 intent = Condition("False", action.reason, action.message, now)
                 return self._update(action, pod, nominated_node="", intent=_since(intent, pod.intent))
             case Mark():
-                mark = Condition("True", action.reason, action.message, now)
-                return self._mark(action, pod, mark, Condition("True", "Owned", action.owners, now))
+                mark = Condition("True", action.reason, action.message, now) if action.message else pod.disruption
+                owned = "Owned" if action.message else "Announced"
+                return self._mark(action, pod, mark, Condition("True", owned, action.owners, now))
             case Unmark():
                 mark = Condition("False", action.reason, action.message, now)
                 return self._mark(action, pod, mark, Condition("False", "Withdrawn", "", now))
@@ -227,8 +228,9 @@ class ApiServer:
                 return self._evict(action, pod)
         return self._delete(action, pod)
 
-    def _mark(self, action: Mark | Unmark, pod: Pod, mark: Condition, owners: Condition) -> Verdict:
-        fields = {"disruption": _since(mark, pod.disruption), "evicted_for": _since(owners, pod.evicted_for)}
+    def _mark(self, action: Mark | Unmark, pod: Pod, mark: Condition | None, owners: Condition) -> Verdict:
+        since = _since(mark, pod.disruption) if mark is not None else None
+        fields = {"disruption": since, "evicted_for": _since(owners, pod.evicted_for)}
         return self._update(action, pod, **fields)
 
     def _bind(self, action: Bind, pod: Pod, node: str) -> Verdict:

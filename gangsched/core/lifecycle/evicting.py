@@ -54,7 +54,7 @@ def mark(run: Run, eviction: Eviction) -> None:
     for pod in eviction.to_go(run.world):
         own(run, eviction, pod.uid)
         if pod.uid not in eviction.acknowledged:
-            run.actuator.ask(eviction.key, run.ownership.mark(pod, run.new_id()))
+            run.actuator.ask(eviction.key, run.ownership.mark(pod, run.new_id(), run.now))
     run.check.add(eviction.key)
 
 
@@ -73,13 +73,18 @@ def own(run: Run, eviction: Eviction, uid: str) -> None:
 
 def remove(run: Run, eviction: Eviction) -> list[Victim]:
     """Remove the victims that stand and have not been removed, or mark them (again) if one of them is not known to be,
-    be it one that another eviction removes: until it is gone it has to say for whom else it leaves.
+    be it one that another eviction removes: until it is gone it has to say for whom else it leaves. As long as they
+    have notice nothing is removed.
 
     A Job that is gone takes its pods with it, but that is not waited for: they are removed like others. Returns the
     victims that are removed for the first time.
     """
     if not eviction.acknowledged.issuperset(pod.uid for pod in eviction.to_go(run.world)):
         mark(run, eviction)
+        return []
+    if run.now < eviction.begins:
+        eviction.phase = Phase.NOTICE
+        run.removals.at(eviction.key, eviction.begins)
         return []
     leaving = due(run, eviction)
     eviction.phase = Phase.REMOVING
@@ -187,7 +192,7 @@ def restate(run: Run, pod: Pod, former: Owner) -> None:
     its way for one of them. If it has none it need not leave.
     """
     if pod.uid in run.ownership:
-        run.actuator.keep_up(run.ownership.mark(pod, run.new_id()))
+        run.actuator.keep_up(run.ownership.mark(pod, run.new_id(), run.now))
     else:
         run.actuator.keep_up(Unmark(run.new_id(), report.reference(pod), *report.spared(former.name)))
 

@@ -21,6 +21,7 @@ from gangsched.core.lifecycle.ownership import Cause, Owner, Owning
 from gangsched.messages import notes
 from gangsched.model.preemptible import protected
 from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
+from gangsched.model.times import render_time
 
 if TYPE_CHECKING:
     from gangsched.core.world.world import World
@@ -34,11 +35,14 @@ class Phase(enum.Enum):
     """How far an eviction has come."""
 
     NOMINATING = "Nominating"  # those for whom it is are being nominated; nothing has been written to a victim
+    NOTICE = "Notice"  # the victims bear the time at which they will be marked and removed, which has not come yet
     MARKING = "Marking"  # the marks, which are the list of victims, are being made durable
     REMOVING = "Removing"  # all of them stand; removals are on their way
     LEAVING = "WaitingForVictims"  # the cluster has accepted the removals; the pods terminate
 
 
+#: Phases in which no removal has been asked for, unless an earlier process, or an earlier look, has.
+UNBEGUN = (Phase.NOMINATING, Phase.NOTICE, Phase.MARKING)
 #: Outcomes of removals that do not say that the pod stays.
 _UNKNOWN = (Outcome.GONE, Outcome.TRANSIENT)
 
@@ -70,6 +74,10 @@ class Eviction:
         self.trigger = ""
         self.priority = math.inf
         self.phase = Phase.NOMINATING
+        #: No victim is marked or removed before this time, in whole seconds; 0: at once. Was this plan made because
+        #: something had happened while the victims of another had notice?
+        self.begins = 0.0
+        self.weighed_again = False
         #: Victims, by UID, on whom it is to stand, those of whom is known that it does, and those that are to go.
         self.marked: set[str] = set()
         self.acknowledged: set[str] = set()
@@ -115,7 +123,9 @@ class Eviction:
         if victim is not None:
             unit = {"kind": victim.unit.kind, "unit": victim.unit.name}
             owner = msgspec.structs.replace(owner, **unit, partial=victim.partial, method=victim.method)
-        return Owning(owner, self.mark_on(uid), self.reason, self.priority)
+        if self.begins:
+            owner = msgspec.structs.replace(owner, not_before=render_time(self.begins))
+        return Owning(owner, self.mark_on(uid), self.reason, self.priority, self.begins)
 
     def mark_on(self, uid: str) -> str:
         """The message of the DisruptionTarget condition of this victim."""

@@ -12,9 +12,9 @@ from gangsched.core.groups import Group, Outlook, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.identity import Order
 from gangsched.core.ledger.ledger import NO_PLAN, Ledger
-from gangsched.core.lifecycle import admission, binding, conditions, evicting, report, rollback
+from gangsched.core.lifecycle import admission, binding, conditions, evicting, notice, report, rollback
 from gangsched.core.lifecycle.draining import Drains
-from gangsched.core.lifecycle.eviction import Phase
+from gangsched.core.lifecycle.eviction import UNBEGUN, Eviction, Phase
 from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.ownership import Cause, owners_of
@@ -33,6 +33,7 @@ from gangsched.core.state.scheduler_names import Owner
 from gangsched.core.world.world import World, queue_order
 from gangsched.messages import notes
 from gangsched.model.records import SINGLE, GangId
+from gangsched.model.times import render_time
 
 
 class Ids:
@@ -230,7 +231,7 @@ class Executor:
         anew, self.run.anew = self.run.anew, set()
         for key in sorted(anew):
             group = self.groups.get(key)
-            if group is None or group.plan is None or not group.evicts(Phase.NOMINATING, Phase.MARKING):
+            if group is None or group.plan is None or not group.evicts(*UNBEGUN):
                 continue
             if group.plan.victims and not group.plan.eviction.begun:
                 group.message = notes.EARLIER_PLAN_WITHDRAWN
@@ -285,6 +286,7 @@ class Executor:
                     self._adopt(group, verdict, Signal.EVICT)
                 case Unschedulable() as why:
                     self._no_fit(group, verdict, why)
+        group.noticed = {}
         return verdict.decisions
 
     def _decided(self, group: Group) -> Verdict:
@@ -360,9 +362,17 @@ class Executor:
         group.plan.required = self.world.membership.lacking(group.gangs)
         if signal is Signal.EVICT:
             self.run.look_around(group.plan)
+            self._give_notice(group, group.plan.eviction)
             self._condemn(group, group.plan)
             self.run.hold(group, group.plan)
         self._signal(group, self.phases.onward(group, signal, group.plan))
+
+    def _give_notice(self, group: Group, eviction: Eviction) -> None:
+        """The victims leave when their notice is over; what was announced before holds."""
+        eviction.begins = notice.begins(self.run, eviction.victims.values(), group.noticed)
+        eviction.weighed_again = bool(group.noticed)
+        if eviction.begins > self.now:
+            group.message = notes.announced_until(group.message, render_time(eviction.begins))
 
     def _condemn(self, group: Group, plan: Plan) -> None:
         """The group's plan makes its victims leave from now on."""
@@ -435,11 +445,13 @@ class Executor:
 
     def _resume(self, group: Group, plan: Plan) -> None:
         group.plan = plan
+        plan.required = self.world.membership.lacking(group.gangs)
         self._condemn(group, plan)
         for uid in plan.victims:
             evicting.own(self.run, plan.eviction, uid)
             named = owners_of(self.world.pods[uid])
-            if any(o.name == plan.eviction.owner and o.plan in (plan.ident, "") for o in named):
+            stands = self.world.pods[uid].disruption_target or plan.eviction.begins > self.now
+            if stands and any(o.name == plan.eviction.owner and o.plan in (plan.ident, "") for o in named):
                 plan.eviction.acknowledged.add(uid)
         if plan.eviction.announced:
             group.failures.record(Failed.ROUND)

@@ -8,7 +8,7 @@ from gangsched.core.groups import Group, Obstacle, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.identity import group_key
 from gangsched.core.lifecycle import admission, binding, conditions, evicting, report, suspension
-from gangsched.core.lifecycle.eviction import Phase
+from gangsched.core.lifecycle.eviction import UNBEGUN, Phase
 from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.healing import Losses
 from gangsched.core.lifecycle.ownership import Cause
@@ -291,7 +291,7 @@ class Gangs:
     def _as_planned(self, group: Group, plan: Plan) -> bool:
         """Do its members still wait? And, as long as no pod has left for it, does the gang need as many as before?"""
         lacking = self._world.membership.lacking
-        nobody_left = group.evicts(Phase.NOMINATING, Phase.MARKING) and not plan.eviction.begun
+        nobody_left = group.evicts(*UNBEGUN) and not plan.eviction.begun
         if nobody_left and lacking(group.gangs) != plan.required:
             return False
         pods = (self._world.pods.get(uid) for uid in plan.node_of)

@@ -2,7 +2,8 @@
 
 On a nominated member the message of ``gangsched.dev/Nominated`` is an :class:`Intent`. Every eviction that needs a
 victim to leave stands on it by name, whatever the cause: the condition ``gangsched.dev/EvictedFor`` names every
-:class:`Owner`, the message of ``DisruptionTarget`` is that of the strongest, in words. Both are written with one PATCH.
+:class:`Owner`, the message of ``DisruptionTarget`` is that of the strongest, in words. Both are written with one PATCH,
+the first alone for as long as the eviction is only announced.
 """
 
 from __future__ import annotations
@@ -43,10 +44,14 @@ class Intent(msgspec.Struct, frozen=True, order=True):
     version: Literal[1] = VERSION
 
 
-class Owner(msgspec.Struct, frozen=True, rename={"name": "for", "unit": "unitName", "kind": "unitKind"}):
+_KEYS = {"name": "for", "unit": "unitName", "kind": "unitKind", "not_before": "notBefore"}
+
+
+class Owner(msgspec.Struct, frozen=True, rename=_KEYS):
     """An eviction that makes a pod leave: the id of its plan, its cause, the scheduler that decided it, the gang
     (``ns/name``, joined by commas for a GangGroup) or queue for which the pod leaves, the pod that represents the gang,
-    the unit with which it leaves, whether live members of that stay, and by which method.
+    the unit with which it leaves, whether live members of that stay, by which method, and, if that was announced, the
+    time (RFC 3339) before which it is neither marked nor removed.
     """
 
     plan: str
@@ -58,15 +63,17 @@ class Owner(msgspec.Struct, frozen=True, rename={"name": "for", "unit": "unitNam
     unit: str = ""
     partial: bool = False
     method: str = "delete"
+    not_before: str = ""
 
 
 class Owning(NamedTuple):
-    """An owner, with what the victim's DisruptionTarget says if it is the strongest."""
+    """An owner, with what the victim's DisruptionTarget says if it is the strongest, from the time ``begins`` on."""
 
     owner: Owner
     mark: str
     reason: str
     priority: float
+    begins: float = 0.0
 
 
 class Owners(msgspec.Struct, frozen=True):
@@ -106,11 +113,13 @@ def owners(found: Iterable[Owner]) -> Owners:
 
 
 def owners_of(pod: Pod) -> tuple[Owner, ...]:
-    """The evictions that a pod bears as its owners, by whatever process; none if its mark does not stand (any more)."""
-    if pod.disruption is None or not pod.disruption_target:
-        return ()
+    """The evictions that a pod bears as its owners, by whatever process; of those whose mark does not stand (any more)
+    only what was announced.
+    """
     said = pod.evicted_for
     found = read_owners(said.message) if said is not None and said.status == "True" else None
+    if pod.disruption is None or not pod.disruption_target:
+        return tuple(owner for owner in found or () if owner.not_before)
     if found is not None:
         return found
     old = _owner_in_words(pod.disruption)
@@ -158,11 +167,16 @@ class Ownership:
         """The same: for whom each is, and its plan."""
         return {(each.owner.name, each.owner.plan) for each in self._of.get(uid, {}).values()}
 
-    def mark(self, pod: Pod, action_id: int) -> Mark:
-        """What a pod that has owners is to bear."""
+    def mark(self, pod: Pod, action_id: int, now: float) -> Mark:
+        """What a pod that has owners is to bear. While all of these have only announced that it will leave, it is not
+        marked.
+        """
         owning = self._of[pod.uid].values()
-        strongest = max(owning, key=lambda each: each.priority)
         data = written(owners(each.owner for each in owning))
+        begun = [each for each in owning if each.begins <= now]
+        if not begun:
+            return Mark(action_id, report.reference(pod), "", owners=data)
+        strongest = max(begun, key=lambda each: each.priority)
         return Mark(action_id, report.reference(pod), strongest.mark, strongest.reason, data)
 
 

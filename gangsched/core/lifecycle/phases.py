@@ -17,7 +17,7 @@ from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
-from gangsched.core.lifecycle import admission, binding, conditions, evicting, report, rollback
+from gangsched.core.lifecycle import admission, binding, conditions, evicting, notice, report, rollback
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.eviction import Eviction, Phase
 from gangsched.core.lifecycle.failures import TRIES
@@ -149,9 +149,12 @@ class Phases:
         """A phase of the gang's eviction is over: the next one, unless something has failed or has changed."""
         eviction = plan.eviction
         match eviction.phase:
-            case Phase.LEAVING | Phase.NOMINATING if self._waits_in_vain(group, plan):
+            case Phase.LEAVING | Phase.NOTICE | Phase.NOMINATING if self._waits_in_vain(group, plan):
                 pass
-            case Phase.LEAVING:
+            case Phase.NOTICE if self._world.ledger.waits(group.key):
+                if eviction.begins <= self._run.now:
+                    self._notice_over(group, plan)
+            case Phase.LEAVING | Phase.NOTICE:
                 if not self._world.ledger.waits(group.key):
                     self._room_freed(group, plan)
                 elif evicting.due(self._run, eviction):  # their turn has come, or another has given them up
@@ -166,6 +169,15 @@ class Phases:
                     evicting.mark(self._run, eviction)
             case Phase.MARKING | Phase.REMOVING:
                 self._victims_written(group, plan)
+
+    def _notice_over(self, group: Group, plan: Plan) -> None:
+        """The victims are marked now, and leave if they still have to, or the gang is decided anew."""
+        if notice.calls_for_another_look(self._run, plan.eviction):
+            group.noticed = dict.fromkeys(plan.victims, plan.eviction.begins)
+            group.message = notes.WEIGHED_AGAIN
+            self._signal(group, Signal.BROKEN)
+        else:
+            evicting.mark_again(self._run, plan.eviction)
 
     def _more_leave(self, group: Group, plan: Plan) -> None:
         """The turn of further victims has come. They stay if another pod has taken the room of those who left first."""
@@ -193,6 +205,8 @@ class Phases:
         elif failures or marked:
             if (group.rolled_back and not marked) or self._goes_on(group, plan):
                 self._gangs.remove(group)
+                if eviction.phase is Phase.NOTICE:
+                    notice.announce(self._run, eviction, group.name)
             elif marked and self._world.managed.is_managed(group.gangs) and not (eviction.begun or group.rolled_back):
                 self._nominated.stopped(group)  # weaker gangs may just have given up quota for its room
             else:

@@ -280,5 +280,5 @@ class NominatedGangs:
         """Is no write to a victim, or of a nomination, on its way, and none about to be sent? When the marks are all
         there, those who may go on have asked for removals: who has not is stopped.
         """
-        waits = bool(self._world.ledger.waits(group.key)) and group.evicts(Phase.NOMINATING, Phase.LEAVING)
-        return (waits or group.evicts(Phase.MARKING)) and self._actuator.settled(group.key)
+        waits = group.evicts(Phase.NOMINATING, Phase.NOTICE, Phase.LEAVING) and self._world.ledger.waits(group.key)
+        return bool(waits or group.evicts(Phase.MARKING)) and self._actuator.settled(group.key)

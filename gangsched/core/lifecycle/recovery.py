@@ -25,6 +25,7 @@ from gangsched.core.preemption.removal import SUSPEND, as_begun, incomplete
 from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.model.records import SINGLE, GangId, Pod
+from gangsched.model.times import parse_time
 
 _WHY = notes.MARKED_EARLIER
 
@@ -80,6 +81,7 @@ class Recovery:
             return None
         plan = Plan(placements, group.eviction(intent.plan, chosen))
         plan.nominated = {p.uid: p.node for p in placements}
+        plan.eviction.begins = max((parse_time(o.not_before, "") for o in said.values()), default=0.0)
         plan.eviction.announced = bool(leaving)
         plan.eviction.left = {p.uid for p in leaving}
         if halved:

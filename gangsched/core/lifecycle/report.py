@@ -22,6 +22,7 @@ FAILED_SCHEDULING = "FailedScheduling"
 WAITING_ON_PREEMPTION = "WaitingOnPreemption"
 PREEMPTED = "Preempted"
 PODS_EVICTED = "PodsEvicted"
+EVICTION_ANNOUNCED = "EvictionAnnounced"
 GANG_NOT_READY = "GangNotReady"
 UNSCHEDULABLE = "Unschedulable"
 REFUSED = "InvalidObject"
@@ -112,6 +113,12 @@ def victim_evicted(victim: Victim, preemptor: str, trigger: PodRef, priority: in
     ref = PodRef(victim.namespace, victim.name, victim.uid)
     note = notes.preempted_by(preemptor, priority, trigger.key, victim.node, victim.reason, victim.why)
     return event(pod_reference(ref), "Normal", PREEMPTED, "Preempting", note, pod_reference(trigger))
+
+
+def eviction_announced(pod: PodRef, preemptor: str, when: str) -> Report:
+    """On a victim that has notice: when it will be evicted, and for whom."""
+    note = notes.eviction_announced(preemptor, when)
+    return event(pod_reference(pod), "Normal", EVICTION_ANNOUNCED, "Preempting", note)
 
 
 def finished(victim: Victim, preemptor: str) -> Report:

@@ -139,7 +139,7 @@ class Run:
             case WithdrawNomination(reason=reason, message=message) if not pod.node:
                 return WithdrawNomination(self.new_id(), action.pod, reason, message)
             case Mark() if pod.live and pod.uid in self.ownership:
-                return self.ownership.mark(pod, self.new_id())
+                return self.ownership.mark(pod, self.new_id(), self.now)
             case Unmark(message=message, reason=reason) if pod.live:
                 return Unmark(self.new_id(), action.pod, message, reason)
         return None
@@ -209,10 +209,12 @@ class Run:
     # -- room ---------------------------------------------------------------------------------------------
 
     def hold(self, group: Group, plan: Plan) -> None:
-        """Keep the room for the members, for as long as the gang has, until the pods that are in the way are gone."""
+        """Keep the room for the members until the pods that are in the way are gone, for as long as the gang has: that
+        begins when the victims' notice is over.
+        """
         for uid in (*plan.victims, *plan.awaited):
             self.world.ledger.wait_for(uid, group.key)
-        self.deadlines.at(group.key, self.now + self.time_of(group))
+        self.deadlines.at(group.key, max(self.now, plan.eviction.begins) + self.time_of(group))
         self.keep(group.key, group.gangs, [(self.world.pods[place.uid], place.node) for place in plan.placements])
 
     def keep(
