@@ -36,7 +36,7 @@ def packed(request: Floats, mask: Bools, need: tuple[int, ...], free: Floats) ->
     states = np.prod([n + 1 for n in need], dtype=np.float64)
     if states > _TABLE:  # with a single node
         return Packed(known=False)
-    most = np.array([_whole(request[k], free, mask[k], need[k]) for k in range(len(need))])
+    most = np.array([whole(request[k], free, mask[k], need[k]) for k in range(len(need))]).astype(np.int64)
     if (most.sum(axis=1) < need).any():
         return Packed(known=True)
     rows = np.flatnonzero(most.any(axis=0) & (free >= 0).all(axis=0))  # each takes one filling or more
@@ -55,10 +55,13 @@ def packed(request: Floats, mask: Bools, need: tuple[int, ...], free: Floats) ->
     return _filled(need, vectors, largest, rows, list(by_fillings.values()), free.shape[1])
 
 
-def _whole(asked: Floats, free: Floats, allowed: Bools, need: int) -> Ints:
+def whole(asked: Floats, free: Floats, allowed: Bools, most: int) -> Floats:
+    """``(n,)`` members that ask for ``asked`` ``(R,)`` on nodes with ``(R, n)`` room: no more than ``most``, and none
+    where that is not ``allowed``.
+    """
     used = asked > 0
-    room = np.floor((free[used] / asked[used, None]).min(axis=0, initial=need))
-    return np.where(allowed, np.clip(room, 0, need), 0).astype(np.int64)
+    room = (free[used] / asked[used, None]).min(axis=0, initial=most)
+    return np.where(allowed, np.floor(np.maximum(room, 0.0)), 0.0)
 
 
 def _largest(fits: Bools) -> Bools:

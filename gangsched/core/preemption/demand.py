@@ -11,6 +11,7 @@ from gangsched.core.arrays import Bools, Floats, Ints, distinct
 from gangsched.core.filters.node import NodeResourcesFit
 from gangsched.core.filters.volumes import NodeVolumeLimits
 from gangsched.core.framework.pipeline import Pipeline
+from gangsched.core.placement.packing import whole
 from gangsched.core.placement.placer import Want
 from gangsched.core.preemption.free import Resources, shared_drivers
 from gangsched.core.preemption.rules import Rules, rules_of
@@ -42,10 +43,7 @@ class Demand(msgspec.Struct, eq=False):
         """``(n,)`` members of one kind that nodes hold with ``(R, n)`` room, where it is ``allowed``: no more than are
         needed, nor than rules between them say.
         """
-        most = 1 if self.rules.exclusive[k, k] else self.need[k]
-        used = self.request[k] > 0
-        room = (free[used] / self.request[k][used, None]).min(axis=0, initial=most)
-        return np.where(allowed, np.floor(np.maximum(room, 0.0)), 0.0)
+        return whole(self.request[k], free, allowed, 1 if self.rules.exclusive[k, k] else self.need[k])
 
     def together(self, vector: Sequence[int]) -> bool:
         """May so many members of each kind share a node, as far as kinds exclude each other?"""
