@@ -19,9 +19,11 @@ from gangsched.core.preemption.node_prices import GONE, MAY, STAYS, Offer
 from gangsched.core.preemption.places import Places, Placing
 from gangsched.core.preemption.prices import NEVER, Prices, Tariff, rank
 
-#: How often the places are searched again. Each round settles the sets that were overdrawn in it for good.
+#: How often the places are searched again. Each round settles the sets that were overdrawn in it for good. With 4 of
+#: them one of 10 clusters full of gangs had 6 pods more beyond budgets, and another 12 victims fewer.
 _ROUNDS, _TRIAL_ROUNDS = 12, 4
-#: How often pods of overdrawn sets are made dearer, and by how much of their price for each pod too many.
+#: How often pods of overdrawn sets are made dearer, and by how much of their price for each pod too many: without, 3 of
+#: 24 large clusters had a pod more.
 _RAISES, _RAISE = 12, 0.35
 
 

@@ -17,7 +17,8 @@ from gangsched.core.preemption.rules import APART, SPREAD
 _TABLE = 3_000_000
 #: Ways to fill one node with members of several kinds that are looked at.
 _OPTIONS = 96
-#: Orders in which many members of several kinds are placed one kind after another, and how often they are placed anew.
+#: Orders in which many members of several kinds are placed one kind after another, and how often they are placed anew:
+#: with one of either, one of 12 large clusters had 36 victims for 35.
 _ORDERS, _ROUNDS = 6, 3
 
 
