@@ -18,7 +18,9 @@ import msgspec
 from gangsched.core.actions import MARK_REASON, Mark
 from gangsched.core.lifecycle import report
 from gangsched.core.quota.stop_policy import CLUSTER_QUEUE, LOCAL_QUEUE
+from gangsched.model.errors import FieldError
 from gangsched.model.records import Condition, Pod
+from gangsched.model.times import parse_time
 
 #: The version of both schemas.
 VERSION: Literal[1] = 1
@@ -100,11 +102,14 @@ def read_intent(message: str) -> Intent | None:
 
 
 def read_owners(message: str) -> tuple[Owner, ...] | None:
-    """The same for a victim."""
+    """The same for a victim; None also where a time in it is none."""
     try:
-        return _owners.decode(message).owners
-    except msgspec.MsgspecError:
+        found = _owners.decode(message).owners
+        for owner in found:
+            parse_time(owner.not_before, "notBefore")
+    except (msgspec.MsgspecError, FieldError):
         return None
+    return found
 
 
 def owners(found: Iterable[Owner]) -> Owners:

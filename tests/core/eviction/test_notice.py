@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from gangsched.core.actions import Mark, Remove, Unmark
@@ -230,3 +232,18 @@ def test_another_process_takes_back_a_notice_that_nobody_needs() -> None:
     cluster.pass_time(2 * NOTICE)
     assert names(cluster, Unmark) == {"v1", "v2"}
     assert not names(cluster, Remove)
+
+
+@pytest.mark.parametrize("time", ["soon", "2026-13-01T00:00:00Z", 5])
+def test_a_time_that_cannot_be_understood_is_none(time: object) -> None:
+    """Another client has changed the condition: the plan is decided anew, and the victims have notice again."""
+    cluster = announced()
+    for name in ("v1", "v2"):
+        said = cluster.pod(name).evicted_for
+        assert said is not None
+        data = json.loads(said.message)
+        data["owners"][0]["notBefore"] = time
+        cluster.change(name, evicted_for=msgspec.structs.replace(said, message=json.dumps(data)))
+    cluster.restart(notice=(("", NOTICE),))
+    cluster.pass_time(NOTICE)
+    assert names(cluster, Remove) == {"v1", "v2"}
