@@ -94,7 +94,7 @@ def commands(path: Path) -> Iterator[list[str]]:
                 yield shlex.split(part.partition(" > ")[0])
 
 
-ALL_COMMANDS = [(path.name, words) for path in PAGES for words in commands(path)]
+ALL_COMMANDS = [(str(path.relative_to(ROOT)), words) for path in PAGES for words in commands(path)]
 
 
 def named(program: str) -> list[object]:

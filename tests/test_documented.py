@@ -16,6 +16,10 @@ MOST_NOT_RUN = 14
 #: Commands that need no cluster, and a line that they print.
 OFFLINE = {
     "gangsched plan -f examples/koordinator/": "1 gang: 1 preempt, 2 victims",
+    "gangsched plan -f examples/job/": "3 pods that must start together",
+    "gangsched plan -f examples/kueue-pod-group/": "2 gangs: 1 bind, 1 gathering",
+    "gangsched plan -f examples/volcano/ --scheduler-name volcano": "1 gang: 1 preempt, 3 victims",
+    "gangsched plan -f examples/yunikorn/ --scheduler-name yunikorn": "BIND  3 members can start now",
     "gangsched plan -f examples/kai/ --scheduler-name kai-scheduler": "within      example.com/rack=a",
     "gangsched simulate -f examples/kai/ --scheduler-name kai-scheduler --until 1m": "default/serve-worker-1",
     "gangsched --help": "why-evicted",

@@ -119,6 +119,17 @@ def _kueue(wish: Wish) -> tuple[list[Object], Members]:
     return [], lambda _: {"labels": {"kueue.x-k8s.io/pod-group-name": "g"}, "annotations": notes}
 
 
+def _yunikorn(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish, minimum=True, roles=True)
+    needed = dict(wish.roles or {"worker": wish.minimum})
+    groups = json.dumps([{"name": role, "minMember": count} for role, count in needed.items()])
+    prefix = "yunikorn.apache.org/"
+    return [], lambda role: {
+        "labels": {f"{prefix}app-id": "g"},
+        "annotations": {f"{prefix}task-groups": groups, f"{prefix}task-group-name": role},
+    }
+
+
 def _job(wish: Wish) -> tuple[list[Object], Members]:
     _only(wish)
     meta = {"name": "g", "namespace": "ns", "uid": "uid-g", "annotations": {"gangsched.dev/gang": "true"}}
@@ -145,6 +156,7 @@ APIS = (
     Api("Volcano", _volcano, "scheduling.volcano.sh"),
     Api("KAI", _kai, "scheduling.run.ai"),
     Api("Kueue's pod groups", _kueue),
+    Api("YuniKorn's task groups", _yunikorn),
     Api("Job with `gangsched.dev/gang`", _job),
 )
 

@@ -50,9 +50,11 @@ def minimum_of(group: Object) -> int:
 def test_every_example_is_tested() -> None:
     """A new folder of examples has to be named in this file, and in the README of the examples."""
     folders = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
-    # Elsewhere: test_example_plugin.py, test_queues.py, test_volcano_example.py, test_kai_example.py and
-    # test_kind_example.py.
-    assert folders == {*CLUSTERS, "config", "kai", "kind", "plugin-gpu-reserve", "quota-gpu", "volcano"}
+    # Elsewhere: test_documented.py (each command of a README), test_example_plugin.py, test_queues.py,
+    # test_volcano_example.py, test_kai_example.py and test_kind_example.py.
+    dialects = {"job", "kai", "kueue-pod-group", "volcano", "yunikorn"}
+    assert folders == {*CLUSTERS, *dialects, "config", "kind", "plugin-gpu-reserve", "quota-gpu"}
+    assert [name for name in sorted(folders) if not (EXAMPLES / name / "README.md").exists()] == []
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert folders == set(re.findall(r"^\| \[`([a-z-]+)/`\]", readme, re.MULTILINE))
 
@@ -61,7 +63,7 @@ def test_every_example_is_tested() -> None:
 def test_files_of_an_example_sort_in_the_order_of_creation(folder: str) -> None:
     """Nodes come first, then priority classes, then what names them, and a group comes before its members."""
     rank = {"Node": 0, "PriorityClass": 1, "Workload": 2, "PodGroup": 3, "Pod": 4}
-    paths = sorted((EXAMPLES / folder).glob("*"))
+    paths = sorted((EXAMPLES / folder).glob("*.yaml"))
     assert all(re.fullmatch(r"[0-9]0-[a-z-]+\.yaml", path.name) for path in paths)
     for path in paths:
         ranks = [rank[o["kind"]] for o in load_all(path)]

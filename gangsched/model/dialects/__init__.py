@@ -11,7 +11,7 @@ from typing import Any
 
 from gangsched.messages import invalid
 from gangsched.model import wire
-from gangsched.model.dialects import coscheduling, kai, koordinator, kueue, owners, upstream, volcano
+from gangsched.model.dialects import coscheduling, kai, koordinator, kueue, owners, upstream, volcano, yunikorn
 from gangsched.model.dialects.dialect import Dialect, Seen, Told
 from gangsched.model.dialects.objects import delay_remark
 from gangsched.model.errors import Mistake
@@ -32,10 +32,19 @@ HINT_PREFIXES = (
     "gangsched.dev/",
     owners.HINT_PREFIX,
     kueue.HINT_PREFIX,
+    yunikorn.HINT_PREFIX,
 )
 
 #: All of them; of several groups that a pod names it is in that of the first of these.
-DIALECTS = (upstream.DIALECT, koordinator.DIALECT, kueue.DIALECT, coscheduling.DIALECT, volcano.DIALECT, kai.DIALECT)
+DIALECTS = (
+    upstream.DIALECT,
+    koordinator.DIALECT,
+    kueue.DIALECT,
+    coscheduling.DIALECT,
+    volcano.DIALECT,
+    kai.DIALECT,
+    yunikorn.DIALECT,
+)
 BY_FAMILY: Mapping[str, Dialect] = {each.family: each for each in (*DIALECTS, owners.DIALECT)}
 
 
