@@ -6,11 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from gangsched import logs
-from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
-from gangsched.cluster.kube.lease import LeaseSpec, Watcher, lease_path
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
+from gangsched.cluster.kube.lease import Watcher, lease_of, lease_path
 from gangsched.core.events import Event, NameLeased
 from gangsched.messages import notes
 
@@ -19,13 +17,6 @@ _log = logs.get(__name__)
 #: How often each Lease is read, and how long one counts as renewed that says nothing about it (seconds).
 PERIOD_SECONDS, DURATION_SECONDS = 5.0, 15.0
 _TIMEOUT_SECONDS = 5.0
-
-
-class _Lease(msgspec.Struct):
-    spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
-
-
-_decoder = msgspec.json.Decoder(_Lease)
 
 
 class FormerOwners:
@@ -78,7 +69,7 @@ class FormerOwners:
         path = lease_path(namespace, name)
         try:
             body = await self._client.attempt("GET", path, timeout_seconds=_TIMEOUT_SECONDS)
-            spec = answer_of(_decoder, body, f"GET {path}").spec
+            spec = lease_of(body, f"GET {path}").spec
         except ApiError as error:
             if error.transient:
                 raise

@@ -85,6 +85,16 @@ class Lease:
         return msgspec.json.encode({**self._body, "spec": {**(self._body.get("spec") or {}), **changes}})
 
 
+def lease_of(answer: bytes, request: str) -> Lease:
+    """The Lease that a server has answered with. Raises :class:`~gangsched.cluster.kube.client.UnreachableError`."""
+    try:
+        lease = Lease(msgspec.json.decode(bounded(answer), type=dict[str, Any]))
+        _ = lease.spec
+    except msgspec.MsgspecError as error:
+        raise UnreachableError(f"{request}: the answer is not a Lease ({error})") from None
+    return lease
+
+
 def lease_path(namespace: str, name: str = "") -> str:
     """The URL path of a Lease, or of all of a namespace."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{segment(namespace)}/leases"
@@ -359,9 +369,4 @@ class Elector:
             timeout_seconds=self._settings.renew_deadline_seconds / 2,
             server_timeout=True,
         )
-        try:
-            lease = Lease(msgspec.json.decode(bounded(answer), type=dict[str, Any]))
-            _ = lease.spec
-        except msgspec.MsgspecError as error:
-            raise UnreachableError(f"{method} {path}: the answer is not a Lease ({error})") from None
-        return lease
+        return lease_of(answer, f"{method} {path}")
