@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gangsched.model import wire
 from gangsched.model.convert import Converter
-from gangsched.model.dialects import coscheduling, gang_from_member, koordinator, needs_object
+from gangsched.model.dialects import DIALECTS, coscheduling, gang_from_member, koordinator, needs_object
 from gangsched.model.dialects.koordinator import MAX_GROUPS
 from gangsched.model.dialects.upstream import gang_from_object as upstream_gang
 from gangsched.model.errors import FieldError
@@ -66,7 +66,13 @@ def test_of_several_groups_one_counts():
         ("kueue.x-k8s.io", {"labels": {f"{KUEUE}name": "g"}}),
         ("scheduling.x-k8s.io", {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}),
         ("scheduling.volcano.sh", {"annotations": {"scheduling.k8s.io/group-name": "g"}}),
+        ("scheduling.run.ai", {"annotations": {"pod-group-name": "g"}}),
+        (
+            "yunikorn.apache.org",
+            {"labels": {"applicationId": "g"}, "annotations": {"yunikorn.apache.org/task-groups": "[]"}},
+        ),
     ]
+    assert [family for family, _ in fields] == [each.family for each in DIALECTS]
     for first in range(len(fields)):
         said: dict[str, dict[str, str]] = {"labels": {}, "annotations": {}}
         for _, field in fields[first:]:
