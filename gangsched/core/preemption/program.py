@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, distinct, isin
+from gangsched.core.arrays import Bools, Floats, Ints, columns, distinct, isin, ordered_by, runs
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.demand import Demand
 from gangsched.core.preemption.fillings import Fillings
@@ -33,6 +33,8 @@ _SIMPLEX = 20
 _ASKED = 50_000
 #: What a term of a row takes when rows are made, in nodes and pods looked at, and when a table is made of them.
 _TERM, _TERM_AGAIN = 12, 6
+#: Entries of fillings compared at once.
+_COMPARED = 4_000_000
 #: A number this near to a whole one is that.
 _NEAR = 1e-6
 #: What costs in addition may add up to: :data:`.simplex._NUDGE` for each variable.
@@ -72,8 +74,10 @@ class Program:
             pods = [terms for (kind, _), terms in self.costs.items() if kind == "pods"]
             self.rows.append(Row(dict(sum(map(Counter, pods), Counter[int]())), float(most)))
         self._entries = _entries(self.rows)
-        #: ``(size,)``, for the last table: variables that may be 1 and count nothing.
+        self._leaving = np.bincount(fillings.of, minlength=self.size)
+        #: ``(size,)``, for the last table: variables that may be 1 and count nothing; and what stands for others.
         self.free: Bools = np.zeros(self.size, dtype=np.bool_)
+        self.instead: Ints = np.arange(self.size)
         made = len(fillings.pods) + len(self._entries.row)
         #: What it takes to make this, and each table.
         self.work, self.work_again = _TERM * made, _TERM_AGAIN * made
@@ -180,7 +184,8 @@ class Program:
         """To minimise a component under these caps, without the variables that are ``out`` ``(size,)``, to which those
         are added that are zero under the caps. None if it would be too large.
 
-        Units that only count for later components leave the table, with the rows that they make void.
+        What only counts for later components leaves the table: of 1,841 fillings of a cluster of 34 nodes and 71 gangs
+        331 remain for the first component, and it takes a tenth of the time; without, the plan is not proven.
         """
         cost = np.zeros(self.size)
         cost[list(self.costs[component])] = list(self.costs[component].values())
@@ -189,6 +194,8 @@ class Program:
                 out[list(self.costs[k])] = True
         capped = [Row(self.costs[k], float(n)) for k, n in caps.items() if n]
         e = self._relevant(self._entries.joined(_entries(capped, len(self.rows))), cost, out)
+        self.instead = self._cover(e, cost)
+        e = e.of((self.instead == np.arange(self.size))[e.variable])
         asks = np.bincount(e.row[e.amount > 0], minlength=len(e.limit)) > 0
         e = e.of((asks | (e.limit < 0))[e.row])
         rows, names = np.flatnonzero(asks | (e.limit < 0)), distinct(e.variable)
@@ -216,6 +223,27 @@ class Program:
             if not len(never):
                 return e
             out[never] = True
+
+    def _cover(self, e: Entries, cost: Floats) -> Ints:
+        """``(size,)`` what can be taken instead of each variable: a filling of the same node that asks no more of any
+        row and costs no more, those first of which the fewest pods leave; else itself.
+        """
+        instead: Ints = np.arange(self.size)
+        mine = np.flatnonzero(e.variable < self.fillings)
+        order, starts, _ = runs(self._f.row[e.variable[mine]])
+        for some in np.split(mine[order], starts[1:]) if len(mine) else ():
+            rows, names = distinct(e.row[some]), distinct(e.variable[some])
+            asked = np.zeros((len(rows) + 1, len(names)))
+            asked[np.searchsorted(rows, e.row[some]), np.searchsorted(names, e.variable[some])] = e.amount[some]
+            asked[-1] = cost[names]
+            order = ordered_by(asked.sum(axis=0), self._leaving[names])
+            asked, names = columns(asked, order), names[order]
+            step = max(1, _COMPARED // asked.size)
+            for begin in range(0, len(names), step):
+                part = slice(begin, begin + step)
+                less = (asked[:, :, None] <= asked[:, None, part]).all(axis=0)
+                instead[names[part]] = names[less.argmax(axis=0)]
+        return instead
 
 
 class Entries(msgspec.Struct, eq=False):
@@ -284,6 +312,7 @@ class Proof:
             if known[component] < self._least[component]:
                 break
             out[root.dear(self._least[component] + _WHOLE)] = True
+            out |= out[self._p.instead]
         return known
 
     def _note(self, best: Harm) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from gangsched.core.decision import PREEMPT
 from gangsched.core.options import Options
+from gangsched.core.placement.arrangement import MAX_MEMBERS
 from gangsched.model.records import Gang, Taint, Toleration
 from tests.bench.worlds import GI, World, pending
 from tests.oracle.case import NOW, Case, Maker
@@ -39,7 +40,7 @@ def launcher_and_workers(*, cpu_nodes: int, gpu_nodes: int, workers: int, steps:
 
 
 @pytest.mark.parametrize("steps", [1, 50, 5000])
-@pytest.mark.parametrize("workers", [1, 3, 7])
+@pytest.mark.parametrize("workers", [1, 3, MAX_MEMBERS - 1, MAX_MEMBERS])
 def test_a_launcher_and_workers_evict_no_more_than_they_need(workers: int, steps: int) -> None:
     """A launcher needs the room of two services, a worker that of the eight notebooks of one node."""
     verdict = World(launcher_and_workers(cpu_nodes=50, gpu_nodes=20, workers=workers, steps=steps)).decide()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gangsched.core.preemption import fillings
+from gangsched.core.preemption import program as program_module
 from gangsched.core.preemption.fillings import Fillings, fillings_of
 from gangsched.core.preemption.harm import Component, components
 from gangsched.core.preemption.node_prices import NodePrices
@@ -98,8 +99,8 @@ def test_a_program_proves_the_optimum_and_never_more(mixed):
 
 
 def test_a_table_has_only_what_counts_for_its_component(monkeypatch):
-    """It bounds every component as well as a table with all variables, with two thirds of them, and never above the
-    optimum.
+    """It bounds every component as well as a table with all variables, with less than half of them, and never above
+    the optimum.
     """
     kept = everything = 0
     for seed, made in questions(60, mixed=True):
@@ -113,6 +114,7 @@ def test_a_table_has_only_what_counts_for_its_component(monkeypatch):
             small = program.table(component, known, np.zeros(program.size, dtype=np.bool_))
             with monkeypatch.context() as patch:
                 patch.setattr(program, "_relevant", lambda e, cost, out: e.of(~out[e.variable]))
+                patch.setattr(program, "_cover", lambda e, cost: np.arange(len(cost)))
                 large = program.table(component, known, np.zeros(program.size, dtype=np.bool_))
             assert small is not None
             assert large is not None
@@ -123,7 +125,7 @@ def test_a_table_has_only_what_counts_for_its_component(monkeypatch):
             assert large.bound() - 1e-2 <= small.bound() <= known[component] + 1e-2, f"seed {seed}, {component}"
             kept, everything = kept + len(small.names), everything + len(large.names)
     assert everything > 500
-    assert kept < 0.75 * everything
+    assert kept < 0.5 * everything
 
 
 def test_a_program_finds_what_is_better_than_the_plan_that_it_is_given():
@@ -148,8 +150,11 @@ def test_a_program_finds_what_is_better_than_the_plan_that_it_is_given():
     assert asked >= 15
 
 
-@pytest.mark.parametrize("limit", ["_PODS", "_SETS", "_VECTORS", "_FILLINGS"])
-def test_plans_are_as_good_with_and_without_a_program(limit, monkeypatch):
+@pytest.mark.parametrize(
+    ("module", "limit"),
+    [*((fillings, limit) for limit in ("_PODS", "_SETS", "_VECTORS", "_FILLINGS")), (program_module, "_ENTRIES")],
+)
+def test_plans_are_as_good_with_and_without_a_program(module, limit, monkeypatch):
     """On both sides of each threshold the plan does the least harm."""
     for seed, made in questions(12, mixed=True):
         best = least_harm(read(case(seed, mixed=True)))
@@ -157,8 +162,8 @@ def test_plans_are_as_good_with_and_without_a_program(limit, monkeypatch):
             continue
         with_program = made.search().run()
         with monkeypatch.context() as patch:
-            patch.setattr(fillings, limit, 0)
-            assert fillings_of(NodePrices(made.candidates, made.demand)) is None
+            patch.setattr(module, limit, 0)
+            assert (fillings_of(NodePrices(made.candidates, made.demand)) is None) == (module is fillings)
             without = asked_in(case(seed, mixed=True)).search().run()
         assert with_program is not None
         assert without is not None

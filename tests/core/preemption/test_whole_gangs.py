@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.preemption import branch_and_bound
+from gangsched.core.preemption import gangs as gangs_module
 from gangsched.core.preemption import search as search_module
 from tests.builders import gang, node, pod
 from tests.core.harness import Built
@@ -31,6 +32,7 @@ def members(count: int) -> list[Built]:
     return [*mine, gang("g").min(count)]
 
 
+@pytest.mark.parametrize("exchanged", [0, gangs_module._EXCHANGED], ids=["too many to exchange", "few"])
 @pytest.mark.parametrize(
     ("wanted", "gangs", "pods"),
     [
@@ -44,9 +46,10 @@ def members(count: int) -> list[Built]:
     ],
 )
 def test_the_fewest_gangs_and_of_those_the_fewest_pods(
-    wanted: int, gangs: int, pods: int, monkeypatch: pytest.MonkeyPatch
+    wanted: int, gangs: int, pods: int, exchanged: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And it is proven, without trying all ways, that none do less."""
+    """And it is proven, without trying all ways, that none do less: also of more gangs than are exchanged."""
+    monkeypatch.setattr(gangs_module, "_EXCHANGED", exchanged)
     monkeypatch.setattr(branch_and_bound, "MAX_DECISIONS", -1)
     monkeypatch.setattr(search_module, "fillings_of", lambda _: None)
     choice = asked(*running((8, 4), (6, 2), (5, 3), (5, 3), (4, 1), (3, 1)), *members(wanted)).search().run()
