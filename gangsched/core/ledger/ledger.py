@@ -359,18 +359,19 @@ class Ledger:
         made = self._turns.get(holder)
         return made.pods if made is not None else ()
 
-    def seen_by(self, key: str, priority: int, turn: Turn | None, own: Container[str]) -> Iterator[Phantom]:
-        """The pods whose room is taken as far as the gang with this key is concerned; see :meth:`Reservation.binds`.
-
-        On the gang's own nodes, plans that were made after its own take nothing from it: they were made with its room
-        taken, and it cannot count on their victims to leave.
+    def beside(self, key: str) -> Iterator[Phantom]:
+        """What is kept on the nodes of the plan with this key for plans that were made after it, with its room taken:
+        they take nothing from what it was made for, which cannot count on their victims to leave.
         """
-        later = {*self.condemned.after(key)}
+        later = self.condemned.after(key)
         mine = {pod.node for pod in self.pods_of(key)} if later else ()
+        yield from (pod for holder in sorted(later) for pod in self.pods_of(holder) if pod.node in mine)
+
+    def seen_by(self, priority: int, turn: Turn | None, own: Container[str]) -> Iterator[Phantom]:
+        """The pods whose room is taken as far as this gang is concerned; see :meth:`Reservation.binds`."""
         for holder in sorted(self._rooms):
             if self._rooms[holder].binds(priority, turn, own):
-                beside = mine if holder in later else ()
-                yield from (pod for pod in self._rooms[holder].pods if pod.node not in beside)
+                yield from self._rooms[holder].pods
         for made in sorted(self._turns.values(), key=lambda r: r.turn or (0, 0.0, "")):
             if made.binds(priority, turn, own):
                 yield from made.pods

@@ -108,14 +108,27 @@ class SchedulingContext:
     # -- simulations ---------------------------------------------------------------------------------------
 
     def simulation(self) -> Simulation:
-        """The cluster as this gang may see it: room held by others of at least its priority is taken, and what is left
-        to pods of other schedulers.
+        """The cluster as the required members may see it: room held by others of at least their priority is taken, and
+        what is left to pods of other schedulers.
         """
         restriction = both(self.domain.restriction if self.domain is not None else None, self.kept)
         class_of = self.world.snapshot.class_of
-        held = [*self.world.ledger.seen_by(self.group, self.priority, self._turn, self._mine)]
+        held, _ = self._held()
         held += [Phantom(class_of(pod), pod.uid, pod.nominated_node) for pod in self._foreign]
         return Simulation(self.world.snapshot, held, restriction, self.placer.pipeline.unlimited, self._classes)
+
+    def _held(self) -> tuple[list[Phantom], list[Phantom]]:
+        """What is kept from the gang, and what is kept from its further members alone."""
+        later = {id(each) for each in self.world.ledger.beside(self.group)}
+        seen = [*self.world.ledger.seen_by(self.priority, self._turn, self._mine)]
+        return [each for each in seen if id(each) not in later], [each for each in seen if id(each) in later]
+
+    def hold_beside(self, sim: Simulation) -> None:
+        """Required members have their places: what is kept from further ones is taken, too."""
+        rows = sim.snapshot.row_of
+        for each in self._held()[1]:
+            if each.node in rows:
+                sim.place(each.pod, rows[each.node])
 
     def lift_terminating(self, sim: Simulation) -> bool:
         """Take the pods off their nodes that are not there in the planned future; False when there are none."""

@@ -187,6 +187,8 @@ class Outcomes:
         context = self.context
         rows: dict[str, int] = {}
         left = context.others(placed)
+        if left:
+            context.hold_beside(sim)
         for domain in context.topology.around(context.domain):
             sim.restriction = both(domain.restriction, context.kept)
             found = context.placer.extras(left, sim, context.nominated(sim))

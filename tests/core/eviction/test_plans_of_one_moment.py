@@ -389,3 +389,18 @@ def test_a_plan_is_carried_out_before_a_later_one_beside_it(soon: float, late: f
     cluster.leave()
     cluster.run()
     assert nodes_of(cluster.log) == {"first": "n", "second": "n"}
+
+
+def test_further_members_take_nothing_from_a_later_plan() -> None:
+    """Only what the first plan was made for comes before the room of the later one."""
+    members = [pod(f"m{i}").gang("first").cpu(2).priority(5).created(1) for i in (1, 2)]
+    cluster = Cluster(
+        node("n").cpu(4), gang("first").min(1), pod("leaves").cpu(4).on("n").terminating(), members[0],
+        pod("second").cpu(2).priority(5).created(2),
+    )  # fmt: skip
+    cluster.run()
+    cluster.show(members[1])
+    cluster.run()
+    cluster.leave()
+    cluster.run()
+    assert nodes_of(cluster.log) == {"m1": "n", "second": "n"}
