@@ -361,9 +361,9 @@ class Gang(Record, frozen=True):
     ``namespace/name`` of all gangs of its GangGroup, sorted, itself included; empty = it stands alone.
     ``topology`` lists (node label key, required?) constraints. ``roles`` lists how many members of which role must be
     among those that start. ``kind`` is the object kind that users know.
-    ``queue`` is what the object's own labels say about quota. With a ``mistake`` it is not known what the gang wishes,
-    and it waits; ``remark`` is what else could not be understood. ``declared``: an owner of pods says whether it is a
-    gang; None: it does not say.
+    ``queue`` is what the object's own labels say about quota, ``queue_name`` a queue of its own API. With a
+    ``mistake`` it is not known what the gang wishes, and it waits; ``remark`` is what else could not be understood.
+    ``declared``: an owner of pods says whether it is a gang; None: it does not say.
     """
 
     family: str
@@ -388,6 +388,7 @@ class Gang(Record, frozen=True):
     priority_class: str = ""
     preemption_delay_seconds: float | None = None
     queue: QueueLabels = NO_QUEUE
+    queue_name: str = ""
     mistake: Mistake | None = None
     remark: Mistake | None = None
     declared: bool | None = None

@@ -161,9 +161,10 @@ class Managed:
 
     def written_labels(self, gangs: Sequence[GangId]) -> QueueLabels:
         """The first labels that say anything: of a group object, of the Job (or its JobSet) that owns a member, of
-        a member.
+        a member. Without any of them a group is in the LocalQueue that is called as the queue of its own API, if there
+        is one.
         """
-        membership = self._membership
+        membership, by_name = self._membership, NO_QUEUE
         for gang in gangs:
             if gang.family == SINGLE:
                 continue  # nothing but its pod stands for it
@@ -171,8 +172,12 @@ class Managed:
             if found.local_queue:
                 return found
             spec = membership.objects.get((gang.family, gang.namespace, gang.name))
-            if spec is not None and spec.queue.local_queue:
+            if spec is None:
+                continue
+            if spec.queue.local_queue:
                 return spec.queue
+            if spec.queue_name and f"{gang.namespace}/{spec.queue_name}" in self.quota.local_queues:
+                by_name = QueueLabels(spec.queue_name, spec.queue.priority_class)
         for gang in gangs:
             for pod in membership.pods(gang):
                 found = self._jobs.queue_of_pod(pod)
@@ -181,7 +186,7 @@ class Managed:
                 found = queue_labels(pod.labels)
                 if found.local_queue:
                     return found
-        return NO_QUEUE
+        return by_name
 
     def rooms_of(self, pods: Iterable[Pod]) -> set[str]:
         """Keys of the groups that keep room for these pods, because their Job or JobSet goes on."""

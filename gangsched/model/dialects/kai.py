@@ -102,6 +102,7 @@ def gang_from_object(obj: PodGroup) -> Gang:
         min_member=max(1, sum(count for _, count in parts)) if parts else minimum,
         roles=tuple((name, count) for name, count in parts if count),
         priority_class=spec.priority_class_name,
+        queue_name=spec.queue,
         topology=_topology(spec.topology_constraint),
     )
     if not _PREEMPTIBILITY[spec.preemptibility]:

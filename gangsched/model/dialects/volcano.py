@@ -53,6 +53,7 @@ def gang_from_object(obj: wire.VolcanoPodGroup) -> Gang:
         min_member=max(1, spec.min_member),
         roles=_roles(spec),
         priority_class=spec.priority_class_name,
+        queue_name=spec.queue,
         status=obj.status or {},
     )
 
