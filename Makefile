@@ -7,9 +7,11 @@ ARGS ?=
 .PHONY: help env demo kind test rules check format readme control-plane producers lock clean
 
 help: ## show this list
-	@printf '\n  \033[1mpy-gang-scheduler\033[0m: gangs start whole or not at all\n\n'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make \033[36m%-14s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@printf '\n'
+	@if [ -t 1 ]; then bold='\033[1m' blue='\033[36m' off='\033[0m'; fi; \
+	printf "\n  $${bold}py-gang-scheduler$${off}: gangs start whole or not at all\n\n"; \
+	awk -F ':.*## ' -v blue="$$blue" -v off="$$off" \
+		'/^[a-z-]+:.*## / { printf "  make %s%-14s%s %s\n", blue, $$1, off, $$2 }' $(MAKEFILE_LIST); \
+	printf '\n'
 
 rules: ## list the one-sentence rules of tests that have all words (make rules evict gang)
 	@$(PYTHON) -m tests.rules $(WORDS)
