@@ -20,7 +20,7 @@ from gangsched.model import (
     wire_volumes,
 )
 from gangsched.model.convert import Converter, pod_selector
-from gangsched.model.dialects import DIALECTS, operators, upstream
+from gangsched.model.dialects import DIALECTS, koordinator, operators, upstream
 from gangsched.model.dialects.dialect import Dialect
 
 UPSTREAM = upstream.FAMILY
@@ -105,6 +105,10 @@ def _kinds() -> Iterator[Kind]:
     yield _storage(STORAGE, "volumeattachments", volumes.VolumeAttachment, convert.attachment)
     for dialect in DIALECTS:
         yield from _groups(dialect)
+    layers = _plain(koordinator.layers_from_object)
+    group, plural = "scheduling.koordinator.sh", "clusternetworktopologies"
+    decoded = koordinator.NetworkTopologyObject
+    yield Kind("ClusterNetworkTopology", group, plural, decoded, layers, ("v1alpha1",), namespaced=False)
     yield _queue("resourceflavors", wire_queues.ResourceFlavor, convert_queues.resource_flavor)
     yield _queue("cohorts", wire_queues.Cohort, convert_queues.cohort)
     yield _queue("clusterqueues", wire_queues.ClusterQueue, convert_queues.cluster_queue)

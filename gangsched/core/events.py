@@ -13,6 +13,7 @@ from gangsched.model.queues import KueueWorkload, QueueObject
 from gangsched.model.records import (
     NO_LABELS,
     Budget,
+    ClusterNetworkTopology,
     Gang,
     Job,
     Labels,
@@ -39,6 +40,7 @@ Record: TypeAlias = (
     | Budget
     | Namespace
     | PriorityClass
+    | ClusterNetworkTopology
     | Job
     | JobSet
     | PodSelector

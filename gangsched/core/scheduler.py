@@ -360,7 +360,7 @@ class Scheduler:
         if not self._acts:
             return
         self._run.noted.append(change)
-        if change.kind & Hint.NODE:
+        if change.kind & Hint.NODE and change.node:
             self._run.nodes_changed.add(change.node)
 
     def _pod_gone(self, uid: str) -> None:

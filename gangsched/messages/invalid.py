@@ -81,6 +81,7 @@ SOFT_TOPOLOGY_OF_SUBGROUP = "a preferred level within a group is not looked at"
 HARD_TOPOLOGY_OF_SUBGROUP = "a required level of a part of a group is not supported"
 few_subgroups = Text("only all {count} parts together are supported, not any {wanted} of them")
 subgroup_twice = Text("{name} is there already")
+ONE_LABEL_OF_LAYER = "one label for each layer is supported"
 NOT_TASK_GROUPS = 'is not JSON such as [{"name": "worker", "minMember": 4}]'
 too_many_task_groups = Text("1 to {most} task groups can be listed")
 task_group_twice = Text("each task group needs a name of its own, {name} is none")

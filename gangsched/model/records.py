@@ -400,6 +400,13 @@ class Gang(Record, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
+class ClusterNetworkTopology(Record, frozen=True):
+    """Which node labels the layers of a topology have, by the keys that constraints of gangs have for these layers."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...] = ()
+
+
 class Budget(Named, frozen=True):
     """A PodDisruptionBudget.
 

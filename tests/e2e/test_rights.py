@@ -41,6 +41,7 @@ OF_OTHER_STORIES: dict[str, dict[tuple[str, str], str]] = {
     },
     "definitions of others": {
         ("kueue.x-k8s.io", "workloads"): "list watch",
+        ("scheduling.koordinator.sh", "clusternetworktopologies"): "list watch",
         ("scheduling.x-k8s.io", "podgroups"): "list watch",
         ("scheduling.volcano.sh", "podgroups"): "list watch patch",
         ("scheduling.run.ai", "podgroups"): "list watch",

@@ -35,6 +35,7 @@ CLUSTER_RIGHTS = {
     ("scheduling.k8s.io", "podgroups/status"): {"patch"},
     ("scheduling.sigs.k8s.io", "podgroups"): READ | {"patch"},
     ("scheduling.sigs.k8s.io", "podgroups/status"): {"patch"},
+    ("scheduling.koordinator.sh", "clusternetworktopologies"): FOLLOW,
     ("scheduling.x-k8s.io", "podgroups"): FOLLOW,
     ("scheduling.volcano.sh", "podgroups"): FOLLOW | {"patch"},
     ("scheduling.run.ai", "podgroups"): FOLLOW,

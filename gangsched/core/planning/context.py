@@ -96,8 +96,9 @@ class SchedulingContext:
 
     def _constraints(self) -> tuple[tuple[str, bool], ...]:
         """The gang's topology constraint; of a GangGroup, that of the first gang that has one."""
-        specs = map(self.world.membership.spec, self.gangs)
-        return next((spec.topology for spec in specs if spec is not None and spec.topology), ())
+        membership = self.world.membership
+        specs = map(membership.spec, self.gangs)
+        return next((membership.topology(spec) for spec in specs if spec is not None and spec.topology), ())
 
     def _bound(self) -> list[tuple[str, int]]:
         self.world.snapshot.settle()

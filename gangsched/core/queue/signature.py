@@ -62,7 +62,7 @@ def signature_of(world: World, gangs: Sequence[GangId], key: str, *, apart: bool
     membership, class_of = world.membership, world.snapshot.class_of
     census = [membership.census(g) for g in gangs]
     needs = tuple(map(membership.required, gangs, census))
-    topology = tuple(spec.topology for g in gangs if (spec := membership.spec(g)) is not None)
+    topology = tuple(membership.topology(spec) for g in gangs if (spec := membership.spec(g)) is not None)
     pending = [p for found in census for p in found.pending]
     bound = any(found.bound for found in census) and (any(needs) or any(topology))
     gated = any(found.gated for found in census)

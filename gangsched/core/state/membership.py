@@ -94,6 +94,8 @@ class Membership:
         self._classes = classes
         self._names = names or SchedulerNames()
         self.objects: dict[tuple[str, str, str], Gang] = {}
+        #: The node labels of layers, by the keys that constraints of gangs have for them.
+        self.layers: dict[str, str] = {}
         #: What group objects say about the loss of their pods.
         self.stakes: dict[tuple[str, str, str], Stakes] = {}
         self.members: dict[GangId, dict[str, Pod]] = {}
@@ -184,6 +186,14 @@ class Membership:
     def is_ours(self, gang: GangId) -> bool:
         """True when this scheduler places the gang's members, and no other scheduler does."""
         return gang.scheduler in self.ours and gang.scheduler not in self._names.taken
+
+    def topology(self, spec: Gang) -> tuple[tuple[str, bool], ...]:
+        """The constraints of a gang, by node labels; of two layers of one label the stricter counts."""
+        found: dict[str, bool] = {}
+        for key, required in spec.topology:
+            label = self.layers.get(key, key)
+            found[label] = found.get(label, False) or required
+        return tuple(found.items())
 
     def pods(self, gang: GangId) -> Iterator[Pod]:
         """The gang's pods in name order."""

@@ -16,7 +16,16 @@ from gangsched.core.world.world import World
 from gangsched.model.dialects.objects import MAX_MEMBERS
 from gangsched.model.errors import Mistake
 from gangsched.model.queues import STOP_HOLD, ClusterQueue, QueueObject, queue_labels
-from gangsched.model.records import Budget, Gang, Labels, Namespace, Node, PodSelector, PriorityClass
+from gangsched.model.records import (
+    Budget,
+    ClusterNetworkTopology,
+    Gang,
+    Labels,
+    Namespace,
+    Node,
+    PodSelector,
+    PriorityClass,
+)
 from gangsched.model.volumes import STORAGE_KINDS, StorageObject
 
 
@@ -40,6 +49,10 @@ def take_in(world: World, event: ev.Event) -> Change | None:
             return _priority_class(world, priority_class.name, priority_class)
         case ev.Gone("PriorityClass", _, name):
             return _priority_class(world, name, None)
+        case ev.Changed(ClusterNetworkTopology() as topology):
+            return _layers(world, {**world.topologies, topology.name: topology})
+        case ev.Gone("ClusterNetworkTopology", _, name):
+            return _layers(world, {key: each for key, each in world.topologies.items() if key != name})
         case ev.ServerClock(ahead):
             world.sightings.set_server_clock(ahead, world.pods.values(), world.now)
             return None
@@ -119,6 +132,13 @@ def _priority_class(world: World, name: str, now: PriorityClass | None) -> Chang
     else:
         world.classes[name] = now
     return Change(Hint.CLASSES)
+
+
+def _layers(world: World, now: dict[str, ClusterNetworkTopology]) -> Change:
+    """Of objects that name one layer the first by name counts. Gangs that are kept together may fit now."""
+    world.topologies = now
+    world.membership.layers = {key: label for name in sorted(now, reverse=True) for key, label in now[name].labels}
+    return Change(Hint.NODE_LABELS)
 
 
 def group(event: ObjectRefused, known: Gang | None) -> Gang:

@@ -28,6 +28,7 @@ from gangsched.model.queues import QueueObject
 from gangsched.model.records import (
     JOB,
     Budget,
+    ClusterNetworkTopology,
     GangId,
     Owner,
     Pod,
@@ -62,6 +63,7 @@ class World:
     ) -> None:
         self.snapshot = Snapshot()
         self.classes: dict[str, PriorityClass] = {}
+        self.topologies: dict[str, ClusterNetworkTopology] = {}
         self.names = names or SchedulerNames()
         self.membership = Membership(ours, self.assumed, self.classes, self.names)
         self.budgets: dict[tuple[str, str], Budget] = {}

@@ -22,7 +22,7 @@ from gangsched.model.dialects.dialect import STARTED, Dialect, Seen, Told, count
 from gangsched.model.dialects.objects import MAX_MEMBERS, described, members
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.names import ALLOWED, is_key, shown
-from gangsched.model.records import Gang, Labels, Pod
+from gangsched.model.records import ClusterNetworkTopology, Gang, Labels, Pod
 from gangsched.model.times import parse_duration, render_time
 
 FAMILY = "scheduling.sigs.k8s.io"
@@ -47,9 +47,9 @@ MAX_GROUPS = 256
 MAX_LIST = MAX_GROUPS * 400
 #: A label key has a prefix of up to 253 characters, a slash and a name of up to 63.
 MAX_KEY = 317
-#: Layers of a topology, the outermost first, and the node labels that stand for them. In Koordinator a
-#: ClusterNetworkTopology object says which label a layer has; these are the labels of its documentation, of Kubernetes
-#: and of topograph. Names are compared without case and without a final "Layer" or "TopologyLayer".
+#: Layers of a topology, the outermost first, and the node labels that stand for them where no ClusterNetworkTopology
+#: says which label a layer has: those of its documentation, of Kubernetes and of topograph. Names are compared without
+#: case and without a final "Layer" or "TopologyLayer".
 LAYERS = {
     "region": "topology.kubernetes.io/region",
     "zone": "topology.kubernetes.io/zone",
@@ -76,6 +76,21 @@ _T = TypeVar("_T")
 class _Gather(msgspec.Struct):
     layer: str
     strategy: str
+
+
+class _Layer(wire.Wire):
+    topology_layer: str = ""
+    label_key: list[str] | None = None
+
+
+class _Layers(wire.Wire):
+    network_topology_spec: list[_Layer] | None = None
+
+
+class NetworkTopologyObject(wire.Object):
+    """``scheduling.koordinator.sh/v1alpha1`` ClusterNetworkTopology."""
+
+    spec: _Layers = msgspec.field(default_factory=_Layers)
 
 
 class _TopologySpec(msgspec.Struct):
@@ -292,6 +307,20 @@ def _label_key(layer: str, where: str) -> str:
     if len(layer) > MAX_KEY or not _LABEL_KEY.fullmatch(layer):
         raise FieldError(where, invalid.no_layer(shown(layer)))
     return layer
+
+
+def layers_from_object(obj: NetworkTopologyObject) -> ClusterNetworkTopology:
+    """The label of each layer that has one. Raises :class:`FieldError`."""
+    found: dict[str, str] = {}
+    for number, each in enumerate(obj.spec.network_topology_spec or ()):
+        path = f"spec.networkTopologySpec[{number}]"
+        keys = each.label_key or []
+        if len(keys) > 1:
+            raise FieldError(f"{path}.labelKey", invalid.ONE_LABEL_OF_LAYER)
+        name = _label_key(each.topology_layer, f"{path}.topologyLayer")
+        if keys and name:
+            found[name] = keys[0]
+    return ClusterNetworkTopology(obj.metadata.name, tuple(sorted(found.items())))
 
 
 def _waiting_time(notes: Labels) -> float | None:
