@@ -7,6 +7,8 @@ from gangsched.messages.text import are, counted
 
 #: The section of an explanation that is shown last: what can be done.
 WOULD_HELP = "would help"
+#: That of when it will start.
+STARTS = "starts"
 
 
 def can_start(decision: Decision) -> str:

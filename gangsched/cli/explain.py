@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
 
 from gangsched.cli import errors, plan
 from gangsched.cli.answers import Contract
+from gangsched.cli.decisions import STARTS
 from gangsched.cli.explanation import Explanation, explain
-from gangsched.cli.inputs import add_cluster_arguments, add_decision_arguments, moment_of, read_either
+from gangsched.cli.inputs import (
+    add_cluster_arguments,
+    add_decision_arguments,
+    add_eta_argument,
+    moment_of,
+    read_either,
+)
 from gangsched.cli.names import add_namespace_argument, name_of, named
 from gangsched.cli.plan_view import Plan
+from gangsched.cli.pod_explanation import Section
 from gangsched.cli.what_if import State
 from gangsched.messages import failures
 from gangsched.model.errors import Problem
+
+if TYPE_CHECKING:
+    from gangsched.cli.eta import Eta
+    from gangsched.model.records import GangId
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_namespace_argument(parser)
     add_decision_arguments(parser)
+    add_eta_argument(parser)
     add_cluster_arguments(parser)
     parser.epilog = (
         "With -f the manifests are decided as 'gangsched plan' decides them. Without, the cluster is read once and the"
@@ -44,6 +60,7 @@ class Explained(NamedTuple):
 
     state: State
     found: Explanation
+    etas: Mapping[GangId, Eta] | None = None
 
     def fields(self) -> dict[str, Any]:
         """What ``plan`` says of the decisions that concern it, and the words."""
@@ -55,7 +72,7 @@ class Explained(NamedTuple):
             "sentence": found.sentence,
             "sections": [{"label": section.label, "lines": list(section.lines)} for section in found.sections],
         }
-        return {**Plan(decisions, found.drained).fields(), "explanation": words}
+        return {**Plan(decisions, found.drained, etas=self.etas).fields(), "explanation": words}
 
 
 def _render(explained: Explained, _: str) -> None:
@@ -72,7 +89,15 @@ def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
     namespace, kind, name = _asked(args)
     now, read = moment_of(args), read_either(args)
     state = State(read.events, read.options, read.now if now is None else now)
-    return Explained(state, explain(state, namespace or read.namespace or "default", name, kind)), read.warnings
+    found = explain(state, namespace or read.namespace or "default", name, kind)
+    if not args.eta or found.own is None:
+        return Explained(state, found), read.warnings
+    from gangsched.cli.eta import etas  # noqa: PLC0415 - the simulator is for this only
+
+    found_etas = etas(read.events, state.options, state.now, [decision for decision, _ in state.decisions])
+    when = Section(STARTS, tuple(found_etas[found.own.gang].lines()))
+    found = replace(found, sections=(when, *found.sections))
+    return Explained(state, found, found_etas), read.warnings
 
 
 def _asked(args: argparse.Namespace) -> tuple[str, str, str]:

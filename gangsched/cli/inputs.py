@@ -49,6 +49,15 @@ def add_decision_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
 
 
+def add_eta_argument(parser: argparse.ArgumentParser) -> None:
+    """The option of commands that say when gangs will start."""
+    parser.add_argument(
+        "--eta",
+        action="store_true",
+        help="also say when each gang will start, by a simulation over the run times that owners declare",
+    )
+
+
 def add_input_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """The options of commands that read manifests; ``required``: without -f there is nothing to read."""
     add_sources_argument(

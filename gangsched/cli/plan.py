@@ -13,6 +13,7 @@ from gangsched.cli.answers import Contract
 from gangsched.cli.inputs import (
     add_cluster_arguments,
     add_decision_arguments,
+    add_eta_argument,
     moment_of,
     read_cluster,
     read_options,
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read a cluster; what -f gives is laid on top of it (the same name replaces), as if it were applied",
     )
     add_cluster_arguments(parser, "with --cluster: ")
+    add_eta_argument(parser)
     parser.add_argument("--exit-code", action="store_true", help="end with 1 unless every decision is bind")
     parser.epilog = "Exit code: 0 if every input was understood (unknown kinds are warnings), 2 if not."
 
@@ -66,7 +68,12 @@ def _plan(args: argparse.Namespace) -> tuple[Plan, list[Problem]]:
     pods = records(loaded.events, Pod)
     pending = (p.scheduler for p in pods if p.live and not p.node)
     others = Counter(name for name in pending if name not in options.scheduler_names)
-    return Plan(decisions, drained, options.scheduler_names, others), loaded.warnings
+    found = None
+    if args.eta:
+        from gangsched.cli.eta import etas  # noqa: PLC0415 - the simulator is for this only
+
+        found = etas(loaded.events, options, now, [decision for decision, _ in decisions])
+    return Plan(decisions, drained, options.scheduler_names, others, found), loaded.warnings
 
 
 def _input(args: argparse.Namespace) -> tuple[Loaded, Options, float]:

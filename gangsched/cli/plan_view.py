@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gangsched.core.decision import Decision, Gap, QuotaUse, UnitRef, Unschedulable, Victim
 from gangsched.core.events import Event
@@ -12,21 +12,31 @@ from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
 from gangsched.core.preemption.drained import Leaving
 
+if TYPE_CHECKING:
+    from gangsched.cli.eta import Eta
+    from gangsched.model.records import GangId
+
 
 class Plan(NamedTuple):
     """Each decision with the milliseconds that it took, and who leaves before because of a queue that is stopped.
-    ``others`` counts pending pods by the scheduler that they name and that is none of ours.
+    ``others`` counts pending pods by the scheduler that they name and that is none of ours. ``etas`` says of each gang
+    when it will start, in the fields of the contract, if that was asked for.
     """
 
     decisions: Sequence[tuple[Decision, float]]
     drained: Sequence[Leaving] = ()
     scheduler_names: Sequence[str] = ()
     others: Mapping[str, int] = {}
+    etas: Mapping[GangId, Eta] | None = None
 
     def fields(self) -> dict[str, Any]:
         """The fields of the contract. Without a queue that is drained it says nothing of that."""
         leaving = {"drained": [_leaving(each) for each in self.drained]} if self.drained else {}
-        return {**leaving, "decisions": [entry(*each) for each in self.decisions]}
+        return {**leaving, "decisions": [{**entry(*each), **self._eta(each[0])} for each in self.decisions]}
+
+    def _eta(self, decision: Decision) -> dict[str, Any]:
+        """Nothing, unless it was asked for."""
+        return {} if self.etas is None else {"eta": self.etas[decision.gang].fields()}
 
 
 def decide(

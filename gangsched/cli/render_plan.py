@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from gangsched.cli.decisions import WOULD_HELP, sentence
+from gangsched.cli.decisions import STARTS, WOULD_HELP, sentence
 from gangsched.cli.plan_view import Plan
 from gangsched.cli.screen import block, headline, labelled, limited, make_console, most_rows, printed, sections
 from gangsched.cli.words import clean
@@ -50,7 +50,9 @@ def render(plan: Plan, console: Console | None = None) -> None:
             out.print(_drained(each, most))
             out.print()
         for decision, milliseconds in plan.decisions:
-            out.print(gang_panel(decision, milliseconds, most))
+            eta = plan.etas[decision.gang] if plan.etas is not None else None
+            when = [(STARTS, [Text(clean(line)) for line in eta.lines()])] if eta is not None else []
+            out.print(gang_panel(decision, milliseconds, most, when))
             out.print()
         out.print(_summary(plan))
 

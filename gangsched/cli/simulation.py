@@ -259,6 +259,25 @@ def _for_others(key: str, pods: dict[str, dict[str, Any]]) -> bool:
     return key in pods and pods[key]["preemptedBy"] is not None
 
 
+def started_at(simulation: Simulation, required: Mapping[GangId, int]) -> dict[GangId, float]:
+    """When so many further pods of each of these gangs were on nodes, in seconds since the epoch; gangs of which that
+    did not happen are left out.
+    """
+    by_name = {(gang.namespace, gang.name): gang for gang in required}
+    at: dict[GangId, dict[str, float]] = {gang: {} for gang in required}
+    for entry in simulation.history.of(log.BIND, actor=SCHEDULER):
+        pod = entry.record
+        if not entry.changed or not isinstance(pod, Pod):
+            continue
+        owner = by_name.get((pod.namespace, pod.owner.name)) if pod.owner is not None else None
+        gang = pod.gang if pod.gang in at else owner
+        if gang is not None:
+            at[gang].setdefault(pod.uid, entry.at_seconds)
+    start = simulation.world.clock.start
+    needed = {gang: max(1, number) for gang, number in required.items()}
+    return {g: start + sorted(t.values())[needed[g] - 1] for g, t in at.items() if len(t) >= needed[g]}
+
+
 def _gangs(simulation: Simulation) -> dict[str, dict[str, Any]]:
     """Gangs of more than one pod: how many members there are and run, and how long the gang waited to start."""
     members: dict[GangId, dict[str, Pod]] = {}

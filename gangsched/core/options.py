@@ -20,7 +20,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ``search_steps`` bounds one preemption search. ``timeout_seconds`` bounds nominated-to-binding for gangs
     that set no timeout of their own. ``minimum_run_time_seconds`` is how long a victim must have run,
     ``preemption_delay_seconds`` how long a gang that does not fit waits before it evicts, where no PriorityClass says
-    otherwise. Backoff doubles from ``backoff_initial_seconds`` up to ``backoff_max_seconds`` per gang.
+    otherwise. Backoff doubles from ``backoff_initial_seconds`` up to ``backoff_max_seconds`` per gang; one that
+    does not fit is tried again after ``flush_seconds`` even if no event has woken it, as in kube-scheduler.
     ``queue_policy`` is strict or backfill; with backfill, room is reserved for a gang that has waited
     ``starvation_seconds`` (0: never). With ``wait_for_leadership`` nothing is decided before a LeadershipChanged(True).
     With ``suspend_jobs`` a Job that would not survive the loss of its pods is suspended instead.
@@ -53,6 +54,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     preemption_delay_seconds: float = 0.0
     backoff_initial_seconds: float = 1.0
     backoff_max_seconds: float = 10.0
+    flush_seconds: float = 300.0
     queue_policy: str = "backfill"
     starvation_seconds: float = 600.0
     evict_daemonset_pods: bool = False

@@ -215,3 +215,19 @@ DAEMON_SET_POD = "DaemonSet pods are re-created in place"
 EVICTION_COST_NEVER = "its annotation scheduling.koordinator.sh/eviction-cost says never"
 NOT_PREEMPTIBLE = "a label or an annotation excludes it from preemption"
 too_large_to_wait = Text("{pods} pods are more than the {most} with which a {kind} may wait for its start")
+
+# When a gang that waits will start
+
+NOTHING_NEW = "nothing comes that is not there yet, and no node is lost"
+run_times_hold = Text("run times are within 20% of what {key} says")
+RUN_LIKE_BEFORE = "pods run as long as those of the same owner that have succeeded"
+RUN_UNTIL_DEADLINE = "a pod with activeDeadlineSeconds of which nothing else is known runs until then"
+UNKNOWN_GO_ON = "pods of unknown run time go on; if one ends, the gang may start sooner"
+declared = Text("{key} on the workloads whose run time is unknown")
+starts = Text("about {likely} (between {earliest} and {latest})")
+START_UNKNOWN = "unknown: nothing that is known to end makes room for it"
+LATEST_UNKNOWN = "an unknown time"
+in_queue = Text("it is number {position} in the queue")
+if_so = Text("if {assumption}")
+run_time_unknown = Text("their run time is unknown: {workloads}")
+would_tell = Text("more would be known with {what}")

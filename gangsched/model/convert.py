@@ -125,6 +125,8 @@ class Converter:
             mistake=mistake,
             remark=remark(gang, meta) or unclear,
             stakes=stakes,
+            deadline_seconds=spec.active_deadline_seconds,
+            ended=_ended(conditions.get("Ready")) if phase == "Succeeded" else 0.0,
         )
 
     def _shape_as_before(self, meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> PodShape:
@@ -278,6 +280,7 @@ class Converter:
             gang=declared(meta.annotations or {}),
             stakes=stakes,
             remark=unclear,
+            deadline_seconds=spec.active_deadline_seconds,
         )
 
     def _intern_labels(self, raw: Mapping[str, str] | None) -> Labels:
@@ -290,6 +293,11 @@ class Converter:
                 self._labels.clear()
             found = self._labels[key] = dict(key)
         return found
+
+
+def _ended(ready: Condition | None) -> float:
+    """When a pod that has ended was no longer ready; 0: that is not known."""
+    return ready.since if ready is not None and ready.status == "False" else 0.0
 
 
 def owner_of(meta: wire.ObjectMeta) -> Owner | None:

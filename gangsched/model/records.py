@@ -234,7 +234,8 @@ class Condition(Record, frozen=True):
 class Stakes(Record, frozen=True):
     """What is lost with a pod, as annotations say: when its work was last saved (seconds since the epoch), how many
     seconds of work a restart costs besides, and its cost to be compared by; ``never`` says that it is not to be
-    evicted, ``boost`` what a workload's priority is raised by as a victim. See :mod:`gangsched.model.stakes`.
+    evicted, ``boost`` what a workload's priority is raised by as a victim, ``expected_seconds`` for how long
+    it runs. See :mod:`gangsched.model.stakes`.
     """
 
     checkpoint: float | None = None
@@ -242,6 +243,7 @@ class Stakes(Record, frozen=True):
     cost: int = 0
     never: bool = False
     boost: int | None = None
+    expected_seconds: float | None = None
 
 
 NO_STAKES = Stakes()
@@ -255,7 +257,8 @@ class Pod(Named, frozen=True):
     a group is the pod itself. ``hints`` are the labels and annotations that gang APIs and preemption rules
     read; everything else of the annotations is dropped on decoding. ``mistake`` is the first thing in it that could not
     be understood. One that is its own gang waits because of it. ``remark`` does not delay the gang. ``kept``: the
-    object of its group says that its pods are not to be evicted.
+    object of its group says that its pods are not to be evicted. The kubelet ends it ``deadline_seconds`` after its
+    start, if there are any; it has ``ended`` (0: not, or that is not known).
     """
 
     uid: str
@@ -287,6 +290,8 @@ class Pod(Named, frozen=True):
     remark: Mistake | None = None
     stakes: Stakes = NO_STAKES
     kept: bool = False
+    deadline_seconds: int | None = None
+    ended: float = 0.0
 
     @property
     def finished(self) -> bool:
@@ -457,7 +462,7 @@ class Job(Named, frozen=True):
     ``owner`` is its controller. ``template`` is what its pods will be, without a name and a UID of
     their own; None for a Job of which nothing more than the counts is known. ``added`` is what its pods get beside
     that, of the flavor in which it was admitted last. ``gang`` says whether its pods start
-    together; None: it does not say.
+    together; None: it does not say. Its pods are ended ``deadline_seconds`` after its start, if there are any.
     """
 
     uid: str = ""
@@ -481,6 +486,7 @@ class Job(Named, frozen=True):
     gang: bool | None = None
     stakes: Stakes = NO_STAKES
     remark: Mistake | None = None
+    deadline_seconds: int | None = None
 
     @property
     def wanted(self) -> int:

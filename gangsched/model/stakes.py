@@ -1,6 +1,7 @@
 """What an eviction costs, as owners say it in annotations of a pod, its group, or its Job or JobSet.
 
-Ours are ``gangsched.dev/last-checkpoint`` (RFC 3339) and ``gangsched.dev/restart-cost`` (a duration); Volcano's
+Ours are ``gangsched.dev/last-checkpoint`` (RFC 3339) and ``gangsched.dev/restart-cost`` (a duration), and, for when
+others may start, ``gangsched.dev/expected-run-time`` (a duration); Volcano's
 ``volcano.sh/last-checkpoint-time`` stands where ours is absent (volcano-sh/volcano#5998). On pods alone Koordinator's
 ``scheduling.koordinator.sh/eviction-cost`` (int32; the largest says never), and where that is absent Kubernetes' own
 ``controller.kubernetes.io/pod-deletion-cost`` (int32). Kueue's ``kueue.x-k8s.io/priority-boost`` (int32) is added to
@@ -23,12 +24,23 @@ from gangsched.model.times import parse_duration, parse_time
 
 LAST_CHECKPOINT = "gangsched.dev/last-checkpoint"
 RESTART_COST = "gangsched.dev/restart-cost"
+EXPECTED_RUN_TIME = "gangsched.dev/expected-run-time"
 VOLCANO_CHECKPOINT = "volcano.sh/last-checkpoint-time"
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 PRIORITY_BOOST = "kueue.x-k8s.io/priority-boost"
 #: All of them, as annotations are looked for.
-KEYS = frozenset({LAST_CHECKPOINT, RESTART_COST, VOLCANO_CHECKPOINT, EVICTION_COST, DELETION_COST, PRIORITY_BOOST})
+KEYS = frozenset(
+    {
+        LAST_CHECKPOINT,
+        RESTART_COST,
+        EXPECTED_RUN_TIME,
+        VOLCANO_CHECKPOINT,
+        EVICTION_COST,
+        DELETION_COST,
+        PRIORITY_BOOST,
+    }
+)
 #: An eviction cost that says never.
 NEVER = 2**31 - 1
 
@@ -45,18 +57,20 @@ def stakes_of(notes: Labels | None, *, of_pod: bool = False) -> tuple[Stakes, Mi
     if not notes or KEYS.isdisjoint(notes):
         return NO_STAKES, None
     wrong: list[Mistake] = []
-    checkpoint, restart, cost, boost = None, None, 0, None
+    checkpoint, cost, boost = None, 0, None
+    durations: dict[str, float] = {}
     for key in (VOLCANO_CHECKPOINT, LAST_CHECKPOINT):
         if notes.get(key):
             try:
                 checkpoint = parse_time(notes[key], _field(key))
             except FieldError as error:
                 wrong.append(error.remark)
-    if notes.get(RESTART_COST):
-        try:
-            restart = parse_duration(notes[RESTART_COST], _field(RESTART_COST))
-        except FieldError as error:
-            wrong.append(error.remark)
+    for key in (RESTART_COST, EXPECTED_RUN_TIME):
+        if notes.get(key):
+            try:
+                durations[key] = parse_duration(notes[key], _field(key))
+            except FieldError as error:
+                wrong.append(error.remark)
     for key in (PRIORITY_BOOST, *((DELETION_COST, EVICTION_COST) if of_pod else ())):
         if key in notes:
             try:
@@ -69,7 +83,8 @@ def stakes_of(notes: Labels | None, *, of_pod: bool = False) -> tuple[Stakes, Mi
             else:
                 cost = value
     never = of_pod and notes.get(EVICTION_COST) == str(NEVER)
-    return Stakes(checkpoint, restart, cost, never, boost), wrong[0] if wrong else None
+    restart, expected = durations.get(RESTART_COST), durations.get(EXPECTED_RUN_TIME)
+    return Stakes(checkpoint, restart, cost, never, boost, expected), wrong[0] if wrong else None
 
 
 def as_of(record: Saved, now: float, ignored: Collection[str] = ()) -> Saved:

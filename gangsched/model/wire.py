@@ -235,6 +235,7 @@ class PodSpec(Wire):
     volumes: list[Volume] | None = None
     resource_claims: list[PodResourceClaim] | None = None
     termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
 
 
 class Condition(Wire):
@@ -458,6 +459,7 @@ class JobSpec(Wire):
     completion_mode: str = "NonIndexed"
     pod_failure_policy: PodFailurePolicy | None = None
     template: PodTemplate = msgspec.field(default_factory=PodTemplate)
+    active_deadline_seconds: int | None = None
 
 
 class JobStatus(Wire):

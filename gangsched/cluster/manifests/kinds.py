@@ -80,7 +80,6 @@ UNREAD = frozenset(
 
 #: Fields of a pod's spec that the API has beside those that are read.
 _UNREAD_OF_PODS = (
-    "activeDeadlineSeconds",
     "automountServiceAccountToken",
     "dnsConfig",
     "dnsPolicy",

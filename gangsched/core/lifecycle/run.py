@@ -58,7 +58,7 @@ class Run:
         self.deadlines: Page[str] = agenda.page()
         self.to_tell: Page[str] = agenda.page()
         self.removals: Page[str] = agenda.page()
-        self.queue = Queue(agenda.page())
+        self.queue = Queue(agenda.page(), options.flush_seconds)
         self.actions: list[Action] = []
         self.ownership = Ownership()
         self.actuator = Actuator(self.send, self.pause, agenda.page(), self.ownership.keys)

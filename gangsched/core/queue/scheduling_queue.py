@@ -12,15 +12,17 @@ import heapq
 
 from gangsched.core.agenda import Page
 from gangsched.core.identity import Order
+from gangsched.core.options import Options
 
 #: A parked gang is tried again after this time even if no event has woken it, as in kube-scheduler.
-FLUSH_SECONDS = 300.0
+FLUSH_SECONDS = Options().flush_seconds
 
 
 class Queue:
     """Keys of gangs. Each key is in at most one of active, backoff, resting and parked."""
 
-    def __init__(self, due: Page[str]) -> None:
+    def __init__(self, due: Page[str], flush_seconds: float = FLUSH_SECONDS) -> None:
+        self._flush_seconds = flush_seconds
         self._active: list[Order] = []
         self._early: list[Order] = []
         self._order: dict[str, Order] = {}
@@ -41,7 +43,7 @@ class Queue:
         key = order[2]
         self.remove(key)
         self._parked[key] = (order, not_before)
-        flush = now + FLUSH_SECONDS
+        flush = now + self._flush_seconds
         self._due.at(key, flush if latest is None else min(flush, max(latest, not_before)))
 
     def rest(self, key: str, when: float) -> None:

@@ -1,0 +1,192 @@
+"""When gangs that wait will start: the simulator, played on with run times that are declared or learnt.
+
+A pod runs as long as ``gangsched.dev/expected-run-time`` says, or else as long as pods of the same owner that have
+succeeded, within what ``activeDeadlineSeconds`` of it or its Job allows. Of others, and of those that have run longer
+than that, nothing is known: they go on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gangsched.cli.simulation import simulate, started_at
+from gangsched.cluster.sim.arrival import DURATION_HINTS, RUN_FOR
+from gangsched.core.decision import Decision
+from gangsched.core.events import Changed, Event
+from gangsched.core.options import Options
+from gangsched.core.scheduler import Scheduler
+from gangsched.core.world.world import World
+from gangsched.messages import causes
+from gangsched.model.records import NO_STAKES, SINGLE, GangId, Job, Pod
+from gangsched.model.stakes import EXPECTED_RUN_TIME
+from gangsched.model.times import LONGEST_SECONDS, render_time
+
+#: What declared run times are multiplied with, for the earliest, the likely and the latest start.
+_SPREAD = (0.8, 1.0, 1.2)
+#: So many workloads of unknown run time are named.
+_NAMED = 20
+
+
+class Eta(NamedTuple):
+    """When a gang starts (seconds since the epoch; None: it is not known whether it does), and its place in the queue,
+    the first being 1. ``unknown`` are the workloads whose run times are not known.
+    """
+
+    earliest: float | None
+    likely: float | None
+    latest: float | None
+    position: int
+    assumes: tuple[str, ...]
+    unknown: tuple[str, ...]
+    would_help: tuple[str, ...]
+
+    def fields(self) -> dict[str, Any]:
+        """In the words of the contract."""
+        times = {name: _time(getattr(self, name)) for name in ("earliest", "likely", "latest")}
+        lists = {"assumes": list(self.assumes), "unknown": list(self.unknown), "wouldHelp": list(self.would_help)}
+        return {**times, "position": self.position, **lists}
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        if self.likely is None:
+            yield causes.START_UNKNOWN
+        else:
+            yield causes.starts(_time(self.likely), _time(self.earliest), _time(self.latest) or causes.LATEST_UNKNOWN)
+        yield causes.in_queue(self.position)
+        yield from (causes.if_so(each) for each in self.assumes)
+        if self.unknown:
+            yield causes.run_time_unknown(", ".join(self.unknown))
+        yield from (causes.would_tell(each) for each in self.would_help)
+
+
+def etas(events: Sequence[Event], options: Options, now: float, decisions: Sequence[Decision]) -> dict[GangId, Eta]:
+    """That of each gang that is decided, in this order, if nothing comes that is not there yet."""
+    times = _RunTimes(events, options, now)
+    patient = msgspec.structs.replace(options, flush_seconds=LONGEST_SECONDS)  # only events can help
+    required = {decision.gang: decision.required for decision in decisions}
+    runs = []
+    for guess in range(len(_SPREAD)):
+        known = [times.put_into(each, guess) for each in events]
+        played = simulate(known, patient, until_seconds=LONGEST_SECONDS, start=now)
+        runs.append(started_at(played, required))
+    unknown = times.unknown()
+    out = {}
+    for position, gang in enumerate(required, 1):
+        found = [at for run in runs if (at := run.get(gang)) is not None]
+        likely = runs[1].get(gang)
+        out[gang] = Eta(
+            min(found, default=None),
+            likely,
+            max(found) if len(found) == len(runs) else None,
+            position,
+            times.assumes(unknown),
+            tuple(unknown[:_NAMED]),
+            (causes.declared(EXPECTED_RUN_TIME),) if unknown and (likely is None or likely > now + 1.0) else (),
+        )
+    return out
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else render_time(seconds)
+
+
+class _RunTimes:
+    """What is known of the run times of all pods at one moment: the shortest, a likely and the longest guess each."""
+
+    def __init__(self, events: Sequence[Event], options: Options, now: float) -> None:
+        scheduler = Scheduler(options)
+        scheduler.handle([*events], now)
+        self._world: World = scheduler.world
+        self._now = now
+        past: dict[object, list[float]] = defaultdict(list)
+        for pod in self._world.pods.values():
+            if pod.phase == "Succeeded" and pod.owner is not None and pod.ended > pod.started:
+                past[self._maker(pod)].append(pod.ended - pod.started)
+        self._learnt = {maker: (min(all_), median(all_), max(all_)) for maker, all_ in past.items()}
+
+    def put_into(self, event: Event, guess: int) -> Event:
+        """The object with the run time that is known of it, and with none that is only for simulations."""
+        match event:
+            case Changed(Pod() as pod):
+                return Changed(_running_for(pod, self._remaining(pod, guess)))
+            case Changed(Job() as job) if job.template is not None:
+                template = job.template
+                guesses = self._guesses(template, job)
+                seconds = _least(guesses[guess] if guesses else None, template.deadline_seconds, job.deadline_seconds)
+                return Changed(msgspec.structs.replace(job, template=_running_for(template, seconds)))
+        return event
+
+    def unknown(self) -> list[str]:
+        """The workloads that run and of which is not known how long."""
+        running = (pod for pod in self._world.pods.values() if pod.bound and pod.live)
+        return sorted({_workload(pod) for pod in running if self._remaining(pod, 1) is None})
+
+    def assumes(self, unknown: Sequence[str]) -> tuple[str, ...]:
+        """What must be so for the times to be right."""
+        pods = self._world.pods.values()
+        out = [causes.NOTHING_NEW]
+        if any(self._declared(pod, self._world.jobs.job_of(pod)) is not None for pod in pods):
+            out.append(causes.run_times_hold(EXPECTED_RUN_TIME))
+        if self._learnt:
+            out.append(causes.RUN_LIKE_BEFORE)
+        if any(self._deadline(pod) is not None for pod in pods):
+            out.append(causes.RUN_UNTIL_DEADLINE)
+        return (*out, causes.UNKNOWN_GO_ON) if unknown else tuple(out)
+
+    def _remaining(self, pod: Pod, guess: int) -> float | None:
+        """How many seconds the pod runs on, or will run; None if that is not known."""
+        ran = max(0.0, self._now - pod.started) if pod.bound else 0.0
+        guesses = self._guesses(pod, self._world.jobs.job_of(pod)) or ()
+        # A pod that has run longer than one guess is measured by the next.
+        longer = next((each - ran for each in guesses[guess:] if each > ran), None)
+        deadline = self._deadline(pod)
+        return _least(longer, None if deadline is None else deadline - ran)
+
+    def _guesses(self, pod: Pod, job: Job | None) -> tuple[float, ...] | None:
+        declared = self._declared(pod, job)
+        if declared is not None:
+            return tuple(declared * each for each in _SPREAD)
+        return self._learnt.get(self._maker(pod, job))
+
+    def _declared(self, pod: Pod, job: Job | None) -> float | None:
+        """What is declared nearest: on the pod, its group, its Job or its JobSet."""
+        world = self._world
+        group = world.membership.stakes.get((pod.gang.family, pod.gang.namespace, pod.gang.name), NO_STAKES)
+        above = world.jobs.stakes_of((job.namespace, job.name)) if job is not None else ()
+        said = (each.expected_seconds for each in (pod.stakes, group, *above))
+        return next((seconds for seconds in said if seconds is not None), None)
+
+    def _deadline(self, pod: Pod) -> float | None:
+        job = self._world.jobs.job_of(pod)
+        return _least(pod.deadline_seconds, job.deadline_seconds if job is not None else None)
+
+    def _maker(self, pod: Pod, job: Job | None = None) -> object:
+        """What makes pods that do the same: the controller, or what makes the Jobs, such as a CronJob."""
+        job = job or self._world.jobs.job_of(pod)
+        if job is not None:
+            return job.owner.uid if job.owner is not None else job.uid
+        return pod.owner.uid if pod.owner is not None else pod.uid
+
+
+def _running_for(pod: Pod, seconds: float | None) -> Pod:
+    hints = {key: value for key, value in pod.hints.items() if key not in DURATION_HINTS}
+    if seconds is not None:
+        hints[RUN_FOR] = f"{max(seconds, 0.001):.3f}s"
+    return msgspec.structs.replace(pod, hints=hints)
+
+
+def _least(*seconds: float | None) -> float | None:
+    return min((each for each in seconds if each is not None), default=None)
+
+
+def _workload(pod: Pod) -> str:
+    """What the pod belongs to, in words."""
+    if pod.gang.family != SINGLE:
+        return pod.gang.key
+    owner = pod.owner
+    return f"Pod {pod.key}" if owner is None else f"{owner.kind} {pod.namespace}/{owner.name}"

@@ -1,0 +1,248 @@
+"""When gangs that wait will start: what is declared, what was learnt, and what is not known."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from gangsched.cli import schemas
+from gangsched.cli.eta import Eta, etas
+from gangsched.cli.main import main
+from gangsched.cli.plan_view import decide
+from gangsched.cli.simulation import simulate, started_at
+from gangsched.core.options import Options
+from gangsched.model import wire
+from gangsched.model.convert import Converter
+from gangsched.model.records import Pod, Stakes
+from gangsched.model.stakes import EXPECTED_RUN_TIME, stakes_of
+from tests.builders import PodBuilder, gang, node, pod
+from tests.core.harness import Built, event
+
+NOW = 10_000.0
+RUN_FOR = "sim.gangsched.dev/run-for"
+
+
+def runs(name: str, to: str, ran: float = 0.0, **declared: float) -> PodBuilder:
+    """A pod that fills a node, and has run for so many seconds."""
+    return pod(name).cpu(4).on(to, NOW - ran).field(stakes=Stakes(expected_seconds=declared.get("expected")))
+
+
+def waits(name: str, cpu: float = 4, **fields: Any) -> PodBuilder:
+    """A pod that needs a whole node."""
+    return pod(name).cpu(cpu).field(**fields)
+
+
+def found(*objects: Built, **options: Any) -> dict[str, Eta]:
+    """The answer for each gang, by name."""
+    events = [event(each) for each in objects]
+    decisions = [decision for decision, _ in decide(events, Options(**options), NOW)]
+    return {gang.key: eta for gang, eta in etas(events, Options(**options), NOW, decisions).items()}
+
+
+def within(eta: Eta, earliest: float, likely: float, latest: float) -> bool:
+    """Are these the times, in seconds from now, but for the moment that binding takes?"""
+    times = (eta.earliest, eta.likely, eta.latest)
+    wanted = (earliest, likely, latest)
+    return all(at is not None and 0 <= at - NOW - want < 1.5 for at, want in zip(times, wanted, strict=True))
+
+
+NODES = [node("n1").cpu(4), node("n2").cpu(4)]
+
+
+def test_who_fits_starts_now() -> None:
+    """Whatever else runs, and for how long."""
+    eta = found(*NODES, runs("a", "n1"), waits("new"))["d/new"]
+    assert within(eta, 0, 0, 0)
+    assert eta.position == 1
+    assert eta.would_help == ()
+
+
+def test_who_waits_starts_when_one_ends_whose_run_time_is_declared() -> None:
+    """Within 20 % of what is declared, less what it has run already."""
+    eta = found(*NODES, runs("a", "n1", ran=100, expected=1000), runs("b", "n2"), waits("new"))["d/new"]
+    assert within(eta, 700, 900, 1100)
+    assert eta.unknown == ("Pod d/b",)
+    assert any(EXPECTED_RUN_TIME in each for each in eta.assumes)
+    assert any(EXPECTED_RUN_TIME in each for each in eta.would_help)
+
+
+def test_without_any_run_time_it_is_unknown() -> None:
+    """No time is made up, and the workloads are named that would have to say more."""
+    eta = found(*NODES, runs("a", "n1"), runs("b", "n2"), waits("new"))["d/new"]
+    assert (eta.earliest, eta.likely, eta.latest) == (None, None, None)
+    assert eta.unknown == ("Pod d/a", "Pod d/b")
+    assert "unknown" in next(eta.lines())
+
+
+def test_run_for_is_for_simulations_only() -> None:
+    """It is what a simulation is to assume, not what is known of a cluster."""
+    hinted = runs("a", "n1").hint(RUN_FOR, "5s")
+    assert found(NODES[0], hinted, waits("new").hint(RUN_FOR, "5s"))["d/new"].likely is None
+
+
+@pytest.mark.parametrize(
+    ("expected", "times"), [(None, (500, 500, 500)), (200, (60, 100, 140)), (900, (500, 500, 500))]
+)
+def test_a_deadline_ends_a_pod_at_the_latest(expected: float | None, times: tuple[int, int, int]) -> None:
+    """ActiveDeadlineSeconds counts from the start, and is all that is known where nothing is declared."""
+    stakes = Stakes(expected_seconds=expected)
+    held = runs("a", "n1", ran=100).field(deadline_seconds=600, stakes=stakes)
+    assert within(found(NODES[0], held, waits("new"))["d/new"], *times)
+
+
+@pytest.mark.parametrize(("ran", "likely"), [(1100, 100), (1300, None)])
+def test_who_is_late_is_measured_by_the_longest_guess(ran: int, likely: int | None) -> None:
+    """One that has run longer than 1.2 times what is declared says nothing any more."""
+    eta = found(NODES[0], runs("a", "n1", ran=ran, expected=1000), waits("new"))["d/new"]
+    assert (eta.likely is None) is (likely is None)
+    assert likely is None or within(eta, likely, likely, likely)
+
+
+def test_a_run_time_is_learnt_of_pods_of_the_same_owner() -> None:
+    """The shortest, the middle one and the longest; a declared one has precedence."""
+    past = [
+        pod(f"p{seconds}").owner("Job", "train").phase("Succeeded").field(started=100.0, ended=100.0 + seconds)
+        for seconds in (300, 500, 900)
+    ]
+    held = runs("a", "n1", ran=100).owner("Job", "train")
+    eta = found(NODES[0], *past, held, waits("new"))["d/new"]
+    assert within(eta, 200, 400, 800)
+    assert any("same owner" in each for each in eta.assumes)
+    declared = held.field(stakes=Stakes(expected_seconds=1000.0))
+    assert within(found(NODES[0], *past, declared, waits("new"))["d/new"], 700, 900, 1100)
+
+
+def test_when_a_pod_has_ended_is_read_off_its_conditions() -> None:
+    """It is no longer ready since then; one that failed says nothing of how long others will run."""
+    status = {
+        "phase": "Succeeded",
+        "startTime": "2026-05-04T10:00:00Z",
+        "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-05-04T10:05:00Z"}],
+    }
+
+    def made(phase: str) -> Pod:
+        raw = {"metadata": {"name": "a", "namespace": "d", "uid": "u"}, "spec": {"activeDeadlineSeconds": 7}}
+        return Converter().pod(msgspec.convert({**raw, "status": {**status, "phase": phase}}, wire.Pod))
+
+    assert made("Succeeded").ended - made("Succeeded").started == 300.0
+    assert made("Failed").ended == made("Running").ended == 0.0
+    assert made("Running").deadline_seconds == 7
+
+
+def test_who_is_ahead_in_the_queue_starts_first() -> None:
+    """A gang of two needs both nodes; who comes after it waits for what that runs."""
+    stakes = Stakes(expected_seconds=100.0)
+    first: list[Built] = [gang("g").min(2), *(waits(f"g{n}", stakes=stakes).gang("g").priority(0) for n in (1, 2))]
+    running = [runs("a", "n1", expected=50), runs("b", "n2", expected=1000)]
+    times = found(*NODES, *running, *first, waits("low").priority(-1), starvation_seconds=1.0)
+    assert [times[name].position for name in ("d/g", "d/low")] == [1, 2]
+    assert within(times["d/g"], 800, 1000, 1200)
+    assert times["d/low"].likely is not None
+
+
+def test_a_gang_that_evicts_starts_after_that() -> None:
+    """The grace period of the victim is what it takes."""
+    victim = runs("a", "n1").priority(0).field(grace_seconds=20.0)
+    eta = found(NODES[0], victim, waits("new").priority(5))["d/new"]
+    assert eta.likely is not None
+    assert 1 < eta.likely - NOW <= 21.5
+
+
+def test_a_gathering_gang_has_no_time() -> None:
+    """A member is missing, and nothing says when it comes."""
+    eta = found(*NODES, gang("g").min(2), waits("g1").gang("g"))["d/g"]
+    assert (eta.earliest, eta.likely, eta.latest) == (None, None, None)
+
+
+def test_the_nearest_run_time_counts_and_what_is_none_is_ignored() -> None:
+    """The group's is its members' until one has its own."""
+    group = gang("g").min(1).field(stakes=Stakes(expected_seconds=100.0))
+    of_group = runs("a", "n1").gang("g").field(stakes=Stakes())
+    assert within(found(NODES[0], group, of_group, waits("new"))["d/new"], 80, 100, 120)
+    own = runs("a", "n1", expected=10).gang("g")
+    assert within(found(NODES[0], group, own, waits("new"))["d/new"], 8, 10, 12)
+    wrong, mistake = stakes_of({EXPECTED_RUN_TIME: "long"})
+    assert wrong.expected_seconds is None
+    assert mistake is not None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_declared_run_times_that_are_right_give_the_time_that_comes(seed: int) -> None:
+    """In random clusters of single pods and gangs, with run times as declared, the likely time is the very time."""
+    rng = random.Random(seed)
+    nodes = [node(f"n{i}").cpu(4) for i in range(rng.randint(1, 4))]
+    objects: list[Built] = [*nodes]
+    exact: list[Built] = [*nodes]
+
+    def add(made: PodBuilder, seconds: float) -> None:
+        objects.append(made.field(stakes=Stakes(expected_seconds=seconds)))
+        exact.append(made.hint(RUN_FOR, f"{seconds}s"))
+
+    for i in range(len(nodes)):
+        add(pod(f"r{i}").cpu(rng.choice([2, 4])).on(f"n{i}", NOW), rng.randint(50, 500))
+    for i in range(rng.randint(2, 6)):
+        size = rng.randint(1, len(nodes))
+        if size > 1:
+            objects.append(gang(f"w{i}").min(size))
+            exact.append(gang(f"w{i}").min(size))
+        for m in range(size):
+            made = pod(f"w{i}-{m}").cpu(rng.choice([2, 4]))
+            add(made.gang(f"w{i}") if size > 1 else made, rng.randint(50, 500))
+    answers = found(*objects)
+    events = [event(each) for each in exact]
+    decisions = {d.gang: d.required for d, _ in decide(events, Options(), NOW)}
+    played = started_at(simulate(events, Options(), until_seconds=20_000.0, start=NOW), decisions)
+    assert played
+    for each in decisions:
+        likely = answers[each.key].likely
+        assert (likely is None) is (each not in played), each
+        # The simulation looks at those that wait every five minutes as well, which may change whose turn it is.
+        assert likely is None or abs(likely - played[each]) < 1.0, each
+
+
+MANIFESTS = """
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: "4", memory: 16Gi, pods: "50"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: d, annotations: {gangsched.dev/expected-run-time: 1h}}
+spec: {nodeName: n1, containers: [{name: c, image: x, resources: {requests: {cpu: "4"}}}]}
+status: {phase: Running, startTime: "2026-05-04T10:00:00Z"}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: new, namespace: d}
+spec: {schedulerName: py-gang-scheduler, containers: [{name: c, image: x, resources: {requests: {cpu: "4"}}}]}
+"""
+
+
+@pytest.mark.parametrize("command", [["plan"], ["explain", "d/new"]])
+def test_it_is_said_where_it_is_asked_for(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the JSON of the contract, the same for the same moment, and for people; without --eta nothing of it is."""
+    (tmp_path / "all.yaml").write_text(MANIFESTS)
+    asked = [*command, "-f", str(tmp_path), "--now", "2026-05-04T10:30:00Z"]
+    main([*asked, "-o", "json"])
+    assert "eta" not in json.loads(capsys.readouterr().out)["decisions"][0]
+    answers = []
+    for _ in range(2):
+        assert main([*asked, "--eta", "-o", "json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        jsonschema.validate(answer, schemas.read_schema("plan-v1"))
+        answers.append(answer["decisions"][0]["eta"])
+    assert answers[0] == answers[1]
+    assert [answers[0][key] for key in ("earliest", "likely", "latest")] == [
+        f"2026-05-04T{time}Z" for time in ("10:48:00", "11:00:00", "11:12:00")
+    ]
+    main([*asked, "--eta"])
+    assert "about 2026-05-04T11:00:00Z (between 2026-05-04T10:48:00Z and" in " ".join(capsys.readouterr().out.split())
