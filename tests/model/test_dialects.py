@@ -48,6 +48,7 @@ def upstream(**spec):
         ({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, "scheduling.x-k8s.io", "g"),
         ({"schedulingGroup": {"podGroupName": "g"}}, "scheduling.k8s.io", "g"),
         ({"labels": {f"{KUEUE}name": "g"}}, "kueue.x-k8s.io", "g"),
+        ({"annotations": {f"{KUEUE}name": "g"}}, "kueue.x-k8s.io", "g"),
         ({"labels": {f"{KUEUE}name": "g", LABEL: "h"}}, "scheduling.sigs.k8s.io", "h"),
         ({"labels": {LABEL: ""}}, "Pod", "p"),
     ],
@@ -169,6 +170,13 @@ def test_gang_of_a_plain_pod_group():
     assert gang is not None
     assert (gang.key, gang.min_member, gang.mistake, member.mistake) == ("ns/g", 3, None, None)
     assert not needs_object(member)
+
+
+@pytest.mark.parametrize(("raw", "family"), [("true", "Pod"), ("false", "kueue.x-k8s.io"), (None, "kueue.x-k8s.io")])
+def test_pods_of_a_plain_pod_group_may_come_one_by_one(raw, family):
+    """A StatefulSet creates a pod when the one before is ready: none waits for those that come later."""
+    notes = {f"{KUEUE}total-count": "3"} | ({} if raw is None else {f"{KUEUE}fast-admission": raw})
+    assert pod(labels={f"{KUEUE}name": "g"}, annotations=notes).gang.family == family
 
 
 @pytest.mark.parametrize("raw", [None, "", "0", "-1", "three", "1000001", "12345678", "१"])

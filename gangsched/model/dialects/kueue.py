@@ -17,11 +17,21 @@ from gangsched.model.records import Gang, Labels, Pod
 FAMILY = "kueue.x-k8s.io"
 HINT_PREFIX = "kueue.x-k8s.io/pod-group-"
 GROUP_LABEL, TOTAL = f"{HINT_PREFIX}name", f"{HINT_PREFIX}total-count"
+#: Kueue admits such a group with its first pod. It writes this for StatefulSets, which create a pod when the one before
+#: is ready.
+FAST = f"{HINT_PREFIX}fast-admission"
 
 
 def group_of(meta: wire.ObjectMeta, _spec: wire.PodSpec) -> tuple[str, str]:
-    """The group's name as a member gives it, and where."""
-    return (meta.labels or {}).get(GROUP_LABEL, ""), f"metadata.labels[{GROUP_LABEL}]"
+    """The group's name as a member gives it, and where. Pods that are admitted with the first one are in none: each
+    starts by itself.
+    """
+    if (meta.annotations or {}).get(FAST) == "true":
+        return "", ""
+    name = (meta.labels or {}).get(GROUP_LABEL)
+    if name:
+        return name, f"metadata.labels[{GROUP_LABEL}]"
+    return (meta.annotations or {}).get(GROUP_LABEL, ""), f"metadata.annotations[{GROUP_LABEL}]"
 
 
 def mistake_of_member(_labels: Labels, notes: Labels) -> Mistake | None:
