@@ -27,8 +27,9 @@ _TRIED = 12
 #: A choice of more units is left as it is: each exchange is a look at all.
 _EXCHANGED = 32
 #: Places that pull units along are searched so often, and half as often for a better choice: where no program proves
-#: the plan 5 of 12 clusters full of gangs need them, and with 24 all 12 come out as with 4.
-_PULLED = 4
+#: the plan 5 of 12 clusters full of gangs need them, and with 24 all 12 come out as with 4. Among more units they take
+#: too long: a third of the time of a plan with 2,000.
+_PULLED, _FEW = 4, 400
 #: What a few array operations take, in pods looked at.
 _CALL = 2000
 
@@ -93,7 +94,7 @@ class Interruptions:
         """Ways to a first choice, each from nothing."""
         yield self._cover
         yield self._cheapest_cover
-        for turn in range(_PULLED):
+        for turn in range(_PULLED if len(self._c.units_of) <= _FEW else 0):
             yield partial(self._pulled, turn)
 
     def _budgets(self) -> tuple[Ints, Ints]:
