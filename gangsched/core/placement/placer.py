@@ -9,12 +9,14 @@ from itertools import groupby
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Bools, Ints, runs
+from gangsched.core.arrays import Bools, Floats, Ints, runs
 from gangsched.core.framework.pipeline import Pipeline, Ranking
 from gangsched.core.placement.arrangement import MAX_MEMBERS, Arranger, hopeless
+from gangsched.core.placement.packing import whole
 from gangsched.core.state.podclass import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Snapshot
+from gangsched.core.state.terms import Domains
 from gangsched.model.records import Pod
 
 #: From so many equal members on, nodes are scored all at once.
@@ -92,6 +94,11 @@ class Placer:
             # Equal members, one by one, is exact: whichever node one of them takes, it uses up no more of what the
             # others need than any other choice. Only required affinity makes the first choice bind the rest.
             return None
+        near = next((p for p in orders[0] if p.shape.affinity), None)
+        if near is not None:
+            rows = self._by_domain(near, orders[0], sim)
+            if rows is not None:
+                return rows
         arranger = Arranger(self.pipeline, sim, members)
         for chosen in orders:
             rows = arranger.tight(chosen)
@@ -108,6 +115,31 @@ class Placer:
         rows = arranger.all_ways(ranked, [(frozenset(p.uid for p in w.members), w.required) for w in wants])
         self.looks += arranger.tries
         return rows
+
+    def _by_domain(self, first: Pod, members: Sequence[Pod], sim: Simulation) -> dict[str, int] | None:
+        """Where the first of some members draws others to its domain: it in each domain that by itself has room for all
+        of a class that are drawn, those with the least room first.
+        """
+        domains = Domains(sim, first.shape.affinity[0].topology_key)
+        most: Floats = np.full(domains.count, np.inf)
+        for pod_class, some in _classes(members, sim):
+            if pod_class.shape.affinity:
+                index, amounts = sim.snapshot.vector(pod_class.shape)
+                allowed = self.pipeline.static_mask(pod_class, sim) & (domains.code >= 0)
+                room = whole(amounts, sim.free[index], allowed, len(some))
+                held = np.bincount(domains.code[allowed], weights=room[allowed], minlength=domains.count)
+                most = np.minimum(most, np.where(held >= len(some), held, 0.0))
+        passing = np.flatnonzero(self.pipeline.mask(sim.class_of(first), sim))
+        ordered = [first, *(p for p in members if p.uid != first.uid)]
+        for domain in np.argsort(most, kind="stable").tolist():
+            rows = passing[domains.code[passing] == domain] if most[domain] else passing[:0]
+            if len(rows):
+                mark = sim.mark()
+                result = self._in_order(ordered, sim, {first.uid: int(rows[0])}, stop=True)
+                if result.complete:
+                    return result.rows
+                sim.rollback(mark)
+        return None
 
     def extras(self, members: Sequence[Pod], sim: Simulation, prefer: Mapping[str, int]) -> Placed:
         """Place as many further members as fit, each on its own."""
@@ -282,10 +314,16 @@ def _wished(wants: Sequence[Want], wish: Mapping[str, int]) -> list[Pod]:
 
 def _grouped(members: Sequence[Pod], sim: Simulation) -> list[Pod]:
     """Members of one class together, classes in the order of their first member."""
-    classes: dict[int, list[Pod]] = {}
+    return [pod for _, some in _classes(members, sim) for pod in some]
+
+
+def _classes(members: Sequence[Pod], sim: Simulation) -> list[tuple[PodClass, list[Pod]]]:
+    """The members by class, classes in the order of their first member."""
+    found: dict[int, tuple[PodClass, list[Pod]]] = {}
     for pod in members:
-        classes.setdefault(sim.class_of(pod).ident, []).append(pod)
-    return [pod for group in classes.values() for pod in group]
+        pod_class = sim.class_of(pod)
+        found.setdefault(pod_class.ident, (pod_class, []))[1].append(pod)
+    return list(found.values())
 
 
 class Streak:

@@ -251,6 +251,7 @@ class GangCycle:
                 found = outcomes.once_gone(context.terminating())
             if found is not None:
                 return found
+            units.unproven |= choice is not None  # members that do not find their places prove nothing
             self._over_cap = self._over_cap or victims.over_cap
             self._units, self._budgets = self._units or units, victims.budgets
         return None

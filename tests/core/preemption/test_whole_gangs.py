@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from gangsched.core.decision import PREEMPT, UNSCHEDULABLE
+from gangsched.core.placement.arrangement import MAX_MEMBERS
+from gangsched.core.planning.outcomes import Outcomes
 from gangsched.core.preemption import branch_and_bound
 from gangsched.core.preemption import gangs as gangs_module
 from gangsched.core.preemption import search as search_module
-from tests.builders import gang, node, pod
-from tests.core.harness import Built
+from gangsched.model.records import PodTerm
+from tests.builders import gang, node, pod, selects
+from tests.core.harness import Built, placed, plan
 from tests.core.preemption.asked import asked
 
 
@@ -56,3 +60,27 @@ def test_the_fewest_gangs_and_of_those_the_fewest_pods(
     assert choice is not None
     assert choice.harm.levels == ((1, gangs, pods),)
     assert choice.gap is None
+
+
+@pytest.mark.parametrize("size", [MAX_MEMBERS, MAX_MEMBERS + 4])
+def test_members_near_each_other_go_where_all_of_them_fit(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gangs leave from two zones: the one that scores best, and is packed tightest, has room for nine members only. And
+    where members do not find their places nobody says that there are none.
+    """
+    near = PodTerm("zone", selects(job="g"), ("d",))
+    question: list[Built] = []
+    for n in range(size):
+        question += [node(f"b{n:02d}").cpu(4).label(zone="b"), pod(f"b{n:02d}").cpu(4).gang(f"r{n}").on(f"b{n:02d}")]
+        if n < 5:
+            cpu = 8 if n else 4
+            question += [node(f"a{n}").cpu(cpu).label(zone="a"), pod(f"a{n}").cpu(cpu).gang(f"r{n}").on(f"a{n}")]
+        question.append(gang(f"r{n}").min(1 + (n < 5)))
+    mine = [pod(f"g{n:02d}").cpu(4).priority(9).gang("g").label(job="g").shape(affinity=(near,)) for n in range(size)]
+    found = plan(*question, *mine, gang("g").min(size))["d/g"]
+    assert found.outcome == PREEMPT
+    assert {name[0] for name in placed(found).values()} == {"b"}
+
+    monkeypatch.setattr(Outcomes, "preempt", lambda *_: None)
+    refused = plan(*question, *mine, gang("g").min(size))["d/g"]
+    assert refused.outcome == UNSCHEDULABLE
+    assert "no victims were found" in refused.message
