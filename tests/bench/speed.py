@@ -24,7 +24,7 @@ import numpy as np
 
 from gangsched.runtime.memory import raise_thresholds
 from tests.bench.table import table
-from tests.bench.worlds import World, cluster
+from tests.bench.worlds import World, cluster, launcher_and_workers
 from tests.oracle.case import Case
 
 KERNEL_SECONDS = 14e-6
@@ -52,9 +52,11 @@ SCENARIOS = [
     Scenario("gangs", full, limit_ms=60),
     Scenario("singles", lambda: full(gang_size=1), limit_ms=60),
     Scenario("mixed5", lambda: full(shapes=5), limit_ms=180),
+    Scenario("together", lambda: full(rule="together"), limit_ms=400),
     Scenario("apart", lambda: full(rule="apart"), limit_ms=400),
     Scenario("spread", lambda: full(rule="spread"), limit_ms=400),
     Scenario("budgets", lambda: full(budgets=10)),
+    Scenario("launcher", lambda: launcher_and_workers(cpu_nodes=60, gpu_nodes=30, workers=8), limit_ms=50),
     Scenario(
         "no plan", lambda: full(member=(60, 32), blocked=4500), times=1.0, of="gangs"
     ),

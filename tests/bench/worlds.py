@@ -24,6 +24,8 @@ from gangsched.model.records import (
     PodTerm,
     Requirement,
     SpreadConstraint,
+    Taint,
+    Toleration,
 )
 from tests.oracle.case import HOSTNAME, NOW, OURS, ZONE, Case, Maker
 from tests.oracle.generate import PREEMPTOR_PRIORITY, SIGS
@@ -48,11 +50,15 @@ class World:
 
 
 def member_shape(make: Maker, cpu: int, memory: int, rule: str = "") -> PodShape:
-    """A member of the gang ``want``; ``rule`` is empty, ``apart`` (one per node) or ``spread`` (even over zones)."""
+    """A member of the gang ``want``; ``rule`` is empty, ``apart`` (one per node), ``together`` (in one
+    zone) or ``spread`` (even over zones).
+    """
     selector = _labelled("job", "want")
     requests = {"cpu": cpu * 1000, "memory": memory * GI}
     if rule == "apart":
         return make.shape(requests, anti_affinity=[PodTerm(HOSTNAME, selector, ("default",))])
+    if rule == "together":
+        return make.shape(requests, affinity=(PodTerm(ZONE, selector, ("default",)),))
     if rule == "spread":
         return make.shape(requests, spread=(SpreadConstraint(ZONE, 1, selector, required=True),))
     return make.shape(requests)
@@ -118,6 +124,32 @@ def cluster(  # noqa: PLR0913
     gangs.append(Gang(SIGS, "default", "want", min_member=members))
     limits = [Budget("default", f"b{i}", _labelled("app", f"a{i}"), allowed=5) for i in range(budgets)]
     return Case(records, out, gangs, limits, Options())
+
+
+def launcher_and_workers(*, cpu_nodes: int, gpu_nodes: int, workers: int, steps: int = 5000) -> Case:
+    """CPU nodes full of services, tainted GPU nodes with eight notebooks each; a launcher and workers that want nodes
+    for themselves: two services and eight notebooks per worker have to leave.
+    """
+    make = Maker()
+    taint = (Taint("gpu", "yes", "NoSchedule"),)
+    tolerates = (Toleration("gpu", "Exists", "", ""),)
+    nodes = [make.node(f"c{i:03d}", {"cpu": 32_000, "memory": 128 * GI}) for i in range(cpu_nodes)]
+    nodes += [
+        make.node(f"g{i:03d}", {"cpu": 64_000, "memory": 256 * GI, "gpu": 8}, taints=taint) for i in range(gpu_nodes)
+    ]
+    service = make.shape({"cpu": 4000, "memory": 16 * GI})
+    notebook = make.shape({"cpu": 4000, "memory": 16 * GI, "gpu": 1}, tolerations=tolerates)
+    pods = []
+    for n, node in enumerate(nodes):
+        shape = service if n < cpu_nodes else notebook
+        for i in range(8):
+            started = NOW - 100 - (17 * n + 5 * i) % 97
+            pods.append(make.pod(f"run-{node.name}-{i}", shape, node=node.name, priority=0, started=started))
+    launcher = make.shape({"cpu": 8000, "memory": 16 * GI})
+    worker = make.shape({"cpu": 32_000, "memory": 128 * GI, "gpu": 8}, tolerations=tolerates)
+    pods += pending(make, "want", [launcher, *[worker] * workers])
+    gangs = [Gang(SIGS, "default", "want", min_member=1 + workers)]
+    return Case(nodes, pods, gangs, [], Options(search_steps=steps))
 
 
 def _labelled(key: str, value: str) -> LabelSelector:
