@@ -67,11 +67,12 @@ class Eta(NamedTuple):
 def etas(events: Sequence[Event], options: Options, now: float, decisions: Sequence[Decision]) -> dict[GangId, Eta]:
     """That of each gang that is decided, in this order, if nothing comes that is not there yet."""
     times = _RunTimes(events, options, now)
+    objects = [each for each in events if isinstance(each, Changed)]  # of a cluster there is more: its clock, for one
     patient = msgspec.structs.replace(options, flush_seconds=LONGEST_SECONDS)  # only events can help
     required = {decision.gang: decision.required for decision in decisions}
     runs = []
     for guess in range(len(_SPREAD)):
-        known = [times.put_into(each, guess) for each in events]
+        known = [times.put_into(each, guess) for each in objects]
         played = simulate(known, patient, until_seconds=LONGEST_SECONDS, start=now)
         runs.append(started_at(played, required))
     unknown = times.unknown()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +49,26 @@ async def test_my_file_on_top_of_the_cluster(
         f"{namespace}/waits": ["another"],
     }
     assert [each["metadata"]["name"] for each in await admin.list("Pod", namespace)] == ["low", "waits"]
+
+
+async def test_when_a_gang_will_start(
+    admin: Client,
+    namespace: str,
+    make_nodes: Callable[..., Awaitable[list[str]]],
+    scheduler_kubeconfig: Path,
+) -> None:
+    """When the pod in its way ends, by the run time that is declared on it; without one it is unknown."""
+    await make_nodes(1, cpu=4)
+    low = pod("low", nodeName="node-0")
+    await admin.create(low, namespace)
+    await admin.create(pod("waits", schedulerName="py-gang-scheduler"), namespace)
+    running = await admin.wait_for("Pod", "low", lambda p: p["status"].get("phase") == "Running", namespace=namespace)
+    (waits,) = await planned(scheduler_kubeconfig, "--eta")
+    assert (waits["eta"]["likely"], waits["eta"]["unknown"]) == (None, [f"Pod {namespace}/low"])
+    note = {"metadata": {"annotations": {"gangsched.dev/expected-run-time": "1h"}}}
+    await admin.patch("Pod", "low", note, namespace)
+    (waits,) = await planned(scheduler_kubeconfig, "--eta")
+    began = datetime.fromisoformat(running["status"]["startTime"])
+    starts = [datetime.fromisoformat(waits["eta"][key]) - began for key in ("earliest", "likely", "latest")]
+    for found, minutes in zip(starts, (48, 60, 72), strict=True):
+        assert timedelta(0) <= found - timedelta(minutes=minutes) < timedelta(seconds=3)
