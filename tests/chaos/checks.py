@@ -28,14 +28,12 @@ from tests.chaos.refusals import REFUSED
 _OF_PARTS = (part_checks.wrong_rollbacks, part_checks.untold, part_checks.left_in_a_drained_queue)
 
 
-#: What fails is tried again within this time.
-_AGAIN_SECONDS = 10.0
-
-
 def judged_until(played: Played) -> float:
-    """What was begun until then must have come to its end: everything, unless the run was ended in the middle of it."""
+    """What was begun until then must have come to its end: everything, unless the run was ended in the middle of it. A
+    victim may wait for its turn as long as its plan has time.
+    """
     end = played.world.clock.elapsed_seconds
-    return end - _AGAIN_SECONDS if end >= UNTIL_SECONDS else math.inf
+    return end - played.scenario.options.timeout_seconds if end >= UNTIL_SECONDS else math.inf
 
 
 def problems(played: Played) -> list[str]:

@@ -1,40 +1,49 @@
-"""Lists of victims that were begun: who is removed first, and why the others were let off.
+"""Lists of victims that were begun: who is removed first, and when others may be let off.
 
-A gang that has removed some of its list removes the rest, also when another process takes over in between. It lets the
-others off, and may choose anew, only where something has changed for which the plan could not know: each such change is
-an excuse for the moment between the plan's first nomination and the end of the list, and for the objects it touches.
+A gang that has removed some of its list removes the rest, also when another process takes over in between. A victim may
+be let off
+
+* when the gang does not need it to go any more, or has no use for the list any more: judged by what the process that
+  lets it off knows in that moment, see :func:`_rightly`;
+* when the plan has to end by itself: its time is over, a write of its own was refused, or users have changed something
+  that it is about (a member, a victim, a group, a budget, a queue, a volume).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
+
+import msgspec
 
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim import invariants
 from gangsched.cluster.sim.history import Entry, History
 from gangsched.cluster.sim.invariants import Round
 from gangsched.cluster.sim.replay import ends_object
-from gangsched.core.actions import Bind, Mark, Nominate, SelectNode, WithdrawNomination
-from gangsched.model.records import Budget, Job, Pod
+from gangsched.core.actions import Action, Bind, Mark, Nominate, SelectNode, Unmark, WithdrawNomination
+from gangsched.core.filters.node import tolerates
+from gangsched.model.records import Node, Pod
 from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import Played
-
-#: What happens to the list's own pods, to the gang's members, and to room on nodes.
-_TOUCHES = (log.USER, log.KUBELET, log.JOB_CONTROLLER, log.JOBSET_CONTROLLER, log.DISRUPTION_CONTROLLER, log.POD_GC)
+from tests.chaos.told import Told, short_of
 
 
 def second_lists(played: Played) -> list[str]:
-    """Lists of which somebody was removed and somebody else was let off, although nothing had changed."""
-    history = played.world.history
-    return [
-        f"{each.gang} has removed {len(each.removed)} of {len(each.marked)} (plan {each.plan}), and let off {names}"
-        for each in invariants.rounds(history)
-        if each.nominated and (names := _let_off(played, each)) and not _excused(played, each)
-    ]
+    """Lists of which a pod was removed and another one was let off, although the gang still needed it to go."""
+    out = []
+    for each in invariants.rounds(played.world.history):
+        entries = _let_off(played, each) if each.nominated else []
+        names = [e.object for e in entries if not _rightly(played, each, e)]
+        if names and not _ends(played, each):
+            about = f"{each.gang} has removed {len(each.removed)} of {len(each.marked)} (plan {each.plan})"
+            out.append(f"{about}, and let off {names}")
+    return out
 
 
-def _let_off(played: Played, each: Round) -> list[str]:
-    """Victims that live under no mark any more, of a list of which somebody has been removed."""
+def _let_off(played: Played, each: Round) -> list[Entry]:
+    """When victims were let off that live under no mark any more, of a list of which somebody has been removed."""
     if not each.removed:
         return []
     history = played.world.history
@@ -55,7 +64,7 @@ def _let_off(played: Played, each: Round) -> list[str]:
         elif entry.number <= min(each.removed.values()) or not _taken_back(entry) or entry.uid in unmarked:
             continue
         elif not _on_another_list(played, each, entry):
-            out.append(entry.object)
+            out.append(entry)
     return out
 
 
@@ -99,89 +108,184 @@ def _over(history: History, each: Round) -> int:
     return min(unmarked, default=len(history.entries) - 1)
 
 
-def _excused(played: Played, each: Round) -> bool:
-    """Has anything changed between the first nomination and the end of the list that is no doing of its own?"""
-    history = played.world.history
-    over = _over(history, each)
-    began, ended = history.entries[min(each.nominated.values())].at_seconds, history.entries[over].at_seconds
-    if ended - began >= played.scenario.options.timeout_seconds:
-        return True
-    if _outbid(played, each, began - RACE_SECONDS, ended) or _relieved(played, each, ended):
-        return True
-    if _weaker_evicts(played, each, began, ended):
-        return True
-    window = (e for e in history.entries[: over + 1] if e.at_seconds >= began - RACE_SECONDS)
-    return any(_matters(entry, each) for entry in window)
+# -- what the process knew when it let a victim off ----------------------------------------------------------------
 
 
-def _outbid(played: Played, each: Round, since: float, until: float) -> bool:
-    """Did the scheduler ask for room for a gang of higher priority in this time, and begin to keep it from the list's
-    own? What has become of that since does not matter.
+def _rightly(played: Played, each: Round, unmark: Entry) -> bool:
+    """Did the gang need this victim to go no more, or could the list not help it any more, as far as the process knew
+    that let it off? That is so where all that it lacks has room beside those who stay; and where a node to which its
+    members were nominated has no room for them even without the list, because of pods that have come, of bindings on
+    their way and of what is kept for gangs of higher priority.
     """
-    gang_of, decided, own = _gangs(played, each, -math.inf)
-    stronger = {gang for gang, priority in decided if priority > own and gang != each.gang}
-    asked = (a for batch in played.batches if since <= batch.at_seconds <= until for a in batch.actions)
-    return any(isinstance(a, Nominate | Bind | SelectNode) and gang_of.get(a.pod.uid) in stronger for a in asked)
+    batch = _asked_in(played, each, unmark)
+    if batch is None:
+        return False
+    before, after = (_known(played, batch, asked=asked) for asked in (False, True))
+    return any(_needless(each, known) or _hopeless(played, each, known) for known in (before, after))
 
 
-def _weaker_evicts(played: Played, each: Round, since: float, until: float) -> bool:
-    """Were others evicted in this time for a gang of lower priority? That room is the list's own, as long as it wants
-    it, and some victims may not be needed any more.
+def _asked_in(played: Played, each: Round, unmark: Entry) -> int | None:
+    """The number of the batch in which it was asked that the victim does not leave for this gang any more: that it has
+    no mark, or one for others only.
     """
-    _, decided, own = _gangs(played, each, -math.inf)
-    weaker = {gang for gang, priority in decided if priority < own}
-    removals = played.world.history.of(log.DELETE, log.EVICT, actor=log.SCHEDULER)
-    return any(
-        since <= e.at_seconds <= until and e.outcome == log.OK and e.uid not in each.marked
-        for e in removals
-        if invariants.preemptor_of(str(e.detail.get("mark", ""))) in weaker
-    )
+    found, process, listed = None, 0, True
+    for number, batch in enumerate(played.batches):
+        if batch.at_seconds > unmark.at_seconds:
+            break
+        if batch.process != process:
+            process, listed = batch.process, True  # as the marks say that it finds
+        for action in batch.actions:
+            if not isinstance(action, Mark | Unmark) or action.pod.uid != unmark.uid:
+                continue
+            stays = isinstance(action, Mark) and each.gang in [name for name, _ in _named(action)]
+            if listed and not stays:
+                found = number
+            listed = stays
+    return found
 
 
-def _relieved(played: Played, each: Round, until: float) -> bool:
-    """Did the scheduler give up, after the list was made and until this time, the nomination of a gang of at least its
-    priority that had been nominated before? That room was not there for the list's own, and when it is, some victims
-    are not needed any more.
-    """
-    gang_of, decided, own = _gangs(played, each, math.inf)
-    before = {gang for gang, priority in decided if priority >= own and gang != each.gang}
-    made, stood = False, set()
-    for action in (a for batch in played.batches if batch.at_seconds <= until for a in batch.actions):
-        if isinstance(action, Nominate) and action.pod.uid in each.nominated and action.plan == each.plan:
-            made = True
-        elif isinstance(action, Nominate) and not made and gang_of.get(action.pod.uid) in before:
-            stood.add(action.pod.uid)
-        elif isinstance(action, WithdrawNomination) and action.pod.uid in stood:
-            stood.discard(action.pod.uid)
-            if made:
+def _named(mark: Mark) -> list[tuple[str, str]]:
+    return invariants.owners_in(mark.owners, mark.message)
+
+
+class _Known(msgspec.Struct):
+    """What a process knows, to which nodes (``kept``) it keeps room for pods that wait, and whom it lets off (UIDs)."""
+
+    told: Told
+    kept: dict[str, str] = {}
+    let_off: set[str] = set()
+
+    def ask(self, action: Action, *, only: bool = False) -> None:
+        """It asks for this; ``only`` who is let off by that matters."""
+        if isinstance(action, Unmark):
+            self.let_off.add(action.pod.uid)
+        if only:
+            return
+        self.told.asked(action)
+        match action:
+            case Mark():
+                self.let_off.discard(action.pod.uid)
+            case Nominate(node=node) | SelectNode(node=node):
+                self.kept[action.pod.uid] = node
+            case WithdrawNomination() | Bind():
+                self.kept[action.pod.uid] = ""
+
+    def waits(self, pod: Pod) -> bool:
+        """Does the pod wait, and is not being bound?"""
+        return pod.live and not pod.node and pod.uid not in self.told.bindings
+
+    def stay(self, node: str) -> list[Pod]:
+        """The pods that take room on a node and do not leave it."""
+        there = self.told.staying_on(node)
+        known = {pod.uid for pod in there}
+        let_off = (self.told.pods.get(uid) for uid in sorted(self.let_off - known))
+        return there + [pod for pod in let_off if pod is not None and pod.bound and pod.live and pod.node == node]
+
+    def priority(self, pod: Pod) -> int:
+        """That of the pod's gang."""
+        return self.told.priority(pod.gang)
+
+    def kept_for(self, node: str, *, recorded: bool) -> list[Pod]:
+        """The pods for which this process keeps room there, and those for which an earlier one has ``recorded`` that,
+        which it may give up.
+        """
+        waiting = (pod for pod in self.told.pods.values() if self.waits(pod))
+        return [
+            p for p in waiting if self.kept.get(p.uid, p.nominated_node if p.on_record and recorded else "") == node
+        ]
+
+
+def _known(played: Played, last: int, *, asked: bool) -> _Known:
+    """What the process of this batch knew when it had been told what is in it, or had also ``asked`` for it."""
+    process = played.batches[last].process
+    known = _Known(Told())
+    for number, batch in enumerate(played.batches[: last + 1]):
+        if batch.process != process:
+            continue
+        for event in batch.events:
+            known.told.hear(event, batch.at_seconds)
+        for action in batch.actions:
+            known.ask(action, only=number == last and not asked)
+    return known
+
+
+def _needless(each: Round, known: _Known) -> bool:
+    """Have as many members as the gang lacks room beside those who stay, and beside what is kept from it?"""
+    told = known.told
+    gang = told.named(each.gang)
+    if gang is None:
+        return False
+    own = told.priority(gang)
+    there = {}
+    for name in sorted(told.nodes):
+        theirs = [
+            pod for pod in known.kept_for(name, recorded=False) if pod.gang != gang and known.priority(pod) >= own
+        ]
+        there[name] = [*known.stay(name), *theirs]
+    waiting = [pod for pod in told.members(gang) if known.waits(pod)]
+    return any(_placed(told, there, some) for some in itertools.combinations(waiting, told.lacking(gang)))
+
+
+def _placed(told: Told, there: dict[str, list[Pod]], pods: Sequence[Pod]) -> bool:
+    """Is there a node for each of these, as far as room goes?"""
+    if not pods:
+        return True
+    first, *rest = pods
+    for name, others in there.items():
+        if _usable(told.nodes[name], first) and not short_of(told.nodes[name], [*others, first], first):
+            others.append(first)
+            found = _placed(told, there, rest)
+            others.pop()
+            if found:
                 return True
     return False
 
 
-def _gangs(played: Played, each: Round, unknown: float) -> tuple[dict[str, str], list[tuple[str, int]], float]:
-    """The gang of each pod (by UID), the gangs that were decided with their priorities, and the lowest with which the
-    list's own was, if it was at all.
+def _hopeless(played: Played, each: Round, known: _Known) -> bool:
+    """Is a node not there any more for the members that were nominated to it, also without anybody of the list?"""
+    entries = played.world.history.entries
+    places = {uid: str(entries[number].detail["node"]) for uid, number in each.nominated.items()}
+    members = [pod for uid in places if (pod := known.told.pods.get(uid)) is not None]
+    own = min(map(known.priority, members), default=math.inf)
+    for name in sorted(set(places.values())):
+        node = known.told.nodes.get(name)
+        mine = [pod for pod in members if places[pod.uid] == name and known.waits(pod)]
+        if node is None or not all(_usable(node, pod) for pod in mine):
+            return True
+        stay = [pod for pod in known.stay(name) if pod.uid not in each.marked]
+        stronger = [pod for pod in known.kept_for(name, recorded=True) if known.priority(pod) > own]
+        if short_of(node, [*stay, *stronger, *mine]):
+            return True
+    return False
+
+
+def _usable(node: Node, pod: Pod) -> bool:
+    """May the pod be bound to the node, room aside?"""
+    kept_off = (t for t in node.taints if t.effect != "PreferNoSchedule" and not tolerates(pod.shape.tolerations, t))
+    return node.ready and not node.unschedulable and not node.deleting and not any(kept_off)
+
+
+# -- when a plan has to end ----------------------------------------------------------------------------------------
+
+
+def _ends(played: Played, each: Round) -> bool:
+    """Is its time over, or has anything happened until then with which it cannot be carried out as it was made?"""
+    history = played.world.history
+    over = _over(history, each)
+    began, ended = history.entries[min(each.nominated.values())].at_seconds, history.entries[over].at_seconds
+    asked = (b.at_seconds for b in played.batches for a in b.actions if isinstance(a, Nominate) and a.plan == each.plan)
+    if ended - next(asked, began) >= played.scenario.options.timeout_seconds:
+        return True
+    window = (e for e in history.entries[: over + 1] if e.at_seconds >= began - RACE_SECONDS)
+    return any(_concerns(entry, each) for entry in window)
+
+
+def _concerns(entry: Entry, each: Round) -> bool:
+    """Was a write of the plan refused, or did users change what it is about? Nodes, and pods that are not its own, only
+    matter as far as there is room: see :func:`_rightly`.
     """
-    gang_of = {e.uid: e.record.gang.key for e in played.world.history if isinstance(e.record, Pod)}
-    decided = [(d.gang.key, d.priority) for d in played.decisions]
-    return gang_of, decided, min((priority for gang, priority in decided if gang == each.gang), default=unknown)
-
-
-def _matters(entry: Entry, each: Round) -> bool:
-    """May this have made a plan impossible, or needless?"""
+    own = entry.uid in each.marked or entry.uid in each.nominated
     if entry.actor == log.SCHEDULER:
         wrote = entry.verb in (log.DELETE, log.EVICT, log.NOMINATE, log.BIND, log.MARK)
-        ours = entry.uid in each.marked or entry.uid in each.nominated
-        return wrote and (
-            (ours and entry.outcome not in (log.OK, "transient")) or (not ours and entry.verb == log.BIND)
-        )
-    if entry.actor not in _TOUCHES:
-        return False
-    if entry.uid in each.removed:
-        return entry.actor == log.USER  # the others leave as they were told to
-    if isinstance(entry.record, Job | Budget) or entry.kind in ("Node", "PodGroup", "PodDisruptionBudget"):
-        return entry.actor == log.USER
-    if not isinstance(entry.record, Pod) and not ends_object(entry):
-        return entry.actor == log.USER
-    frees = ends_object(entry) or (isinstance(entry.record, Pod) and not entry.record.live)
-    return entry.actor == log.USER or frees
+        return wrote and own and entry.outcome not in (log.OK, "transient")
+    return entry.actor == log.USER and (own or entry.kind not in ("Pod", "Node"))

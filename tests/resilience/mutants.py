@@ -375,8 +375,8 @@ MUTANTS = (
         (
             (
                 _RECHECKS,
-                "            return False\n        return self._right(group, plan, now)",
-                "            return False\n        return True",
+                "        return self._right(group, plan, self._look(group, plan))",
+                "        return True",
             ),
         ),
         (_SPARED,),

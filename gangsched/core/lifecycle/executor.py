@@ -326,7 +326,8 @@ class Executor:
         if plan is None:
             return ()
         if stopped:
-            verdict = self.decider.fits_without(group.gangs, group.key, self.now, plan.node_of, plan.victims)
+            stay = {pod.uid for pod in plan.eviction.to_go(self.world)}
+            verdict = self.decider.fits_without(group.gangs, group.key, self.now, plan.node_of, stay)
         else:
             verdict = self.decider.fits_now(group.gangs, group.key, self.now, plan.node_of)
         if verdict is not None:
@@ -336,7 +337,7 @@ class Executor:
                 self._adopt(group, verdict, Signal.EVICT)
             return verdict.decisions
         if stopped:
-            self._signal(group, Signal.BROKEN)
+            self.phases.decided_anew(group, plan)
         return ()
 
     def _no_fit(self, group: Group, verdict: Verdict, why: Unschedulable) -> None:

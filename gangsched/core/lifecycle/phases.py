@@ -203,12 +203,12 @@ class Phases:
         if eviction.fails(failures):
             self._fail(group, plan, failures)
         elif failures or marked:
-            if (group.rolled_back and not marked) or self._goes_on(group, plan):
-                self._gangs.remove(group)
-                if eviction.phase is Phase.NOTICE:
-                    notice.announce(self._run, eviction, group.name)
-            elif marked and self._world.managed.is_managed(group.gangs) and not (eviction.begun or group.rolled_back):
-                self._nominated.stopped(group)  # weaker gangs may just have given up quota for its room
+            if not group.rolled_back and self._gangs.rechecks.other_budgets(group, plan):
+                self._signal(group, Signal.BROKEN)
+            elif (group.rolled_back and not marked) or self._goes_on(group, plan):
+                self._go_on(group, plan)
+            elif marked and not group.rolled_back:
+                self._nominated.stopped(group)  # what weaker gangs have just given up for its room may be enough
             else:
                 self._signal(group, Signal.BROKEN)
         elif group.rolled_back:
@@ -218,6 +218,18 @@ class Phases:
         else:
             eviction.phase = Phase.LEAVING
             self._run.check.add(group.key)
+
+    def _go_on(self, group: Group, plan: Plan) -> None:
+        self._gangs.remove(group)
+        if plan.eviction.phase is Phase.NOTICE:
+            notice.announce(self._run, plan.eviction, group.name)
+
+    def decided_anew(self, group: Group, plan: Plan) -> None:
+        """A gang that was stopped before (further) victims left does not fit beside them: they leave if they may."""
+        if self._goes_on(group, plan):
+            self._go_on(group, plan)
+        else:
+            self._signal(group, Signal.BROKEN)
 
     def _waits_in_vain(self, group: Group, plan: Plan) -> bool:
         """Is a pod that the gang waits for overdue? Then it is decided anew: others may have to leave instead."""

@@ -58,17 +58,20 @@ class Rechecks:
 
     # -- between two phases --------------------------------------------------------------------------------
 
-    def goes_on(self, group: Group, plan: Plan) -> bool:
-        """May all victims whose removal has not been asked for, or has come to nothing, be evicted now?
+    def other_budgets(self, group: Group, plan: Plan) -> bool:
+        """Do victims break budgets that allowed them when the plan was made? Then others may be better ones.
 
         A plan is made anew for a budget once in a round at most, lest one that changes all the time keeps it from going
         on for ever.
         """
-        now = self._look(group, plan)
-        if self._tightened(group, plan, now):
+        tightened = self._tightened(group, plan, self._look(group, plan))
+        if tightened:
             group.failures.record(Failed.BUDGET)
-            return False
-        return self._right(group, plan, now)
+        return tightened
+
+    def goes_on(self, group: Group, plan: Plan) -> bool:
+        """May all victims whose removal has not been asked for, or has come to nothing, be evicted now, and have to?"""
+        return self._right(group, plan, self._look(group, plan))
 
     def _look(self, group: Group, plan: Plan, unanswered: Collection[str] = ()) -> _Look:
         """How far a plan has come. Removals of ``unanswered`` pods (UIDs) have been asked for and not been answered."""
@@ -237,8 +240,8 @@ class NominatedGangs:
         return None
 
     def stopped(self, group: Group) -> None:
-        """Its victims are marked, and need not leave, or may not. It keeps its room until it is looked at: weaker gangs
-        that have lost theirs to it may have given up the quota with which it needs no victims, and would take it back.
+        """Its victims are marked, and need not leave (any more), or may not. It keeps its room until it is looked at:
+        weaker gangs would take it, or the quota that they have given up with theirs.
         """
         self._helped[group.key] = queue_order(self._world, group.gangs)
 

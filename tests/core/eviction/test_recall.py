@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangsched.core.actions import Mark, Nominate, Remove, Spare, SuspendJob, Unmark, Write
+from gangsched.core.actions import Mark, Nominate, Remove, Spare, SuspendJob, Unmark, WithdrawNomination, Write
 from gangsched.core.events import Gone, Outcome
 from gangsched.model.records import Job
 from tests.builders import SIGS, gang, node, pdb, pod
@@ -352,3 +352,25 @@ def test_a_queue_that_is_opened_again_stops_the_removals_that_wait() -> None:
     assert recalled(made) == {"x2"}
     assert evicted(made) == {"x1"}
     assert names(made, Unmark) == {"x2"}
+
+
+def test_a_gang_that_needs_no_more_victims_keeps_its_room() -> None:
+    """A weaker one, which waits for room on the same node, would take it before the plan is made anew."""
+    cluster = Cluster(
+        node("n").cpu(6),
+        pod("slow").cpu(2).priority(1).on("n").field(grace_seconds=60.0),
+        pod("quick").cpu(2).priority(1).on("n").field(grace_seconds=1.0),
+        pod("other").cpu(2).priority(9).on("n"),
+        pod("strong").cpu(4).priority(5),
+        pod("weak").cpu(2).priority(2).never(),
+    )
+    cluster.slow = lambda write: isinstance(write, WithdrawNomination) and write.pod.name == "strong"
+    cluster.run()
+    assert evicted(cluster) == {"slow"}
+    cluster.delete("other")
+    cluster.pass_time(60)
+    assert evicted(cluster) == {"slow"}
+    assert nodes_of(cluster.log) == {}
+    cluster.leave()
+    cluster.run()
+    assert nodes_of(cluster.log) == {"strong": "n"}
