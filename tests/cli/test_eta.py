@@ -246,3 +246,51 @@ def test_it_is_said_where_it_is_asked_for(
     ]
     main([*asked, "--eta"])
     assert "about 2026-05-04T11:00:00Z (between 2026-05-04T10:48:00Z and" in " ".join(capsys.readouterr().out.split())
+
+
+QUEUE = """
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: d}}
+---
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor, metadata: {name: f}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: q}
+spec:
+  namespaceSelector: {}
+  resourceGroups: [{coveredResources: [cpu], flavors: [{name: f, resources: [{name: cpu, nominalQuota: 4}]}]}]
+---
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: q, namespace: d}, spec: {clusterQueue: q}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: first
+  namespace: d
+  labels: {kueue.x-k8s.io/queue-name: q}
+  annotations: {gangsched.dev/expected-run-time: 10m}
+spec:
+  suspend: true
+  parallelism: 2
+  completions: 2
+  template:
+    spec:
+      schedulerName: py-gang-scheduler
+      restartPolicy: Never
+      priorityClassName: system-cluster-critical
+      containers: [{name: c, image: x, resources: {requests: {cpu: "2"}}}]
+"""
+
+
+def test_a_suspended_job_starts_when_there_is_room_and_others_after_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its pods do not exist yet: how long they will run is declared on the Job."""
+    kept = MANIFESTS.replace("nodeName: n1,", "nodeName: n1, priorityClassName: system-node-critical,")
+    (tmp_path / "all.yaml").write_text(kept + QUEUE)
+    assert main(["plan", "--eta", "-f", str(tmp_path), "--now", "2026-05-04T10:30:00Z", "-o", "json"]) == 0
+    found = {d["gang"]: d["eta"] for d in json.loads(capsys.readouterr().out)["decisions"]}
+    assert found["d/first"]["likely"] == "2026-05-04T11:00:00Z"
+    assert found["d/new"]["likely"].startswith("2026-05-04T11:10:0")
+    assert [found[name]["position"] for name in ("d/first", "d/new")] == [1, 2]
