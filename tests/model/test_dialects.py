@@ -285,7 +285,9 @@ def test_coscheduling_group_keeps_its_family():
 def test_upstream_policies():
     """A gang policy has its count, a basic policy starts members one by one."""
     assert upstream(schedulingPolicy={"gang": {"minCount": 4}}).min_member == 4
-    assert upstream(schedulingPolicy={"basic": {}}).min_member == 1
+    assert upstream(schedulingPolicy={"gang": {"minCount": 4}}).match_policy == "once-satisfied"
+    basic = upstream(schedulingPolicy={"basic": {}})
+    assert (basic.min_member, basic.match_policy) == (1, "only-waiting")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -378,7 +378,7 @@ class Membership:
     def required(self, gang: GangId, census: Census) -> int:
         """Members still to be placed before the gang may start."""
         spec = self.spec(gang)
-        if spec is None:
+        if spec is None or (spec.match_policy == ONLY_WAITING and not census.pending):
             return 0
         return max(0, spec.min_member - self._placed(gang, spec, census), sum(self._short(gang, spec).values()))
 
@@ -403,10 +403,15 @@ class Membership:
             return ""
         return causes.members_leave(leaving, len(census.bound))
 
-    def half_bound(self, gangs: Iterable[GangId]) -> bool:
-        """Are some members bound, and fewer than these gangs need together?"""
+    def half_bound(self, gangs: Collection[GangId]) -> bool:
+        """Are some members bound, and fewer than these gangs need together? Not where each member starts by itself."""
         seen = [(gang, self.census(gang)) for gang in gangs]
-        return any(c.bound for _, c in seen) and any(self.required(g, c) for g, c in seen)
+        return any(c.bound for _, c in seen) and any(self.required(g, c) for g, c in seen) and not self._apart(gangs)
+
+    def _apart(self, gangs: Iterable[GangId]) -> bool:
+        """Does each member of these start by itself?"""
+        specs = [self.spec(gang) for gang in gangs]
+        return all(spec is not None and spec.match_policy == ONLY_WAITING and spec.min_member == 1 for spec in specs)
 
     def created(self, gangs: Iterable[GangId]) -> float:
         """Age for the queue: the group object's, or the oldest member's; of a GangGroup the oldest gang's."""

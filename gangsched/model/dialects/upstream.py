@@ -26,7 +26,7 @@ _UNION = {"single": "pod", "all": "gang"}
 
 
 def gang_from_object(obj: wire.UpstreamPodGroup) -> Gang:
-    """One PodGroup. A ``basic`` policy needs one member at a time. Raises :class:`FieldError`."""
+    """One PodGroup. A ``basic`` policy needs one member at a time, whatever runs. Raises :class:`FieldError`."""
     spec = obj.spec
     policy = spec.scheduling_policy
     minimum = policy.gang.min_count if policy.gang is not None else 1
@@ -39,6 +39,7 @@ def gang_from_object(obj: wire.UpstreamPodGroup) -> Gang:
         obj.metadata,
         None,
         min_member=minimum,
+        match_policy="once-satisfied" if policy.gang is not None else "only-waiting",
         priority=spec.priority,
         preemption_policy=spec.preemption_policy,
         disruption=_disruption(spec.disruption_mode),
