@@ -18,7 +18,8 @@ from gangsched.core.preemption.demand import Demand
 from gangsched.core.preemption.node_prices import NodePrices
 
 #: Pods in all, sets of pods of one node, kinds of members together on one, and fillings in all, up to which all are
-#: looked at.
+#: looked at. With a quarter of the sets or of the kinds together, or half of the fillings, 20 tight mixes come out the
+#: same.
 _PODS, _SETS, _VECTORS, _FILLINGS = 2000, 16384, 64, 4000
 #: What a number of members on a node takes beside the sets that are looked at for it, in nodes x pods, and what all
 #: may take: a tenth of a second.

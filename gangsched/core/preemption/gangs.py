@@ -22,9 +22,10 @@ from gangsched.core.preemption.node_prices import MAY, Offer
 from gangsched.core.preemption.prices import Prices
 from gangsched.core.preemption.settle import Settled, Settler
 
-#: Units tried in exchange for another, or in addition: the most promising.
+#: Units tried in exchange for another, or in addition: the most promising. Of 15 large clusters, 6 of them full of
+#: gangs, all come out the same with 4; without pairs one of 10 has 58 victims for 53.
 _TRIED = 12
-#: A choice of more units is left as it is: each exchange is a look at all.
+#: A choice of more units is left as it is: each exchange is a look at all. With 8 all 6 come out the same.
 _EXCHANGED = 32
 #: Places that pull units along are searched so often, and half as often for a better choice: where no program proves
 #: the plan 5 of 12 clusters full of gangs need them, and with 24 all 12 come out as with 4. Among more units they take

@@ -30,6 +30,7 @@ from gangsched.core.preemption.prices import NEVER, Prices
 #: More pods of one component of harm than this count as so many.
 _DIGIT = 2.0**20
 #: What is missing is counted in about so many pieces at least: gangs add parts of members to nodes that they share.
+#: With a quarter of them as many plans are proven of 32.
 _PIECES = 400
 
 
