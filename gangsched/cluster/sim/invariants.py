@@ -257,14 +257,17 @@ def early_binds(history: History) -> list[str]:
 
 def _all_fitted(history: History, plan: Round, first: int) -> bool:
     """Was there room for as many members of the plan as the gang lacked, where they were to be bound, when the first of
-    them was? Bindings that failed, or were carried out later, count as well.
+    them was? Bindings that failed before, or were carried out later, count as well.
     """
+    began = max(plan.removed.values(), default=0)
     now = moment(history, first)
     lacking: Counter[GangId] = Counter(now.pods[uid].gang for uid in plan.nominated if uid in now.pods)
     nodes: dict[str, str] = {}
     for entry in history.of(log.BIND, actor=log.SCHEDULER):
-        if entry.number >= first and entry.uid in now.pods and now.pods[entry.uid].gang in lacking:
-            nodes.setdefault(entry.uid, str(entry.detail["node"]))
+        if entry.number <= began or entry.uid not in now.pods or now.pods[entry.uid].gang not in lacking:
+            continue
+        if entry.number <= first or entry.uid not in nodes:
+            nodes[entry.uid] = str(entry.detail["node"])
     for gang, most in lacking.items():
         members = [pod for pod in now.pods.values() if pod.gang == gang]
         needed = minimum_of(gang, now.gangs, members) - sum(pod.bound for pod in members)
