@@ -50,7 +50,11 @@ def scene(count: int, *, grouped: bool) -> Case:
     nodes = [make.node(f"n{i:05d}", {"cpu": 8000, "memory": 64 * GI}) for i in range(-(-count // PODS_PER_NODE))]
     names = [f"p{i:06d}" for i in range(count)]
     pods = [make.pod(n, shape, gang=(upstream.FAMILY, f"g-{n}") if grouped else None) for n in names]
-    gangs = [Gang(upstream.FAMILY, "default", f"g-{n}", min_member=1) for n in names] if grouped else []
+    gangs = (
+        [Gang(upstream.FAMILY, "default", f"g-{n}", min_member=1, match_policy="only-waiting") for n in names]
+        if grouped
+        else []
+    )
     return Case(nodes, pods, gangs, [])
 
 
