@@ -59,10 +59,15 @@ def unwanted_removals(played: Played) -> list[str]:
     keeps the gang waiting for ever. Between workloads of queues it is not priority that decides. A unit of which a pod
     was removed is finished, whatever has become of its preemptor.
     """
-    wholes, opened = _wholes(played.batches), set[tuple[str, str]]()
+    wholes = _wholes(played.batches)
+    removals = sorted(_sent(played, played.world.timing.write_seconds), key=lambda each: each.entry.number)
+    opens: dict[tuple[str, str], int] = {}  # by unit and preemptor the first of the entries
+    for each in removals:
+        unit = wholes.get((each.entry.uid, each.preemptor), "")
+        opens.setdefault((unit, each.preemptor), each.entry.number)
     over = {v.uid for decision in played.decisions for v in decision.victims if v.over_budget}
     out = []
-    for sent, told, plans in _walk(_sent(played, played.world.timing.write_seconds), played.batches):
+    for sent, told, plans in _walk(removals, played.batches):
         about = f"{sent.entry.object}, sent at {sent.at_seconds:.3f} s for {sent.preemptor}"
         if isinstance(sent.entry.record, Job | JobSet):
             out += [f"{about}: {text}" for text in _of_job(told, sent.entry.record, sent.preemptor)]
@@ -73,9 +78,7 @@ def unwanted_removals(played: Played) -> list[str]:
         if plan is not None and sent.entry.uid not in plan.victims:
             plan = None
         unit = wholes.get((sent.entry.uid, sent.preemptor), "")
-        opened_before = (unit, sent.preemptor) in opened
-        if unit:
-            opened.add((unit, sent.preemptor))
+        opened_before = bool(unit) and opens[unit, sent.preemptor] < sent.entry.number
         text = _ended(victim) if opened_before else _may_not(told, victim, sent.preemptor)
         if not text and plan is not None and not _begun(told, plan):
             text = _need_not(told, plans, plan, sent.at_seconds) or _tightened(told, plan, over)

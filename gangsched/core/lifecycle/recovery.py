@@ -193,10 +193,10 @@ class Recovery:
         return (gang for gangs in sorted(groups) if self._leaves_whole(gangs, uids, said) for gang in gangs)
 
     def _unmarked(self, group: Group, chosen: Sequence[Pod], said: Mapping[str, Owner]) -> list[Pod]:
-        """Those who leave with these and bear no mark any more."""
-        uids = {p.uid for p in chosen}
+        """Those who leave with these and bear no mark any more. Pods of nodes that are gone never bore one."""
+        uids, node = {p.uid for p in chosen}, self._world.snapshot.node
         others = (p for gang in self._torn(chosen, said) for p in self._world.membership.census(gang).bound)
-        return [p for p in others if p.uid not in uids and self._may_leave(p, group)]
+        return [p for p in others if p.uid not in uids and node(p.node) is not None and self._may_leave(p, group)]
 
     def _goes_on(self, gang: GangId, chosen: Container[str], said: Mapping[str, Owner]) -> bool:
         """Does any pod stay of the group of this gang, of which only these pods were chosen?"""

@@ -69,3 +69,19 @@ def test_who_is_gone_without_an_answer_has_been_removed() -> None:
     cluster.run()
     assert cluster.pod("m2").deleting_since is not None
     assert not [a for a in cluster.log if isinstance(a, Unmark)]
+
+
+def test_a_member_whose_node_is_gone_is_not_marked_anew() -> None:
+    """It was never on the list, though its gang leaves as a whole: others delete it."""
+    cluster = Cluster(
+        *(node(f"n{i}").cpu(4) for i in (1, 2)),
+        gang("g").min(3),
+        *(pod(f"m{i}").cpu(4).gang("g").on(f"n{i}") for i in (1, 2, 3)),
+        pod("top").cpu(4).priority(9).shape(node_selector=(("kubernetes.io/hostname", "n1"),)),
+    )
+    cluster.run()
+    cluster.leave("m2")
+    cluster.restart()
+    cluster.run()
+    assert {a.pod.name for a in cluster.log if isinstance(a, Mark)} == {"m1", "m2"}
+    assert {a.pod.name for a in cluster.log if isinstance(a, Remove)} == {"m1", "m2"}
