@@ -51,7 +51,10 @@ def tight(site: Site) -> Cluster:
     total = max(low, len(kinds), min(high, round(count * chance.uniform(1 / 6, 1 / 2))))
     site.want(list(zip(kinds, site.shares(total, len(kinds), 1), strict=True)))
     case = Case(site.nodes, site.pods, site.gangs, site.budgets)
-    return site.done(_least(case), f"{len(kinds)} kinds, {len(site.gangs) - 1} gangs, {len(site.budgets)} budgets")
+    least = _least(case)
+    if not least.beyond and not least.levels:
+        raise Unsuitable  # there is room for the gang
+    return site.done(least, f"{len(kinds)} kinds, {len(site.gangs) - 1} gangs, {len(site.budgets)} budgets")
 
 
 def _shape(site: Site, cores: int, ram: int, gpus: int, parts: int) -> PodShape:
