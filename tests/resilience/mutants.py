@@ -262,7 +262,7 @@ MUTANTS = (
     ),
     Mutant(
         "nominated room is not held",
-        ((_CONTEXT, "[*self.world.ledger.seen_by(self.priority, self._turn, self._mine)]", "[]"),),
+        ((_CONTEXT, "[*self.world.ledger.seen_by(self.priority, self._turn, {*self._mine, *self._later})]", "[]"),),
         ("tests/core/lifecycle/test_from_pods_to_bindings.py::test_held_room_is_for_its_gang",),
     ),
     Mutant(

@@ -359,14 +359,6 @@ class Ledger:
         made = self._turns.get(holder)
         return made.pods if made is not None else ()
 
-    def beside(self, key: str) -> Iterator[Phantom]:
-        """What is kept on the nodes of the plan with this key for plans that were made after it, with its room taken:
-        they take nothing from what it was made for, which cannot count on their victims to leave.
-        """
-        later = self.condemned.after(key)
-        mine = {pod.node for pod in self.pods_of(key)} if later else ()
-        yield from (pod for holder in sorted(later) for pod in self.pods_of(holder) if pod.node in mine)
-
     def seen_by(self, priority: int, turn: Turn | None, own: Container[str]) -> Iterator[Phantom]:
         """The pods whose room is taken as far as this gang is concerned; see :meth:`Reservation.binds`."""
         for holder in sorted(self._rooms):

@@ -85,6 +85,8 @@ class SchedulingContext:
         self.domain: Domain | None = None
         self.left_out = False
         self._joining: Sequence[Pod] | None = None
+        #: Keys of the plans that take nothing from this gang.
+        self._later: frozenset[str] = frozenset()
         #: What is gone later than this (seconds) is not waited for.
         self._until = math.inf
 
@@ -109,25 +111,27 @@ class SchedulingContext:
     # -- simulations ---------------------------------------------------------------------------------------
 
     def simulation(self) -> Simulation:
-        """The cluster as the required members may see it: room held by others of at least their priority is taken, and
-        what is left to pods of other schedulers.
+        """The cluster as this gang may see it: room held by others of at least its priority is taken, and what is left
+        to pods of other schedulers.
         """
         restriction = both(self.domain.restriction if self.domain is not None else None, self.kept)
         class_of = self.world.snapshot.class_of
-        held, _ = self._held()
+        held = [*self.world.ledger.seen_by(self.priority, self._turn, {*self._mine, *self._later})]
         held += [Phantom(class_of(pod), pod.uid, pod.nominated_node) for pod in self._foreign]
         return Simulation(self.world.snapshot, held, restriction, self.placer.pipeline.unlimited, self._classes)
 
-    def _held(self) -> tuple[list[Phantom], list[Phantom]]:
-        """What is kept from the gang, and what is kept from its further members alone."""
-        later = {id(each) for each in self.world.ledger.beside(self.group)}
-        seen = [*self.world.ledger.seen_by(self.priority, self._turn, self._mine)]
-        return [each for each in seen if id(each) not in later], [each for each in seen if id(each) in later]
+    def as_planned(self) -> bool:
+        """From now on only of where the gang's own plan has its members. Plans that were made after it, with that room
+        taken, take nothing from it, whether or not their victims have left: it cannot count on these. False: there are
+        no such plans.
+        """
+        self._later = frozenset(self.world.ledger.condemned.after(self.group))
+        return bool(self._later)
 
-    def hold_beside(self, sim: Simulation) -> None:
-        """Required members have their places: what is kept from further ones is taken, too."""
+    def hold_later(self, sim: Simulation) -> None:
+        """Members have their places as planned: for others the room of later plans is taken."""
         rows = sim.snapshot.row_of
-        for each in self._held()[1]:
+        for each in (pod for holder in sorted(self._later) for pod in self.world.ledger.pods_of(holder)):
             if each.node in rows:
                 sim.place(each.pod, rows[each.node])
 
@@ -254,6 +258,12 @@ class SchedulingContext:
 
     def fit(self, leaving: Ints) -> tuple[Simulation, Placed] | None:
         """The members where they would go once these pods (slots) are gone; None when they do not fit even then."""
+        if self.required and self.as_planned() and (found := self._fit(leaving, as_planned=True)) is not None:
+            return found
+        self._later = frozenset()
+        return self._fit(leaving)
+
+    def _fit(self, leaving: Ints, *, as_planned: bool = False) -> tuple[Simulation, Placed] | None:
         self.domain = None
         sim = self._once_gone(leaving)
         wishes = self.nominated(sim)
@@ -262,7 +272,7 @@ class SchedulingContext:
             if self.topology.constrained:
                 sim = self._once_gone(leaving)
             placed = self.placer.required(self.wants, sim, wishes)
-            fits = placed.complete and (not as_wished or wishes_met(wishes, placed.rows))
+            fits = placed.complete and (not (as_wished or as_planned) or wishes_met(wishes, placed.rows))
             if fits and self.anything(placed, sim):
                 return sim, placed
         return None

@@ -174,6 +174,10 @@ class Decider:
         try:
             job = self.context(gangs, group, now)
             job.ignore_turns()
+            if {(held.uid, held.node) for held in self.world.ledger.pods_of(group)}.issuperset(
+                (place.uid, place.node) for place in placements
+            ):
+                job.as_planned()
             gone = frozenset(victims)
             nominated = Nominated(self.world.managed, gangs, flavors)
             return self._holds(job, nominated, placements, gone, terminating_leave) and self._quota_holds(job, gone)

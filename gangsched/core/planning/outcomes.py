@@ -188,7 +188,7 @@ class Outcomes:
         rows: dict[str, int] = {}
         left = context.others(placed)
         if left:
-            context.hold_beside(sim)
+            context.hold_later(sim)
         for domain in context.topology.around(context.domain):
             sim.restriction = both(domain.restriction, context.kept)
             found = context.placer.extras(left, sim, context.nominated(sim))

@@ -16,7 +16,7 @@ from gangsched.core.events import Changed, LeadershipChanged, Outcome, records
 from gangsched.core.options import Options
 from gangsched.core.preemption.drained import budgets_of
 from gangsched.model.records import Pod, PodTerm
-from tests.builders import gang, node, pdb, pod, selects
+from tests.builders import OTHERS, gang, node, pdb, pod, selects
 from tests.core.harness import Built, Cluster, event, nodes_of, plan, reports, writes
 
 BESIDE = (PodTerm("kubernetes.io/hostname", selects(app="db"), ("d",)),)
@@ -404,3 +404,20 @@ def test_further_members_take_nothing_from_a_later_plan() -> None:
     cluster.leave()
     cluster.run()
     assert nodes_of(cluster.log) == {"m1": "n", "second": "n"}
+
+
+def test_a_plan_that_has_to_move_leaves_later_ones_their_room() -> None:
+    """Only where its own members were to go does the first plan come before the later one."""
+    cluster = Cluster(
+        node("n1").cpu(7), node("n2").cpu(3),
+        pod("a").cpu(3).priority(1).on("n1"), pod("b").cpu(4).priority(2).on("n1"), pod("c").cpu(3).priority(1).on("n2"),
+        gang("first").min(2), *(pod(f"m{i}").gang("first").cpu(3).priority(5).created(1) for i in (1, 2)),
+        pod("second").cpu(4).priority(5).created(2),
+    )  # fmt: skip
+    cluster.run()
+    assert evicted(cluster) == {"a", "b", "c"}
+    cluster.leave("c")
+    cluster.show(pod("thief").scheduler(OTHERS).cpu(3).priority(9).on("n2"))
+    cluster.leave()
+    cluster.run()
+    assert nodes_of(cluster.log) == {"second": "n1"}
