@@ -410,7 +410,8 @@ def test_a_plan_that_has_to_move_leaves_later_ones_their_room() -> None:
     """Only where its own members were to go does the first plan come before the later one."""
     cluster = Cluster(
         node("n1").cpu(7), node("n2").cpu(3),
-        pod("a").cpu(3).priority(1).on("n1"), pod("b").cpu(4).priority(2).on("n1"), pod("c").cpu(3).priority(1).on("n2"),
+        pod("a").cpu(3).priority(1).on("n1"), pod("b").cpu(4).priority(2).on("n1"),
+        pod("c").cpu(3).priority(1).on("n2"),
         gang("first").min(2), *(pod(f"m{i}").gang("first").cpu(3).priority(5).created(1) for i in (1, 2)),
         pod("second").cpu(4).priority(5).created(2),
     )  # fmt: skip
