@@ -352,7 +352,7 @@ class Phases:
 
     def _room_freed(self, group: Group, plan: Plan) -> None:
         verdict = self._decider.decide(
-            group.gangs, group.key, self._run.now, may_preempt=False, prefer=plan.node_of, holding=True
+            group.gangs, group.key, self._run.now, may_preempt=False, prefer=plan.node_of, as_planned=True
         )
         if verdict.outcome == WAIT and all(plan.node_of.get(p.uid) == p.node for p in verdict.placements):
             for awaited in verdict.awaiting:  # others leave these nodes too

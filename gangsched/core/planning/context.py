@@ -85,7 +85,8 @@ class SchedulingContext:
         self.domain: Domain | None = None
         self.left_out = False
         self._joining: Sequence[Pod] | None = None
-        #: Keys of the plans that take nothing from this gang.
+        #: Are the gang's victims those of its plan, and gone? Keys of the plans that then take nothing from it.
+        self.counts_as_planned = False
         self._later: frozenset[str] = frozenset()
         #: What is gone later than this (seconds) is not waited for.
         self._until = math.inf
@@ -258,8 +259,10 @@ class SchedulingContext:
 
     def fit(self, leaving: Ints) -> tuple[Simulation, Placed] | None:
         """The members where they would go once these pods (slots) are gone; None when they do not fit even then."""
-        if self.required and self.as_planned() and (found := self._fit(leaving, as_planned=True)) is not None:
-            return found
+        if self.counts_as_planned and self.required and self.as_planned():
+            found = self._fit(leaving, as_planned=True)
+            if found is not None:
+                return found
         self._later = frozenset()
         return self._fit(leaving)
 

@@ -64,6 +64,7 @@ class Question(msgspec.Struct, frozen=True):
     prefer: Mapping[str, str] = {}
     waiting_since: float | None = None
     holding: bool = False
+    as_planned: bool = False
     keep_off: Mapping[str, Collection[str]] = {}
     wait_until: float = math.inf
 
@@ -157,6 +158,7 @@ class GangCycle:
             context.keep_off(asked.keep_off)
         if asked.holding:
             context.ignore_turns()
+        context.counts_as_planned = asked.as_planned
         context.wait_until(asked.wait_until)
         return context
 

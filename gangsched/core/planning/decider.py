@@ -94,18 +94,19 @@ class Decider:
         pause: Pause = NO_PAUSE,
         prefer: Mapping[str, str] = {},
         waiting_since: float | None = None,
-        holding: bool = False,
+        as_planned: bool = False,
         keep_off: Mapping[str, Collection[str]] = {},
     ) -> Verdict:
         """Decide the gangs of one group together.
 
         ``group`` is the key under which it holds room. Before its ``pause`` is over it evicts no pod. ``prefer`` names,
         by UID, the node to try first; without it a member's own nomination is. ``waiting_since`` is when the gang first
-        could not be placed (None: when its oldest pending member was created). What is kept for gangs ahead in the
-        queue does not count for one that is ``holding`` its room. ``keep_off`` names, by UID, nodes that a member must
+        could not be placed (None: when its oldest pending member was created). The victims of one that is decided
+        ``as_planned`` are gone: what is kept for gangs ahead in the queue does not count, nor in the places of its plan
+        what is kept for plans that were made later. ``keep_off`` names, by UID, nodes that a member must
         not go to. When a plug-in of others fails, so does the gang: the verdict says which.
         """
-        asked = Question(gangs, group, now, may_preempt, pause, prefer, waiting_since, holding, keep_off)
+        asked = Question(gangs, group, now, may_preempt, pause, prefer, waiting_since, as_planned, as_planned, keep_off)
         found = self._answer(asked)
         return self._sooner(found, asked) if may_preempt and found.awaiting else found
 
