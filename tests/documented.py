@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -44,6 +45,7 @@ class Shell:
 
     def __init__(self, folder: Path, **environment: str) -> None:
         self.folder = folder
+        self._numbers = itertools.count(1)
         for name in ("examples", "manifests"):
             (folder / name).symlink_to(ROOT / name)
         hidden = ("ARGS", "COLUMNS", "FORCE_COLOR", "KUBECONFIG", "MAKEFLAGS", "TTY_COMPATIBLE", "VIRTUAL_ENV")
@@ -88,14 +90,19 @@ class Shell:
     def running(self, command: str) -> Iterator[Path]:
         """Let a documented command run that ends when it is interrupted; yields the file with what it prints."""
         assert command in DOCUMENTED, f"no page shows: {command}"
-        log = self.folder / "running.log"
+        log = self.folder / f"running-{next(self._numbers)}.log"
+        environment = {**self.environment, "PYTHONFAULTHANDLER": "1"}
         with log.open("wb") as out:
-            process = subprocess.Popen(command.split(), cwd=self.folder, env=self.environment, stdout=out, stderr=out)
+            process = subprocess.Popen(command.split(), cwd=self.folder, env=environment, stdout=out, stderr=out)
         try:
             yield log
             assert process.poll() is None, f"$ {command}\n{log.read_text()[-3000:]}"
             process.send_signal(signal.SIGINT)
             assert process.wait(30) in (0, 130), f"$ {command}\n{log.read_text()[-3000:]}"
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # it prints where its threads are
+            process.wait(30)
+            raise AssertionError(f"$ {command} did not end\n{log.read_text()[-6000:]}") from None
         except BaseException as error:
             error.add_note(f"$ {command}\n{log.read_text()[-3000:]}")
             raise
