@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,11 @@ MOST_WORKERS = 6
 
 
 def pytest_configure() -> None:
-    """No test depends on how fast it is, nor on the size of a terminal, which a worker inherits from readline."""
+    """No test depends on how fast it is, nor on the size of a terminal, which a worker inherits from readline, nor on
+    whether the suite runs in the background of a shell, which ignores Ctrl-C for it and for all that it starts.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.register_profile("at leisure", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("at leisure")
     for name in ("COLUMNS", "LINES"):
