@@ -260,13 +260,13 @@ class SchedulingContext:
     def fit(self, leaving: Ints) -> tuple[Simulation, Placed] | None:
         """The members where they would go once these pods (slots) are gone; None when they do not fit even then."""
         if self.counts_as_planned and self.required and self.as_planned():
-            found = self._fit(leaving, as_planned=True)
+            found = self._fit(leaving)
             if found is not None:
                 return found
         self._later = frozenset()
         return self._fit(leaving)
 
-    def _fit(self, leaving: Ints, *, as_planned: bool = False) -> tuple[Simulation, Placed] | None:
+    def _fit(self, leaving: Ints) -> tuple[Simulation, Placed] | None:
         self.domain = None
         sim = self._once_gone(leaving)
         wishes = self.nominated(sim)
@@ -275,7 +275,7 @@ class SchedulingContext:
             if self.topology.constrained:
                 sim = self._once_gone(leaving)
             placed = self.placer.required(self.wants, sim, wishes)
-            fits = placed.complete and (not (as_wished or as_planned) or wishes_met(wishes, placed.rows))
+            fits = placed.complete and (not (as_wished or self._later) or wishes_met(wishes, placed.rows))
             if fits and self.anything(placed, sim):
                 return sim, placed
         return None
