@@ -290,21 +290,22 @@ class Settler:
             left = limited.limit - int((status[limited.pods] == GONE).sum())
             used = limited.pods[placing.gone[limited.pods] & (status[limited.pods] == MAY)]
             keep: list[int] = []
-            if not everything:
+            hard = self.hard or not limited.budget
+            if not (everything and hard):
                 for row in self._by_regret(offer, placing, used, limited.pods):
                     here = used[c.row[used] == row].tolist()
-                    if len(here) <= left - len(keep):
-                        keep += here
+                    if len(here) <= left - len(keep) or not hard:
+                        keep += here[: left - len(keep)]
             kept = np.zeros(len(c), dtype=np.bool_)
             kept[keep] = True
             rest = limited.pods[(status[limited.pods] == MAY) & ~kept[limited.pods]]
             if len(keep) < left and not everything and not close and not limited.budget:
                 rest = used[~kept[used]]
-            if limited.budget and not self.hard:
+            if hard:
+                status[rest] = STAYS
+            else:
                 price, dear = self._beyond(price, dear, rest)
                 settled.add(number)
-            else:
-                status[rest] = STAYS
         return Offer(status, price, dear, settled=frozenset(settled))
 
     def _by_regret(self, offer: Offer, placing: Placing, used: Ints, pods: Ints) -> list[int]:

@@ -12,9 +12,9 @@ from tests.bench.families import catalogue, tight
 from tests.bench.families.known import Least
 from tests.bench.families.site import FULL
 from tests.bench.worlds import cluster
-from tests.builders import gang, node, pod, selects
+from tests.builders import gang, node, pdb, pod, selects
 from tests.core.harness import Built, plan, victims
-from tests.core.preemption.asked import Asked, asked_in
+from tests.core.preemption.asked import Asked, asked, asked_in
 from tests.oracle.case import Case
 
 NODES = 36
@@ -135,3 +135,17 @@ def test_a_longer_search_among_gangs_is_never_worse(seed: int, monkeypatch: pyte
         assert could_return(asked, choice.taken) == []
         harms.append(choice.harm)
     assert harms == sorted(harms, reverse=True)
+
+
+@pytest.mark.parametrize("allowed", [1, 2, 3])
+def test_what_is_left_of_a_budget_counts_for_the_node_that_goes_beyond_it(allowed: int) -> None:
+    """Where a node holds more pods of a budget than it allows, only those more are beyond, from the first plan on."""
+    objects: list[Built] = [gang("g").min(3), *(pod(f"m{n}").cpu(4).priority(9).gang("g") for n in range(3))]
+    for app in "abc":
+        objects.append(pdb(app).selects(app=app).allows(allowed))
+        for row in range(4):
+            objects.append(node(f"{app}{row}").cpu(4))
+            objects += [pod(f"{app}{row}{n}").cpu(1).label(app=app).on(f"{app}{row}") for n in range(4)]
+    found = asked(*objects).search(1).run()
+    assert found is not None
+    assert found.harm.beyond_budget == 3 * (4 - allowed)
