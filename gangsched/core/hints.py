@@ -27,6 +27,7 @@ class Hint(enum.Flag):
     TURN = enum.auto()  # a gang that was ahead is no longer in the way
     QUOTA = enum.auto()  # quota was given back, a queue object changed, or the head of a queue did
     PROMISED = enum.auto()  # room and quota are kept for a gang until its victims are gone
+    ROOM_ON_NODES = NODE_ADDED | NODE_ROOM | NODE_LABELS | NODE_TAINTS | ROOM
     ANY = NODE | ROOM | PODS | VICTIMS | BUDGET | CLASSES | NAMESPACES | VOLUMES | TURN | QUOTA
 
 

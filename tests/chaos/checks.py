@@ -16,8 +16,8 @@ from gangsched.cluster.sim.history import Entry, History
 from gangsched.cluster.sim.replay import ends_object
 from gangsched.core.decision import BIND, PREEMPT, WAIT
 from gangsched.core.events import LeadershipChanged, Outcome, Synced
-from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
-from gangsched.core.lifecycle.healing import HOLD_SECONDS
+from gangsched.core.lifecycle.bound_in_part import HOLD_SECONDS
+from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
 from tests.chaos import lists, notices, part_checks, removals, rooms

@@ -9,7 +9,7 @@ import pytest
 from gangsched.core.actions import Action, Bind, Mark, Nominate, PodRef, WithdrawNomination
 from gangsched.core.events import Event, Gone, Outcome, WriteDone
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.lifecycle.healing import Losses
+from gangsched.core.lifecycle.bound_in_part import Losses
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.model.queues import QUEUE_LABEL
 from tests.builders import OURS, gang, node, pod

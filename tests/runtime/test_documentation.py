@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from gangsched.cli import main as cli
 from gangsched.core.framework.pipeline import Stopwatch
-from gangsched.core.lifecycle import admission, report
+from gangsched.core.lifecycle import conditions, report
 from gangsched.core.quota import stop_policy
 from gangsched.runtime.iometrics import IoMetrics
 from gangsched.runtime.memory import PauseMeter
@@ -107,7 +107,7 @@ def _words(node: ast.expr) -> list[str]:
         assert ast.unparse(node.right) == "stop.reason"
         return [_words(node.left)[0] + reason for reason in stop_policy.STOPPED.values()]
     name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-    return [str(getattr(report, name, "") or getattr(admission, name))]
+    return [str(getattr(report, name, "") or getattr(conditions, name))]
 
 
 def test_every_event_reason_is_documented() -> None:

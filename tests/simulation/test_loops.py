@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
+from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from tests.simulation.loops import HOUR, rock_paper_scissors, thief
 
 #: Rounds of one gang in an hour, with pauses of 1 minute, 2, 4, 8, 16 and 30 minutes between them.

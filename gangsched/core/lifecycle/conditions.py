@@ -1,25 +1,40 @@
-"""Reports about a gang: conditions and Events, without a flood, and the status of group objects."""
+"""Reports about a gang: conditions and Events, without a flood, and the status of group objects.
+
+Gangs that need quota are told in the words of Kueue when they get it, run, wait, or have to give it back. Events:
+https://kueue.sigs.k8s.io/docs/concepts/workload/ . They are about the object that stands for the gang: its Job or
+JobSet, its group object, or its pod. On Jobs and JobSets the same is kept as conditions; their controllers leave those
+of others alone. The Events' actions are those of pods: what waits to be reported of "Scheduling" is history after
+"Binding".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import msgspec
 
 from gangsched.core.actions import (
     Bind,
     GangStatus,
     GroupRef,
+    JobRef,
+    JobStatus,
     PodRef,
     Report,
     SetCondition,
     SetGroupStatus,
     pod_reference,
 )
-from gangsched.core.lifecycle import admission, report, suspension
+from gangsched.core.decision import QuotaUse, Verdict, Victim
+from gangsched.core.identity import group_key
+from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.eviction import Phase
-from gangsched.core.lifecycle.failures import Cause as Failed
+from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import State
+from gangsched.core.quota.stop_policy import Stop
+from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.world.suspended import LENIENT
 from gangsched.messages import notes
@@ -27,14 +42,8 @@ from gangsched.messages.text import listed
 from gangsched.model.dialects import BY_FAMILY, changed_status, has_status
 from gangsched.model.dialects.dialect import Seen, Told
 from gangsched.model.jobsets import JOBSET
-from gangsched.model.records import JOB, SINGLE, Gang, GangId
+from gangsched.model.records import JOB, SINGLE, Gang, GangId, Pod
 from gangsched.model.times import render_time
-
-if TYPE_CHECKING:
-    from gangsched.core.decision import Victim
-    from gangsched.core.groups import Group, Plan
-    from gangsched.model.records import Pod
-
 
 #: Longest text of a condition: names in it are as long as users make them.
 _TEXT_LIMIT = 4096
@@ -54,10 +63,10 @@ def where_it_stands(run: Run, group: Group) -> None:
     else:
         text = _with_what_is_bound(run, group)
         queued = group.gangs[0].family in WITHOUT_PODS and run.world.managed.is_managed(group.gangs)
-        event = admission.waits if queued else report.failed_scheduling
+        event = workload_waits if queued else report.failed_scheduling
         told = tell(run, group, report.UNSCHEDULABLE, text, event, early=early)
         if told:
-            admission.pending(run, group)
+            quota_pending(run, group)
     if told:
         group.quiet_until = run.now + run.pause(group.failures.count(Failed.ATTEMPT) + 1)
 
@@ -252,14 +261,14 @@ def tell_two_admitters(run: Run, gangs: Sequence[GangId]) -> None:
 def _admitted_object(run: Run, gang: GangId) -> report.Reference | None:
     """What stands for a gang that is not over; None if nothing does, or if it is up to another scheduler."""
     if any(pod.live for pod in run.world.membership.pods(gang)):
-        return admission.stands_for(run, gang)
-    owner = suspension.owner(run, gang) if gang.family in WITHOUT_PODS else None
+        return stands_for(run, gang)
+    owner = run.job_of(gang) if gang.family in WITHOUT_PODS else None
     if owner is None or not owner.suspended or owner.finished or owner.template is None:
         return None
     if owner.owner is not None and owner.owner.kind not in LENIENT:
         return None  # what is above it starts it
     ours = (owner.suspended_by or owner.template.scheduler) == gang.scheduler
-    return pod_reference(suspension.reference(owner)) if ours else None
+    return pod_reference(report.job_reference(owner)) if ours else None
 
 
 # -- owners of pods that leave ----------------------------------------------------------------------------
@@ -284,7 +293,7 @@ def pods_evicted(run: Run, group: Group, victims: Iterable[Victim], plan: str) -
         if gang is not None:
             run.evicted[gang] = last  # its status follows when the pods change
         elif about[1] in (JOB, JOBSET):
-            admission.set_conditions(run, about, (_EVICTED_PODS, "True", report.PREEMPTED, last))
+            set_conditions(run, about, (_EVICTED_PODS, "True", report.PREEMPTED, last))
         else:
             trigger = pod_reference(run.trigger(group))
             run.actions.append(report.event(about, "Normal", report.PODS_EVICTED, "Preempting", text, trigger))
@@ -294,10 +303,216 @@ def _owners_of(run: Run, pod: Pod) -> Iterator[tuple[report.Reference, GangId | 
     """What a pod belongs to; with its gang where that is a group whose status is ours to write."""
     job, membership, gang = run.world.jobs.owner_of(pod), run.world.membership, pod.gang
     if job is not None:
-        yield pod_reference(suspension.reference(job)), None
+        yield pod_reference(report.job_reference(job)), None
     elif pod.owner is not None:
         yield ("", pod.owner.kind, pod.namespace, pod.owner.name, pod.owner.uid), None
     spec = membership.objects.get((gang.family, gang.namespace, gang.name))
     if spec is not None and spec.kind not in (JOB, JOBSET):
         about = report.group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
         yield about, gang if membership.is_ours(gang) and has_status(gang.family) else None
+
+
+#: Reasons of Events; the first two and the last are those of conditions as well.
+RESERVED, ADMITTED, PENDING, EVICTED = "QuotaReserved", "Admitted", "Pending", "EvictedDueToPreempted"
+PREEMPTED = "Preempted"
+
+#: Type, status, reason and message.
+Condition: TypeAlias = tuple[str, str, str, str]
+_RUNS: Condition = (ADMITTED, "True", ADMITTED, notes.WORKLOAD_ADMITTED)
+
+
+def _new_use(run: Run, group: Group, verdict: Verdict) -> QuotaUse | None:
+    """The quota that a decision gives the group. None if it needs none, or has had it before: it has pods on nodes, or
+    they are those of a Job that goes on.
+    """
+    use = next((d.quota for d in verdict.decisions if d.quota is not None), None)
+    world = run.world
+    if use is None or world.managed.pods_of(group.key):
+        return None
+    pods = (p for gang in group.gangs for p in world.membership.pods(gang))
+    return None if world.managed.rooms_of(pods) else use
+
+
+def quota_after_victims(run: Run, group: Group, verdict: Verdict) -> None:
+    """The group gets quota and nodes when others have left; until then it has neither, and says so."""
+    use = _new_use(run, group, verdict)
+    if use is None:
+        return
+    text = use.short or verdict.message
+    if verdict.victims:
+        text += notes.and_pending_preemption(len({v.unit for v in verdict.victims}))
+    elif use.short:
+        text += f". {verdict.message}"
+    _waits(run, group, text, told=False)
+
+
+def quota_reserved(run: Run, group: Group, verdict: Verdict) -> None:
+    """A decision gives the group its quota, and no pod has to leave first."""
+    use = _new_use(run, group, verdict)
+    if use is None:
+        return
+    run.reserved[group.key] = use.queue, run.now
+    for gang in group.gangs:
+        group.told.pop(_told_as(gang), None)
+    condition = _has_quota(use.queue)
+    waited = max(0, int(run.now - _waits_since(run, group)))
+    note = notes.quota_reserved_after(condition[3], waited)
+    for about in _objects(run, group.gangs):
+        run.actions.append(report.event(about, "Normal", RESERVED, "Admitting", note))
+        set_conditions(run, about, condition)
+
+
+def _waits_since(run: Run, group: Group) -> float:
+    """Since when the group waits (seconds): it has its pods, or it is suspended. One that was preempted may be old."""
+    if group.gangs[0].family in WITHOUT_PODS:
+        owner = run.job_of(group.gangs[0])
+        if owner is not None:
+            return owner.suspended_since or owner.created
+    membership = run.world.membership
+    pods = (p.created for gang in group.gangs for p in membership.census(gang).pending)
+    return max(membership.created(group.gangs), min(pods, default=0.0))
+
+
+def _has_quota(queue: str) -> Condition:
+    return RESERVED, "True", RESERVED, notes.quota_reserved(queue)
+
+
+def admitted(run: Run, group: Group) -> None:
+    """The group runs: its members are bound, or its suspension has ended."""
+    if group.key not in run.reserved:
+        return
+    queue, since = run.reserved.pop(group.key)
+    note = notes.admitted_after(queue, max(0, int(run.now - since)))
+    for about in _objects(run, group.gangs):
+        run.actions.append(report.event(about, "Normal", ADMITTED, "Binding", note))
+        set_conditions(run, about, _RUNS)
+
+
+def runs_with_quota(run: Run) -> None:
+    """Tell each Job that runs with quota so: an earlier process may have ended before it did. What stands on the Job
+    already is not written again.
+    """
+    managed = run.world.managed
+    managed.settle()
+    for uid, admission in sorted(managed.quota.admissions.items()):
+        if not admission.evicted and managed.tally.runs(uid):
+            ours = (gang for gang in managed.gangs_of(uid) if run.world.membership.is_ours(gang))
+            for about in _objects(run, ours):
+                set_conditions(run, about, _has_quota(admission.workload.queue), _RUNS)
+
+
+def quota_pending(run: Run, group: Group) -> None:
+    """The group's members have got the reason why it waits; of a Job without pods, the Job has."""
+    if run.world.managed.is_managed(group.gangs):
+        _waits(run, group, group.message, told=True)
+
+
+def workload_waits(about: report.Reference, why: str) -> Report:
+    """The Event that says that a workload waits, and why."""
+    return report.event(about, "Warning", PENDING, "Scheduling", why)
+
+
+def _waits(run: Run, group: Group, why: str, *, told: bool) -> None:
+    """The group has no quota, or no nodes with it. Where an Event about its members says so on the same object, there
+    is no second one, nor for the same reason again; ``told`` says that a Job without pods has had its Event.
+    """
+    for gang in group.gangs:
+        about = stands_for(run, gang)
+        if about is None:
+            continue
+        said = report.UNSCHEDULABLE, why
+        if gang.family in WITHOUT_PODS:
+            new = not told and group.told.get(about[4]) != said
+            group.told[about[4]] = said
+        else:
+            key = _told_as(gang)
+            new = gang.family != SINGLE and not run.options.events_per_gang and group.told.get(key) != said
+            group.told[key] = said
+        if new:
+            run.actions.append(workload_waits(about, why))
+        set_conditions(
+            run,
+            about,
+            (RESERVED, "False", PENDING, why),
+            (ADMITTED, "False", "NoReservation", notes.NO_RESERVATION),
+        )
+
+
+def _told_as(gang: GangId) -> str:
+    """Under which name a group keeps what was reported about a gang with pods; these have names of their own."""
+    return f"{PENDING} {gang}"
+
+
+def evicted_for_quota(run: Run, group: Group, plan: Plan, uids: Container[str]) -> None:
+    """These victims of the plan are being removed: tell those workloads among them that quota makes leave."""
+    managed = run.world.managed
+    managed.settle()
+    preemptor = managed.quota.admissions.get(group.key)
+    asking = stands_for(run, group.gangs[0])
+    if preemptor is None or asking is None:
+        return
+    workload = msgspec.structs.replace(preemptor.workload, uid=asking[4])
+    owner = asking[4] if asking[1] in (JOB, JOBSET) else ""
+    for gangs, reason in _workloads(run, plan, uids):
+        victim = managed.quota.admissions.get(group_key(gangs))
+        if victim is None:
+            continue
+        said = managed.quota.message(victim.workload, reason, workload, owner)
+        note = notes.evicted_for_quota(said, group.name, workload.priority, plan.ident)
+        for about in _objects(run, gangs):
+            run.actions.append(report.event(about, "Normal", EVICTED, "Preempting", note, asking))
+            set_conditions(run, about, ("Evicted", "True", PREEMPTED, said), (PREEMPTED, "True", reason, said))
+
+
+def drained(run: Run, gangs: Iterable[GangId], stop: Stop) -> None:
+    """These gangs are being removed because their queue is drained."""
+    note = notes.drained_workload(stop.message, stop)
+    for about in _objects(run, gangs):
+        run.actions.append(report.event(about, "Normal", report.EVICTED_DUE_TO + stop.reason, "Draining", note))
+        set_conditions(run, about, ("Evicted", "True", stop.reason, stop.message))
+
+
+def drain_blocked(run: Run, gangs: Iterable[GangId], stop: Stop, why: str) -> None:
+    """These gangs have to leave because their queue is drained, and cannot for now."""
+    for about in _objects(run, gangs):
+        note = notes.drain_blocked(stop, why)
+        run.actions.append(report.event(about, "Warning", report.DRAIN_BLOCKED, "Draining", note))
+
+
+def _workloads(run: Run, plan: Plan, uids: Container[str]) -> Iterator[tuple[tuple[GangId, ...], str]]:
+    """The gangs of each workload that has to go because of quota, and why it may be taken."""
+    found: dict[tuple[GangId, ...], str] = {}
+    for uid, victim in plan.victims.items():
+        pod = run.world.pods.get(uid)
+        if pod is not None and uid in uids and victim.reason in REASON_TEXT:
+            gangs, _ = run.world.membership.group(pod.gang)
+            found.setdefault(gangs, victim.reason)
+    yield from sorted(found.items())
+
+
+def set_conditions(run: Run, about: report.Reference, *conditions: Condition) -> None:
+    """Conditions of a Job or JobSet; other objects have none of these."""
+    api, kind, namespace, name, uid = about
+    if kind in (JOB, JOBSET):
+        family, plural = api.partition("/")[0], f"{kind.lower()}s"
+        run.actions.append(JobStatus(family, namespace, name, uid, {"conditions": conditions}, plural))
+
+
+def _objects(run: Run, gangs: Iterable[GangId]) -> Iterator[report.Reference]:
+    found = (stands_for(run, gang) for gang in gangs)
+    return (about for about in found if about is not None)
+
+
+def stands_for(run: Run, gang: GangId) -> report.Reference | None:
+    """What stands for a gang: its object, else the first of its pods by name; None if there is neither."""
+    membership = run.world.membership
+    if gang.family in WITHOUT_PODS:  # its pods have no stand-ins any more when the cluster shows that it goes on
+        owner = run.job_of(gang)
+        return pod_reference(report.job_reference(owner)) if owner is not None else None
+    spec = membership.objects.get((gang.family, gang.namespace, gang.name))
+    if spec is not None and spec.kind in (JOB, JOBSET):
+        return pod_reference(JobRef(gang.namespace, gang.name, spec.uid, spec.kind))
+    if spec is not None:
+        return report.group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
+    first = min(membership.pods(gang), key=lambda p: p.name, default=None)
+    return pod_reference(PodRef(first.namespace, first.name, first.uid)) if first is not None else None

@@ -18,7 +18,7 @@ from gangsched.core.agenda import Page
 from gangsched.core.decision import Victim
 from gangsched.core.events import Outcome
 from gangsched.core.identity import names_of
-from gangsched.core.lifecycle import admission, evicting, report, suspension
+from gangsched.core.lifecycle import conditions, evicting, report
 from gangsched.core.lifecycle.eviction import Eviction, Phase
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.ownership import Cause, owners_of
@@ -173,7 +173,7 @@ class Drains:
         it leaves with them.
         """
         run, group, stop = self._run, self._groups.get(key), self._stop_of(key)
-        job = suspension.owner(run, group.gangs[0]) if group is not None else None
+        job = run.job_of(group.gangs[0]) if group is not None else None
         if group is None or group.state is not State.STARTING or job is None or stop is None:
             self._started(key)
             return
@@ -187,11 +187,11 @@ class Drains:
             return
         self._starting[key] = tried + 1
         self._due.at(key_of(key), run.now + run.pause(tried + 1))
-        about, gang = suspension.reference(job), group.gangs[0]
+        about, gang = report.job_reference(job), group.gangs[0]
         action = SuspendJob(run.new_id(), about, job.version, gang.scheduler, str(stop), notes.drain_of(gang.key))
         run.actuator.ask(key_of(key), action)
         if not tried:
-            admission.drained(run, group.gangs, stop)
+            conditions.drained(run, group.gangs, stop)
 
     def _started(self, key: str) -> None:
         del self._starting[key]
@@ -303,7 +303,7 @@ class Drains:
     def _remove(self, drain: Drain) -> None:
         first = not any(p.deleting_since is not None for p in self._world.managed.pods_of(drain.uid))
         if evicting.remove(self._run, drain.eviction) and first:
-            admission.drained(self._run, drain.gangs, drain.stop)
+            conditions.drained(self._run, drain.gangs, drain.stop)
 
     def _rest(self, drain: Drain, why: str, *, marks_stay: bool) -> None:
         """Try again later. ``why`` is what is in the way, if people should know."""
@@ -314,7 +314,7 @@ class Drains:
         self._due.at(drain.uid, self._run.now + self._run.pause(drain.failures))
         if why and why != drain.blocked:
             drain.blocked = why
-            admission.drain_blocked(self._run, drain.gangs, drain.stop, why)
+            conditions.drain_blocked(self._run, drain.gangs, drain.stop, why)
 
     def _give_up(self, drain: Drain) -> None:
         """The queue is open again, or the workload is gone: who has not been removed stays."""

@@ -24,7 +24,7 @@ from gangsched.core.decision import Verdict, Victim
 from gangsched.core.events import Outcome
 from gangsched.core.hints import Change, Hint
 from gangsched.core.ledger.ledger import NO_PLAN
-from gangsched.core.lifecycle import report, suspension
+from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.eviction import Eviction, Phase, may_leave, unit_of
 from gangsched.core.lifecycle.ownership import Cause, Owner
 from gangsched.core.lifecycle.run import Run
@@ -33,7 +33,7 @@ from gangsched.model.preemptible import protected
 from gangsched.model.records import SINGLE, GangId, Pod
 
 if TYPE_CHECKING:
-    from gangsched.core.groups import Plan
+    from gangsched.core.lifecycle.group import Plan
 
 #: Grace periods have whole seconds: what differs by less is equal.
 _AT_ONCE_SECONDS = 0.1
@@ -98,7 +98,7 @@ def remove(run: Run, eviction: Eviction) -> list[Victim]:
             jobs[job.uid] = job
             eviction.leaving_with.setdefault(job.uid, set()).add(pod.uid)
     for job in jobs.values():
-        about = suspension.reference(job)
+        about = report.job_reference(job)
         suspend = SuspendJob(run.new_id(), about, job.version, eviction.scheduler, eviction.owner, eviction.ident)
         run.actuator.ask(eviction.key, suspend)
     strict = run.options.strict_budgets

@@ -8,22 +8,21 @@ from collections.abc import Sequence
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, Report
 from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Fits, FitsWhenFreed, Preempt, Unschedulable
-from gangsched.core.groups import Group, Outlook, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.identity import Order
 from gangsched.core.ledger.ledger import NO_PLAN, Ledger
-from gangsched.core.lifecycle import admission, binding, conditions, evicting, notice, report, rollback
+from gangsched.core.lifecycle import binding, bound_in_part, conditions, evicting, rechecks, report
+from gangsched.core.lifecycle.bound_in_part import other_nodes, pause_of
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.eviction import UNBEGUN, Eviction, Phase
-from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.gangs import Gangs
+from gangsched.core.lifecycle.group import Failed, Group, Outlook, Plan
 from gangsched.core.lifecycle.ownership import Cause, owners_of
 from gangsched.core.lifecycle.phases import Phases
-from gangsched.core.lifecycle.rechecks import NominatedGangs
 from gangsched.core.lifecycle.recovery import Recovery
-from gangsched.core.lifecycle.rollback import other_nodes, pause_of
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import Signal, State
+from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.planning.outcomes import said_of
@@ -354,7 +353,7 @@ class Executor:
 
     def _adopt(self, group: Group, verdict: Verdict, signal: Signal) -> None:
         """Make a verdict with placements the gang's plan and start on it."""
-        tell = admission.preempting if signal is Signal.EVICT else admission.reserved
+        tell = conditions.quota_after_victims if signal is Signal.EVICT else conditions.quota_reserved
         tell(self.run, group, verdict)
         self.run.follow(group, verdict)
         paused = pause_of(self.world, group).until > self.now
@@ -370,7 +369,7 @@ class Executor:
 
     def _give_notice(self, group: Group, eviction: Eviction) -> None:
         """The victims leave when their notice is over; what was announced before holds."""
-        eviction.begins = notice.begins(self.run, eviction.victims.values(), group.noticed)
+        eviction.begins = rechecks.notice_ends(self.run, eviction.victims.values(), group.noticed)
         eviction.weighed_again = bool(group.noticed)
         if eviction.begins > self.now:
             group.message = notes.announced_until(group.message, render_time(eviction.begins))
@@ -378,7 +377,7 @@ class Executor:
     def _condemn(self, group: Group, plan: Plan) -> None:
         """The group's plan makes its victims leave from now on."""
         if plan.eviction.cause is Cause.ROLLBACK:
-            plan.eviction.mark = rollback.mark_text(self.run, group)
+            plan.eviction.mark = bound_in_part.mark_text(self.run, group)
         else:
             plan.eviction.trigger = self.run.trigger(group).key
             plan.eviction.mark = report.mark_message(plan.eviction.scheduler, group.name, plan.eviction.trigger)
@@ -395,7 +394,7 @@ class Executor:
         paused = verdict.outcome == UNSCHEDULABLE and pause_of(self.world, group).until > self.now
         if paused and self.options.rollback and group.failures.begun:
             verdict = self.phases.decided(group, group.waiting_since)  # it waits if it will be able to evict
-        leaving = rollback.leaving(self.run, group, verdict)
+        leaving = bound_in_part.leaving(self.run, group, verdict)
         if not leaving:
             return False
         group.plan = Plan((), group.eviction(self._new_ident(), leaving, Cause.ROLLBACK))
@@ -428,7 +427,7 @@ class Executor:
             evicting.go_on(self.run, rest)
         for pod, owners in found.owned:
             evicting.take_over(self.run, pod, owners)
-        admission.taken_over(self.run)
+        conditions.runs_with_quota(self.run)
 
     def _begun(self) -> set[int]:
         """Gangs that are bound in part come first among those of their priority; returns these priorities. Nothing

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gangsched.core.groups import Group, Obstacle, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.identity import group_key
-from gangsched.core.lifecycle import admission, binding, conditions, evicting, report, suspension
+from gangsched.core.lifecycle import binding, conditions, evicting, report
+from gangsched.core.lifecycle.bound_in_part import Losses
 from gangsched.core.lifecycle.eviction import UNBEGUN, Phase
-from gangsched.core.lifecycle.failures import Cause as Failed
-from gangsched.core.lifecycle.healing import Losses
+from gangsched.core.lifecycle.group import Failed, Group, Obstacle, Plan
 from gangsched.core.lifecycle.ownership import Cause
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.run import Run
@@ -49,7 +48,7 @@ class Gangs:
             Do.REMOVE: self.remove,
             Do.PREBIND: lambda group: binding.prebind(run, group),
             Do.BIND: lambda group: binding.bind_all(run, group),
-            Do.LET_GO_ON: lambda group: suspension.let_go_on(run, group),
+            Do.LET_GO_ON: lambda group: binding.let_go_on(run, group),
             Do.WITHDRAW: lambda group: binding.withdraw(run, group),
             Do.UNMARK: self._unmark,
             Do.RELEASE: self._release,
@@ -152,7 +151,7 @@ class Gangs:
         note = report.evicted_for(group.name, leaving, plan.ident)
         run.actions.append(report.preemptor_evicts(run.trigger(group), note))
         conditions.pods_evicted(run, group, leaving, plan.ident)
-        admission.evicted(run, group, plan, {victim.uid for victim in leaving})
+        conditions.evicted_for_quota(run, group, plan, {victim.uid for victim in leaving})
 
     def _unmark(self, group: Group) -> None:
         if group.plan is not None:
@@ -272,8 +271,8 @@ class Gangs:
     def _follow_job(self, group: Group) -> None:
         """A Job that goes on has no stand-ins any more; until its pods are there, only its end means anything."""
         gang = group.gangs[0]
-        job = suspension.owner(self._run, gang)
-        if job is None or job.finished or suspension.suspended_anew(self._run, job):
+        job = self._run.job_of(gang)
+        if job is None or job.finished or binding.suspended_anew(self._run, job):
             self._forget(group)
             self.refresh(gang)
 
@@ -327,7 +326,7 @@ class Gangs:
             self._world.ledger.condemned.leaves(pod.uid, self._run.now)
             self._run.check.update(self._world.ledger.awaited.get(pod.uid, ()))
         if pod.node:
-            suspension.take_room(self._run, pod, pod.node)
+            binding.take_room(self._run, pod, pod.node)
         if old is None or self.of(old.gang) is not None:
             group = self.of(pod.gang)
             if group is not None and pod.node:

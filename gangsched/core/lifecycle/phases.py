@@ -15,18 +15,16 @@ from gangsched.core.actions import (
 from gangsched.core.actuation.actuator import Failure
 from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.events import Outcome
-from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
-from gangsched.core.lifecycle import admission, binding, conditions, evicting, notice, report, rollback
+from gangsched.core.lifecycle import binding, bound_in_part, conditions, evicting, rechecks, report
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.eviction import Eviction, Phase
-from gangsched.core.lifecycle.failures import TRIES
-from gangsched.core.lifecycle.failures import Cause as Failed
 from gangsched.core.lifecycle.gangs import Gangs
+from gangsched.core.lifecycle.group import TRIES, Failed, Group, Plan
 from gangsched.core.lifecycle.ownership import Cause
-from gangsched.core.lifecycle.rechecks import NominatedGangs
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
+from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.planning.cycle import NO_PAUSE, Pause
 from gangsched.core.planning.decider import Decider
 from gangsched.core.volumes.binding import needs_binding
@@ -77,7 +75,7 @@ class Phases:
             self._bound(key, group, action, outcome)
         if isinstance(action, ResumeJob) and group.plan is not None and outcome is Outcome.OK:
             self._run.actions.append(report.job_resumed(action.job, len(group.plan.placements), message))
-            admission.admitted(self._run, group)
+            conditions.admitted(self._run, group)
 
     def _late(self, key: str, group: Group | None, action: Action, outcome: Outcome) -> None:
         """The outcome of a write for which no phase waits (any more)."""
@@ -100,7 +98,7 @@ class Phases:
         if eviction.cause is Cause.DRAIN:
             self._drains.leave(eviction, victims)
         elif eviction.cause is Cause.ROLLBACK and group is not None:
-            self._run.actions += rollback.removed(self._run, group, victims)
+            self._run.actions += bound_in_part.removed(self._run, group, victims)
         elif eviction.former:
             told = [report.finished(victim, eviction.owner) for victim in victims]
             self._run.actions += told
@@ -116,10 +114,10 @@ class Phases:
             conditions.bound(self._run, key, group, action)
             if group is not None:
                 group.failures.begun.add(action.pod.uid)
-                rollback.bound(group, action)
+                bound_in_part.bound(group, action)
             return
         if outcome is Outcome.REFUSED and group is not None:
-            rollback.refused(self._run, group, action, self._gangs.losses)
+            bound_in_part.refused(self._run, group, action, self._gangs.losses)
         waits = outcome is Outcome.OUTDATED and group is not None  # its room stays taken until the phase is over
         if outcome is not Outcome.TRANSIENT and not waits:
             self._world.forget(action.pod.uid)
@@ -172,7 +170,7 @@ class Phases:
 
     def _notice_over(self, group: Group, plan: Plan) -> None:
         """The victims are marked now, and leave if they still have to, or the gang is decided anew."""
-        if notice.calls_for_another_look(self._run, plan.eviction):
+        if rechecks.calls_for_another_look(self._run, plan.eviction):
             group.noticed = dict.fromkeys(plan.victims, plan.eviction.begins)
             group.message = notes.WEIGHED_AGAIN
             self._signal(group, Signal.BROKEN)
@@ -222,7 +220,7 @@ class Phases:
     def _go_on(self, group: Group, plan: Plan) -> None:
         self._gangs.remove(group)
         if plan.eviction.phase is Phase.NOTICE:
-            notice.announce(self._run, plan.eviction, group.name)
+            rechecks.announce(self._run, plan.eviction, group.name)
 
     def decided_anew(self, group: Group, plan: Plan) -> None:
         """A gang that was stopped before (further) victims left does not fit beside them: they leave if they may."""
@@ -307,7 +305,7 @@ class Phases:
         return fits
 
     def _all_bound(self, group: Group) -> None:
-        admission.admitted(self._run, group)
+        conditions.admitted(self._run, group)
         self._signal(group, Signal.DONE)
         group.message = ""
         group.failures.bound()
@@ -348,7 +346,7 @@ class Phases:
             return False
         if group.failures.count(Failed.BINDING) >= TRIES:
             return True  # there is a place as far as is known here, and yet they cannot be bound
-        return rollback.hopeless(self.decided(group, group.waiting_since))
+        return bound_in_part.hopeless(self.decided(group, group.waiting_since))
 
     def _room_freed(self, group: Group, plan: Plan) -> None:
         verdict = self._decider.decide(
@@ -382,7 +380,7 @@ class Phases:
 
     def _bind(self, group: Group, plan: Plan, verdict: Verdict) -> None:
         """There is room for the gang where this verdict has it: it waits for no pod any more."""
-        admission.reserved(self._run, group, verdict)
+        conditions.quota_reserved(self._run, group, verdict)
         nodes = {place.uid: place.node for place in verdict.placements}
         self._end(group, plan, nodes)
         group.plan = Plan(verdict.placements, group.eviction(plan.ident))

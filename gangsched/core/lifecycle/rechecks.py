@@ -4,37 +4,33 @@ That is so before the first removal, before removals are repeated, and whenever 
 removals that are on their way: they may have to wait, for their turn or for an API server that is busy. Those that are
 not wanted any more are not sent: their pods are spared.
 
-Gangs that only wait for the room of pods that leave are looked at again when other room is freed, and bound if they
-fit. Those are gangs of which no write to a victim is on its way: they depend on other plans, or their victims have all
-been removed, or marked and then kept. Nothing is looked at unless a node has room, beyond all that is kept, for one of
-the members; of single pods that are alike only the first is.
+Announced evictions: victims know when they will leave, so that they may save their work before that. The time stands in
+the victims' ``gangsched.dev/EvictedFor``, without ``DisruptionTarget``, so a process that takes over knows it too. When
+it has come they are marked and removed like all others. If one of them has ended, or has saved its work since then,
+others may be the better choice now: the gang is decided anew, once, and who is chosen again has had its notice.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from gangsched.core.actuation.actuator import Actuator
-from gangsched.core.arrays import Floats
 from gangsched.core.decision import UnitRef, Victim
-from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
-from gangsched.core.identity import Order
-from gangsched.core.lifecycle.eviction import Phase, may_leave, unit_of
-from gangsched.core.lifecycle.failures import Cause as Failed
+from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.eviction import Eviction, Phase, may_leave, unit_of
+from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.planning.decider import Decider
 from gangsched.core.preemption.drained import budgets_of
 from gangsched.core.preemption.removal import incomplete
-from gangsched.core.state.simulation import Phantom
-from gangsched.core.world.world import World, queue_order
+from gangsched.core.preemption.work import unsaved
+from gangsched.core.world.world import World
+from gangsched.model.times import render_time
 
-#: What may give a gang room on a node although its victims stay; and what may give it room at all.
-_ON_NODES = Hint.NODE_ADDED | Hint.NODE_ROOM | Hint.NODE_LABELS | Hint.NODE_TAINTS | Hint.ROOM
-_ROOM = _ON_NODES | Hint.QUOTA
+#: What may give a gang room.
+_ROOM = Hint.ROOM_ON_NODES | Hint.QUOTA
 
 
 class _Look(NamedTuple):
@@ -195,93 +191,39 @@ class Rechecks:
 _VICTIM, _HELPS = 1, 2
 
 
-# -- gangs that wait ---------------------------------------------------------------------------------------
+def notice_ends(run: Run, victims: Iterable[Victim], known: Mapping[str, float]) -> float:
+    """When these victims may be marked and removed: those to whom it was announced before, by UID, at the time that is
+    ``known`` to them. In whole seconds, as it is written down; 0: at once.
+    """
+    of_class, membership = dict(run.options.notice), run.world.membership
+    times = [0.0]
+    for victim in victims if of_class else ():
+        pod = run.world.pods[victim.uid]
+        spec = membership.spec(pod.gang)
+        name = (spec.priority_class if spec is not None else "") or pod.priority_class
+        seconds = of_class.get(name, of_class.get("", 0.0))
+        if seconds:
+            times.append(known.get(victim.uid, math.ceil(run.now + seconds)))
+    return max(times)
 
 
-class NominatedGangs:
-    """Of ``groups`` those that something has happened for since they were decided."""
+def announce(run: Run, eviction: Eviction, preemptor: str) -> None:
+    """Report it on each victim that stands, as an Event."""
+    when = render_time(eviction.begins)
+    for pod in eviction.standing(run.world):
+        run.actions.append(report.eviction_announced(report.reference(pod), preemptor, when))
 
-    def __init__(self, world: World, actuator: Actuator, groups: Mapping[str, Group]) -> None:
-        self._world = world
-        self._actuator = actuator
-        self._groups = groups
-        self._helped: dict[str, Order] = {}
 
-    def noted(self, changes: Sequence[Change]) -> None:
-        """Something has happened that may help."""
-        rooms = [
-            free
-            for node in sorted({change.node for change in changes if change.kind & _ON_NODES and change.node})
-            if (free := self._left_over(node)) is not None
-        ]
-        quota = any(change.kind & Hint.QUOTA for change in changes)
-        if not rooms and not quota:
-            return
-        alike: dict[tuple[object, ...], Order] = {}
-        for group in self._waiting():
-            if not (quota and self._world.managed.is_managed(group.gangs)) and not self._fits_one(group, rooms):
-                continue
-            order = queue_order(self._world, group.gangs)
-            if not group.single:
-                self._helped[group.key] = order
-                continue
-            signature = (group.gangs[0].scheduler, order[0], *(p.pod.ident for p in self._kept(group)))
-            alike[signature] = min(order, alike.get(signature, order))
-        self._helped.update((order[2], order) for order in alike.values())
-
-    def first(self) -> tuple[Order, Group] | None:
-        """The first in the queue of those that can be looked at now."""
-        for order in sorted(self._helped.values()):
-            group = self._groups.get(order[2])
-            if group is None or not group.evicts(*Phase):
-                del self._helped[order[2]]
-            elif self._quiet(group):
-                return order, group
-        return None
-
-    def stopped(self, group: Group) -> None:
-        """Its victims are marked, and need not leave (any more), or may not. It keeps its room until it is looked at:
-        weaker gangs would take it, or the quota that they have given up with theirs.
-        """
-        self._helped[group.key] = queue_order(self._world, group.gangs)
-
-    def looked_at(self, group: Group) -> None:
-        """Until something else happens there is nothing to be found for this one."""
-        self._helped.pop(group.key, None)
-
-    def _waiting(self) -> Iterator[Group]:
-        for key in self._world.ledger.holders():
-            group = self._groups.get(key)
-            if group is not None and key not in self._helped and group.evicts(*Phase):
-                yield group
-
-    def _kept(self, group: Group) -> Sequence[Phantom]:
-        return self._world.ledger.pods_of(group.key)
-
-    def _fits_one(self, group: Group, rooms: Sequence[Floats]) -> bool:
-        """Is there room for any member in one of these?"""
-        for shape in {id(p.pod.shape): p.pod.shape for p in self._kept(group)}.values():
-            index, amounts = self._world.snapshot.vector(shape)
-            if any((room[index] >= amounts).all() for room in rooms):
-                return True
+def calls_for_another_look(run: Run, eviction: Eviction) -> bool:
+    """Has a victim ended, or saved its work, since its eviction was announced? A second choice is final."""
+    if eviction.weighed_again:
         return False
-
-    def _left_over(self, node: str) -> Floats | None:
-        """``(R,)`` what a node has beyond all that is on it and all that is kept; None if that is nothing."""
-        snapshot = self._world.snapshot
-        snapshot.settle()
-        row = snapshot.row_of.get(node)
-        if row is None:
-            return None
-        free: Floats = snapshot.allocatable[:, row] - snapshot.used[:, row]
-        for held in self._world.ledger.kept_on(node):
-            index, amounts = snapshot.vector(held.pod.shape)
-            np.subtract.at(free, index, amounts)
-        return free if (free > 0).any() else None
-
-    def _quiet(self, group: Group) -> bool:
-        """Is no write to a victim, or of a nomination, on its way, and none about to be sent? When the marks are all
-        there, those who may go on have asked for removals: who has not is stopped.
-        """
-        waits = group.evicts(Phase.NOMINATING, Phase.NOTICE, Phase.LEAVING) and self._world.ledger.waits(group.key)
-        return bool(waits or group.evicts(Phase.MARKING)) and self._actuator.settled(group.key)
+    world = run.world
+    standing = eviction.standing(world)
+    if len(standing) < len(eviction.victims):
+        return True
+    found, slots = unsaved(world, run.now), world.snapshot.table.slot_of
+    if found is None:
+        return False
+    since = ((pod.uid, pod.evicted_for.since) for pod in standing if pod.evicted_for is not None)
+    return any(found.checkpoint[slots[uid]] > announced for uid, announced in since)

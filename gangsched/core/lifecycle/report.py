@@ -9,6 +9,7 @@ from gangsched.core.actions import MARK_REASON, JobRef, PodRef, Report, pod_refe
 from gangsched.core.decision import Placement, Victim
 from gangsched.core.quota.stop_policy import STOPPED, Stop
 from gangsched.core.quota.victims import REASON_TEXT
+from gangsched.core.state.jobs import Suspendable, family_of
 from gangsched.core.state.membership import Census
 from gangsched.messages import notes
 from gangsched.messages.text import counted, listed
@@ -58,6 +59,11 @@ _VERSIONS = {
 def reference(pod: Pod | Placement) -> PodRef:
     """The incarnation of a pod that a write means."""
     return PodRef(pod.namespace, pod.name, pod.uid)
+
+
+def job_reference(job: Suspendable) -> JobRef:
+    """The incarnation of a Job or JobSet that a write means."""
+    return JobRef(job.namespace, job.name, job.uid, family_of(job))
 
 
 def group_reference(family: str, kind: str, namespace: str, name: str, uid: str) -> Reference:

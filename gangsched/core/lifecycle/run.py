@@ -18,15 +18,15 @@ from gangsched.core.actuation.actuator import Actuator, Aspect, Kept
 from gangsched.core.agenda import Page
 from gangsched.core.decision import Verdict
 from gangsched.core.events import Outcome
-from gangsched.core.groups import Group, Plan
 from gangsched.core.hints import Change, Hint
 from gangsched.core.ledger.ledger import Kind, Reservation
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.eviction import Eviction
-from gangsched.core.lifecycle.failures import Cause as Failed
+from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.ownership import Ownership
 from gangsched.core.options import Options
 from gangsched.core.queue.scheduling_queue import Queue
+from gangsched.core.state.jobs import Suspendable
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.world.world import World, queue_order
 from gangsched.messages import notes
@@ -164,6 +164,10 @@ class Run:
         """The Job or JobSet that a gang without pods stands for."""
         spec = self.world.membership.spec(gang)
         return JobRef(gang.namespace, gang.name, spec.uid if spec is not None else "", gang.family)
+
+    def job_of(self, gang: GangId) -> Suspendable | None:
+        """That Job or JobSet, if there is one."""
+        return self.world.jobs.find(gang.family, gang.namespace, gang.name)
 
     def give_back(self, key: str) -> None:
         """Room is no longer held under a key, nor are volumes, which others may use elsewhere."""

@@ -9,7 +9,7 @@ import pytest
 from gangsched.core.actions import MARK_REASON, Mark, Nominate, Remove, Report, SetCondition, Unmark, Write
 from gangsched.core.events import ObjectRefused
 from gangsched.core.lifecycle import report
-from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
+from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from gangsched.model.dialects import koordinator
 from gangsched.model.dialects.objects import PREEMPTION_DELAY
 from gangsched.model.errors import FieldError, Mistake

@@ -6,7 +6,7 @@ import pytest
 
 from gangsched.core.actions import Bind, Nominate, Report, SetCondition, WithdrawNomination, Write
 from gangsched.core.events import Outcome
-from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
+from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from gangsched.core.lifecycle.report import SCHEDULED
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster

@@ -9,7 +9,7 @@ from gangsched.cluster.sim.replay import moment
 from gangsched.core.actions import Remove
 from gangsched.core.decision import BIND, UNSCHEDULABLE
 from gangsched.core.events import LeadershipChanged
-from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
+from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from gangsched.core.options import Options
 from gangsched.core.state.foreign_nominations import UNUSED_SECONDS
 from tests.builders import PodBuilder, gang, node, pod

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gangsched.core.actions import Mark, Remove, Unmark
 from gangsched.core.decision import UNSCHEDULABLE
 from gangsched.core.events import Changed, Gone
-from gangsched.core.lifecycle.failures import Cause
+from gangsched.core.lifecycle.group import Failed
 from gangsched.model.queues import PRIORITY_LABEL, QUEUE_LABEL, ResourceFlavor
 from gangsched.model.records import Job, Namespace, QueueLabels, Toleration
 from tests.builders import NodeBuilder, gang, node, pod
@@ -274,7 +274,7 @@ def sleeping_in_vain(cluster: Cluster) -> list[str]:
     for key in run.queue.parked():
         group = run.groups[key]
         if (group.look_again_at is not None and group.look_again_at <= cluster.now) or group.failures.count(
-            Cause.ROUND
+            Failed.ROUND
         ):
             continue  # time alone has helped: it sits out its backoff
         found = cluster.core.decider.decide(group.gangs, key, cluster.now, waiting_since=group.waiting_since)

@@ -6,7 +6,7 @@ import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
 from gangsched.core.events import Gone
-from gangsched.core.lifecycle.failures import LONGEST_PAUSE_SECONDS, ROUND_PAUSE_SECONDS
+from gangsched.core.lifecycle.group import LONGEST_PAUSE_SECONDS, ROUND_PAUSE_SECONDS
 from gangsched.model.times import render_time
 from tests.builders import OTHERS, gang, node, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes

@@ -11,7 +11,7 @@ import pytest
 from gangsched.core.actions import MARK_REASON, Bind, Mark, Nominate, Remove, SuspendJob, Unmark, WithdrawNomination
 from gangsched.core.events import LeadershipChanged
 from gangsched.core.lifecycle import report
-from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
+from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from gangsched.core.lifecycle.ownership import Intent, Owner, intent_of, owners, owners_of, written
 from gangsched.model.records import Condition, Job
 from tests.builders import OTHERS, PodBuilder, gang, node, pod

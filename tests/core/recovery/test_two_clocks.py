@@ -6,7 +6,7 @@ import pytest
 
 from gangsched.core.actions import Remove
 from gangsched.core.events import ServerClock
-from gangsched.core.lifecycle.failures import ROUND_PAUSE_SECONDS
+from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from gangsched.model.records import Condition
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, nodes_of
