@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import inspect
 
 from gangsched.core.framework.arguments import ARGUMENTS
-from gangsched.runtime.defaults import _HEAD, _struct, _unwrap, _yaml
+from gangsched.runtime.config import _HEAD, _struct, _unwrap, _yaml
 from gangsched.runtime.profiles import PluginConfig
 from gangsched.runtime.settings import Configuration
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from gangsched.cli import errors
 from gangsched.runtime import config
-from gangsched.runtime.defaults import defaults_text
-from gangsched.runtime.pluginsets import plugin_set
+from gangsched.runtime.config import defaults_text
+from gangsched.runtime.profiles import plugin_set
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ import yaml
 
 from gangsched.cli import errors
 from gangsched.cli.inputs import add_sources_argument
-from gangsched.cluster.manifests.sources import parsed, read
+from gangsched.cluster.manifests.objects import parsed, read
 from gangsched.core.options import Options
 from gangsched.messages import failures
 from gangsched.messages.text import counted

@@ -177,11 +177,11 @@ def read_cluster(args: argparse.Namespace) -> Input:
 
 def follow_cluster(args: argparse.Namespace) -> tuple[Options, str, Generator[tuple[list[Event], float]]]:
     """``(options, namespace of the context, batches)``: of the cluster that arguments and configuration name, and
-    batches as :func:`gangsched.runtime.reading.follow` has them, to be closed.
+    batches as :func:`gangsched.runtime.connecting.follow` has them, to be closed.
 
     Raises :class:`~gangsched.model.errors.UserError`, and so do the batches, with what cannot be read.
     """
-    from gangsched.runtime.reading import follow  # noqa: PLC0415 - as in connect
+    from gangsched.runtime.connecting import follow  # noqa: PLC0415 - as in connect
 
     configuration, connection = connect(args)
     return configuration.core_options(), connection.namespace, follow(configuration, connection)

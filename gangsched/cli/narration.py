@@ -16,8 +16,7 @@ from gangsched.cli.screen import headline, printed
 from gangsched.cli.simulation import Simulation, amount, group_name
 from gangsched.cli.words import clock, quantity
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim.history import Entry
-from gangsched.cluster.sim.replay import moment
+from gangsched.cluster.sim.history import Entry, moment
 from gangsched.core.decision import Decision, UnitRef, Victim
 from gangsched.model.errors import one_line
 from gangsched.model.records import SINGLE, Pod

@@ -10,8 +10,7 @@ from rich.text import Text
 
 from gangsched.cli.simulation import amount, scarcest
 from gangsched.cli.words import natural, quantity
-from gangsched.cluster.sim.history import History
-from gangsched.cluster.sim.replay import Moment
+from gangsched.cluster.sim.history import History, Moment
 from gangsched.model.errors import one_line
 from gangsched.model.quantity import render
 from gangsched.model.records import GangId, Node, Pod

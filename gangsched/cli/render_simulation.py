@@ -15,7 +15,7 @@ from gangsched.cli.screen import headline, make_console, most_rows, printed
 from gangsched.cli.simulation import Simulation, pods_of, summary_of, timeline
 from gangsched.cli.words import clock
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim.replay import moment
+from gangsched.cluster.sim.history import moment
 from gangsched.model.errors import one_line
 
 #: On a terminal longer tables end in a line that says so; ``-o json`` has everything.

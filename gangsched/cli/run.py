@@ -13,9 +13,9 @@ from gangsched.controllers.operator import GroupControllers
 from gangsched.http.connection import Connection
 from gangsched.messages import failures
 from gangsched.runtime.connecting import connect
+from gangsched.runtime.observers import MakeSink
 from gangsched.runtime.process import Process
 from gangsched.runtime.settings import Configuration, GroupStatus
-from gangsched.runtime.status import MakeSink
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

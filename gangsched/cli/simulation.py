@@ -11,9 +11,8 @@ import msgspec
 from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.arrival import GroupKey, arrivals
-from gangsched.cluster.sim.drained import drained_by, drained_queue
 from gangsched.cluster.sim.faults import Faults
-from gangsched.cluster.sim.history import DECIDE, SCHEDULER, Cause, Entry, History
+from gangsched.cluster.sim.history import DECIDE, SCHEDULER, Cause, Entry, History, drained_by, drained_queue
 from gangsched.cluster.sim.invariants import preemptor_of, violations
 from gangsched.core.actions import Action
 from gangsched.core.decision import Decision, Preempt

@@ -20,7 +20,7 @@ import msgspec
 from gangsched.cluster.kube.client import MAX_PAGE_BYTES, READ_ATTEMPT_SECONDS, ApiError, Client, UnreachableError
 from gangsched.cluster.kube.discovery import Served
 from gangsched.cluster.kube.json_limits import bounded
-from gangsched.controllers.writer import Key, StatusWriter, seen_object
+from gangsched.controllers.status import Key, StatusWriter, seen_object
 
 _PAGE_OBJECTS = 500
 

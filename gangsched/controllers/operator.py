@@ -10,10 +10,8 @@ from typing import Any
 from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.discovery import Served
-from gangsched.cluster.kube.retry import Backoff, TokenBucket
-from gangsched.cluster.kube.tasks import end
-from gangsched.controllers.api import discover, patch_status, read_object
-from gangsched.controllers.writer import StatusWriter
+from gangsched.cluster.kube.retry import Backoff, TokenBucket, end
+from gangsched.controllers.status import StatusWriter, discover, patch_status, read_object
 from gangsched.core.actions import GangStatus
 from gangsched.http.connection import ConnectionConfigError, load_connection
 

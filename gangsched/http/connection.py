@@ -15,8 +15,7 @@ from pathlib import Path
 
 from gangsched import __version__, logs
 from gangsched.http.kubeconfig import Credentials, from_kubeconfig, from_service_account, log_in
-from gangsched.http.pool import Pool
-from gangsched.http.proxy import Proxy, proxy_of
+from gangsched.http.pool import Pool, Proxy, proxy_of
 from gangsched.messages import failures
 
 _log = logs.get(__name__)

@@ -25,17 +25,21 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.http.connection import Connection
 from gangsched.messages import failures
 from gangsched.model.times import seconds_of
-from gangsched.runtime.connecting import StartError, cannot_listen, free_port, probe_host
-from gangsched.runtime.deadline import FACTOR, Deadline
-from gangsched.runtime.decision_log import DecisionLog
+from gangsched.runtime.connecting import LIMIT_SECONDS, StartError, cannot_listen, free_port, probe_host, unreadable
 from gangsched.runtime.health import DecisionPulse, HealthServer
-from gangsched.runtime.iometrics import IoMetrics
 from gangsched.runtime.loop import Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
-from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics, describe_process
-from gangsched.runtime.reading import LIMIT_SECONDS, unreadable
+from gangsched.runtime.metrics import FilterAndScoreTimes, IoMetrics, Metrics, describe_process
+from gangsched.runtime.observers import (
+    FACTOR,
+    Deadline,
+    DecisionLog,
+    MakeSink,
+    QueueStatusFeed,
+    StartWhenQuiet,
+    StatusSink,
+)
 from gangsched.runtime.settings import Configuration
-from gangsched.runtime.status import MakeSink, QueueStatusFeed, StartWhenQuiet, StatusSink
 
 #: Exit codes: done, a failure that a restart may cure.
 OK, FAILED = 0, 1

@@ -18,8 +18,7 @@ from gangsched.model.dialects.owners import Kind
 from gangsched.model.sections import Duration, NonEmpty, Section
 from gangsched.model.sections import doc as _doc
 from gangsched.model.times import seconds_of
-from gangsched.runtime.pluginsets import plugin_set
-from gangsched.runtime.profiles import FORMER_LEASES, Profile
+from gangsched.runtime.profiles import FORMER_LEASES, Profile, plugin_set
 
 API_VERSION: Literal["gangsched.dev/v1alpha1"] = "gangsched.dev/v1alpha1"
 KIND: Literal["GangSchedulerConfiguration"] = "GangSchedulerConfiguration"
@@ -382,7 +381,7 @@ class GroupStatus(Section, frozen=True, kw_only=True):
 
 
 class Configuration(Section, frozen=True, kw_only=True):
-    """All settings of the scheduler."""
+    """Every setting with its default. An unknown key is an error: see `gangsched config validate`."""
 
     api_version: Annotated[Literal["gangsched.dev/v1alpha1"], _doc("Version of this format.")] = API_VERSION
     kind: Annotated[Literal["GangSchedulerConfiguration"], _doc("Always GangSchedulerConfiguration.")] = KIND

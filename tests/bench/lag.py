@@ -36,9 +36,10 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
+from gangsched.cluster.kube.adapter import Inbox
 from gangsched.cluster.kube.client import Client
+from gangsched.cluster.kube.clock import SteadyClock
 from gangsched.cluster.kube.decode import ObjectDecoder
-from gangsched.cluster.kube.inbox import Inbox, SteadyClock
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import Writer
 from gangsched.core.actions import Action
@@ -49,9 +50,9 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.http.connection import load_connection
 from gangsched.model import wire
 from gangsched.model.convert import Converter
-from gangsched.runtime.deadline import FACTOR, Deadline
 from gangsched.runtime.loop import Observer, Observers, run_loop
 from gangsched.runtime.memory import FreezeAfterSync, raise_thresholds
+from gangsched.runtime.observers import FACTOR, Deadline
 from gangsched.runtime.process import _SWITCH_SECONDS as SWITCH_SECONDS
 from tests.bench.answering import answer_all, kubeconfig, response
 from tests.bench.budget import document

@@ -20,7 +20,6 @@ from functools import partial
 
 import msgspec
 
-from gangsched.cluster.sim import drained, replay
 from gangsched.cluster.sim import history as log
 from gangsched.core.events import Outcome
 from tests.chaos.checks import problems
@@ -59,8 +58,8 @@ def run(seed: int, parts: Collection[str] | None = None) -> Result:
     seen["Jobs suspended"] = sum(e.changed and e.outcome == log.OK for e in history.of(log.SUSPEND))
     seen["Jobs resumed"] = sum(e.changed and e.outcome == log.OK for e in history.of(log.RESUME))
     removals = [e for e in history.of(log.DELETE, log.EVICT, log.SUSPEND) if e.outcome == log.OK and e.changed]
-    seen["rolled back"] = sum(bool(replay.rolled_back_for(e)) for e in removals)
-    seen["drained"] = sum(drained.drained_by(e) is not None for e in removals)
+    seen["rolled back"] = sum(bool(log.rolled_back_for(e)) for e in removals)
+    seen["drained"] = sum(log.drained_by(e) is not None for e in removals)
     seen["claims bound or asked for"] = sum(
         e.changed and e.outcome == log.OK for e in history.of(log.BIND_VOLUME, log.SELECT_NODE, actor=log.SCHEDULER)
     )

@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 
-from gangsched.cluster.sim import drained, invariants
+from gangsched.cluster.sim import disrupted, invariants
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim.history import Entry, History
-from gangsched.cluster.sim.replay import ends_object
+from gangsched.cluster.sim.history import Entry, History, ends_object
 from gangsched.core.decision import BIND, PREEMPT, WAIT
 from gangsched.core.events import LeadershipChanged, Outcome, Synced
 from gangsched.core.lifecycle.bound_in_part import HOLD_SECONDS
@@ -46,7 +45,7 @@ def problems(played: Played) -> list[str]:
             invariants.early_binds,
             invariants.unplanned_removals,
             invariants.bound_before_volumes,
-            drained.drained_before_marked,
+            disrupted.drained_before_marked,
             part_checks.started_while_stopped,
             part_checks.bound_out_of_reach,
         )
@@ -59,7 +58,7 @@ def problems(played: Played) -> list[str]:
     out += [f"partial: {t}" for t in partial_gangs(played)]
     out += [f"Job ended: {t}" for t in jobs_ended(played)]
     out += [f"wrong victim: {t}" for t in wrong_victims(history)]
-    out += [f"drained: {t}" for t in drained.drained_while_open(history, RACE_SECONDS)]
+    out += [f"drained: {t}" for t in disrupted.drained_while_open(history, RACE_SECONDS)]
     out += [f"{c.__name__}: {t}" for c in _OF_PARTS for t in c(played)]
     early = part_checks.bound_before_the_gangs_volumes(history, disturbed(history))
     out += [f"bound_before_the_gangs_volumes: {t}" for t in early]

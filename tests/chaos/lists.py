@@ -19,9 +19,8 @@ import msgspec
 
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim import invariants
-from gangsched.cluster.sim.history import Entry, History
+from gangsched.cluster.sim.history import Entry, History, ends_object
 from gangsched.cluster.sim.invariants import Round
-from gangsched.cluster.sim.replay import ends_object
 from gangsched.core.actions import Action, Bind, Mark, Nominate, SelectNode, Unmark, WithdrawNomination
 from gangsched.core.filters.node import tolerates
 from gangsched.model.records import Node, Pod

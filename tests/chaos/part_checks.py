@@ -7,9 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim import replay
-from gangsched.cluster.sim.history import Entry, History
-from gangsched.cluster.sim.replay import ends_object
+from gangsched.cluster.sim.history import Entry, History, ends_object
 from gangsched.core.events import Outcome
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.model.queues import STOP_DRAIN, STOP_NONE, ClusterQueue, LocalQueue, queue_labels
@@ -42,7 +40,7 @@ def wrong_rollbacks(played: Played) -> list[str]:
     taken_back: set[str] = set()
     out = []
     for entry in history:
-        gang = replay.rolled_back_for(entry)
+        gang = log.rolled_back_for(entry)
         victim = pods.get(entry.uid)
         if gang and victim is not None and entry.outcome == log.OK and entry.changed:
             about = f"at {entry.at_seconds:.3f} s: {entry.object} left in a rollback of {gang}"

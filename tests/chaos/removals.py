@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim.drained import drained_by
-from gangsched.cluster.sim.history import Entry
+from gangsched.cluster.sim.history import Entry, drained_by
 from gangsched.cluster.sim.invariants import owners_in, preemptor_of
 from gangsched.core.actions import Action, Mark, Nominate, Removal
 from gangsched.core.lifecycle.ownership import read_intent, read_owners

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from gangsched.cluster.kube.discovery import Served
-from gangsched.controllers.writer import Key, Seen, StatusWriter
+from gangsched.controllers.status import Key, Seen, StatusWriter
 from gangsched.core.actions import GangStatus
 
 SIGS, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.k8s.io"

@@ -11,8 +11,7 @@ from structlog.testing import capture_logs
 from gangsched.cli import run
 from gangsched.cluster.kube.client import ApiError, UnreachableError
 from gangsched.cluster.kube.discovery import Served
-from gangsched.controllers.status import changed_fields
-from gangsched.controllers.writer import RETRY_SECONDS, Key, Seen, seen_object
+from gangsched.controllers.status import RETRY_SECONDS, Key, Seen, changed_fields, seen_object
 from gangsched.core.actions import GangStatus
 from gangsched.runtime.settings import GroupStatus
 from tests.controllers.bench import NOW, NOW_TEXT, SIGS, UPSTREAM, Api, Bench, desired

@@ -8,8 +8,7 @@ import pytest
 
 from gangsched.cluster.kube.client import ApiError
 from gangsched.cluster.kube.discovery import Served
-from gangsched.controllers.status import changed_fields
-from gangsched.controllers.writer import JOBS_AT_ONCE, RETRY_SECONDS
+from gangsched.controllers.status import JOBS_AT_ONCE, RETRY_SECONDS, changed_fields
 from gangsched.core.actions import GangStatus, JobStatus
 from tests.controllers.bench import NOW, NOW_TEXT, SIGS, Api, Bench
 

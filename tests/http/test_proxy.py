@@ -16,8 +16,7 @@ import pytest
 
 from gangsched.http.connection import ConnectionConfigError, load_connection
 from gangsched.http.http1 import TooLargeError
-from gangsched.http.pool import Pool
-from gangsched.http.proxy import proxy_of
+from gangsched.http.pool import Pool, proxy_of
 from tests.controlplane.certificates import Certificates, create
 
 #: The answer in pieces, sent one after another; None closes the connection, and at its end it stays open.

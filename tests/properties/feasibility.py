@@ -6,8 +6,7 @@ from collections.abc import Collection, Sequence
 from itertools import combinations
 
 from gangsched.cli.simulation import Simulation
-from gangsched.cluster.sim.history import WITHDRAW
-from gangsched.cluster.sim.replay import Moment
+from gangsched.cluster.sim.history import WITHDRAW, Moment
 from gangsched.core.decision import BIND, PREEMPT, WAIT, Decision, Placement
 from gangsched.model.records import Pod
 

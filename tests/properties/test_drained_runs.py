@@ -13,9 +13,9 @@ from gangsched.cluster.manifests import load
 from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.arrival import arrivals
-from gangsched.cluster.sim.drained import drained_by, drained_while_open
+from gangsched.cluster.sim.disrupted import drained_while_open
 from gangsched.cluster.sim.faults import SeededFaults
-from gangsched.cluster.sim.history import USER, Cause
+from gangsched.cluster.sim.history import USER, Cause, drained_by
 from gangsched.cluster.sim.invariants import violations
 from gangsched.core.events import Changed
 from gangsched.core.options import Options

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from gangsched.cli.simulation import Simulation, fields_of, simulate
+from gangsched.cluster.sim.history import moment
 from gangsched.cluster.sim.invariants import violations
-from gangsched.cluster.sim.replay import moment
 from gangsched.core.decision import PREEMPT, Decision, UnitRef, Victim
 from gangsched.core.options import Options
 from tests.cluster.sim.objects import event, node, pod

@@ -25,7 +25,7 @@ from gangsched.core.lifecycle import binding, evicting
 from gangsched.core.lifecycle.eviction import Eviction
 from gangsched.http import pool
 from gangsched.model.records import Pod
-from gangsched.runtime.decision_log import DecisionLog
+from gangsched.runtime.observers import DecisionLog
 
 #: Where a process writes its evidence.
 VARIABLE = "RESILIENCE_EVIDENCE"

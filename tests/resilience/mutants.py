@@ -139,7 +139,7 @@ _EVICTING = "gangsched/core/lifecycle/evicting.py"
 _EXECUTOR = "gangsched/core/lifecycle/executor.py"
 _ADAPTER = "gangsched/cluster/kube/adapter.py"
 _BODIES = "gangsched/cluster/kube/bodies.py"
-_INBOX = "gangsched/cluster/kube/inbox.py"
+_CLOCK = "gangsched/cluster/kube/clock.py"
 _LEASE = "gangsched/cluster/kube/lease.py"
 _POOL = "gangsched/http/pool.py"
 _QUEUE = "gangsched/cluster/kube/queue.py"
@@ -466,12 +466,12 @@ MUTANTS = (
     ),
     Mutant(
         "time jumps with the system's clock",
-        ((_INBOX, "self._monotonic = monotonic", "self._monotonic = wall"),),
+        ((_CLOCK, "self._monotonic = monotonic\n        self._lock", "self._monotonic = wall\n        self._lock"),),
         ("tests/cluster/kube/test_inbox.py::test_the_clock_passes_over_a_jump_of_the_systems",),
     ),
     Mutant(
         "time in which the process was stopped counts",
-        ((_INBOX, "min(max(0.0, at - self._asked_at), MOST_SECONDS)", "max(0.0, at - self._asked_at)"),),
+        ((_CLOCK, "min(max(0.0, at - self._asked_at), MOST_SECONDS)", "max(0.0, at - self._asked_at)"),),
         ("tests/cluster/kube/test_inbox.py::test_time_in_which_the_process_was_stopped_is_left_out",),
     ),
     Mutant(

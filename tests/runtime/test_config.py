@@ -16,7 +16,7 @@ from gangsched.core.framework.plugins import PluginSet
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
 from gangsched.model.times import seconds_of
 from gangsched.runtime import config
-from gangsched.runtime.defaults import defaults_text
+from gangsched.runtime.config import defaults_text
 from gangsched.runtime.settings import Configuration
 from tests.settings import settings
 

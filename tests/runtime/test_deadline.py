@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from gangsched.core.watchdog import Watchdog
-from gangsched.runtime.deadline import Deadline
+from gangsched.runtime.observers import Deadline
 
 
 class Hands:

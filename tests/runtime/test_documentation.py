@@ -16,9 +16,8 @@ from gangsched.cli import main as cli
 from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.core.lifecycle import conditions, report
 from gangsched.core.quota import stop_policy
-from gangsched.runtime.iometrics import IoMetrics
 from gangsched.runtime.memory import PauseMeter
-from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics, describe_process
+from gangsched.runtime.metrics import FilterAndScoreTimes, IoMetrics, Metrics, describe_process
 from tests.settings import settings
 
 ROOT = Path(__file__).resolve().parents[2]

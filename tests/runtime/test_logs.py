@@ -14,7 +14,7 @@ from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision, Gap,
 from gangsched.core.events import Event, LeadershipChanged, ObjectRefused, Outcome, WriteDone
 from gangsched.model.dialects import koordinator
 from gangsched.model.records import GangId
-from gangsched.runtime.decision_log import DecisionLog
+from gangsched.runtime.observers import DecisionLog
 from tests.builders import decided, node, pod
 from tests.core.harness import Cluster
 

@@ -26,9 +26,8 @@ from gangsched.core.decision import (
 from gangsched.core.events import Changed, Gone, Outcome, Synced, WriteDone
 from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.model.records import GangId, Pod, PodShape
-from gangsched.runtime.iometrics import IoMetrics
 from gangsched.runtime.memory import THRESHOLDS, FreezeAfterSync, PauseMeter, raise_thresholds
-from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics
+from gangsched.runtime.metrics import FilterAndScoreTimes, IoMetrics, Metrics
 from tests.builders import decided
 
 GANG = GangId("scheduling.sigs.k8s.io", "ns", "gang", "ours")

@@ -6,7 +6,7 @@ import threading
 
 from gangsched.core.actions import Bind, GangStatus, PodRef
 from gangsched.core.events import LeadershipChanged, Outcome, WriteDone
-from gangsched.runtime.status import LATEST_SECONDS, QUEUE_SECONDS, QueueStatusFeed, StartWhenQuiet
+from gangsched.runtime.observers import LATEST_SECONDS, QUEUE_SECONDS, QueueStatusFeed, StartWhenQuiet
 
 
 class Sink:

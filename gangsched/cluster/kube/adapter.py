@@ -13,21 +13,19 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from gangsched import logs
 from gangsched.cluster.kube import discovery, dryrun
-from gangsched.cluster.kube.caches import CacheHealth, Caches
 from gangsched.cluster.kube.client import Client
-from gangsched.cluster.kube.former_owners import FormerOwners
+from gangsched.cluster.kube.clock import ServerTime, SteadyClock
 from gangsched.cluster.kube.history import History
-from gangsched.cluster.kube.inbox import Inbox, SteadyClock
-from gangsched.cluster.kube.lease import Elector, LeaseSettings, unique_identity
+from gangsched.cluster.kube.lease import Elector, FormerOwners, LeaseSettings, unique_identity
 from gangsched.cluster.kube.measuring import Observe, ignore
-from gangsched.cluster.kube.preconditions import Preconditions
-from gangsched.cluster.kube.retry import TokenBucket
-from gangsched.cluster.kube.server_clock import ServerTime
-from gangsched.cluster.kube.tasks import end
+from gangsched.cluster.kube.queue import Preconditions
+from gangsched.cluster.kube.reflector import CacheHealth, Caches
+from gangsched.cluster.kube.retry import TokenBucket, end
 from gangsched.cluster.kube.writer import NOT_LEADING, Writer, WriteSettings
 from gangsched.core.actions import Action, GangStatus, Write
 from gangsched.core.events import Event, LeadershipChanged, Outcome, ServerClock, Synced, WriteDone
@@ -36,6 +34,11 @@ from gangsched.messages import failures
 
 _log = logs.get(__name__)
 
+#: The time is asked for at least this often (seconds), unless the process is stopped or very busy.
+LOOK_SECONDS = 1.0
+#: Whoever has waited for one event waits so much longer for those that come with it: taking in ten at once costs hardly
+#: more than taking in one, waking up costs more than either, and a busy API server takes longer than this to answer.
+LINGER_SECONDS = 0.005
 TICK_SECONDS = 1.0
 #: An I/O loop that has not ticked for so long counts as dead.
 DEAD_AFTER_SECONDS = 10.0
@@ -43,6 +46,63 @@ DEAD_AFTER_SECONDS = 10.0
 ELECTION_SECONDS = 1.0
 DEFAULT_QPS = 500.0
 DEFAULT_BURST = 1000
+
+
+class Inbox:
+    """A queue of events between two threads; what has come is fetched in one batch.
+
+    Python's own locks with conditions can be left held by an interrupt (Ctrl-C) between two of their steps, and the
+    other thread would wait for ever. So nothing is locked here: a deque and a :class:`queue.SimpleQueue`, whose steps
+    cannot be interrupted, are all there is.
+    """
+
+    def __init__(self, clock: SteadyClock) -> None:
+        self._clock = clock
+        self._events: deque[Event] = deque()
+        self._changed: SimpleQueue[None] = SimpleQueue()  # an entry for each change since the events were fetched last
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    @property
+    def closed(self) -> bool:
+        """True after :meth:`close`."""
+        return self._closed
+
+    def put(self, events: Sequence[Event]) -> None:
+        """Add events, in order; from any thread. Dropped once closed."""
+        if events and not self._closed:
+            self._events.extend(events)
+            self._changed.put(None)
+
+    def close(self) -> None:
+        """Wake whoever waits, now and in the future."""
+        self._closed = True
+        self._changed.put(None)
+
+    def wait(self, until: float | None) -> tuple[float, list[Event]]:
+        """Block until there are events, ``until`` has come (None: never) or the inbox is closed."""
+        waited = False
+        while not self._events and not self._closed:
+            now = self._clock.now()
+            if until is not None and until <= now:
+                break
+            waited = True
+            with contextlib.suppress(Empty):
+                self._changed.get(timeout=LOOK_SECONDS if until is None else min(until - now, LOOK_SECONDS))
+        if waited and not self._closed:
+            time.sleep(LINGER_SECONDS)
+        return self.poll()
+
+    def poll(self) -> tuple[float, list[Event]]:
+        """What has come so far."""
+        now = self._clock.now()
+        with contextlib.suppress(Empty):
+            while True:
+                self._changed.get_nowait()
+        # Whoever adds events says so afterwards: what comes from here on wakes the next that waits.
+        return now, [self._events.popleft() for _ in range(len(self._events))]
 
 
 class Health(NamedTuple):
@@ -111,46 +171,59 @@ class KubeCluster:
         drain_seconds: float = 2.0,
     ) -> None:
         self._connection = connection
-        self._lease_settings = None if dry_run else lease
         self._dry_run = dry_run
-        self._writes = writes or WriteSettings()
-        self._controller = controller
-        self._identity = lease.identity if lease else unique_identity()
-        self._on_gang_status = on_gang_status
         self._observe = observe
         self._loop_factory = loop_factory
-        self._discovery_seconds = discovery_seconds
-        self._quota_mode = quota_mode
-        self._history_namespace = "" if dry_run else history_namespace
-        self._former_leases = former_leases or {}
         self._drain_seconds = drain_seconds
-        self._bucket = TokenBucket(qps, burst)
         self._clock = SteadyClock()
         self._inbox = Inbox(self._clock)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop_asked: asyncio.Event | None = None
-        self._told_synced: asyncio.Event | None = None
-        self._may_list: asyncio.Event | None = None
         self._ready = threading.Event()
+        self._stop_asked, self._told_synced, self._may_list = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._tick_at = math.inf
         self._synced = False
         self._leading = False
         # Changes of leadership that were reported, and those that the decision thread has taken in.
         self._term = self._known_term = 0
-        self._preconditions = Preconditions()
         self._known_events = 0  # that the decision thread has taken in
         # What has been submitted and not fetched by the I/O thread, with the two numbers of then.
         self._leaving: deque[tuple[tuple[Action, ...], int, int]] = deque()
         self._fetching = False
         self._failure = ""
-        self._caches: Caches | None = None
-        self._elector: Elector | None = None
-        self._writer: Writer | None = None
-        self._history: History | None = None
-        self._former: FormerOwners | None = None
         self._giving_up: asyncio.Task[bool] | None = None
         self._warming: asyncio.Task[None] | None = None
+
+        client = self._client = Client(connection, TokenBucket(qps, burst), observe)
+        sent = writes or WriteSettings()
+        now = ServerTime(client.seconds_ahead).now
+        self._preconditions = Preconditions()
+        self._caches = Caches(
+            client, self._deliver, observe=observe, discovery_seconds=discovery_seconds, quota_mode=quota_mode
+        )
+        self._elector: Elector | None = None
+        if lease is not None and not dry_run:
+            started, stopped = self._take_the_lead, self._lose_the_lead
+            self._elector = Elector(client, lease, on_started=started, on_stopped=stopped, observe=observe)
+        self._writer = Writer(
+            client,
+            self._deliver,
+            now=now,
+            fence=self._fence,
+            preconditions=self._preconditions,
+            controller=controller,
+            instance=lease.identity if lease else unique_identity(),
+            on_gang_status=on_gang_status,
+            settings=sent,
+            observe=observe,
+        )
+        self._history: History | None = None
+        if history_namespace and not dry_run:
+            quiet, seconds = self._writer.idle_within, sent.timeout_seconds
+            self._history = History(
+                client, history_namespace, now=now, fence=self._fence, quiet=quiet, timeout_seconds=seconds
+            )
+        self._former = FormerOwners(client, former_leases or {}, self._deliver)
 
     # ------------------------------------------------------------------------------------ the decision thread's side
 
@@ -166,13 +239,12 @@ class KubeCluster:
     def stop(self) -> None:
         """Stop in order: no more submissions, finish writes, release the lease, close. Safe to call again."""
         self._inbox.close()
-        thread, loop, asked = self._thread, self._loop, self._stop_asked
-        if thread is None:
+        if self._thread is None:
             return
-        if loop is not None and asked is not None:
+        if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended by itself
-                loop.call_soon_threadsafe(asked.set)
-        thread.join()
+                self._loop.call_soon_threadsafe(self._stop_asked.set)
+        self._thread.join()
 
     def finish(self) -> None:
         """Make :attr:`stopped` true and wake the decision loop, from any thread; :meth:`stop` must follow."""
@@ -206,14 +278,13 @@ class KubeCluster:
                 what, details = dryrun.told(action)
                 _log.info(f"would {what}", **details)
             return
-        loop, writer = self._loop, self._writer
-        if loop is None or writer is None or self._inbox.closed:
+        if self._loop is None or self._inbox.closed:
             return
         self._leaving.append((tuple(actions), self._known_term, self._known_events))
         if not self._fetching:  # else the I/O thread is going to find it
             self._fetching = True
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                loop.call_soon_threadsafe(self._fetch, writer)
+                self._loop.call_soon_threadsafe(self._fetch)
 
     @property
     def stopped(self) -> bool:
@@ -222,13 +293,12 @@ class KubeCluster:
 
     def health(self) -> Health:
         """The state of things; from any thread."""
-        elector, caches = self._elector, self._caches
         return Health(
             synced=self._synced,
             leading=self._leading,
-            lease_holder=elector.holder if elector else "",
+            lease_holder=self._elector.holder if self._elector else "",
             tick_age_seconds=time.monotonic() - self._tick_at,
-            caches=tuple(caches.health()) if caches else (),
+            caches=tuple(self._caches.health()),
             failure=self._failure,
         )
 
@@ -247,58 +317,17 @@ class KubeCluster:
             self._inbox.close()
 
     async def _main(self) -> None:
-        client = Client(self._connection, self._bucket, self._observe)
-        client.open()
+        self._client.open()
         self._loop = asyncio.get_running_loop()
-        self._stop_asked = asyncio.Event()
-        self._told_synced = asyncio.Event()
-        self._may_list = asyncio.Event()
-        caches = self._caches = Caches(
-            client,
-            self._deliver,
-            observe=self._observe,
-            discovery_seconds=self._discovery_seconds,
-            quota_mode=self._quota_mode,
-        )
-        if self._lease_settings is not None:
-            self._elector = Elector(
-                client,
-                self._lease_settings,
-                on_started=self._take_the_lead,
-                on_stopped=self._lose_the_lead,
-                observe=self._observe,
-            )
-        writer = self._writer = Writer(
-            client,
-            self._deliver,
-            now=ServerTime(client.seconds_ahead).now,
-            fence=self._fence,
-            preconditions=self._preconditions,
-            controller=self._controller,
-            instance=self._identity,
-            on_gang_status=self._on_gang_status,
-            settings=self._writes,
-            observe=self._observe,
-        )
-        if self._history_namespace:
-            self._history = History(
-                client,
-                self._history_namespace,
-                now=ServerTime(client.seconds_ahead).now,
-                fence=self._fence,
-                quiet=writer.idle_within,
-                timeout_seconds=self._writes.timeout_seconds,
-            )
-        former = self._former = FormerOwners(client, self._former_leases, self._deliver)
         _log.info("connecting", server=self._connection.server, source=self._connection.description)
         self._ready.set()
         tasks = [
             asyncio.create_task(self._tick(), name="tick"),
-            asyncio.create_task(self._mirror(caches), name="caches"),
-            asyncio.create_task(writer.run(), name="writer"),
-            asyncio.create_task(self._lead(client), name="lead"),
+            asyncio.create_task(self._mirror(), name="caches"),
+            asyncio.create_task(self._writer.run(), name="writer"),
+            asyncio.create_task(self._lead(), name="lead"),
             *([asyncio.create_task(self._history.run(), name="history")] if self._history else []),
-            asyncio.create_task(former.run(), name="former owners of names"),
+            asyncio.create_task(self._former.run(), name="former owners of names"),
         ]
         stop = asyncio.create_task(self._stop_asked.wait(), name="stop")
         all_answered = False
@@ -307,30 +336,28 @@ class KubeCluster:
             for task in done - {stop}:
                 task.result()
                 raise RuntimeError(f"{task.get_name()} has ended")
-            all_answered = await writer.drain(self._drain_seconds)
+            all_answered = await self._writer.drain(self._drain_seconds)
             if self._history is not None:
                 await self._history.write()
         finally:
             await end([stop, *tasks, *([self._warming] if self._warming else [])])
-            await writer.drain(0.0)  # after a failure: nothing may be on its way when the connections close
+            await self._writer.drain(0.0)  # after a failure: nothing may be on its way when the connections close
             # A write that we gave up may still take effect: then the next leader had better wait for the expiry.
             if self._elector is not None and all_answered:
                 await self._elector.release()
-            await client.close()
+            await self._client.close()
 
-    async def _mirror(self, caches: Caches) -> None:
-        assert self._may_list is not None
+    async def _mirror(self) -> None:
         if self._elector is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ELECTION_SECONDS):
                     await self._may_list.wait()
         self._may_list.set()
-        await caches.run()
+        await self._caches.run()
 
-    async def _lead(self, client: Client) -> None:
+    async def _lead(self) -> None:
         """Say when everything is known, then lead or stand for election."""
-        assert self._caches is not None
-        syncing = asyncio.create_task(self._sync(client, self._caches))
+        syncing = asyncio.create_task(self._sync())
         try:
             if self._elector is None:
                 await syncing
@@ -342,53 +369,46 @@ class KubeCluster:
         finally:
             await end([syncing])
 
-    async def _sync(self, client: Client, caches: Caches) -> None:
-        await caches.synced()
-        assert self._told_synced is not None
-        assert self._former is not None
+    async def _sync(self) -> None:
+        await self._caches.synced()
         await self._former.looked.wait()
         self._synced = True
-        ahead = client.seconds_ahead(self._clock.now())
+        ahead = self._client.seconds_ahead(self._clock.now())
         self._deliver([*([ServerClock(ahead)] if ahead is not None else []), Synced()])
         self._told_synced.set()
         _log.info("all caches have been listed")
 
     async def _take_the_lead(self) -> None:
         """What the last leader wrote is in the store: read everything again before deciding anything."""
-        caches, told, may_list = self._caches, self._told_synced, self._may_list
-        assert caches is not None
-        assert told is not None
-        assert may_list is not None
-        listed_before = may_list.is_set()
-        may_list.set()
-        await told.wait()
+        listed_before = self._may_list.is_set()
+        self._may_list.set()
+        await self._told_synced.wait()
         if listed_before:
-            await caches.refresh()
+            await self._caches.refresh()
         self._set_leading(leading=True)
 
     def _lose_the_lead(self) -> None:
         if self._leading:
             self._set_leading(leading=False)
-            assert self._writer is not None
             # What waits for its turn or for another try must not be sent when we lead again.
             self._giving_up = asyncio.create_task(self._writer.drain(0.0))
 
-    def _fetch(self, writer: Writer) -> None:
+    def _fetch(self) -> None:
         """Take what has been submitted: while many pods are decided one after another, several at once."""
         self._fetching = False  # first: whatever is submitted from now on is fetched below, or asked for anew
         while self._leaving:
             actions, term, known = self._leaving.popleft()
             while self._leaving and self._leaving[0][1:] == (term, known):
                 actions += self._leaving.popleft()[0]
-            self._submit(writer, actions, term, known)
+            self._submit(actions, term, known)
 
-    def _submit(self, writer: Writer, actions: Sequence[Action], term: int, known: int) -> None:
+    def _submit(self, actions: Sequence[Action], term: int, known: int) -> None:
         if term == self._term:
-            writer.submit(actions, known)
+            self._writer.submit(actions, known)
             if self._history is not None:
                 self._history.note(actions)
             return
-        writer.submit([action for action in actions if isinstance(action, GangStatus)])
+        self._writer.submit([action for action in actions if isinstance(action, GangStatus)])
         self._deliver([WriteDone(a.id, Outcome.TRANSIENT, NOT_LEADING) for a in actions if isinstance(a, Write)])
 
     def _taken_in(self, events: list[Event]) -> list[Event]:
@@ -402,7 +422,7 @@ class KubeCluster:
         self._leading = leading
         self._term += 1
         self._deliver([LeadershipChanged(leading)])
-        if leading and self._writer is not None and not self._dry_run:
+        if leading and not self._dry_run:
             self._warming = asyncio.create_task(self._writer.warm(), name="warm")
 
     def _fence(self) -> float:

@@ -21,8 +21,7 @@ import msgspec
 
 from gangsched.cluster.kube.json_limits import decode
 from gangsched.cluster.kube.measuring import Observe, ignore
-from gangsched.cluster.kube.retry import TRANSIENT_STATUSES, Backoff, TokenBucket, retry_after_seconds
-from gangsched.cluster.kube.tasks import end
+from gangsched.cluster.kube.retry import TRANSIENT_STATUSES, Backoff, TokenBucket, end, retry_after_seconds
 from gangsched.http.connection import Connection
 from gangsched.http.http1 import MAX_OBJECT_BYTES, TooLargeError
 from gangsched.http.pool import Pool

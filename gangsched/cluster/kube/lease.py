@@ -1,11 +1,11 @@
-"""One writer at a time: election by a ``coordination.k8s.io/v1`` Lease, with a fence in front of every write.
+"""One writer at a time: election by a ``coordination.k8s.io/v1`` Lease, with a fence in front of every write; and the
+Leases of those whose names are served here.
 
-The protocol is that of client-go's leader election: whoever holds the lease renews it, all others watch
-the record and may take it once it has not changed for its duration *on their own monotonic clock*; clocks of
-different machines are never compared. What is added: the holder knows until when it may write
-(:attr:`Elector.may_write_until`), a candidate that takes over from a holder that vanished first waits until
-that holder's last write must have ended, and a deleted lease is not thereby free: its holder may go
-on writing until it would have had to renew.
+The protocol is that of client-go's leader election: whoever holds the lease renews it, all others watch the record and
+may take it once it has not changed for its duration *on their own monotonic clock*; clocks of different machines are
+never compared. What is added: the holder knows until when it may write (:attr:`Elector.may_write_until`), a candidate
+that takes over from a holder that vanished first waits until that holder's last write must have ended, and a deleted
+lease is not thereby free: its holder may go on writing until it would have had to renew.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -25,7 +25,8 @@ from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, segment
 from gangsched.cluster.kube.json_limits import bounded
 from gangsched.cluster.kube.measuring import Observe, ignore
-from gangsched.messages import failures
+from gangsched.core.events import Event, NameLeased
+from gangsched.messages import failures, notes
 from gangsched.model.times import render_micro_time
 
 _log = logs.get(__name__)
@@ -370,3 +371,67 @@ class Elector:
             server_timeout=True,
         )
         return lease_of(answer, f"{method} {path}")
+
+
+#: How often each Lease is read, and how long one counts as renewed that says nothing about it (seconds).
+PERIOD_SECONDS, DURATION_SECONDS = 5.0, 15.0
+_TIMEOUT_SECONDS = 5.0
+
+
+class FormerOwners:
+    """Tells ``deliver`` who holds the Lease of a name, or that it is free; run :meth:`run` as a task.
+
+    ``leases`` has the ``namespace/name`` of Leases by scheduler name. A Lease that may not be read may be held: its
+    name is left alone. Without an answer the last one stands. ``looked`` is set when all have been answered for.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        leases: Mapping[str, tuple[str, ...]],
+        deliver: Callable[[list[Event]], None],
+        period_seconds: float = PERIOD_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._leases = leases
+        self._deliver = deliver
+        self._period_seconds = period_seconds
+        self._clock = clock
+        self._watchers = {each: Watcher("", DURATION_SECONDS) for of in leases.values() for each in of}
+        self._told: dict[str, str] = {}
+        self.looked = asyncio.Event()
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        while True:
+            for name, leases in self._leases.items():
+                await self._look(name, leases)
+            if self._told.keys() >= self._leases.keys():
+                self.looked.set()
+            await asyncio.sleep(self._period_seconds)
+
+    async def _look(self, name: str, leases: tuple[str, ...]) -> None:
+        try:
+            owners = [(await self._owner(lease), lease) for lease in leases]
+        except (ApiError, UnreachableError) as error:
+            _log.warning("the Lease of a former owner cannot be read", name=name, error=str(error))
+            return
+        owner, lease = next((each for each in owners if each[0]), ("", ""))
+        if self._told.get(name) != owner:
+            self._told[name] = owner
+            self._deliver([NameLeased(name, owner, lease)])
+
+    async def _owner(self, lease: str) -> str:
+        """Who holds a Lease, in words; empty if it is free. Raises what says nothing about it."""
+        namespace, _, name = lease.partition("/")
+        path = lease_path(namespace, name)
+        try:
+            body = await self._client.attempt("GET", path, timeout_seconds=_TIMEOUT_SECONDS)
+            spec = lease_of(body, f"GET {path}").spec
+        except ApiError as error:
+            if error.transient:
+                raise
+            return "" if error.status == 404 else notes.lease_unreadable(lease, error)
+        standing = self._watchers[lease].look(spec, self._clock())
+        return notes.lease_held(lease, spec.holder_identity) if standing == "held" else ""

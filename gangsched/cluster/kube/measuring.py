@@ -9,7 +9,7 @@ from typing import Protocol
 class Observe(Protocol):
     """Takes one measurement. Called from the I/O thread and the decision thread; must be quick and must not raise.
 
-    What the names mean: :mod:`gangsched.runtime.iometrics`.
+    What the names mean: :mod:`gangsched.runtime.metrics`.
     """
 
     def __call__(self, name: str, value: float, labels: Mapping[str, str]) -> None:

@@ -1,11 +1,14 @@
-"""How fast, how often and how long: rate limit, backoff, and what an HTTP status means for trying again."""
+"""How fast, how often and how long: rate limit, backoff, what an HTTP status means for trying again, and ending tasks
+for certain.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 #: Statuses after which the same request may succeed: overload, a server that is starting or going away.
 TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
@@ -111,3 +114,32 @@ class TokenBucket:
         delay = self.reserve()
         if delay > 0:
             await asyncio.sleep(delay)
+
+
+#: A task that has not ended by then is cancelled once more.
+AGAIN_SECONDS = 1.0
+
+
+async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel these tasks and wait until all of them have ended; what they raise is dropped.
+
+    A cancellation can be lost on its way: a TaskGroup of Python 3.11, a ``gather`` or a library that turns whatever it
+    meets into an error of its own raises that instead, and a loop that tries again after errors goes on. Waiting for
+    such a task would last for ever, and with it the end of the process; so it is cancelled until it obeys.
+    """
+    all_of_them = set(tasks)
+    left = {task for task in all_of_them if not task.done()}
+    cancelled: asyncio.CancelledError | None = None
+    while left:
+        for task in left:
+            task.cancel()
+        try:
+            _, left = await asyncio.wait(left, timeout=AGAIN_SECONDS)
+        except asyncio.CancelledError as error:  # the caller has given up waiting: so do we, but no caller is left
+            cancelled = error
+            left = {task for task in left if not task.done()}
+    for task in all_of_them:
+        if not task.cancelled():
+            task.exception()  # so that asyncio does not warn of an exception never retrieved
+    if cancelled is not None:
+        raise cancelled

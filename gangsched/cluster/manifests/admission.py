@@ -1,18 +1,35 @@
-"""What the API server's priority admission does to an object before it is stored.
+"""What the API server and its controllers do to objects before a scheduler sees them: priorities, the Jobs of a JobSet
+and the pods of a Job that no controller has acted on yet, claims and volumes.
 
-Rules: https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/ .
+Rules: https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/ ,
+https://kubernetes.io/docs/concepts/storage/persistent-volumes/ and, for generic ephemeral volumes,
+https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/ .
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
+
+import msgspec
 
 from gangsched.messages import invalid
 from gangsched.messages.text import and_nearest
-from gangsched.model import wire
+from gangsched.model import children, wire
+from gangsched.model.children import JOB_NAME, JOBSET_NAME, OLD_JOB_NAME
+from gangsched.model.convert import job_finished
+from gangsched.model.convert_jobsets import jobset_finished, replicated_jobs
+from gangsched.model.convert_volumes import BIND_COMPLETED, is_default_class
 from gangsched.model.errors import FieldError, Place, Problem
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER
+from gangsched.model.wire_jobsets import JobSet
+from gangsched.model.wire_volumes import (
+    ClaimReference,
+    ClaimSpec,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 
 #: PriorityClasses that every cluster has.
 BUILT_IN = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -101,3 +118,146 @@ def _check(each: wire.PriorityClass) -> None:
         raise FieldError("value", text)
     if each.value < -(2**31) or each.value >= 2**31:
         raise FieldError("value", invalid.not_32_bits(each.value))
+
+
+#: More pods than this are not made of one input.
+MAX_PODS = 100_000
+
+
+class Owners:
+    """Which Jobs and JobSets of the input have pods, or Jobs, in it already."""
+
+    def __init__(self, pods: Iterable[wire.Pod], jobs: Iterable[wire.Job]) -> None:
+        self._jobs: set[tuple[str, str]] = set()
+        self._jobsets: set[tuple[str, str]] = set()
+        for pod in pods:
+            labels = pod.metadata.labels or {}
+            names = {labels.get(JOB_NAME), labels.get(OLD_JOB_NAME), *_owners(pod.metadata, "Job")}
+            self._jobs.update((pod.metadata.namespace, n) for n in names if n)
+            self._note_jobset(pod.metadata)
+        for job in jobs:
+            self._note_jobset(job.metadata)
+
+    def _note_jobset(self, meta: wire.ObjectMeta) -> None:
+        names = {(meta.labels or {}).get(JOBSET_NAME), *_owners(meta, "JobSet")}
+        self._jobsets.update((meta.namespace, n) for n in names if n)
+
+    def has_pods(self, job: wire.Job) -> bool:
+        """Does the input hold pods of the Job?"""
+        return (job.metadata.namespace, job.metadata.name) in self._jobs
+
+    def is_expanded(self, jobset: JobSet) -> bool:
+        """Does the input hold Jobs or pods of the JobSet?"""
+        return (jobset.metadata.namespace, jobset.metadata.name) in self._jobsets
+
+
+def _owners(meta: wire.ObjectMeta, kind: str) -> list[str]:
+    return [o.name for o in meta.owner_references or () if o.controller and o.kind == kind]
+
+
+def pods_wanted(job: wire.Job, path: str = "spec") -> int:
+    """How many pods the Job runs at once: min(parallelism, completions that are still missing); 0 while suspended.
+
+    Raises :class:`FieldError` for counts below zero or beyond :data:`MAX_PODS`.
+    """
+    spec = job.spec
+    parallelism = 1 if spec.parallelism is None else spec.parallelism
+    for name, value in (("parallelism", parallelism), ("completions", spec.completions)):
+        if value is not None and value < 0:
+            raise FieldError(f"{path}.{name}", invalid.below(value, 0))
+    if spec.suspend or job_finished(job):
+        return 0
+    wanted = parallelism
+    if spec.completions is not None:
+        wanted = min(parallelism, max(0, spec.completions - job.status.succeeded))
+    if wanted > MAX_PODS:
+        raise FieldError(f"{path}.parallelism", invalid.too_many_pods(wanted, MAX_PODS))
+    return wanted
+
+
+def pods_of(job: wire.Job, count: int) -> Iterator[wire.Pod]:
+    """``count`` pods of the Job's template, as its controller would create them."""
+    common = children.pod(job.metadata, job.spec.template)
+    for index in range(count):
+        yield children.indexed_pod(common, index, labelled=job.spec.completion_mode == "Indexed")
+
+
+def jobs_of(jobset: JobSet) -> Iterator[tuple[wire.Job, str]]:
+    """The Jobs of a JobSet, each with the path of its spec in the JobSet. Raises :class:`FieldError`."""
+    if jobset_finished(jobset):
+        return
+    for path, replicated in replicated_jobs(jobset):
+        for index in range(replicated.replicas):
+            yield children.job(jobset, replicated, index), f"{path}.template.spec"
+
+
+_CLASS = "volume.beta.kubernetes.io/storage-class"
+
+
+class _Template(wire.Object):
+    """``volumeClaimTemplate`` of a generic ephemeral volume."""
+
+    spec: ClaimSpec = msgspec.field(default_factory=ClaimSpec)
+
+
+class StorageAdmission:
+    """Completes claims and volumes of the input; ``found`` are all of its objects, ``default`` a default class."""
+
+    def __init__(self, found: Iterable[wire.Object], default: str = "") -> None:
+        known = list(found)
+        defaults = [o.metadata for o in known if isinstance(o, StorageClass) and is_default_class(o)]
+        newest = max((m.creation_timestamp or "" for m in defaults), default="")
+        self._default = min((m.name for m in defaults if (m.creation_timestamp or "") == newest), default=default)
+        self._volumes = {o.metadata.name: o for o in known if isinstance(o, PersistentVolume)}
+        self._claims = {
+            (o.metadata.namespace, o.metadata.name): o for o in known if isinstance(o, PersistentVolumeClaim)
+        }
+        for claim in self._claims.values():
+            self._join(claim)
+
+    def _join(self, claim: PersistentVolumeClaim) -> None:
+        """A claim without a status that names a volume is bound to it, if nothing contradicts it."""
+        self.claim(claim)
+        volume = self._volumes.get(claim.spec.volume_name)
+        if claim.status.phase or volume is None:
+            return
+        ref, meta = volume.spec.claim_ref, claim.metadata
+        if ref is None:
+            volume.spec.claim_ref = ClaimReference(meta.namespace, meta.name, meta.uid)
+        elif (ref.namespace, ref.name) != (meta.namespace, meta.name) or (ref.uid and ref.uid != meta.uid):
+            return
+        volume.status.phase = claim.status.phase = "Bound"
+        meta.annotations = {**(meta.annotations or {}), BIND_COMPLETED: "yes"}
+
+    def claim(self, claim: PersistentVolumeClaim) -> None:
+        """A claim that names no class gets the default one; an empty name asks for none."""
+        notes = claim.metadata.annotations or {}
+        if claim.spec.storage_class_name is None and _CLASS not in notes and self._default:
+            claim.spec.storage_class_name = self._default
+
+    def ephemeral(self, pod: wire.Pod) -> Iterator[PersistentVolumeClaim]:
+        """The claims of a pod's generic ephemeral volumes that the input does not have. Raises :class:`FieldError`."""
+        for i, volume in enumerate(pod.spec.volumes or ()):
+            meta = pod.metadata
+            if volume.ephemeral is None or (meta.namespace, f"{meta.name}-{volume.name}") in self._claims:
+                continue
+            path = f"spec.volumes[{i}].ephemeral.volumeClaimTemplate"
+            try:
+                template = msgspec.convert(volume.ephemeral.volume_claim_template or {}, _Template)
+            except msgspec.ValidationError as error:
+                raise FieldError(path, str(error)) from None
+            owner = wire.OwnerReference("v1", "Pod", meta.name, meta.uid, controller=True)
+            claim = PersistentVolumeClaim(
+                wire.ObjectMeta(
+                    name=f"{meta.name}-{volume.name}",
+                    namespace=meta.namespace,
+                    creation_timestamp=meta.creation_timestamp,
+                    labels=template.metadata.labels,
+                    annotations=template.metadata.annotations,
+                    owner_references=[owner],
+                ),
+                template.spec,
+            )
+            self.claim(claim)
+            self._claims[meta.namespace, claim.metadata.name] = claim
+            yield claim

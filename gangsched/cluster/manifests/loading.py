@@ -1,34 +1,149 @@
-"""Objects into events, with the defaults and expansions of the API server and the controllers."""
+"""Objects into events, with the defaults and expansions of the API server and the controllers; alone, or on top of a
+cluster.
+"""
 
 from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Sequence
-from typing import IO
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, NamedTuple
 
 import msgspec
 
-from gangsched.cluster.manifests.admission import PriorityAdmission
-from gangsched.cluster.manifests.expand import MAX_PODS, Owners, jobs_of, pods_of, pods_wanted
+from gangsched.cluster.manifests.admission import (
+    MAX_PODS,
+    Owners,
+    PriorityAdmission,
+    StorageAdmission,
+    jobs_of,
+    pods_of,
+    pods_wanted,
+)
 from gangsched.cluster.manifests.kinds import Workload
-from gangsched.cluster.manifests.missing import missing
-from gangsched.cluster.manifests.objects import Defaults, Found, objects
-from gangsched.cluster.manifests.overlay import Around
-from gangsched.cluster.manifests.sources import parsed, read
-from gangsched.cluster.manifests.storage import StorageAdmission
-from gangsched.core.events import Changed, Event, Record, records
+from gangsched.cluster.manifests.objects import Defaults, Found, objects, parsed, read
+from gangsched.core.events import Changed, Event, Record, identity, record_of, records
 from gangsched.messages import invalid
-from gangsched.model import convert_jobsets, jobsets, wire
+from gangsched.model import convert_jobsets, jobsets, queues, wire
 from gangsched.model import wire_volumes as storage
-from gangsched.model.children import SIMULATION
+from gangsched.model.children import JOBSET_NAME, SIMULATION
 from gangsched.model.convert import Converter
 from gangsched.model.convert_volumes import claim as claim_record
+from gangsched.model.dialects import DIALECTS
 from gangsched.model.dialects.operators import OperatorObject
 from gangsched.model.errors import FieldError, InputError, InvalidInputError, Place, Problem
-from gangsched.model.records import Gang, Job, Labels, Node, Pod
+from gangsched.model.jobsets import JOBSET
+from gangsched.model.records import JOB, Gang, Job, Labels, Node, Pod, PriorityClass
 from gangsched.model.times import parse_time
+from gangsched.model.volumes import StorageClass
 from gangsched.model.wire_jobsets import JobSet
+from gangsched.model.wire_volumes import PersistentVolumeClaim
+
+
+class Around(msgspec.Struct, frozen=True):
+    """What manifests rely on in the cluster that they are applied to.
+
+    ``namespace`` is that of objects that name none, ``storage_class`` the default one, empty if there is none.
+    """
+
+    namespace: str
+    priority_classes: tuple[wire.PriorityClass, ...] = ()
+    storage_class: str = ""
+
+    @classmethod
+    def of(cls, events: Iterable[Event], namespace: str) -> Around:
+        """That of a cluster with these objects."""
+        classes, default = [], ""
+        for found in map(record_of, events):
+            if isinstance(found, PriorityClass):
+                meta = wire.ObjectMeta(name=found.name)
+                classes.append(wire.PriorityClass(meta, found.value, found.global_default, found.preemption_policy))
+            elif isinstance(found, StorageClass) and found.default:
+                default = found.name
+        return cls(namespace, tuple(classes), default)
+
+
+def overlaid(below: Iterable[Event], above: Sequence[Event]) -> list[Event]:
+    """Both, without what is below of an object that is above too, and without the pods of its Jobs and JobSets."""
+    names = {identity(record) for record in map(record_of, above) if record is not None}
+    return [*(event for event in below if names.isdisjoint(_names(record_of(event)))), *above]
+
+
+def _names(record: Record | None) -> Iterator[tuple[str, str, str, str]]:
+    """What tells an object from all others, and for a pod the Job and the JobSet that it is of."""
+    if record is not None:
+        yield identity(record)
+    if isinstance(record, Pod) and JOBSET_NAME in record.labels:
+        yield JOBSET, "", record.namespace, record.labels[JOBSET_NAME]
+    if isinstance(record, Pod) and record.owner is not None and record.owner.kind in (JOB, JOBSET):
+        yield record.owner.kind, "", record.namespace, record.owner.name
+
+
+class _Named(NamedTuple):
+    """What an object names: the kind with its group, by which field, and what kubectl calls all that belongs to it."""
+
+    kind: str
+    group: str
+    field: str
+    resources: str
+
+
+_CLAIM = _Named("PersistentVolumeClaim", "", "spec.volumes", "pvc,pv,storageclasses,csinodes,csidrivers")
+_VOLUME = _Named("PersistentVolume", "", "spec.volumeName", "pv,csinodes,csidrivers")
+_JOB = _Named("Job", "batch", "metadata.ownerReferences", "jobs")
+_JOBSET = _Named(jobsets.JOBSET, jobsets.GROUP, "metadata.ownerReferences", "jobsets")
+_QUEUE = _Named(
+    "LocalQueue",
+    queues.GROUP,
+    "metadata.labels",
+    "localqueues,clusterqueues,cohorts,resourceflavors,workloadpriorityclasses",
+)
+
+
+def missing(found: Sequence[Found]) -> Iterator[Problem]:
+    """A warning for each kind, at the first object that names one."""
+    known = {(each.kind.name, each.kind.group) for each in found}
+    for each in found:
+        for named in _named_by(each):
+            if (named.kind, named.group) not in known:
+                known.add((named.kind, named.group))
+                text = invalid.kind_missing(named.kind, named.resources)
+                yield each.place.warning(named.field, text)
+
+
+def _named_by(each: Found) -> Iterator[_Named]:
+    match each.object:
+        case wire.Pod() as pod:
+            yield from _named_by_pod(pod)
+        case wire.Job() | JobSet() as owner:
+            yield from _in_queues(owner.metadata.labels or {})
+            if _owner(owner.metadata) == jobsets.JOBSET:
+                yield _JOBSET
+        case PersistentVolumeClaim() as claim if claim.spec.volume_name:
+            yield _VOLUME
+
+
+def _named_by_pod(pod: wire.Pod) -> Iterator[_Named]:
+    labels = pod.metadata.labels or {}
+    if any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes or ()):
+        yield _CLAIM
+    if _owner(pod.metadata) == "Job":
+        yield _JOB
+    for each in DIALECTS:
+        name, field = each.group_of(pod.metadata, pod.spec)
+        if name and each.needs_object(labels):
+            yield _Named("PodGroup", each.family, field, f"podgroups.{each.family}")
+    yield from _in_queues(labels)
+
+
+def _owner(meta: wire.ObjectMeta) -> str:
+    return "" if meta.controller is None else meta.controller.kind
+
+
+def _in_queues(labels: dict[str, str]) -> Iterator[_Named]:
+    if queues.QUEUE_LABEL in labels:
+        yield _QUEUE
+
 
 #: Objects that the core knows by their UID.
 _WITH_UID = (

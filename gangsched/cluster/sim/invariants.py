@@ -10,16 +10,25 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim.disrupted import broken_gangs, overspent_budgets
-from gangsched.cluster.sim.drained import (
+from gangsched.cluster.sim.disrupted import (
+    broken_gangs,
     drained_before_marked,
-    drained_by,
     drained_while_open,
-    marked_so,
     marked_while_open,
+    overspent_budgets,
 )
-from gangsched.cluster.sim.history import Entry, History
-from gangsched.cluster.sim.replay import Moment, ends_object, minimum_of, moment, removal, rolled_back_for
+from gangsched.cluster.sim.history import (
+    Entry,
+    History,
+    Moment,
+    drained_by,
+    ends_object,
+    marked_so,
+    minimum_of,
+    moment,
+    removal,
+    rolled_back_for,
+)
 from gangsched.core.lifecycle.ownership import Cause, read_owners
 from gangsched.core.options import Options
 from gangsched.model.children import JOBSET_NAME

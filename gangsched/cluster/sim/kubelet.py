@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 
 from gangsched.cluster.sim.arrival import GRACE_USED, RUN_FOR, hint_seconds
-from gangsched.cluster.sim.clock import VirtualClock
+from gangsched.cluster.sim.clock import Timing, VirtualClock
 from gangsched.cluster.sim.history import ADMIT, GONE, KUBELET, REJECT, RUN, SUCCEED, Cause, Detail
 from gangsched.cluster.sim.store import Store
-from gangsched.cluster.sim.timing import Timing
 from gangsched.core.events import Changed, Event, Gone
 from gangsched.model.records import Node, Pod
 

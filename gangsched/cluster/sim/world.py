@@ -1,23 +1,32 @@
-"""The simulated cluster: objects, time, kubelets and controllers, without any scheduler in it."""
+"""The simulated cluster: objects, time, kubelets and controllers, without any scheduler in it; and one scheduler
+process' connection to it.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any
 
 import msgspec
 
 from gangsched.cluster.sim.arrival import Arrival, created_at
-from gangsched.cluster.sim.clock import VirtualClock
-from gangsched.cluster.sim.controllers import DisruptionController, PodGarbageCollector
+from gangsched.cluster.sim.clock import Timing, VirtualClock
+from gangsched.cluster.sim.controllers import (
+    DisruptionController,
+    JobController,
+    JobSetController,
+    PodGarbageCollector,
+    VolumeController,
+)
 from gangsched.cluster.sim.faults import Faults, NoFaults
 from gangsched.cluster.sim.history import CREATE, EXISTS, INPUT, USER, Cause, History
-from gangsched.cluster.sim.jobs import JobController, JobSetController
 from gangsched.cluster.sim.kubelet import Kubelet
 from gangsched.cluster.sim.store import Store, describe
-from gangsched.cluster.sim.timing import Timing
-from gangsched.cluster.sim.volumes import VolumeController
 from gangsched.cluster.sim.writes import ApiServer
-from gangsched.core.events import Changed, Event, record_of
+from gangsched.core.actions import Action, GangStatus, Removal, Report, Sent, Spare, Write, overruled_by
+from gangsched.core.events import Changed, Event, LeadershipChanged, ServerClock, Synced, WriteDone, record_of
 from gangsched.model.records import Pod
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim
 
@@ -29,7 +38,7 @@ class World:
 
     ``arrivals`` are its objects (:func:`gangsched.cluster.sim.arrival.arrivals` makes them of events); what arrives
     after 0 seconds is there before any scheduler connects. A scheduler connects with
-    :class:`~gangsched.cluster.sim.adapter.SimCluster`; it may go away and another one come.
+    :class:`~gangsched.cluster.sim.world.SimCluster`; it may go away and another one come.
     """
 
     def __init__(
@@ -90,3 +99,141 @@ def with_uid(event: Event) -> Event:
         kind, name, _ = describe(event)
         return Changed(msgspec.structs.replace(record, uid=f"sim:{kind}/{name}"))
     return event
+
+
+#: How long a simulation lasts by default.
+DEFAULT_UNTIL_SECONDS = 600.0
+#: A scheduler that asks so often, and ten times more per pod, without anything happening or time passing will never
+#: do anything else: in one moment it can decide every gang a few times, and no more.
+_MAX_IDLE_CALLS = 1_000
+
+
+class StuckError(RuntimeError):
+    """The scheduler goes round and round in one moment of virtual time."""
+
+
+class SimCluster:
+    """The port (:class:`gangsched.cluster.port.Cluster`) on a :class:`World`.
+
+    A new connection first sees all objects, then ``Synced`` and, unless ``leading`` is False, that it leads. It is
+    stopped at ``until_seconds`` from the start of the world, when nothing more can happen, or by :meth:`close`
+    (the process dies: the answers to writes in flight are lost, which take effect or are lost). Whoever connects
+    another scheduler after that lets the clock pass by as long as a write may take, as a new leader does.
+    """
+
+    def __init__(self, world: World, *, until_seconds: float = DEFAULT_UNTIL_SECONDS, leading: bool = True) -> None:
+        self.world = world
+        self.until_seconds = until_seconds
+        self.quiet = False
+        self._end = world.clock.start + until_seconds
+        ahead = world.clock.server_ahead_seconds
+        self._inbox: list[Event] = [*world.store.listing(), *([ServerClock(ahead)] if ahead else []), Synced()]
+        if leading:
+            self._inbox.append(LeadershipChanged(True))
+        self._stopped = False
+        self._connected = True
+        self._lose_writes = False
+        self._last_of_kind: dict[str, float] = {}
+        self._lines: dict[str, deque[Sent]] = {}  # by UID; the first of each is on its way
+        self._spared: set[int] = set()  # removals on their way that are not wanted any more
+        self._idle_calls = 0
+        self._last_call_at = world.clock.now
+        world.store.subscribe(self._watch)
+
+    @property
+    def stopped(self) -> bool:
+        """True when the loop must end."""
+        return self._stopped
+
+    def wait(self, until: float | None) -> tuple[float, list[Event]]:
+        """Let virtual time pass until something arrives, ``until`` has come, or the simulation is over."""
+        clock = self.world.clock
+        clock.run_due()
+        limit = self._end if until is None else min(until, self._end)
+        while not (self._inbox or self._stopped) and clock.next_at is not None and clock.next_at <= limit:
+            clock.advance_to_next()
+        if not (self._inbox or self._stopped):
+            if until is None and clock.next_at is None:
+                self.quiet = self._stopped = True
+            else:
+                clock.advance_to(limit)
+                if clock.now >= self._end:
+                    self._stopped = True
+        return self._take()
+
+    def poll(self) -> tuple[float, list[Event]]:
+        """What has arrived by now."""
+        self.world.clock.run_due()
+        return self._take()
+
+    def submit(self, actions: Sequence[Action]) -> None:
+        """Start these actions. Those on one pod follow each other, as they do on a real cluster: each is sent when the
+        one before has been answered, unless it has been overruled by then.
+        """
+        for action in actions:
+            if isinstance(action, Report | GangStatus):
+                self.world.api.submit(action, self._answer, lambda: self._lose_writes)
+                continue
+            line = self._lines.setdefault(action.pod.uid, deque())
+            self._overrule(action, line)
+            if not isinstance(action, Spare):
+                line.append(action)
+            if len(line) == 1 and action is line[0]:
+                self._send(action, line)
+
+    def _overrule(self, by: Sent | Spare, line: deque[Sent]) -> None:
+        """What has not been sent is not sent any more if its opposite is wanted now."""
+        if isinstance(by, Spare) and line and isinstance(line[0], Removal):
+            self._spared.add(line[0].id)
+        for late in [each for each in islice(line, 1, None) if isinstance(each, overruled_by(by))]:
+            line.remove(late)
+            verdict = self.world.api.not_sent(late)
+            if isinstance(late, Write):
+                self._answer(WriteDone(late.id, verdict.outcome, verdict.message))
+
+    def _send(self, action: Sent, line: deque[Sent]) -> None:
+        """Send the first of a line."""
+
+        def over() -> None:
+            line.popleft()
+            if line and self._connected:  # else its sender has died
+                self._send(line[0], line)
+
+        def wanted() -> bool:
+            return not (isinstance(action, Removal) and action.id in self._spared)
+
+        self.world.api.submit(action, self._answer, lambda: self._lose_writes, over, wanted)
+
+    def close(self, *, lose_writes: bool = False) -> None:
+        """End the connection. With ``lose_writes`` what has not reached the server by now never will."""
+        if self._connected:
+            self.world.store.unsubscribe(self._watch)
+        self._connected = False
+        self._stopped = True
+        self._lose_writes = self._lose_writes or lose_writes
+        self._inbox.clear()
+
+    def _take(self) -> tuple[float, list[Event]]:
+        events, self._inbox = self._inbox, []
+        now = self.world.clock.now
+        self._idle_calls = 0 if events or now > self._last_call_at else self._idle_calls + 1
+        self._last_call_at = now
+        if self._idle_calls > _MAX_IDLE_CALLS + 10 * len(self.world.store.pods):
+            raise StuckError(f"the scheduler is busy without end at {self.world.clock.elapsed_seconds:g} s")
+        return now, events
+
+    def _answer(self, done: WriteDone) -> None:
+        if not self._stopped:
+            self._inbox.append(done)
+
+    def _watch(self, event: Event, old: Any) -> None:
+        """A change is seen a little later; changes of one kind are seen in their order, as in a watch."""
+        clock = self.world.clock
+        kind = describe(event)[0]
+        moment = clock.now + self.world.timing.watch_seconds + self.world.faults.watch_delay_seconds(event)
+        moment = self._last_of_kind[kind] = max(moment, self._last_of_kind.get(kind, moment))
+        clock.at(moment, lambda: self._deliver(event))
+
+    def _deliver(self, event: Event) -> None:
+        if not self._stopped:
+            self._inbox.append(event)

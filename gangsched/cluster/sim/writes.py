@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim.clock import VirtualClock
+from gangsched.cluster.sim.clock import Timing, VirtualClock
 from gangsched.cluster.sim.faults import AFTER, BEFORE, Faults
 from gangsched.cluster.sim.history import SCHEDULER, Cause, Detail, History
 from gangsched.cluster.sim.store import Store
-from gangsched.cluster.sim.timing import Timing
 from gangsched.core.actions import (
     Bind,
     BindVolume,

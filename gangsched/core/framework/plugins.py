@@ -3,7 +3,7 @@
 Names, order, default weights and arguments are those of kube-scheduler's plug-ins, so that a profile written for it
 means the same here (https://kubernetes.io/docs/reference/scheduling/config/#scheduling-plugins). A plug-in is a filter,
 a score, or both under one name; both are made from the same arguments. Plug-ins of others come as further
-:class:`Plugin` records; they are loaded, and all arguments are read, in :mod:`gangsched.runtime.pluginsets`.
+:class:`Plugin` records; they are loaded, and all arguments are read, in :mod:`gangsched.runtime.profiles`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from gangsched.cluster.kube import adapter
-from gangsched.cluster.kube.inbox import SteadyClock
+from gangsched.cluster.kube.clock import SteadyClock
 from gangsched.core.actions import Mark, Nominate, Report, SetCondition, pod_reference
 from gangsched.core.events import ServerClock, Synced
 from gangsched.core.state.observed_times import SAME_CLOCK_SECONDS

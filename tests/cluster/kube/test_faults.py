@@ -144,7 +144,7 @@ async def test_failure_of_the_io_thread_ends_the_decision_loop(tmp_path: Path, m
     async def broken(_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("gangsched.cluster.kube.caches.Caches.run", broken)
+    monkeypatch.setattr("gangsched.cluster.kube.reflector.Caches.run", broken)
     cluster = KubeCluster(await load_connection(write_kubeconfig(tmp_path / "config")), lease=None)
     cluster.start()
     events = await asyncio.to_thread(lambda: cluster.wait(None)[1])

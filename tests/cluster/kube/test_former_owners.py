@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gangsched.cluster.kube.client import ApiError, UnreachableError
-from gangsched.cluster.kube.former_owners import FormerOwners
+from gangsched.cluster.kube.lease import FormerOwners
 from gangsched.core.events import Event, NameLeased
 from tests.controlplane.client import wait_until
 

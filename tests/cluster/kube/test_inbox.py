@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gangsched.cluster.kube.adapter import KubeCluster
-from gangsched.cluster.kube.inbox import MOST_SECONDS, Inbox, SteadyClock
+from gangsched.cluster.kube.adapter import Inbox, KubeCluster
+from gangsched.cluster.kube.clock import MOST_SECONDS, SteadyClock
 from gangsched.core.events import Gone, Synced
 from gangsched.http.connection import Connection
 

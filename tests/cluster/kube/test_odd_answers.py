@@ -12,10 +12,10 @@ import pytest
 from gangsched.cluster.kube.bodies import Request
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.discovery import served_resources
-from gangsched.cluster.kube.jobs import look_at_job, read_job
 from gangsched.cluster.kube.lease import Elector, LeaseSettings
 from gangsched.cluster.kube.reflector import Reflector
 from gangsched.cluster.kube.resources import CORE_RESOURCES
+from gangsched.cluster.kube.verdicts import look_at_job, read_job
 from gangsched.core.actions import JobRef, SuspendJob
 from gangsched.core.events import Event, Gone, records
 from gangsched.model.convert import Converter

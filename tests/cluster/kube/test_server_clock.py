@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.cluster.kube.server_clock import CHECKED_SECONDS, ServerTime
+from gangsched.cluster.kube.clock import CHECKED_SECONDS, ServerTime
 from gangsched.core.state.observed_times import SAME_CLOCK_SECONDS
 
 

@@ -11,7 +11,7 @@ from gangsched.cluster.kube.client import Client, UnreachableError
 from gangsched.cluster.kube.discovery import served_resources
 from gangsched.cluster.kube.reflector import Reflector
 from gangsched.cluster.kube.resources import CORE_RESOURCES
-from gangsched.cluster.kube.tasks import end
+from gangsched.cluster.kube.retry import end
 from gangsched.model.convert import Converter
 
 
@@ -52,7 +52,7 @@ async def test_a_cancellation_that_meets_an_error_is_not_lost(turns: int) -> Non
 
 async def test_a_task_that_overhears_its_end_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It swallows two cancellations, and another has failed by itself."""
-    monkeypatch.setattr("gangsched.cluster.kube.tasks.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("gangsched.cluster.kube.retry.AGAIN_SECONDS", 0.01)
     heard = 0
 
     async def deaf() -> None:
@@ -77,7 +77,7 @@ async def test_a_task_that_overhears_its_end_is_told_again(monkeypatch: pytest.M
 
 async def test_who_ends_others_finishes_that_before_it_ends_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """It loses patience with a task that itself waits for one that does not hear: that one ends nevertheless."""
-    monkeypatch.setattr("gangsched.cluster.kube.tasks.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("gangsched.cluster.kube.retry.AGAIN_SECONDS", 0.01)
     heard = 0
 
     async def deaf() -> None:

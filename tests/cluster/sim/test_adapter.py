@@ -1,7 +1,7 @@
 import pytest
 
 from gangsched.cluster.sim import SimCluster
-from gangsched.cluster.sim.adapter import StuckError
+from gangsched.cluster.sim.world import StuckError
 from gangsched.core.actions import Bind, Remove
 from gangsched.core.events import Changed, Gone, LeadershipChanged, Synced, record_of
 from gangsched.model.records import Node

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gangsched.cluster.sim import World
-from gangsched.cluster.sim.drained import drained_before_marked, drained_while_open, marked_while_open
+from gangsched.cluster.sim.disrupted import drained_before_marked, drained_while_open, marked_while_open
 from gangsched.cluster.sim.history import CHANGE, USER, Cause
 from gangsched.cluster.sim.invariants import unplanned_removals, unplanned_suspensions, violations
 from gangsched.core.actions import JobRef, Mark, Remove, SuspendJob, Unmark

@@ -9,7 +9,7 @@ import pytest
 
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim import invariants
-from gangsched.cluster.sim.timing import Timing
+from gangsched.cluster.sim.clock import Timing
 from gangsched.core.events import Changed
 from tests.cluster.sim.volume_story import EXPECTED, STORY, live, outcome, world
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from gangsched.cluster.manifests import load
 from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim.arrival import arrivals
+from gangsched.cluster.sim.clock import Timing
 from gangsched.cluster.sim.faults import SeededFaults
 from gangsched.cluster.sim.history import Entry
-from gangsched.cluster.sim.timing import Timing
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.runtime.loop import run_loop

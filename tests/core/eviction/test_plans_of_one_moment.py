@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gangsched.cli.simulation import simulate
+from gangsched.cluster.sim.history import moment
 from gangsched.cluster.sim.invariants import violations
-from gangsched.cluster.sim.replay import moment
 from gangsched.core.actions import Mark, Remove
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT
 from gangsched.core.events import Changed, LeadershipChanged, Outcome, records

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gangsched.cli.simulation import simulate
+from gangsched.cluster.sim.history import moment
 from gangsched.cluster.sim.invariants import violations
-from gangsched.cluster.sim.replay import moment
 from gangsched.core.actions import Mark, Nominate, Remove
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider

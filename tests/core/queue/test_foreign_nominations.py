@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.cli.simulation import simulate
-from gangsched.cluster.sim.replay import moment
+from gangsched.cluster.sim.history import moment
 from gangsched.core.actions import Remove
 from gangsched.core.decision import BIND, UNSCHEDULABLE
 from gangsched.core.events import LeadershipChanged
