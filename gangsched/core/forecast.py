@@ -13,6 +13,7 @@ from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict, gathering
 from gangsched.core.planning.outcomes import said_of
 from gangsched.core.preemption.drained import Leaving, all_leaving
+from gangsched.core.preemption.removal import suspended_for
 from gangsched.core.queue.blocked_gang import block
 from gangsched.core.queue.signature import Signature, signature_of, speaks_for_others
 from gangsched.core.scheduler import Scheduler
@@ -67,8 +68,9 @@ def _decide(decider: Decider, refused: dict[Signature, Verdict], gangs: tuple[Ga
 
 def _condemn(world: World, key: str, victims: Iterable[Victim]) -> None:
     """These pods are to leave for a plan, or for a queue that is drained."""
-    for pod in (world.pods[v.uid] for v in victims):
-        world.ledger.condemned.add(pod, key)
+    for victim in victims:
+        pod = world.pods[victim.uid]
+        world.ledger.condemned.add(pod, key, suspended_for(world, victim))
         world.managed.touch(pod.gang)
 
 

@@ -178,6 +178,7 @@ FAIR_SHARING = "Fair Sharing within the cohort"
 
 members_gated = Text("{present} of {min_member} members may be scheduled; {count} held by scheduling gates")
 members_leave = Text("{leaving} of its {count} bound members are being evicted")
+owner_leaves = Text("the pods of {name} that run are being evicted, and it is suspended for that")
 no_minimum = Text("no member of gang {gang} says how many members it needs (annotation {annotation})")
 GROUP_INVALID = "cannot be understood"
 members_missing = Text("{present} of {min_member} members exist{bound}; {lacking} missing")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import TypeAlias
@@ -55,6 +55,9 @@ class Condemned:
         self._begun = 0
         self._owners: dict[str, set[str]] = {}
         self._standing: set[str] = set()  # those of them that do not terminate yet
+        self._owner: dict[str, str] = {}  # by UID, of those that leave because this Job or JobSet (UID) is suspended
+        #: The Jobs and JobSets (UIDs) that are to be suspended, with how many of their pods stand.
+        self.suspends: Counter[str] = Counter()
         self._until = until  # when removals without a plan should have shown
         self._charges: dict[str, Charge] = {}
         self._left: deque[tuple[float, str]] = deque()
@@ -73,12 +76,17 @@ class Condemned:
         """There is no plan with this key any more, and it owns nothing."""
         self._plans.pop(key, None)
 
-    def add(self, pod: Pod, key: str) -> bool:
-        """The plan makes this pod leave. True when no other did until now."""
+    def add(self, pod: Pod, key: str, owner: str = "") -> bool:
+        """The plan makes this pod leave, with its ``owner`` (UID), which is suspended, if one is given. True when no
+        other did until now.
+        """
         new = pod.uid not in self._owners
         self._owners.setdefault(pod.uid, set()).add(key)
         if pod.live:
             self._standing.add(pod.uid)
+            if owner and pod.uid not in self._owner:
+                self._owner[pod.uid] = owner
+                self.suspends[owner] += 1
             if pod.uid not in self._charges:
                 self._charges[pod.uid] = Charge(pod)
         return new
@@ -94,7 +102,7 @@ class Condemned:
         if owners:
             return False
         del self._owners[uid]
-        self._standing.discard(uid)
+        self._stands_no_more(uid)
         charge = self._charges.get(uid)
         if charge is not None and charge.left is None:
             del self._charges[uid]
@@ -116,7 +124,7 @@ class Condemned:
 
     def leaves(self, uid: str, now: float) -> None:
         """The pod has been seen to terminate."""
-        self._standing.discard(uid)
+        self._stands_no_more(uid)
         charge = self._charges.get(uid)
         if charge is not None and charge.left is None:
             charge.left = now
@@ -127,6 +135,14 @@ class Condemned:
         self.leaves(uid, now)
         self._owners.pop(uid, None)
         self._until.never(uid)
+
+    def _stands_no_more(self, uid: str) -> None:
+        self._standing.discard(uid)
+        owner = self._owner.pop(uid, None)
+        if owner is not None:
+            self.suspends[owner] -= 1
+            if not self.suspends[owner]:
+                del self.suspends[owner]
 
     def counted(self, budget: Budget) -> None:
         """The status of a budget has arrived: it counts those that have been seen to leave before, and those that it

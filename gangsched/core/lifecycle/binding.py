@@ -64,18 +64,18 @@ def clear(run: Run, group: Group, wanted: Mapping[str, str], text: str) -> None:
     never without a record: the last answer is waited for.
     """
     asked = group.plan.nominated if group.plan is not None else {}
-    pods = (*run.unplaced(group), *_mistaken(run, group))
+    pods = (*run.unplaced(group), *_others_now(run, group))
     for pod in no_longer_nominated(pods, asked, wanted):
         if pod.uid not in run.actuator.kept(Aspect.NOMINATION):
             action = WithdrawNomination(run.new_id(), report.reference(pod), "Withdrawn", text)
             run.actuator.keep_up(action, after=group.key)
 
 
-def _mistaken(run: Run, group: Group) -> Iterator[Pod]:
-    """Members of its plan that have left it, because they cannot be understood any more, and still wait."""
+def _others_now(run: Run, group: Group) -> Iterator[Pod]:
+    """Members of its plan that belong to another gang by now, or cannot be understood any more, and still wait."""
     nominated = group.plan.nominated if group.plan is not None else {}
     for pod in map(run.world.pods.get, sorted(nominated)):
-        if pod is not None and pod.mistake is not None and pod.gang not in group.gangs and not pod.node:
+        if pod is not None and pod.live and not pod.node and pod.gang not in group.gangs:
             yield pod
 
 

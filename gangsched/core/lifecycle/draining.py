@@ -130,7 +130,7 @@ class Drains:
 
     def _condemn(self, drain: Drain, uids: Iterable[str]) -> None:
         evicting.begin(self._run, drain.eviction)
-        evicting.condemn(self._run, drain.eviction.key, uids)
+        evicting.condemn(self._run, drain.eviction, uids)
         for uid in uids:
             self._world.ledger.wait_for(uid, drain.eviction.key)
 

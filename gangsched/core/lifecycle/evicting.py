@@ -28,7 +28,7 @@ from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.eviction import Eviction, Phase, may_leave, unit_of
 from gangsched.core.lifecycle.ownership import Cause, Owner
 from gangsched.core.lifecycle.run import Run
-from gangsched.core.preemption.removal import SUSPEND
+from gangsched.core.preemption.removal import SUSPEND, suspended_for
 from gangsched.model.preemptible import protected
 from gangsched.model.records import SINGLE, GangId, Pod
 
@@ -44,7 +44,7 @@ def begin(run: Run, eviction: Eviction, name: str = "") -> None:
     run.evictions[eviction.key] = eviction
     run.actuator.begin(eviction.key)
     run.world.ledger.condemned.begin(eviction.key, name, eviction.priority if name else None)
-    condemn(run, eviction.key, eviction.victims)
+    condemn(run, eviction, eviction.victims)
 
 
 def mark(run: Run, eviction: Eviction) -> None:
@@ -296,12 +296,14 @@ def follow_abandoned(run: Run) -> None:
 # -- the ledger -------------------------------------------------------------------------------------------
 
 
-def condemn(run: Run, key: str, uids: Iterable[str]) -> None:
-    """The plan with this key makes these pods leave. Their room may help others."""
+def condemn(run: Run, eviction: Eviction, uids: Iterable[str]) -> None:
+    """These pods leave by this eviction. Their room may help others."""
     world = run.world
     for uid in uids:
         pod = world.pods.get(uid)
-        if pod is not None and pod.bound and world.ledger.condemned.add(pod, key):
+        if pod is None or not pod.bound:
+            continue
+        if world.ledger.condemned.add(pod, eviction.key, suspended_for(world, eviction.victims.get(uid))):
             run.pod_touched(uid)
             world.managed.touch(pod.gang)
             run.changes.append(Change(Hint.ROOM, pod.node, pod))

@@ -108,8 +108,8 @@ class Executor:
                 self.gangs.rechecks.noted(changes)
                 self._nominated.noted(changes)
                 self.gangs.unschedulable.wake(changes, self.now)
-            left = run.check or run.changes or run.taken_from or run.losing or run.spared or run.anew
-            if not (self.touched or left or self.gangs.losses.unsettled()):
+            losing = run.losing or run.losing_owners or self.gangs.losses.unsettled()
+            if not (self.touched or losing or run.check or run.changes or run.taken_from or run.spared or run.anew):
                 break
         out, run.actions = run.actions, []
         return out
@@ -184,6 +184,8 @@ class Executor:
         members that are lost is held.
         """
         losing, self.run.losing = self.run.losing, set()
+        owners, self.run.losing_owners = self.run.losing_owners, {}
+        losing.update(pod.gang for o in owners.values() for pod in self.world.jobs.pods_of(o) if not pod.node)
         self.gangs.refresh_all(losing)
         self.gangs.losses.nodes_changed(self.nodes_changed)
         self.gangs.losses.follow(self.groups, self.drains.holds)

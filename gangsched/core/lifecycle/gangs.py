@@ -235,9 +235,8 @@ class Gangs:
         text = membership.problem(gangs)
         if text and membership.mistaken(gangs):
             return Obstacle(report.REFUSED, text)
-        condemned = world.ledger.condemned
-        if not text and not leaves and condemned:
-            text = next((why for gang in gangs if (why := membership.without(gang, condemned))), "")
+        if not text and not leaves:
+            text = world.leaving(gangs)
         return Obstacle(report.GANG_NOT_READY, text) if text else None
 
     def _follow(self, group: Group, obstacle: Obstacle | None, pending: bool, other: bool) -> None:

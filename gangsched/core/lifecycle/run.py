@@ -39,8 +39,9 @@ class Run:
     ``deadlines`` are when the time of groups is over, by key, ``to_tell`` when reports follow that were held back,
     ``removals`` when more victims of theirs are removed.
     ``actuator`` knows what has been asked for and is not settled; ``losing`` are the gangs of pods that have been
-    condemned or spared. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room
-    a gang of higher priority may have taken, ``spared`` UIDs of pods that a plan does not need to leave any more,
+    condemned or spared, ``losing_owners`` the Jobs and JobSets of those without a group, by UID. ``check`` are the keys
+    of groups whose phase may be over, ``taken_from`` those whose held room a gang of higher priority may have taken,
+    ``spared`` UIDs of pods that a plan does not need to leave any more,
     ``anew`` the keys of groups that were decided after a plan that is withdrawn.
     ``evictions`` are those under way, by the key of their writes, ``abandoned`` those of them without an owner.
     ``ownership`` is what the victims bear. ``statuses`` are those of group objects that were written last, ``evicted``
@@ -70,6 +71,7 @@ class Run:
         self.spared: set[str] = set()
         self.anew: set[str] = set()
         self.losing: set[GangId] = set()
+        self.losing_owners: dict[str, Suspendable] = {}
         self._ids = ids
         self.statuses: dict[GangId, object] = {}
         self.evicted: dict[GangId, str] = {}
@@ -104,8 +106,13 @@ class Run:
         anew.
         """
         pod = self.world.pods.get(uid)
-        if pod is not None and pod.gang.family != SINGLE:
+        if pod is None:
+            return
+        owner = self.world.jobs.owner_of(pod)
+        if pod.gang.family != SINGLE:
             self.losing.add(pod.gang)
+        elif owner is not None:
+            self.losing_owners[owner.uid] = owner
 
     def send(self, action: Action) -> None:
         """Hand this to the cluster."""

@@ -131,6 +131,12 @@ def incomplete(victims: Iterable[Victim], world: World) -> bool:
     return any(not job.suspended and staying(job, world, leaving) for job, _ in _by_job(with_job, world))
 
 
+def suspended_for(world: World, victim: Victim | None) -> str:
+    """The UID of the Job or JobSet that is suspended to make this victim leave; empty: none is."""
+    owner = world.jobs.owner_of(world.pods[victim.uid]) if victim is not None and victim.method == SUSPEND else None
+    return owner.uid if owner is not None else ""
+
+
 def may_suspend(job: Suspendable, world: World, options: Options) -> bool:
     """May we suspend it, would that last, and would it ever go on? Whoever else admits Jobs by their queue, or has
     admitted this one, would let it go on at once.

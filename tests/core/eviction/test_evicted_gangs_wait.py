@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from gangsched.core.actions import Bind, Remove, SetCondition
+from gangsched.core.actions import Bind, Mark, Remove, SetCondition, SuspendJob
+from gangsched.core.events import Outcome
 from tests.builders import PodBuilder, gang, node, pod
-from tests.core.harness import Cluster, nodes_of
+from tests.core.eviction import jobs
+from tests.core.harness import Cluster, nodes_of, texts
 
 
 def members(*names: str) -> list[PodBuilder]:
@@ -84,3 +86,41 @@ def test_a_gang_that_is_spared_goes_on() -> None:
     cluster.answer()
     cluster.run()
     assert nodes_of(cluster.log) == {"m3": "n2"}
+
+
+def suspended_for_top() -> Cluster:
+    """A Job of three without a group, of which two pods run on n1, is to be suspended for a stronger pod."""
+    job = jobs.job(backoff_limit=0, parallelism=3, completions=3)
+    running = [jobs.member(i).cpu(2).on("n1") for i in range(2)]
+    cluster = Cluster(node("n1").cpu(4), job, *running, jobs.member(2).cpu(2))
+    cluster.run()
+    cluster.slow = lambda write: isinstance(write, SuspendJob)
+    cluster.show(pod("top").cpu(4).priority(9))
+    cluster.run()
+    assert [write.pod.name for write in cluster.waiting] == ["train"]
+    cluster.show(node("n2").cpu(2))
+    cluster.run()
+    return cluster
+
+
+def test_no_pod_of_a_job_that_is_being_suspended_is_bound() -> None:
+    """It would not be on the list of victims, and leave at once with them: the plan would have to end half-way."""
+    cluster = suspended_for_top()
+    assert nodes_of(cluster.log) == {}
+    why = "the pods of d/train that run are being evicted, and it is suspended for that"
+    assert texts(cluster.log, "train-2")[-1] == ("GangNotReady", why)
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.leave()
+    cluster.run()
+    assert nodes_of(cluster.log) == {"top": "n1"}
+
+
+def test_a_pod_whose_job_stays_after_all_is_bound() -> None:
+    """The API refuses the suspension, so the pods that run stay, and the next one may join them."""
+    cluster = suspended_for_top()
+    cluster.judge = lambda write: (Outcome.REFUSED, "no") if isinstance(write, SuspendJob) else None
+    cluster.slow = lambda write: isinstance(write, Mark)
+    cluster.answer()
+    cluster.run()
+    assert nodes_of(cluster.log) == {"train-2": "n2"}

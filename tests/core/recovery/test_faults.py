@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
+from gangsched.core.actions import Bind, Mark, Nominate, PodWrite, Remove, Unmark, WithdrawNomination, Write
 from gangsched.core.events import Gone
 from gangsched.core.lifecycle.group import LONGEST_PAUSE_SECONDS, ROUND_PAUSE_SECONDS
+from gangsched.model.records import Job
 from gangsched.model.times import render_time
 from tests.builders import OTHERS, gang, node, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
@@ -162,6 +163,25 @@ def test_a_member_is_not_bound_elsewhere_while_its_nomination_stands() -> None:
         bound = story.index((Bind, there))
         before = [(kind, on) for kind, on in story[:bound]][-1]
         assert before in ((Nominate, there), (WithdrawNomination, "")), name
+
+
+def test_a_pod_that_leaves_its_gang_is_not_bound_elsewhere_while_its_nomination_stands() -> None:
+    """The Job that made two pods a gang is gone, and so is their plan: its record is taken back before they are bound
+    one by one.
+    """
+    template = pod("train").cpu(4).priority(1).owner("Job", "train").obj()
+    job = Job("d", "train", "uid-Job-train", parallelism=2, completions=2, template=template, gang=True)
+    members = [pod(f"train-{i}").cpu(4).priority(1).owner("Job", "train") for i in range(2)]
+    cluster = Cluster(
+        *(node(f"n{i}") for i in (1, 2)), *(pod(f"v{i}").cpu(4).on(f"n{i}") for i in (1, 2)), job, *members
+    )
+    cluster.run()
+    assert names(cluster, Nominate) == {"train-0", "train-1"}
+    cluster.show(Gone("Job", "d", "train"), node("n3"), node("n4"))
+    cluster.run()
+    for index in range(2):
+        told = [a for a in cluster.log if isinstance(a, PodWrite) and a.pod.name == f"train-{index}"]
+        assert [type(a) for a in told][-3:] == [Nominate, WithdrawNomination, Bind]
 
 
 @pytest.mark.parametrize("phase", [Mark, Remove])
