@@ -21,7 +21,8 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim import invariants
 from gangsched.cluster.sim.history import Entry, History, ends_object
 from gangsched.cluster.sim.invariants import Round
-from gangsched.core.actions import Action, Bind, Mark, Nominate, SelectNode, Unmark, WithdrawNomination
+from gangsched.core.actions import Action, Bind, Mark, Nominate, Unmark, WithdrawNomination
+from gangsched.core.decision import BIND, Decision
 from gangsched.core.filters.node import tolerates
 from gangsched.model.records import Node, Pod
 from tests.chaos.part_checks import RACE_SECONDS
@@ -154,6 +155,14 @@ class _Known(msgspec.Struct):
     kept: dict[str, str] = {}
     let_off: set[str] = set()
 
+    def decide(self, decision: Decision) -> None:
+        """It has decided a gang: those that could be bound have their room from now on, also while they wait for their
+        volumes, until it is decided again.
+        """
+        self.kept.update((pod.uid, "") for pod in self.told.members(decision.gang))
+        if decision.outcome == BIND:
+            self.kept.update((place.uid, place.node) for place in decision.placements)
+
     def ask(self, action: Action, *, only: bool = False) -> None:
         """It asks for this; ``only`` who is let off by that matters."""
         if isinstance(action, Unmark):
@@ -164,7 +173,7 @@ class _Known(msgspec.Struct):
         match action:
             case Mark():
                 self.let_off.discard(action.pod.uid)
-            case Nominate(node=node) | SelectNode(node=node):
+            case Nominate(node=node):
                 self.kept[action.pod.uid] = node
             case WithdrawNomination() | Bind():
                 self.kept[action.pod.uid] = ""
@@ -203,6 +212,8 @@ def _known(played: Played, last: int, *, asked: bool) -> _Known:
             continue
         for event in batch.events:
             known.told.hear(event, batch.at_seconds)
+        for decision in batch.decisions if number < last or asked else ():
+            known.decide(decision)
         for action in batch.actions:
             known.ask(action, only=number == last and not asked)
     return known

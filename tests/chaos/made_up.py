@@ -13,6 +13,7 @@ from gangsched.cluster.sim.arrival import arrivals
 from gangsched.cluster.sim.history import Cause
 from gangsched.cluster.sim.writes import reference
 from gangsched.core.actions import Action, PodRef
+from gangsched.core.decision import Decision
 from gangsched.core.events import Event, Gone, Outcome
 from tests.chaos.play import Played
 from tests.chaos.scenario import scenario
@@ -48,10 +49,16 @@ def does(run: Played, *actions: Action) -> None:
     assert set(outcomes(run.world, *actions)) == {log.OK}
 
 
-def told(run: Played, *objects: Built | Event, asks: Sequence[Action] = (), process: int = 1) -> None:
-    """This process is told of these objects, now, and asks for these actions: nothing comes of them."""
+def told(
+    run: Played,
+    *objects: Built | Event,
+    asks: Sequence[Action] = (),
+    decides: Sequence[Decision] = (),
+    process: int = 1,
+) -> None:
+    """This process is told of these objects, now, decides this, and asks for these actions: nothing comes of them."""
     events = [each if isinstance(each, Event) else event(each) for each in objects]
-    run.batches.append(Batch(process, run.world.clock.elapsed_seconds, events, list(asks)))
+    run.batches.append(Batch(process, run.world.clock.elapsed_seconds, events, list(asks), list(decides)))
 
 
 def deleted(run: Played, name: str) -> None:

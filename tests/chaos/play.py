@@ -88,11 +88,13 @@ class Mortal:
 
 
 class _Listener(Observer):
-    def __init__(self) -> None:
+    def __init__(self, batches: list[Batch]) -> None:
         self.decisions: list[Decision] = []
+        self._batches = batches
 
     def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
         self.decisions.extend(decisions)
+        self._batches[-1].decisions.extend(decisions)
 
 
 def play(scenario: Scenario) -> Played:
@@ -101,8 +103,8 @@ def play(scenario: Scenario) -> Played:
     for trouble in scenario.troubles:
         act = trouble.act
         world.after(trouble.at_seconds, lambda act=act: act(world))  # type: ignore[misc]
-    listener = _Listener()
     batches: list[Batch] = []
+    listener = _Listener(batches)
     processes = 0
     crashes = list(scenario.crashes)
     while True:

@@ -6,6 +6,7 @@ is judged by what the process itself had been told: a race at the API server is 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator
@@ -23,11 +24,12 @@ KEPT_SECONDS = 30.0
 
 
 class _Kept(msgspec.Struct):
-    """Room for this pod on a node, with the priority of its gang when that was asked for."""
+    """Room for this pod on a node, with the priority of its gang when that was asked for, and its ``number``."""
 
     pod: Pod
     node: str
     priority: int
+    number: int
 
 
 class _Lost(msgspec.Struct):
@@ -56,6 +58,7 @@ class _Process:
         self.told = Told()
         self.doubts: list[_Doubt] = []
         self._kept: dict[str, _Kept] = {}
+        self._numbers = itertools.count()
         self._lost: dict[GangId, dict[str, _Lost]] = defaultdict(dict)
         self._begun = False
 
@@ -126,18 +129,19 @@ class _Process:
         match action:
             case Nominate(_, ref, node) if ref.uid in told.pods:
                 pod = told.pods[ref.uid]
-                self._kept[ref.uid] = _Kept(pod, node, told.priority(pod.gang))
+                self._kept[ref.uid] = _Kept(pod, node, told.priority(pod.gang), next(self._numbers))
                 self._lost.pop(pod.gang, None)  # what is kept for it is what it has planned
             case WithdrawNomination():
                 self._kept.pop(action.pod.uid, None)
                 self._withdrawn(action.pod.uid)
             case Bind(_, ref, node) if ref.uid in told.pods:
                 pod = told.pods[ref.uid]
-                self._kept.pop(ref.uid, None)
+                own = self._kept.pop(ref.uid, None)
                 lost = self._lost.pop(pod.gang, {})  # those that are leaving still may be kept beside later ones
                 self._lost[pod.gang] = {uid: each for uid, each in lost.items() if each.until == math.inf}
                 if told.tried.get(ref.uid) != node:  # else the same as before, which may have taken effect
-                    yield from self._gives(pod, node, now)
+                    planned = own.number if own is not None and own.node == node else math.inf
+                    yield from self._gives(pod, node, now, planned)
         told.asked(action)
 
     def beyond_doubt(self) -> list[str]:
@@ -151,9 +155,10 @@ class _Process:
     def _withdrawn(self, uid: str) -> None:
         self.doubts = [doubt for doubt in self.doubts if uid not in doubt.members]
 
-    def _gives(self, pod: Pod, name: str, now: float) -> Iterator[str]:
+    def _gives(self, pod: Pod, name: str, now: float, planned: float) -> Iterator[str]:
         """Is there room for this pod on the node, when all that are to leave it have left, beside those that stay, and
-        those for which it is kept?
+        those for which it is kept? Plans of its priority that were made after its own, of this number, were made with
+        this room taken.
         """
         told, node = self.told, self.told.nodes.get(name)
         if node is None or told.queued(pod):
@@ -165,7 +170,7 @@ class _Process:
             if each.node == name
             and not told.queued(each.pod)
             and each.pod.gang != pod.gang
-            and min(each.priority, told.priority(each.pod.gang)) >= priority
+            and min(each.priority, told.priority(each.pod.gang)) >= priority + (each.number > planned)
         ]
         lost = [p for p in self._of_losses(now) if p.node == name and p.gang != pod.gang]
         lost = [p for p in lost if told.priority(p.gang) >= priority]

@@ -51,6 +51,19 @@ def test_room_of_a_nominated_member_that_its_equal_gets_is_found(priority: int, 
     assert len(binds(nominated(pod("r").priority(priority).cpu(4)))) == found
 
 
+@pytest.mark.parametrize(("priority", "later", "found"), [(5, True, 0), (5, False, 1), (6, True, 1)])
+def test_a_plan_that_was_made_later_takes_nothing_from_an_equal_one(priority: int, later: bool, found: int) -> None:
+    """It was made with that room taken, so it needs more victims; a stronger one was not."""
+    there: list[Built] = [NODE, RIVAL, pod("m1").priority(priority).cpu(4), pod("v").cpu(4).on("n1")]
+    run = played(*there)
+    told(run, *there)
+    for name in ("r", "m1") if later else ("m1", "r"):
+        told(run, asks=[Nominate(1, about(run, name), "n1", f"plan of {name}", "...")])
+        told(run, WriteDone(1, Outcome.OK))
+    told(run, Gone("Pod", "d", "v", "uid-d-v"))
+    assert len(binds(run)) == found
+
+
 def test_who_fits_beside_a_nominated_member_takes_nothing_from_it() -> None:
     """There is room for both, or it is bound elsewhere, or it is a member itself."""
     for rival, to in ((pod("r").priority(5), "n1"), (RIVAL, "n2"), (pod("r").gang("g").priority(5).cpu(4), "n1")):

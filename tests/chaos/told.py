@@ -24,6 +24,7 @@ from gangsched.core.actions import (
     WithdrawNomination,
     Write,
 )
+from gangsched.core.decision import Decision
 from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
 from gangsched.model import dialects
 from gangsched.model.jobsets import JobSet
@@ -35,14 +36,15 @@ AT_ONCE = 1e-6
 
 
 class Batch(msgspec.Struct):
-    """What one process (counted from 1) was told at ``at_seconds`` from the start, and what it asked for because of
-    that.
+    """What one process (counted from 1) was told at ``at_seconds`` from the start, and what it decided and asked for
+    because of that.
     """
 
     process: int
     at_seconds: float
     events: list[Event]
     actions: list[Action] = []
+    decisions: list[Decision] = []
 
 
 class Told(msgspec.Struct):
