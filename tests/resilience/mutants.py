@@ -491,8 +491,18 @@ MUTANTS = (
     ),
     Mutant(
         "members join a gang that is being evicted",
-        ((_GANGS, "if not text and not leaves and condemned:", "if False:"),),
+        ((_GANGS, "if not text and not leaves:", "if False:"),),
         ("tests/core/eviction/test_evicted_gangs_wait.py::test_a_gang_that_leaves_is_not_healed",),
+    ),
+    Mutant(
+        "pods of a Job that is being suspended are bound",
+        (("gangsched/core/world/world.py", "if suspended is not None:", "if False:"),),
+        ("tests/core/eviction/test_evicted_gangs_wait.py::test_no_pod_of_a_job_that_is_being_suspended_is_bound",),
+    ),
+    Mutant(
+        "members that have left their gang stay nominated",
+        ((_BINDING, "(*run.unplaced(group), *_others_now(run, group))", "run.unplaced(group)"),),
+        ("tests/core/recovery/test_faults.py::test_who_has_left_its_gang_is_not_bound_while_nominated",),
     ),
     Mutant(
         "the lease is released although a write was cancelled",

@@ -165,7 +165,7 @@ def test_a_member_is_not_bound_elsewhere_while_its_nomination_stands() -> None:
         assert before in ((Nominate, there), (WithdrawNomination, "")), name
 
 
-def test_a_pod_that_leaves_its_gang_is_not_bound_elsewhere_while_its_nomination_stands() -> None:
+def test_who_has_left_its_gang_is_not_bound_while_nominated() -> None:
     """The Job that made two pods a gang is gone, and so is their plan: its record is taken back before they are bound
     one by one.
     """
