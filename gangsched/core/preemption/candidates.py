@@ -14,7 +14,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, columns, distinct, ordered_by
+from gangsched.core.arrays import Bools, Floats, Ints, distinct, ordered_by
 from gangsched.core.preemption.blocks import NO_SLOTS, Block, Part
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.demand import Demand
@@ -106,7 +106,7 @@ class Candidates:
         order = ordered_by((row + 1) * len(self.levels) - level_of, *keys, table.tie[slots] >> 8)
         self.slot, self.row, self.useful = slots[order], row[order], useful[order]
         self.level, self.level_of = level[order], level_of[order]
-        self.req: Floats = columns(held, order)
+        self.req: Floats = demand.resources.held(self.slot)
         self.work: Floats = works[self.slot]
         nodes = units.snapshot.size
         self.count: Ints = np.bincount(self.row, minlength=nodes)
@@ -140,11 +140,9 @@ class Candidates:
 
     def room_without(self, leaving: Bools) -> Floats:
         """``(R, N)`` room when these pods (``(V,)``) have left."""
-        out = self.free.copy()
-        if leaving.any():
-            rows = np.flatnonzero(self.count)
-            out[:, rows] += np.add.reduceat(self.req * leaving, self.start[rows], axis=1)
-        return out
+        gone, nodes = np.flatnonzero(leaving), len(self.count)
+        rows = self.row[gone]
+        return self.free + [np.bincount(rows, weights=held.take(gone), minlength=nodes) for held in self.req]
 
     def by_unit(self, pods: Bools) -> Pairs:
         """What those of these pods (``(V,)``) that are in units hold, by unit and node."""

@@ -50,6 +50,11 @@ class Resources:
         held = columns(self._matrix, self.table.shape[slots])
         return held if self._attached is None else np.concatenate([held, columns(self._attached, slots)])
 
+    def without(self, slots: Ints) -> Floats:
+        """``(R, N)`` what is free when these pods, all of known nodes, have left."""
+        rows, size = self.table.row[slots], self.free.shape[1]
+        return self.free + [np.bincount(rows, weights=amount, minlength=size) for amount in self.held(slots)]
+
 
 def _attachable(sim: Simulation, driver: str) -> Floats:
     """``(N,)`` how many more volumes of this driver each node attaches."""

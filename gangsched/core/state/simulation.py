@@ -112,13 +112,12 @@ class Simulation:
                 self.free[i] += plenty
         self.scored: Floats = snapshot.scored.copy()
         self._held: list[tuple[PodClass, int]] = []
-        self._lifted: set[int] = set()
+        self._lifted: Bools = np.zeros(snapshot.table.size, dtype=np.bool_)
         self._steps: list[_Step | _Crowd | Ints] = []
         self._states: dict[tuple[str, int], tuple[Watcher, Any]] = {}
         self._told: list[tuple[Watcher, Any]] = []
         self.told_of_terminating = False
         self._pulling_guests = 0
-        self._lifted_slots: Ints | None = None
         self._volumes: VolumesInThought | None = None
         self.class_of = (classes or Classes(snapshot)).of
         row_of = snapshot.row_of
@@ -172,7 +171,7 @@ class Simulation:
     def drop(self, slot: int) -> None:
         """A lifted pod returns to its node."""
         pod = self.snapshot.table.pods[slot]
-        if pod is None or slot not in self._lifted:
+        if pod is None or not self._lifted[slot]:
             raise ValueError(f"slot {slot} holds no lifted pod")
         self._do(_Step(self.snapshot.class_of(pod), int(self.snapshot.table.row[slot]), +1, slot))
 
@@ -189,20 +188,15 @@ class Simulation:
         self._lift_many(slots, -1)
 
     def _lift_many(self, slots: Ints, sign: int) -> None:
-        table = self.snapshot.table
-        self._lifted_slots = None
+        table, size = self.snapshot.table, self.free.shape[1]
+        self._lifted[slots] = sign < 0
         shapes, rows = table.shape[slots], table.row[slots]
-        if sign < 0:
-            self._lifted.update(slots.tolist())
-        else:
-            self._lifted.difference_update(slots.tolist())
-        size = self.free.shape[1]
-        amounts = self.snapshot.shape_matrix()[shapes]
-        for i in np.flatnonzero(amounts.any(axis=0)).tolist():
-            self.free[i] -= sign * np.bincount(rows, weights=amounts[:, i], minlength=size)
-        scored = self.snapshot.scored_matrix()[shapes]
-        for i in range(scored.shape[1]):
-            self.scored[i] += sign * np.bincount(rows, weights=scored[:, i], minlength=size)
+        for have, matrix, back in (
+            (self.free, self.snapshot.shape_matrix(), -sign),
+            (self.scored, self.snapshot.scored_matrix(), sign),
+        ):
+            for i in np.flatnonzero(matrix.any(axis=0)).tolist():
+                have[i] += back * np.bincount(rows, weights=matrix[:, i].take(shapes), minlength=size)
 
     @property
     def _watched(self) -> bool:
@@ -233,11 +227,7 @@ class Simulation:
 
     def _take(self, step: _Step, sign: int) -> None:
         if step.slot >= 0:
-            self._lifted_slots = None
-            if sign < 0:
-                self._lifted.add(step.slot)
-            else:
-                self._lifted.discard(step.slot)
+            self._lifted[step.slot] = sign < 0
             self.told_of_terminating = bool(self.snapshot.table.flags[step.slot] & TERMINATING)
         else:
             self._welcome(step.pod, sign)
@@ -304,9 +294,7 @@ class Simulation:
 
     def lifted(self) -> Ints:
         """Slots of the pods that have been lifted, ascending."""
-        if self._lifted_slots is None:
-            self._lifted_slots = np.array(sorted(self._lifted), dtype=np.int64)
-        return self._lifted_slots
+        return np.flatnonzero(self._lifted)
 
     @property
     def guests_pull(self) -> bool:
@@ -335,6 +323,6 @@ class Simulation:
         table = self.snapshot.table
         for slot in table.occupied().tolist():
             pod = table.pods[slot]
-            if pod is not None and slot not in self._lifted:
+            if pod is not None and not self._lifted[slot]:
                 yield self.snapshot.class_of(pod), int(table.row[slot])
         yield from self.visitors()
