@@ -19,8 +19,8 @@ MODULES = tuple(
 )
 #: What `explain`, `plan` and `demo` answer at length is put together from facts, in these files and nowhere else.
 ANSWERS = (
-    *(f"cli/{name}.py" for name in ("decisions", "demo", "explanation", "gang_explanation", "pod_explanation")),
-    *(f"cli/{name}.py" for name in ("narration", "render_html", "render_plan", "render_queues", "render_simulation")),
+    *(f"cli/{name}.py" for name in ("decisions", "demo", "explanation", "pod_explanation")),
+    *(f"cli/{name}.py" for name in ("render", "render_html", "render_simulation")),
 )
 #: Documentation: of commands, settings, metrics and the table of states; words of the log; the simulated API server.
 DOCUMENTATION = (

@@ -1,28 +1,68 @@
-"""How commands that only look answer: one view of what they found, shown as the JSON of a contract or as text."""
+"""How all commands answer: exit codes, complaints, documents, and lines for people."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from gangsched.cli import errors
-from gangsched.model.errors import InputError, Place, Problem, UserError
+from gangsched.model.errors import InputError, Place, Problem, UserError, one_line, told
 
 V = TypeVar("V")
+#: Finds what a command answers, and what of the input was not understood.
+Read: TypeAlias = Callable[[argparse.Namespace], tuple[V, Sequence[Problem]]]
+
+#: Exit codes: done; failed, as when the disk is full; input, configuration or arguments that were not understood;
+#: interrupted; the output is not read.
+OK, FAILED, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
+
+_DOCUMENTS = ("json", "yaml")
+_AGES = ((86400, 2, "d"), (3600, 3, "h"), (60, 3, "m"))
+
+
+class UsageError(UserError):
+    """Arguments that cannot be used, found after they were parsed."""
+
+
+def complain(lines: Iterable[str]) -> None:
+    """Say it on stderr."""
+    for line in lines:
+        print(f"gangsched: {line}", file=sys.stderr)
 
 
 class Contract(NamedTuple, Generic[V]):
-    """What a command answers. ``empty`` are the fields of the document when there is an error, ``fields`` makes those
-    of a view, ``render`` prints it for people, in the form of ``-o``.
+    """What a command answers that only looks, as the JSON of a contract or as text for people.
+
+    ``fields`` makes the fields of the document, which are ``empty`` when there is an error; ``show`` prints it for
+    people, in the form of ``-o``.
     """
 
     api_version: str
     empty: Mapping[str, Any]
     fields: Callable[[V], Mapping[str, Any]]
-    render: Callable[[V, str], None]
+    show: Callable[[V, str], None]
+
+    def run(self, args: argparse.Namespace, read: Read[V]) -> int:
+        """Print what is read, or what the user has to mend; the exit code."""
+        return BAD_INPUT if self.answer(args, read) is None else OK
+
+    def answer(self, args: argparse.Namespace, read: Read[V]) -> V | None:
+        """Print the same; None when the user has to mend something."""
+        try:
+            view, warnings = read(args)
+        except UserError as error:
+            complain(error.lines)
+            if args.output in _DOCUMENTS:
+                print_document(args.output, self.document(self.empty, error=_problem(error, args)))
+            return None
+        if args.output in _DOCUMENTS:
+            print_document(args.output, self.document(self.fields(view), warnings))
+        else:
+            self.show(view, args.output)
+            complain(f"warning: {told(each)}" for each in warnings)
+        return view
 
     def document(
         self, fields: Mapping[str, Any], warnings: Sequence[Problem] = (), error: Problem | None = None
@@ -30,39 +70,48 @@ class Contract(NamedTuple, Generic[V]):
         """The whole answer."""
         return {"apiVersion": self.api_version, **fields, "warnings": list(warnings), "error": error}
 
-    def answer(self, args: argparse.Namespace, find: Callable[[], tuple[V, Sequence[Problem]]]) -> V | None:
-        """Print what ``find`` returns with its warnings, or what the user has to mend; None in the latter case."""
-        try:
-            view, warnings = find()
-        except UserError as error:
-            errors.complain(error.lines)
-            if args.output in _DOCUMENTS:
-                print_document(args.output, self.document(self.empty, error=_problem(error, args)))
-            return None
-        if args.output in _DOCUMENTS:
-            print_document(args.output, self.document(self.fields(view), warnings))
-        else:
-            self.render(view, args.output)
-            errors.warn(warnings)
-        return view
-
-
-_DOCUMENTS = ("json", "yaml")
-
 
 def _problem(error: UserError, args: argparse.Namespace) -> Problem:
     if isinstance(error, InputError):
         return error.problem
-    file = "" if isinstance(error, errors.UsageError) else args.config or ""
+    file = "" if isinstance(error, UsageError) else args.config or ""
     return InputError(Place(file), "", "; ".join(error.lines)).problem
 
 
 def print_document(form: str, document: Mapping[str, Any]) -> None:
     """Print the answer of a contract, as ``json`` or ``yaml``."""
     if form == "json":
+        import json  # noqa: PLC0415 - nothing else here needs it, and --help is to be quick
+
         text = json.dumps(document, indent=2) + "\n"
     else:
         import yaml  # noqa: PLC0415 - only for this form
 
         text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
     sys.stdout.write(text)
+
+
+def print_lines(lines: Sequence[tuple[str, ...]]) -> None:
+    """In columns, as kubectl does it: nothing is cut off."""
+    cleaned = [[one_line(cell) for cell in line] for line in lines]
+    widths = [max(map(len, column)) for column in zip(*cleaned, strict=True)]
+    for line in cleaned:
+        print("   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def age_of(seconds: float) -> str:
+    """``45s``, ``119m``, ``5h``, ``12d``: in the largest unit of which there are some, as kubectl prints it."""
+    for unit, least, letter in _AGES:
+        if seconds >= unit * least:
+            return f"{int(seconds // unit)}{letter}"
+    return f"{max(0, int(seconds))}s"
+
+
+def natural(name: str) -> list[str | int]:
+    """For sorting: ``node-10`` after ``node-9``."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", name)]
+
+
+def clean(text: str) -> str:
+    """Names come from strangers: nothing of them may steer the terminal."""
+    return "".join(c if c.isprintable() else one_line(c) or " " for c in text)

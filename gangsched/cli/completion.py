@@ -6,7 +6,7 @@ import argparse
 import importlib
 from collections.abc import Iterator
 
-from gangsched.cli import errors
+from gangsched.cli import answers
 
 _BASH = """\
 _gangsched() {{
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the script."""
     found = dict(_commands())
     print(_fish(found) if args.shell == "fish" else (_ZSH if args.shell == "zsh" else "") + _bash(found), end="")
-    return errors.OK
+    return answers.OK
 
 
 def _commands() -> Iterator[tuple[str, list[argparse.Action]]]:

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from gangsched.cli import errors
+from gangsched.cli import answers
 from gangsched.runtime import config
 from gangsched.runtime.config import defaults_text
 from gangsched.runtime.profiles import plugin_set
@@ -51,4 +51,4 @@ def run(args: argparse.Namespace) -> int:
         print(defaults_text(), end="")
     else:
         print(json.dumps(config.schema(), indent=2))
-    return errors.OK
+    return answers.OK

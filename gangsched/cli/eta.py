@@ -8,12 +8,12 @@ than that, nothing is known: they go on.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import Any, NamedTuple
 
 import msgspec
 
+from gangsched.cli.contracts import Eta
 from gangsched.cli.simulation import simulate, started_at
 from gangsched.cluster.sim.arrival import DURATION_HINTS, RUN_FOR
 from gangsched.core.decision import Decision
@@ -30,38 +30,6 @@ from gangsched.model.times import LONGEST_SECONDS, render_time
 _SPREAD = (0.8, 1.0, 1.2)
 #: So many workloads of unknown run time are named.
 _NAMED = 20
-
-
-class Eta(NamedTuple):
-    """When a gang starts (seconds since the epoch; None: it is not known whether it does), and its place in the queue,
-    the first being 1. ``unknown`` are the workloads whose run times are not known.
-    """
-
-    earliest: float | None
-    likely: float | None
-    latest: float | None
-    position: int
-    assumes: tuple[str, ...]
-    unknown: tuple[str, ...]
-    would_help: tuple[str, ...]
-
-    def fields(self) -> dict[str, Any]:
-        """In the words of the contract."""
-        times = {name: _time(getattr(self, name)) for name in ("earliest", "likely", "latest")}
-        lists = {"assumes": list(self.assumes), "unknown": list(self.unknown), "wouldHelp": list(self.would_help)}
-        return {**times, "position": self.position, **lists}
-
-    def lines(self) -> Iterator[str]:
-        """For people."""
-        if self.likely is None:
-            yield causes.START_UNKNOWN
-        else:
-            yield causes.starts(_time(self.likely), _time(self.earliest), _time(self.latest) or causes.LATEST_UNKNOWN)
-        yield causes.in_queue(self.position)
-        yield from (causes.if_so(each) for each in self.assumes)
-        if self.unknown:
-            yield causes.run_time_unknown(", ".join(self.unknown))
-        yield from (causes.would_tell(each) for each in self.would_help)
 
 
 def etas(events: Sequence[Event], options: Options, now: float, decisions: Sequence[Decision]) -> dict[GangId, Eta]:
@@ -81,13 +49,13 @@ def etas(events: Sequence[Event], options: Options, now: float, decisions: Seque
         found = [at for run in runs if (at := run.get(gang)) is not None]
         likely = runs[1].get(gang)
         out[gang] = Eta(
-            min(found, default=None),
-            likely,
-            max(found) if len(found) == len(runs) else None,
+            _time(min(found, default=None)),
+            _time(likely),
+            _time(max(found) if len(found) == len(runs) else None),
             position,
             times.assumes(unknown),
-            tuple(unknown[:_NAMED]),
-            (causes.declared(EXPECTED_RUN_TIME),) if unknown and (likely is None or likely > now + 1.0) else (),
+            unknown[:_NAMED],
+            [causes.declared(EXPECTED_RUN_TIME)] if unknown and (likely is None or likely > now + 1.0) else [],
         )
     return out
 
@@ -127,7 +95,7 @@ class _RunTimes:
         running = (pod for pod in self._world.pods.values() if pod.bound and pod.live)
         return sorted({_workload(pod) for pod in running if self._remaining(pod, 1) is None})
 
-    def assumes(self, unknown: Sequence[str]) -> tuple[str, ...]:
+    def assumes(self, unknown: Sequence[str]) -> list[str]:
         """What must be so for the times to be right."""
         pods = self._world.pods.values()
         out = [causes.NOTHING_NEW]
@@ -137,7 +105,7 @@ class _RunTimes:
             out.append(causes.RUN_LIKE_BEFORE)
         if any(self._deadline(pod) is not None for pod in pods):
             out.append(causes.RUN_UNTIL_DEADLINE)
-        return (*out, causes.UNKNOWN_GO_ON) if unknown else tuple(out)
+        return [*out, causes.UNKNOWN_GO_ON] if unknown else out
 
     def _remaining(self, pod: Pod, guess: int) -> float | None:
         """How many seconds the pod runs on, or will run; None if that is not known."""

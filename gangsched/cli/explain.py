@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from msgspec.structs import replace
+import msgspec
 
-from gangsched.cli import errors, plan
+from gangsched.cli import answers, plan
 from gangsched.cli.answers import Contract
-from gangsched.cli.decisions import STARTS
+from gangsched.cli.contracts import Eta, Planned
+from gangsched.cli.decisions import STARTS, State
 from gangsched.cli.explanation import Explanation, explain
 from gangsched.cli.inputs import (
     add_cluster_arguments,
     add_decision_arguments,
     add_eta_argument,
+    add_namespace_argument,
     moment_of,
+    name_of,
+    named,
     read_either,
 )
-from gangsched.cli.names import add_namespace_argument, name_of, named
-from gangsched.cli.plan_view import Plan
 from gangsched.cli.pod_explanation import Section
-from gangsched.cli.what_if import State
 from gangsched.messages import failures
 from gangsched.model.errors import Problem
-
-if TYPE_CHECKING:
-    from gangsched.cli.eta import Eta
-    from gangsched.model.records import GangId
+from gangsched.model.records import GangId
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the explanation; 2 when there is nothing of that name or some input was not understood."""
-    return errors.BAD_INPUT if CONTRACT.answer(args, lambda: _explained(args)) is None else errors.OK
+    return CONTRACT.run(args, _explained)
 
 
 class Explained(NamedTuple):
@@ -60,26 +58,20 @@ class Explained(NamedTuple):
 
     state: State
     found: Explanation
-    etas: Mapping[GangId, Eta] | None = None
+    etas: Mapping[GangId, Eta] = {}
 
     def fields(self) -> dict[str, Any]:
         """What ``plan`` says of the decisions that concern it, and the words."""
-        found = self.found
-        decisions = [(decision, self.state.milliseconds(decision)) for decision in found.decisions]
-        words = {
-            "title": found.title,
-            "state": found.word,
-            "sentence": found.sentence,
-            "sections": [{"label": section.label, "lines": list(section.lines)} for section in found.sections],
-        }
-        return {**Plan(decisions, found.drained, etas=self.etas).fields(), "explanation": words}
+        decisions = [(decision, self.state.milliseconds(decision)) for decision in self.found.decisions]
+        words = msgspec.to_builtins(self.found.told())
+        return {**Planned(decisions, self.found.drained, etas=self.etas).fields(), "explanation": words}
 
 
 def _render(explained: Explained, _: str) -> None:
-    from gangsched.cli.render_explain import render  # noqa: PLC0415 - rich takes longer to import than to explain
+    from gangsched.cli.render import render_explanation  # noqa: PLC0415 - rich takes longer to import than to explain
 
     own = explained.found.own
-    render(explained.found, explained.state.milliseconds(own) if own is not None else 0.0)
+    render_explanation(explained.found, explained.state.milliseconds(own) if own is not None else 0.0)
 
 
 CONTRACT: Contract[Explained] = Contract(plan.CONTRACT.api_version, plan.CONTRACT.empty, Explained.fields, _render)
@@ -96,7 +88,7 @@ def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
 
     found_etas = etas(read.events, state.options, state.now, [decision for decision, _ in state.decisions])
     when = Section(STARTS, tuple(found_etas[found.own.gang].lines()))
-    found = replace(found, sections=(when, *found.sections))
+    found = msgspec.structs.replace(found, sections=(when, *found.sections))
     return Explained(state, found, found_etas), read.warnings
 
 
@@ -104,5 +96,5 @@ def _asked(args: argparse.Namespace) -> tuple[str, str, str]:
     """``(namespace, kind, name)``; the first two are empty where they are not given."""
     name = name_of(args)
     if name is None:
-        raise errors.UsageError(failures.NAME_MISSING)
+        raise answers.UsageError(failures.NAME_MISSING)
     return named(name, args.namespace)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from gangsched.cli.errors import UsageError
-from gangsched.cli.gang_explanation import gang_sections
-from gangsched.cli.pod_explanation import Section, conditions, drained_sections, pod_sections
-from gangsched.cli.what_if import State
-from gangsched.core.decision import Decision
+from gangsched.cli import contracts
+from gangsched.cli.answers import UsageError
+from gangsched.cli.decisions import WOULD_HELP, State
+from gangsched.cli.pod_explanation import MANY, Section, choice, conditions, drained_sections, pod_sections, under
+from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
+from gangsched.core.events import Changed, Gone
+from gangsched.core.filters.node import tolerates
 from gangsched.core.preemption.drained import Leaving
-from gangsched.messages.text import and_nearest
+from gangsched.core.quota.workloads import quantity
+from gangsched.messages.text import and_nearest, are, counted, listed
 from gangsched.model.children import JOBSET_NAME
-from gangsched.model.records import SINGLE, GangId, Pod
+from gangsched.model.records import PREEMPT_NEVER, SINGLE, SYSTEM_CRITICAL_PRIORITY, GangId, Node, Pod, Taint
+from gangsched.model.selectors import any_node_term_matches
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -32,6 +37,11 @@ class Explanation(msgspec.Struct, frozen=True):
     decisions: tuple[Decision, ...] = ()
     own: Decision | None = None
     drained: tuple[Leaving, ...] = ()
+
+    def told(self, decisions: Sequence[contracts.Decision] = ()) -> contracts.Explanation:
+        """In the words of the contract, with these ``decisions``."""
+        sections = [contracts.Section(section.label, list(section.lines)) for section in self.sections]
+        return contracts.Explanation(self.title, self.word, self.sentence, sections, list(decisions))
 
 
 def explain(state: State, namespace: str, name: str, kind: str = "") -> Explanation:
@@ -142,3 +152,223 @@ def _interesting(pods: Sequence[Pod], taking: Sequence[Decision]) -> list[Pod]:
 def _unknown(state: State, key: str) -> str:
     known = {g.key for g in state.world.membership.members} | {p.key for p in state.world.pods.values()}
     return f"there is no gang or pod {key} among {len(state.world.pods)} pods{and_nearest(key, known, 0.6)}"
+
+
+def gang_sections(state: State, decision: Decision, asked: Pod | None) -> Iterator[Section]:
+    """What there is to say beside the decision itself; ``asked`` is the member that was asked for, if one was."""
+    if asked is not None and asked.gang.family != SINGLE:
+        yield from under("asked for", [_member(asked, decision)])
+    yield from under("needs", _needs(state, decision))
+    yield from under("because", _because(decision))
+    if isinstance(decision, Unschedulable):
+        yield from under(WOULD_HELP, _would_help(state, decision))
+    if isinstance(decision, Gathering):
+        yield from under(WOULD_HELP, [gathering_advice(decision)])
+    census = state.world.membership.census(decision.gang)
+    yield from conditions([asked] if asked is not None else [*census.pending, *census.gated])
+
+
+def _member(pod: Pod, decision: Decision) -> str:
+    where = next((p.node for p in decision.placements if p.key == pod.key), None)
+    if where is not None:
+        return f"{pod.key} is a member of {decision.kind} {decision.gang.key} and goes to {where}"
+    return f"{pod.key} is a member of {decision.kind} {decision.gang.key} and has no node"
+
+
+def _needs(state: State, decision: Decision) -> Iterator[str]:
+    membership = state.world.membership
+    spec = membership.spec(decision.gang)
+    census = membership.census(decision.gang)
+    if decision.gang.family != SINGLE and spec is not None:
+        yield (
+            f"{counted(spec.min_member, 'member')} to run (from {spec.source or spec.kind});"
+            f" {len(census.bound)} on nodes, {len(census.pending)} pending"
+            + (f", {len(census.gated)} held by scheduling gates" if census.gated else "")
+        )
+    if len(decision.group) > 1:
+        yield f"the GangGroup {', '.join(decision.group)} starts together or not at all"
+    gangs = _gangs(state, decision)
+    own = membership.own_priority(decision.gang) is not None
+    whose = "its own" if own or decision.gang.family == SINGLE else "the lowest of its members'"
+    text = f"it preempts with priority {decision.priority} ({whose})"
+    if membership.policy(gangs) == PREEMPT_NEVER:
+        text = f"priority {decision.priority}, but preemptionPolicy Never: it evicts no pod"
+    yield text
+
+
+def _because(decision: Decision) -> Iterator[str]:
+    match decision:
+        case Fits():
+            yield "there is room for them now: no pod is evicted"
+        case FitsWhenFreed():
+            yield "they fit in room that pods on their way out give up already: no pod is evicted for them"
+        case Preempt():
+            yield "they do not fit now, and fit when the victims are gone"
+            yield from choice(decision, "the victims are")
+            broken = sum(v.over_budget for v in decision.victims)
+            if broken:
+                yield f"{broken} of them beyond a PodDisruptionBudget: no choice without that was found"
+        case _ if not decision.message:  # otherwise the decision says it
+            yield "it has its minimum; there is no room for further members"
+
+
+def _would_help(state: State, decision: Unschedulable) -> Iterator[str]:
+    """What would make an unschedulable gang fit, tried out."""
+    if decision.failed_plugin:
+        yield f"a plug-in {decision.failed_plugin} that does not fail, or a profile without it"
+        return
+    if not decision.required:
+        yield "room for one more member; no pod is evicted for members beyond the minimum"
+        return
+    patient = state.without_patience(decision.gang)
+    if isinstance(patient, Preempt):
+        yield f"time: without minimum run times and preemption delay it would evict {_victims(patient)} now"
+    yield from _priority(state, decision)
+    if decision.quota is None or decision.quota.flavors:
+        yield from advice(state, decision)
+    else:
+        yield f"quota in {decision.quota.queue or 'its queue'}: gangsched queues shows who uses it"
+
+
+def _priority(state: State, decision: Decision) -> Iterator[str]:
+    gangs = _gangs(state, decision)
+    highest = state.with_priority(gangs, decision.gang, SYSTEM_CRITICAL_PRIORITY)
+    if highest is None:
+        return
+    if isinstance(highest, Fits | FitsWhenFreed):
+        yield "a place further ahead in the queue: gangs of higher priority take the room first"
+    if not isinstance(highest, Preempt):
+        return
+    enough = max(v.priority for v in highest.victims) + 1
+    if enough <= decision.priority:
+        if state.world.membership.policy(gangs) == PREEMPT_NEVER:
+            yield f"a preemptionPolicy other than Never: it would evict {_victims(highest)}"
+        return
+    tried = state.with_priority(gangs, decision.gang, enough)
+    if isinstance(tried, Preempt):
+        yield f"a priority of {enough} or more: it would evict {_victims(tried)}"
+
+
+def _victims(decision: Preempt) -> str:
+    return listed([v.key for v in decision.victims], MANY)
+
+
+def _gangs(state: State, decision: Decision) -> tuple[GangId, ...]:
+    return state.world.membership.group(decision.gang)[0]
+
+
+#: Taints that the node controller puts on nodes; other messages cover them.
+_OF_NODES = "node.kubernetes.io/"
+
+
+def gathering_advice(decision: Decision) -> str:
+    """For a gang that is not complete."""
+    if "does not exist" in decision.message:
+        return f"create the PodGroup {decision.gang.key}; its spec.minMember says how many pods start together"
+    what = "remove the scheduling gates" if "gates" in decision.message else "create the missing pods"
+    return f"{what}: nothing is scheduled or evicted for the gang before it is complete"
+
+
+def advice(state: State, decision: Decision) -> Iterator[str]:
+    """For a gang that fits nowhere: what the first member without a node lacks."""
+    namespace, _, name = decision.unplaced[0].pod.partition("/") if decision.unplaced else ("", "", "")
+    pod, nodes = state.world.find(namespace, name), _nodes(state)
+    if pod is None or not nodes:
+        yield "nodes: there are none" if not nodes else "further nodes that its members may use"
+        return
+    large = [node for node in nodes if all(_has(node, resource) >= asked for resource, asked in pod.shape.requests)]
+    if not large:
+        yield from _too_large(pod, nodes)
+        return
+    chosen = [node for node in large if _selects(pod, node)]
+    if not chosen:
+        yield from _selected_nothing(pod, large)
+        return
+    usable = [node for node in chosen if not any(_refused(pod, node))]
+    for text, count in Counter(text for node in chosen for text in _refused(pod, node)).items():
+        yield f"on {counted(count, 'node')} that it could use otherwise: {text}"
+    if usable:
+        yield from _short(state, pod, usable)
+
+
+def _nodes(state: State) -> list[Node]:
+    found: dict[str, Node] = {}
+    for event in state.events:
+        if isinstance(event, Changed) and isinstance(event.record, Node):
+            found[event.record.name] = event.record
+        elif isinstance(event, Gone) and event.kind == "Node":
+            found.pop(event.name, None)
+    return list(found.values())
+
+
+def _has(node: Node, resource: str) -> int:
+    return dict(node.allocatable).get(resource, 0)
+
+
+def _too_large(pod: Pod, nodes: Sequence[Node]) -> Iterator[str]:
+    several = False
+    for resource, asked in pod.shape.requests:
+        largest = max(_has(node, resource) for node in nodes)
+        if asked > largest:
+            several = True
+            yield (
+                f"less {resource} in one pod, or larger nodes: {pod.key} asks for {quantity(resource, asked)}, and the"
+                f" largest node has {quantity(resource, largest)}"
+            )
+    if not several:
+        yield f"a node that has all at once: {_asked(pod)}"
+
+
+def _selects(pod: Pod, node: Node) -> bool:
+    shape = pod.shape
+    return (
+        shape.node_name in ("", node.name)
+        and all(node.labels.get(key) == value for key, value in shape.node_selector)
+        and (shape.node_terms is None or any_node_term_matches(shape.node_terms, node.name, node.labels))
+    )
+
+
+def _selected_nothing(pod: Pod, nodes: Sequence[Node]) -> Iterator[str]:
+    missing = [
+        f"{key}={value}" for key, value in pod.shape.node_selector if all(n.labels.get(key) != value for n in nodes)
+    ]
+    where = f"of {counted(len(nodes), 'node')} that {are(len(nodes))} large enough"
+    if missing:
+        yield f"a node with the label {' and '.join(missing)}, or another nodeSelector: none {where} has it"
+    else:
+        yield f"another nodeSelector, node affinity or nodeName: none {where} matches"
+
+
+def _refused(pod: Pod, node: Node) -> Iterator[str]:
+    if node.unschedulable:
+        yield "kubectl uncordon"
+    if not node.ready:
+        yield "it is not ready"
+    for taint in node.taints:
+        mine = taint.effect in ("NoSchedule", "NoExecute") and not taint.key.startswith(_OF_NODES)
+        if mine and not tolerates(pod.shape.tolerations, taint):
+            yield f"a toleration for the taint {_written(taint)}"
+
+
+def _written(taint: Taint) -> str:
+    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+
+
+def _short(state: State, pod: Pod, nodes: Sequence[Node]) -> Iterator[str]:
+    taken: dict[str, Counter[str]] = {node.name: Counter() for node in nodes}
+    for other in state.world.pods.values():
+        if other.bound and other.node in taken:
+            taken[other.node].update(dict(other.shape.requests))
+    said = False
+    for resource, asked in pod.shape.requests:
+        most = max(_has(node, resource) - taken[node.name][resource] for node in nodes)
+        if asked > most:
+            said = True
+            free, wanted = quantity(resource, max(0, most)), quantity(resource, asked)
+            yield f"room: {pod.key} asks for {wanted} {resource}, and at most {free} is free on one node"
+    if not said:
+        yield f"room for all members at once: each asks for {_asked(pod)}"
+
+
+def _asked(pod: Pod) -> str:
+    return ", ".join(f"{quantity(r, n)} {r}" for r, n in pod.shape.requests) or "a place"

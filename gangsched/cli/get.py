@@ -5,20 +5,31 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from gangsched.cli import errors
-from gangsched.cli.answers import Contract
-from gangsched.cli.columns import age_of, print_lines
-from gangsched.cli.gang_rows import Row, rows
-from gangsched.cli.inputs import add_cluster_arguments, add_input_arguments, follow_cluster, read_either
-from gangsched.cli.names import add_namespace_argument, name_of, named
-from gangsched.cli.what_if import State
+import msgspec
+
+from gangsched.cli import answers
+from gangsched.cli.answers import Contract, age_of, natural, print_lines
+from gangsched.cli.decisions import State, can_start
+from gangsched.cli.inputs import (
+    add_cluster_arguments,
+    add_input_arguments,
+    add_namespace_argument,
+    follow_cluster,
+    name_of,
+    named,
+    read_either,
+)
+from gangsched.core.decision import Decision
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.membership import Census
+from gangsched.core.world.world import World
 from gangsched.messages import failures
 from gangsched.model.errors import Problem
+from gangsched.model.records import GangId, Pod
 from gangsched.model.times import render_time
 
 _WATCH_SECONDS = 1.0
@@ -49,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     args.name = name_of(args)
     if args.watch:
         return _watch(args)
-    return errors.BAD_INPUT if CONTRACT.answer(args, lambda: _read(args)) is None else errors.OK
+    return CONTRACT.run(args, _read)
 
 
 class Gangs(NamedTuple):
@@ -66,7 +77,7 @@ class Gangs(NamedTuple):
 def _render(gangs: Gangs, form: str) -> None:
     print_lines(_lines(form, gangs.rows, gangs.now))
     if not gangs.rows:
-        errors.complain([failures.NO_GANGS])
+        answers.complain([failures.NO_GANGS])
 
 
 CONTRACT: Contract[Gangs] = Contract("gangsched.dev/get/v1", {"gangs": []}, Gangs.fields, _render)
@@ -79,14 +90,14 @@ def _read(args: argparse.Namespace) -> tuple[Gangs, list[Problem]]:
     decisions = {decision.gang: decision for decision, _ in state.decisions}
     found = list(_chosen(args, rows(state.world, decisions), space))
     if args.name is not None and not found:
-        raise errors.UsageError(failures.no_gang(args.name))
+        raise answers.UsageError(failures.no_gang(args.name))
     return Gangs(found, state.now), read.warnings
 
 
 def _watch(args: argparse.Namespace) -> int:
     """Print what changes; ends with Ctrl-C. Nothing is decided here: reasons are what a scheduler writes on pods."""
     if args.sources or args.output in ("json", "yaml"):
-        raise errors.UsageError(failures.WATCH_FORMS)
+        raise answers.UsageError(failures.WATCH_FORMS)
     options, space, batches = follow_cluster(args)
     scheduler = Scheduler(options)
     shown: dict[tuple[str, str, str], Row] = {}
@@ -102,7 +113,7 @@ def _watch(args: argparse.Namespace) -> int:
             shown = found
             sys.stdout.flush()
             time.sleep(_WATCH_SECONDS)
-    return errors.OK
+    return answers.OK
 
 
 def _chosen(args: argparse.Namespace, found: Iterable[Row], space: str) -> Iterator[Row]:
@@ -145,3 +156,87 @@ def _entry(row: Row, now: float) -> dict[str, Any]:
         "scheduler": row.scheduler,
         "nodes": list(row.nodes),
     }
+
+
+#: States, from arrival to end: see :func:`_state`.
+GATHERING, QUEUED, NOMINATED, BINDING = "Gathering", "Queued", "Nominated", "Binding"
+STARTING, RUNNING, LEAVING, FINISHED = "Starting", "Running", "Leaving", "Finished"
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One gang. ``bound`` of ``needed`` members have a node, ``pending`` have none; ``created`` is in seconds since the
+    epoch (0 where it is not known). ``reason`` says why it waits and is empty when it does not.
+    """
+
+    namespace: str
+    name: str
+    kind: str
+    state: str
+    bound: int
+    needed: int
+    pending: int
+    priority: int
+    created: float
+    reason: str
+    scheduler: str
+    nodes: tuple[str, ...]
+
+    @property
+    def ready(self) -> str:
+        """``2/4``."""
+        return f"{self.bound}/{self.needed}"
+
+
+def rows(world: World, decisions: Mapping[GangId, Decision]) -> Iterator[Row]:
+    """All gangs of our scheduler names by namespace and name, where ``10`` follows ``9``. ``decisions`` are what would
+    be decided, for gangs whose pods have no condition of any scheduler.
+    """
+    membership = world.membership
+    for gang in sorted(filter(membership.is_ours, membership.members), key=_order):
+        spec, census = membership.spec(gang), membership.census(gang)
+        needed = spec.min_member if spec is not None else 1
+        gangs = membership.group(gang)[0]
+        waits = membership.waits(gang)
+        problem = world.problem(gangs) if waits else ""
+        yield Row(
+            namespace=gang.namespace,
+            name=gang.name,
+            kind=spec.kind if spec is not None else "PodGroup",
+            state=_state(census, needed, problem),
+            bound=len(census.bound) + census.succeeded,
+            needed=needed,
+            pending=len(census.pending) + len(census.gated),
+            priority=membership.preemptor_priority((gang,)),
+            created=membership.created((gang,)),
+            reason=(problem or _said(census.pending) or _decided(decisions.get(gang))) if waits else "",
+            scheduler=gang.scheduler,
+            nodes=tuple(sorted({pod.node for pod in census.bound if pod.node}, key=natural)),
+        )
+
+
+def _state(census: Census, needed: int, problem: str) -> str:
+    if len(census.bound) + census.succeeded < needed:
+        if census.bound:
+            return BINDING
+        if census.pending or census.gated:
+            nominated = any(pod.on_record for pod in census.pending)
+            return GATHERING if problem else NOMINATED if nominated else QUEUED
+    if census.bound:
+        return RUNNING if all(pod.phase == "Running" for pod in census.bound) else STARTING
+    return LEAVING if census.terminating else FINISHED
+
+
+def _said(pending: list[Pod]) -> str:
+    """What a scheduler has written on the first member that waits, or why it could not."""
+    conditions = (pod.scheduled_condition for pod in pending)
+    return next((c.message for c in conditions if c is not None and c.status == "False" and c.message), "")
+
+
+def _decided(decision: Decision | None) -> str:
+    if decision is None:
+        return failures.NOT_DECIDED
+    return can_start(decision) or decision.message
+
+
+def _order(gang: GangId) -> tuple[str, list[str | int], str]:
+    return gang.namespace, natural(gang.name), gang.family

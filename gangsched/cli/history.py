@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from gangsched.cli import errors
-from gangsched.cli.answers import Contract
-from gangsched.cli.columns import age_of, print_lines
+from gangsched.cli import answers
+from gangsched.cli.answers import Contract, age_of, print_lines
 from gangsched.cli.inputs import add_cluster_arguments, connect
 from gangsched.messages import failures
 from gangsched.messages.text import listed
@@ -53,7 +52,7 @@ def add_record_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the record; 2 when it cannot be read."""
-    return errors.BAD_INPUT if CONTRACT.answer(args, lambda: _read(args)) is None else errors.OK
+    return CONTRACT.run(args, _read)
 
 
 class Record(NamedTuple):
@@ -69,7 +68,7 @@ class Record(NamedTuple):
     def print(self, _: str = "") -> None:
         """Print the table, as kubectl does it; on a terminal without most of the names of many objects."""
         if not self.lines:
-            errors.complain([failures.NOTHING_ON_RECORD])
+            answers.complain([failures.NOTHING_ON_RECORD])
             return
         most = _NAMES if sys.stdout.isatty() else sys.maxsize
         rows = [("AGE", "REASON", "KIND", "OBJECTS", "MESSAGE")]
@@ -121,9 +120,9 @@ async def _lines(configuration: Configuration, connection: Connection) -> list[L
         except ApiError as error:
             if error.status == 404:
                 return []  # no pod has been evicted yet
-            raise errors.UsageError(failures.record_unreadable(NAME, namespace, error)) from None
+            raise answers.UsageError(failures.record_unreadable(NAME, namespace, error)) from None
         except UnreachableError as error:
-            raise errors.UsageError(failures.unreadable(connection, error)) from None
+            raise answers.UsageError(failures.unreadable(connection, error)) from None
 
 
 def _entry(line: Line) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import yaml
 
-from gangsched.cli import errors
+from gangsched.cli import answers
 from gangsched.cli.inputs import add_sources_argument
 from gangsched.cluster.manifests.objects import parsed, read
 from gangsched.core.options import Options
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     found = [each for source in read(args.sources, None) for each in parsed(source)]
     groups = {_name(each.value) for each in found if _kind(each.value) == "PodGroup"}
     out: list[Any] = []
-    code = errors.OK
+    code = answers.OK
     for each in found:
         value = copy.deepcopy(each.value)
         out.append(value)
@@ -61,15 +61,15 @@ def run(args: argparse.Namespace) -> int:
         place = Place(each.file, each.number, f"{_kind(value)} {_name(value)[1]}")
         cannot = _cannot(value, [template for template, _ in templates])
         if cannot:
-            errors.complain([told(place.warning("", failures.cannot_be_a_gang(cannot)))])
-            code = errors.BAD_INPUT
+            answers.complain([told(place.warning("", failures.cannot_be_a_gang(cannot)))])
+            code = answers.BAD_INPUT
         elif templates:
             grouped = _kind(value) not in _BY_OWNER or _name(value) in groups
             if grouped and _name(value) not in groups:
                 groups.add(_name(value))
                 out.insert(-1, _pod_group(value, sum(count for _, count in templates)))
             changed = _changed(value, templates, args.scheduler_name, grouped=grouped)
-            errors.complain([told(place.warning("", changed))])
+            answers.complain([told(place.warning("", changed))])
     text = yaml.dump_all(out, Dumper=_Dumper, sort_keys=False, allow_unicode=True, explicit_start=True)
     sys.stdout.write(text)
     return code

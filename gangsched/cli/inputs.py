@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from gangsched.cli import errors
+from gangsched.cli import answers
+from gangsched.cli.answers import UsageError
 from gangsched.cluster.manifests import load
 from gangsched.core.events import Event
 from gangsched.core.options import Options
@@ -139,7 +140,7 @@ def read_options(args: argparse.Namespace) -> Options:
 
 
 def moment_of(args: argparse.Namespace) -> float | None:
-    """What ``--now`` says, if anything. Raises :class:`~gangsched.cli.errors.UsageError`."""
+    """What ``--now`` says, if anything. Raises :class:`~gangsched.cli.answers.UsageError`."""
     return None if args.now is None else _moment(args.now)
 
 
@@ -151,7 +152,7 @@ def _moment(raw: str) -> float:
     try:
         return parse_time(raw, "--now")
     except FieldError as error:
-        raise errors.UsageError(failures.or_seconds(error)) from None
+        raise answers.UsageError(failures.or_seconds(error)) from None
 
 
 def read_either(args: argparse.Namespace) -> Input:
@@ -159,7 +160,7 @@ def read_either(args: argparse.Namespace) -> Input:
     if not args.sources:
         return read_cluster(args)
     if args.kubeconfig or args.context:
-        raise errors.UsageError(failures.MANIFESTS_OR_CLUSTER)
+        raise answers.UsageError(failures.MANIFESTS_OR_CLUSTER)
     options, loaded = read_options(args), load(args.sources, skip_invalid=args.skip_invalid)
     return Input(loaded.events, options, loaded.now, "", loaded.warnings)
 
@@ -167,7 +168,7 @@ def read_either(args: argparse.Namespace) -> Input:
 def read_cluster(args: argparse.Namespace) -> Input:
     """The cluster that arguments and configuration name, read once.
 
-    Raises :class:`~gangsched.cli.errors.UsageError` with what cannot be read.
+    Raises :class:`~gangsched.cli.answers.UsageError` with what cannot be read.
     """
     options, namespace, batches = follow_cluster(args)
     with closing(batches):
@@ -197,7 +198,7 @@ def connect(args: argparse.Namespace) -> tuple[Configuration, Connection]:
 
     configuration = configure(argparse.Namespace(**vars(args), port=None, log_level="error"))
     connection = connected(configuration)
-    errors.complain([failures.reading(connection)])
+    answers.complain([failures.reading(connection)])
     return configuration, connection
 
 
@@ -222,3 +223,44 @@ def configure(args: argparse.Namespace) -> Configuration:
         read = read.serving(args.scheduler_name)
     logs.configure(read.logging.format, read.logging.level)
     return read
+
+
+_KINDS = {
+    "Pod": ("po", "pod", "pods"),
+    "PodGroup": ("pg", "podgroup", "podgroups"),
+    "Job": ("job", "jobs"),
+    "Deployment": ("deploy", "deployment", "deployments"),
+    "JobSet": ("jobset", "jobsets"),
+    "ReplicaSet": ("rs", "replicaset", "replicasets"),
+    "StatefulSet": ("sts", "statefulset", "statefulsets"),
+}
+_KIND_OF = {short: kind for kind, shorts in _KINDS.items() for short in shorts}
+
+
+def add_namespace_argument(parser: argparse.ArgumentParser) -> None:
+    """``-n``."""
+    parser.add_argument(
+        "-n", "--namespace", metavar="NS", help="the namespace (default: that of the context, else default)"
+    )
+
+
+def name_of(args: argparse.Namespace) -> str | None:
+    """The name that was given; with `-f FILE NAME` the option has taken it, since it takes all that follows."""
+    if args.name is None and len(args.sources or ()) > 1 and not Path(args.sources[-1]).exists():
+        args.name = args.sources.pop()
+    name: str | None = args.name
+    return name
+
+
+def named(text: str, namespace: str | None) -> tuple[str, str, str]:
+    """``(namespace, kind, name)`` of an argument beside ``-n``; the first two are empty where they are not given.
+
+    Raises :class:`~gangsched.cli.answers.UsageError`.
+    """
+    before, slash, name = text.rpartition("/")
+    if not name or "/" in before or (slash and not before):
+        raise UsageError(failures.not_a_name(text))
+    kind = _KIND_OF.get(before.lower().partition(".")[0], "")
+    if before and not kind and namespace not in (None, before):
+        raise UsageError(failures.kind_unknown(before, ", ".join(sorted(_KIND_OF))))
+    return namespace or ("" if kind else before), kind, name

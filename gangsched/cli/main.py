@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn, Protocol, cast
 
 from gangsched import __version__
-from gangsched.cli import errors
+from gangsched.cli import answers
 from gangsched.messages.text import nearest
 from gangsched.model.errors import UserError
 
@@ -102,8 +102,8 @@ class Parser(argparse.ArgumentParser):
     """Arguments that are not understood end as all bad input does: in one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Raises :class:`~gangsched.cli.errors.UsageError`."""
-        raise errors.UsageError(f"{message} (see {self.prog} --help)")
+        """Raises :class:`~gangsched.cli.answers.UsageError`."""
+        raise answers.UsageError(f"{message} (see {self.prog} --help)")
 
 
 class _Module(Protocol):
@@ -125,19 +125,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         print(file=sys.stderr)  # the shell's prompt goes below the ^C
-        return errors.INTERRUPTED
+        return answers.INTERRUPTED
     except BrokenPipeError:
         _forget_output()
-        return errors.BROKEN_PIPE
+        return answers.BROKEN_PIPE
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO):
             raise
-        errors.complain([f"the output cannot be written: {error.strerror}"])
+        answers.complain([f"the output cannot be written: {error.strerror}"])
         _forget_output()
-        return errors.FAILED
+        return answers.FAILED
     except UserError as error:
-        errors.complain(error.lines)
-        return errors.BAD_INPUT
+        answers.complain(error.lines)
+        return answers.BAD_INPUT
     return code
 
 
@@ -150,18 +150,18 @@ def _dispatch(arguments: list[str]) -> int:
     name = arguments[0] if arguments else ""
     if name in _VERSION:
         if len(arguments) > 1:
-            raise errors.UsageError(f"{name} takes no arguments")
+            raise answers.UsageError(f"{name} takes no arguments")
         print(f"gangsched {__version__}")
-        return errors.OK
+        return answers.OK
     if name in _HELP and len(arguments) > 1:
         arguments = [arguments[1], "--help"]
         name = arguments[0]
     if not name or name in _HELP:
         print(_overview())
-        return errors.OK
+        return answers.OK
     command = next((c for c in COMMANDS if c.name == name), None)
     if command is None:
-        raise errors.UsageError(_unknown(name))
+        raise answers.UsageError(_unknown(name))
     module = _imported(command)
     parser = Parser(prog=f"{_program()} {name}", description=command.description, allow_abbrev=False)
     module.add_arguments(parser)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 
-from gangsched.cli import errors
+from gangsched.cli import answers
 from gangsched.cli.answers import Contract
+from gangsched.cli.contracts import Planned
+from gangsched.cli.decisions import decide
 from gangsched.cli.inputs import (
     add_cluster_arguments,
     add_decision_arguments,
@@ -18,7 +20,6 @@ from gangsched.cli.inputs import (
     read_cluster,
     read_options,
 )
-from gangsched.cli.plan_view import Plan, decide
 from gangsched.cluster.manifests import Loaded, load
 from gangsched.cluster.manifests.loading import Around, overlaid
 from gangsched.core.decision import BIND
@@ -46,34 +47,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan; 2 when some input was not understood."""
-    plan = CONTRACT.answer(args, lambda: _plan(args))
+    plan = CONTRACT.answer(args, _plan)
     if plan is None:
-        return errors.BAD_INPUT
-    return errors.FAILED if args.exit_code and any(d.outcome != BIND for d, _ in plan.decisions) else errors.OK
+        return answers.BAD_INPUT
+    return answers.FAILED if args.exit_code and any(d.outcome != BIND for d, _ in plan.decisions) else answers.OK
 
 
-def _render(plan: Plan, _: str) -> None:
-    from gangsched.cli.render_plan import render  # noqa: PLC0415 - rich takes longer to import than a plan to make
+def _render(plan: Planned, _: str) -> None:
+    from gangsched.cli.render import render_plan  # noqa: PLC0415 - rich takes longer to import than a plan to make
 
-    render(plan)
-
-
-CONTRACT: Contract[Plan] = Contract("gangsched.dev/plan/v1", {"decisions": []}, Plan.fields, _render)
+    render_plan(plan)
 
 
-def _plan(args: argparse.Namespace) -> tuple[Plan, list[Problem]]:
+CONTRACT: Contract[Planned] = Contract("gangsched.dev/plan/v1", Planned([]).fields(), Planned.fields, _render)
+
+
+def _plan(args: argparse.Namespace) -> tuple[Planned, list[Problem]]:
     loaded, options, now = _input(args)
     drained: list[Leaving] = []
     decisions = list(decide(loaded.events, options, now, drained))
     pods = records(loaded.events, Pod)
     pending = (p.scheduler for p in pods if p.live and not p.node)
     others = Counter(name for name in pending if name not in options.scheduler_names)
-    found = None
+    found = {}
     if args.eta:
         from gangsched.cli.eta import etas  # noqa: PLC0415 - the simulator is for this only
 
         found = etas(loaded.events, options, now, [decision for decision, _ in decisions])
-    return Plan(decisions, drained, options.scheduler_names, others, found), loaded.warnings
+    return Planned(decisions, drained, options.scheduler_names, others, found), loaded.warnings
 
 
 def _input(args: argparse.Namespace) -> tuple[Loaded, Options, float]:
@@ -81,7 +82,7 @@ def _input(args: argparse.Namespace) -> tuple[Loaded, Options, float]:
     now = moment_of(args)
     if not args.cluster:
         if not args.sources or args.kubeconfig or args.context:
-            raise errors.UsageError(failures.NOTHING_TO_PLAN)
+            raise answers.UsageError(failures.NOTHING_TO_PLAN)
         options, loaded = read_options(args), load(args.sources, skip_invalid=args.skip_invalid)
         return loaded, options, loaded.now if now is None else now
     found = read_cluster(args)

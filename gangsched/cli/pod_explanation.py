@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from gangsched.cli.what_if import State
+from gangsched.cli.decisions import State
 from gangsched.core.decision import Decision, Preempt, Spared, Unschedulable, Victim
 from gangsched.core.preemption.drained import Leaving, budgets_of
 from gangsched.core.preemption.patience import Patience

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from gangsched.cli import errors
 from gangsched.cli.answers import Contract
 from gangsched.cli.inputs import add_cluster_arguments, add_input_arguments, read_either
 from gangsched.cli.queue_rows import Row, rows
@@ -28,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the queues; 2 when some input was not understood."""
-    return errors.BAD_INPUT if CONTRACT.answer(args, lambda: _read(args)) is None else errors.OK
+    return CONTRACT.run(args, _read)
 
 
 def entry(row: Row) -> dict[str, Any]:
@@ -54,9 +53,9 @@ def _fields(found: Sequence[Row]) -> dict[str, Any]:
 
 
 def _render(found: Sequence[Row], _: str) -> None:
-    from gangsched.cli.render_queues import render  # noqa: PLC0415 - rich takes longer to import than queues to count
+    from gangsched.cli.render import render_queues  # noqa: PLC0415 - rich takes longer to import than queues to count
 
-    render(found)
+    render_queues(found)
 
 
 CONTRACT: Contract[Sequence[Row]] = Contract("gangsched.dev/queues/v1", {"queues": []}, _fields, _render)

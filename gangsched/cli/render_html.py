@@ -7,8 +7,7 @@ from html import escape
 
 import msgspec
 
-from gangsched.cli.simulation import Simulation, amount, scarcest, summary_of, timeline
-from gangsched.cli.words import clock, quantity
+from gangsched.cli.simulation import Simulation, amount, clock, quantity, scarcest, summary_of, timeline
 from gangsched.cluster.sim import history as log
 from gangsched.model.records import SINGLE, GangId, Node, Pod
 

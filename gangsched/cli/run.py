@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from gangsched.cli import errors
+from gangsched.cli import answers
 from gangsched.cli.inputs import add_connection_arguments, configure
 from gangsched.controllers.operator import GroupControllers
 from gangsched.http.connection import Connection
@@ -52,15 +52,15 @@ def sink_maker(wanted: GroupStatus) -> MakeSink:
 
 
 def _print_decisions(decisions: Iterable[Any], configuration: Configuration) -> None:
-    from gangsched.cli.plan_view import Plan  # noqa: PLC0415 - only here is anything drawn
-    from gangsched.cli.render_plan import render  # noqa: PLC0415
+    from gangsched.cli.contracts import Planned  # noqa: PLC0415 - only here is anything drawn
+    from gangsched.cli.render import render_plan  # noqa: PLC0415
 
     names = [profile.scheduler_name for profile in configuration.profiles]
-    render(Plan(list(decisions), scheduler_names=names))
+    render_plan(Planned(list(decisions), scheduler_names=names))
 
 
 def announce(connection: Connection, configuration: Configuration, *, dry_run: bool) -> None:
     """Say on standard error what is about to be touched, before anything is."""
     names = ", ".join(profile.scheduler_name for profile in configuration.profiles)
-    errors.complain([str(connection)])
-    errors.complain([failures.scheduling(names, failures.DRY_RUN if dry_run else "")])
+    answers.complain([str(connection)])
+    answers.complain([failures.scheduling(names, failures.DRY_RUN if dry_run else "")])

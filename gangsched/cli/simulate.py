@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from gangsched.cli import errors, render_html
+from gangsched.cli import answers, render_html
 from gangsched.cli.answers import Contract
 from gangsched.cli.inputs import add_input_arguments, read_options
 from gangsched.cli.simulation import Simulation, fields_of, simulate
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play and print; 2 when some input was not understood."""
-    return errors.BAD_INPUT if CONTRACT.answer(args, lambda: _played(args)) is None else errors.OK
+    return CONTRACT.run(args, _played)
 
 
 def _render(simulation: Simulation, form: str) -> None:
@@ -92,5 +92,5 @@ def _played(args: argparse.Namespace) -> tuple[Simulation, list[Problem]]:
 def _until(raw: str) -> float:
     seconds = duration_seconds(raw)
     if not seconds:
-        raise errors.UsageError(failures.until_no_duration(raw))
+        raise answers.UsageError(failures.until_no_duration(raw))
     return seconds

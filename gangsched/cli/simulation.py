@@ -21,6 +21,7 @@ from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.model import dialects
 from gangsched.model.errors import one_line
+from gangsched.model.quantity import render
 from gangsched.model.records import SINGLE, Gang, GangId, Labels, Node, Pod
 from gangsched.runtime.loop import Core, Observer, run_loop
 
@@ -346,3 +347,14 @@ def amount(pod: Pod, resource: str) -> int:
 def group_name(pod: Pod) -> str:
     """The gang's name, or the pod's for a pod without one."""
     return pod.name if pod.gang.family == SINGLE else pod.gang.name
+
+
+def clock(seconds: float) -> str:
+    """``0:05.010``: minutes, seconds and milliseconds of virtual time."""
+    minutes, rest = divmod(round(seconds * 1000), 60_000)
+    return f"{minutes}:{rest // 1000:02d}.{rest % 1000:03d}"
+
+
+def quantity(resource: str, units: int) -> str:
+    """``3 CPU``, ``16Gi memory``, ``2 nvidia.com/gpu``."""
+    return f"{render(resource, units)} {'CPU' if resource == 'cpu' else resource}"

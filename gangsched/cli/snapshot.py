@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gangsched.cli import errors
+from gangsched.cli import answers
 from gangsched.cli.inputs import add_cluster_arguments, connect
 from gangsched.messages import failures
 
@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
         items = [each for each in items if each["metadata"].get("namespace") in (None, args.namespace)]
     with Path(args.output).open("w", encoding="utf-8") if args.output else nullcontext(sys.stdout) as out:
         _write(items, out)
-    errors.complain(f"warning: {each}" for each in skipped)
-    return errors.OK
+    answers.complain(f"warning: {each}" for each in skipped)
+    return answers.OK
 
 
 async def _read(configuration: Configuration, connection: Connection, skipped: list[str]) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ async def _read(configuration: Configuration, connection: Connection, skipped: l
         try:
             return [each async for each in dump(client, configuration.quota.mode, skipped)]
         except (ApiError, UnreachableError) as error:
-            raise errors.UsageError(failures.unreadable(connection, error)) from None
+            raise answers.UsageError(failures.unreadable(connection, error)) from None
 
 
 def _write(items: list[dict[str, Any]], out: TextIO) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import time
 
-from gangsched.cli import errors
+from gangsched.cli import answers
 from gangsched.cli.history import CONTRACT, Record, add_record_arguments, only, read_record
-from gangsched.cli.names import add_namespace_argument, named
+from gangsched.cli.inputs import add_namespace_argument, named
 from gangsched.messages import failures
 from gangsched.model.errors import Problem
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what is on record; 2 when nothing is, or the record cannot be read."""
-    return errors.BAD_INPUT if CONTRACT.answer(args, lambda: _read(args)) is None else errors.OK
+    return CONTRACT.run(args, _read)
 
 
 def _read(args: argparse.Namespace) -> tuple[Record, list[Problem]]:
@@ -41,5 +41,5 @@ def _read(args: argparse.Namespace) -> tuple[Record, list[Problem]]:
     record = Record(list(only(lines, wanted)), time.time())
     if not record.lines:
         begins = failures.begins_at(lines[0].time) if lines else "is empty"
-        raise errors.UsageError(failures.no_eviction(kind or "pod", space, name, begins))
+        raise answers.UsageError(failures.no_eviction(kind or "pod", space, name, begins))
     return record, []

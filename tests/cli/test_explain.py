@@ -7,7 +7,7 @@ import json
 import jsonschema
 import pytest
 
-from gangsched.cli import gang_explanation, pod_explanation
+from gangsched.cli import explanation, pod_explanation
 from gangsched.cli.main import main
 from gangsched.cli.schemas import read_schema
 from gangsched.core.decision import Gap, Preempt, UnitRef, Victim
@@ -385,7 +385,7 @@ def test_how_good_the_choice_is(fields, expected, stopped):
     one = Victim("ns", "v", "u", "n", UnitRef("Pod", "ns/v"), False, 0, False)
     gang = GangId("scheduling.sigs.k8s.io", "ns", "g", "me")
     found = Preempt(gang, "PodGroup", (), 9, 1, victims=(one,), stopped=True, **fields)
-    to_gang, to_victim = list(gang_explanation._because(found)), list(pod_explanation._others(found))
+    to_gang, to_victim = list(explanation._because(found)), list(pod_explanation._others(found))
     for lines in (to_gang, to_victim):
         assert any(line.startswith(expected) for line in lines)
         assert sum("proven" in line or "optimal" in line for line in lines) == bool(expected)

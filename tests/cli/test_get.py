@@ -7,9 +7,8 @@ import json
 import pytest
 import yaml
 
-from gangsched.cli.columns import age_of, print_lines
-from gangsched.cli.gang_rows import Row
-from gangsched.cli.get import _lines
+from gangsched.cli.answers import age_of, print_lines
+from gangsched.cli.get import Row, _lines
 from gangsched.cli.main import main
 from tests.cli.worlds import NODES, TWO_NODES
 

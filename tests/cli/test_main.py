@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from gangsched import __version__
-from gangsched.cli import errors
+from gangsched.cli import answers
 from gangsched.cli.main import COMMANDS, main
 from gangsched.model.errors import FieldError, InputError, Place
 
@@ -112,7 +112,7 @@ def test_every_command_that_exists_explains_itself(each, capsys):
             2,
             "a.yaml: document 2 (Pod ns/p): spec.x: is wrong",
         ),
-        (errors.UsageError("no\nsuch thing"), 2, "no such thing"),
+        (answers.UsageError("no\nsuch thing"), 2, "no such thing"),
         (FieldError("spec.x", "is wrong"), 2, "spec.x: is wrong"),
     ],
 )

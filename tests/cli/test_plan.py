@@ -152,7 +152,7 @@ def test_now_may_be_now(file, monkeypatch, capsys):
         moments.append(now)
         return iter(())
 
-    monkeypatch.setattr("gangsched.cli.plan_view.forecast", note)
+    monkeypatch.setattr("gangsched.cli.decisions.forecast", note)
     monkeypatch.setattr("time.time", lambda: 12.5)
     assert main(["plan", "-f", str(file(NODES)), "--now", "now"]) == 0
     assert moments == [12.5]

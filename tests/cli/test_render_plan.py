@@ -8,9 +8,8 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from gangsched.cli.plan_view import Plan
-from gangsched.cli.render_plan import render
-from gangsched.cli.screen import MAX_ROWS, make_console
+from gangsched.cli.contracts import Planned
+from gangsched.cli.render import MAX_ROWS, make_console, render_plan
 from gangsched.core.decision import Awaited, Gap, Placement, Reason, Spared, UnitRef, Unplaced, Victim
 from gangsched.model.records import GangId
 from tests import builders
@@ -22,7 +21,7 @@ def shown(*decisions, others=None, width=120, terminal=False):
     """The text of these decisions, as in a file."""
     file = io.StringIO()
     console = Console(file=file, width=width, highlight=False, markup=False, emoji=False, force_terminal=terminal)
-    render(Plan([(d, 1.0) for d in decisions], (), ("me",), others or {}), console)
+    render_plan(Planned([(d, 1.0) for d in decisions], (), ("me",), others or {}), console)
     return file.getvalue()
 
 
@@ -206,7 +205,7 @@ def test_files_get_whole_lines_without_trailing_blanks(monkeypatch, capsys):
     """What goes into a pipe is neither wrapped nor cut off: a name can be found there."""
     monkeypatch.delenv("COLUMNS", raising=False)
     why = " ".join(["because"] * 100)
-    render(Plan([(decided(outcome="preempt", victims=(victim("x" * 200, why=why),)), 1.0)]), make_console())
+    render_plan(Planned([(decided(outcome="preempt", victims=(victim("x" * 200, why=why),)), 1.0)]), make_console())
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "victims" in line]
     assert "x" * 200 in line
     assert line.endswith(why)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from gangsched.cli.queue_rows import Usage, rows
-from gangsched.cli.render_queues import BORROWED, FREE, LENT, OWN, bar, render
+from gangsched.cli.render import BORROWED, FREE, LENT, OWN, bar, render_queues
 from gangsched.core.quota.status import Tally
 from gangsched.core.quota.workloads import Workload
 from gangsched.model.queues import ResourceFlavor
@@ -30,7 +30,7 @@ def picture(world, tally=None, width=140, terminal=False):
     console = Console(
         file=io.StringIO(), width=width, highlight=False, color_system=None, force_terminal=terminal, markup=False
     )
-    render(list(rows(world.quota, counted(world) if tally is None else tally)), console)
+    render_queues(list(rows(world.quota, counted(world) if tally is None else tally)), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 

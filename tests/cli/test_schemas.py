@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 
-from gangsched.cli import plan, plan_view, schemas
+from gangsched.cli import contracts, plan, schemas
 from gangsched.cli.main import main
 from gangsched.core.decision import Gap, UnitRef, Victim
 from gangsched.model.records import GangId
@@ -76,7 +77,8 @@ def test_the_proof_of_a_plan(outcome, optimal, gap, printed_gap, valid):
     victim = Victim("ns", "v", "u", "n", UnitRef("Pod", "ns/v"), False, 0, False)
     victims = (victim,) if outcome == "preempt" else ()
     gang = GangId("scheduling.sigs.k8s.io", "ns", "g", "me")
-    entry = plan_view.entry(decided("preempt", gang, victims=victims, optimal=optimal, gap=gap), 1.0)
+    found = contracts.Decision.of(decided("preempt", gang, victims=victims, optimal=optimal, gap=gap), 1.0)
+    entry = msgspec.to_builtins(found)
     answer = plan.CONTRACT.document({"decisions": [entry | {"outcome": outcome}]})
     assert (answer["decisions"][0]["optimal"], answer["decisions"][0]["gap"]) == (optimal, printed_gap)
     assert jsonschema.Draft202012Validator(schemas.read_schema("plan-v1")).is_valid(answer) == valid

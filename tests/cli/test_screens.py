@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gangsched.cli import screen
+from gangsched.cli import render
 from gangsched.cli.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def test_screens(name: str, width: int, monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.delenv("COLUMNS", raising=False)
     if width:
         terminal = functools.partial(Console, force_terminal=True, color_system=None, width=width, legacy_windows=False)
-        monkeypatch.setattr(screen, "Console", terminal)
+        monkeypatch.setattr(render, "Console", terminal)
     assert main(COMMANDS[name]) == 0
     text = re.sub(r"planned in [0-9.]+ ms", "planned in 1.0 ms", capsys.readouterr().out)
     text = "".join(line.rstrip() + "\n" for line in text.splitlines())
