@@ -9,7 +9,7 @@ import msgspec
 
 from gangsched.messages import causes
 from gangsched.messages.text import counted
-from gangsched.model.records import GangId
+from gangsched.model.records import GangId, Pod
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -139,9 +139,9 @@ class _Decided(msgspec.Struct, frozen=True):
     one kind, with the same victims.
 
     ``required`` is max(0, minimum - bound), ``unplaced`` are pending members without a node. ``placements`` say where
-    members go, ``awaiting`` are pods that leave anyway and without which the gang does not fit, ``victims`` those that
-    have to leave for it, and ``spared`` units that were looked at, and stay. ``quota`` is None for a gang without a
-    queue.
+    members go, ``announced`` the same of stand-ins for members that do not exist yet, ``awaiting`` are pods that leave
+    anyway and without which the gang does not fit, ``victims`` those that have to leave for it, and
+    ``spared`` units that were looked at, and stay. ``quota`` is None for a gang without a queue.
 
     Of the search for victims ``steps`` are those spent, and ``stopped`` says that it was cut short. ``optimal``: it is
     proven that no plan breaks fewer budgets or interrupts less at any priority; None where there are no victims, or the
@@ -162,6 +162,7 @@ class _Decided(msgspec.Struct, frozen=True):
     stopped: bool = False
     quota: QuotaUse | None = None
     placements: tuple[Placement, ...] = ()
+    announced: tuple[tuple[Pod, str], ...] = ()
     awaiting: tuple[Awaited, ...] = ()
     victims: tuple[Victim, ...] = ()
     spared: tuple[Spared, ...] = ()
@@ -264,6 +265,11 @@ class Verdict:
     def placements(self) -> tuple[Placement, ...]:
         """Where members of all gangs go."""
         return tuple(place for decision in self.decisions for place in decision.placements)
+
+    @property
+    def announced(self) -> tuple[tuple[Pod, str], ...]:
+        """Where members of all gangs would go that do not exist yet."""
+        return self.first.announced
 
     def but(self, **changes: object) -> Verdict:
         """The same verdict with these fields of all decisions changed."""

@@ -8,7 +8,7 @@ from gangsched.core.decision import Decision, Fits, Unschedulable, Victim
 from gangsched.core.events import Event
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.identity import group_key, names_of
-from gangsched.core.ledger.ledger import Kind, Reservation
+from gangsched.core.ledger.ledger import Kind, Reservation, announced_by
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict, gathering
 from gangsched.core.planning.outcomes import said_of
@@ -89,13 +89,16 @@ def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: 
     claims = assign(world.snapshot, world.pods, verdict.placements) if fits else ()
     for binding in claims if not isinstance(claims, str) else ():
         world.snapshot.volumes.assume(binding.key, binding.target)
+    class_of = world.snapshot.class_of
     if fits:
         for place in verdict.placements:
             world.assume(place.uid, place.node)
     elif verdict.placements:
-        class_of = world.snapshot.class_of
         room = tuple(Phantom(class_of(world.pods[p.uid]), p.uid, p.node) for p in verdict.placements)
         world.ledger.hold(Reservation(key, Kind.NOMINATED, room, priority))
+    if verdict.announced:
+        room = tuple(Phantom(class_of(pod), pod.uid, node) for pod, node in verdict.announced)
+        world.ledger.hold(Reservation(announced_by(key), Kind.ANNOUNCED, room, priority))
 
 
 def _queue_order(world: World) -> list[tuple[GangId, ...]]:

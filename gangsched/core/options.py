@@ -39,7 +39,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     them before their number. Evictions are announced ``notice`` seconds before, by the name of the
     victim's PriorityClass (empty: of all others). No annotation of ``ignore_keys`` protects a pod for ever. Owners of
     the kinds ``gang_owners`` (:data:`gangsched.model.dialects.owners.Kind`) are gangs unless they, or their namespace,
-    say otherwise. ``profiles`` has the scheduler names whose filters or scores are not the default ones.
+    say otherwise. Room for announced members is kept for ``announced_hold_seconds`` from the first binding.
+    ``profiles`` has the scheduler names whose filters or scores are not the default ones.
     """
 
     scheduler_names: tuple[str, ...] = ("py-gang-scheduler",)
@@ -75,6 +76,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_victims_per_member: float = 0.0
     protect_after_evictions: int = 3
     gang_owners: tuple[str, ...] = ()
+    announced_hold_seconds: float = 600.0
     profiles: tuple[tuple[str, PluginSet], ...] = ()
 
     def plugins_of(self, scheduler: str) -> PluginSet:

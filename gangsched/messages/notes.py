@@ -67,6 +67,10 @@ name_served = Text("pods with schedulerName {name} are scheduled from now on")
 no_longer_needed = Text("no longer needed for {owner}")
 workload_due_to = Text("a workload due to {reason}")
 no_longer_drained = Text("{owner} is no longer drained")
+announced_room_released = Text(
+    "Members that were announced have not come within {seconds}s of the first one's start: the room that was kept for"
+    " them is given back ({kept})"
+)
 MINIMUM_BOUND = "the members that the gang needs are bound"
 
 # Rounds that came to nothing

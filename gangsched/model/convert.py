@@ -41,10 +41,9 @@ from gangsched.model.records import (
     Requirement,
     SpreadConstraint,
     Taint,
-    Toleration,
 )
 from gangsched.model.requests import RESIZE_PENDING, frozen, parse_list, pod_requests
-from gangsched.model.selectors import label_selector, node_term
+from gangsched.model.selectors import label_selector, node_term, required_node_terms, toleration
 from gangsched.model.stakes import KEYS as STAKES
 from gangsched.model.stakes import stakes_of
 from gangsched.model.times import parse_duration, parse_time, true_since
@@ -60,7 +59,6 @@ SUSPENDED_BY = "gangsched.dev/suspended-by"
 PREEMPTED_BY = "gangsched.dev/preempted-by"
 _MIRROR = "kubernetes.io/config.mirror"
 _SOURCE = "kubernetes.io/config.source"
-_OPERATORS = ("Equal", "Exists", "Lt", "Gt")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -149,19 +147,13 @@ class Converter:
         affinity = spec.affinity or wire.Affinity()
         node_affinity = affinity.node_affinity or wire.NodeAffinity()
         near, apart = affinity.pod_affinity or wire.PodAffinity(), affinity.pod_anti_affinity or wire.PodAffinity()
-        terms = None
         at = "spec.affinity"
-        if node_affinity.required is not None:
-            path = f"{at}.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-            terms = tuple(
-                node_term(t, f"{path}[{i}]") for i, t in enumerate(node_affinity.required.node_selector_terms or ())
-            )
         shape = PodShape(
             requests=frozen(requests),
             scored=frozen(scored),
             node_name=spec.node_name if template else "",
             node_selector=tuple(sorted((spec.node_selector or {}).items())),
-            node_terms=terms,
+            node_terms=required_node_terms(affinity, at),
             preferred_node_terms=_preferred_nodes(node_affinity, f"{at}.nodeAffinity"),
             tolerations=tuple(toleration(t, f"spec.tolerations[{i}]") for i, t in enumerate(spec.tolerations or ())),
             host_ports=_host_ports(spec),
@@ -336,14 +328,6 @@ def taint(raw: wire.Taint, field: str) -> Taint:
     if raw.effect not in _EFFECTS:
         raise FieldError(f"{field}.effect", invalid.none_of(repr(raw.effect), ", ".join(_EFFECTS)))
     return Taint(raw.key, raw.value, raw.effect)
-
-
-def toleration(raw: wire.Toleration, field: str) -> Toleration:
-    """One toleration. Raises :class:`FieldError`."""
-    operator = raw.operator or "Equal"
-    if operator not in _OPERATORS:
-        raise FieldError(f"{field}.operator", invalid.none_of(repr(raw.operator), ", ".join(_OPERATORS)))
-    return Toleration(raw.key, operator, raw.value, raw.effect, raw.toleration_seconds)
 
 
 def _preferred_nodes(raw: wire.NodeAffinity, field: str) -> tuple[tuple[int, NodeTerm], ...]:

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from gangsched.messages import invalid
 from gangsched.model import queues, wire, wire_queues
-from gangsched.model.convert import taint, toleration
+from gangsched.model.convert import taint
 from gangsched.model.errors import FieldError
 from gangsched.model.quantity import RawQuantity, base_units, parse
 from gangsched.model.queues import (
@@ -28,7 +28,7 @@ from gangsched.model.queues import (
     WorkloadPriorityClass,
 )
 from gangsched.model.records import Owner, Taint, Toleration
-from gangsched.model.selectors import label_selector
+from gangsched.model.selectors import label_selector, toleration
 
 _INT32 = 2**31
 #: Other weights than zero must be above this.

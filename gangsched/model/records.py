@@ -359,6 +359,14 @@ class QueueLabels(NamedTuple):
 NO_QUEUE = QueueLabels()
 
 
+class Announced(Record, frozen=True):
+    """Members that a gang announces before they exist: ``count`` of one ``shape`` in a role."""
+
+    role: str
+    count: int
+    shape: PodShape
+
+
 class Gang(Record, frozen=True):
     """What a gang API says about one gang, in one form for all of them.
 
@@ -369,6 +377,8 @@ class Gang(Record, frozen=True):
     ``queue`` is what the object's own labels say about quota, ``queue_name`` a queue of its own API. With a
     ``mistake`` it is not known what the gang wishes, and it waits; ``remark`` is what else could not be understood.
     ``declared``: an owner of pods says whether it is a gang; None: it does not say.
+    ``announced`` are all members of roles of which some may not exist before others run, ``min_resources`` what all
+    members request together, in base units, where their shapes are not known.
     """
 
     family: str
@@ -398,11 +408,18 @@ class Gang(Record, frozen=True):
     remark: Mistake | None = None
     declared: bool | None = None
     stakes: Stakes = NO_STAKES
+    announced: tuple[Announced, ...] = ()
+    min_resources: tuple[tuple[str, int], ...] = ()
 
     @property
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def announces(self) -> bool:
+        """Does it say what members need that may not exist yet?"""
+        return bool(self.announced or self.min_resources)
 
 
 class ClusterNetworkTopology(Record, frozen=True):

@@ -23,10 +23,12 @@ from gangsched.model.records import (
     LabelSelector,
     NodeTerm,
     Requirement,
+    Toleration,
 )
 
 _LABEL_OPERATORS = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
 _NODE_OPERATORS = (*_LABEL_OPERATORS, GT, LT)
+_TOLERATION_OPERATORS = ("Equal", "Exists", "Lt", "Gt")
 
 
 def requirement(raw: wire.LabelSelectorRequirement, field: str, allowed: tuple[str, ...]) -> Requirement:
@@ -66,6 +68,23 @@ def node_term(raw: wire.NodeSelectorTerm, field: str) -> NodeTerm:
         ),
         tuple(requirement(e, f"{field}.matchFields[{i}]", (IN, NOT_IN)) for i, e in enumerate(raw.match_fields or ())),
     )
+
+
+def required_node_terms(affinity: wire.Affinity, field: str) -> tuple[NodeTerm, ...] | None:
+    """The terms of which a node must match one; None where any node may do."""
+    found = affinity.node_affinity.required if affinity.node_affinity is not None else None
+    if found is None:
+        return None
+    path = f"{field}.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    return tuple(node_term(t, f"{path}[{i}]") for i, t in enumerate(found.node_selector_terms or ()))
+
+
+def toleration(raw: wire.Toleration, field: str) -> Toleration:
+    """One toleration. Raises :class:`FieldError`."""
+    operator = raw.operator or "Equal"
+    if operator not in _TOLERATION_OPERATORS:
+        raise FieldError(f"{field}.operator", invalid.none_of(repr(raw.operator), ", ".join(_TOLERATION_OPERATORS)))
+    return Toleration(raw.key, operator, raw.value, raw.effect, raw.toleration_seconds)
 
 
 def requirement_matches(req: Requirement, labels: Labels) -> bool:

@@ -355,6 +355,7 @@ class SigsPodGroupSpec(Wire):
 
     min_member: int = 1
     schedule_timeout_seconds: int | None = None
+    min_resources: Quantities | None = None
 
 
 class SigsPodGroup(Object):
@@ -421,6 +422,7 @@ class VolcanoPodGroupSpec(Wire):
 
     min_member: int = 0
     min_task_member: dict[str, int] | None = None
+    min_resources: Quantities | None = None
     queue: str = ""
     priority_class_name: str = ""
     network_topology: NetworkTopology | None = None

@@ -316,6 +316,20 @@ class Gangs(Section, frozen=True, kw_only=True):
     ] = ()
 
 
+class Announced(Section, frozen=True, kw_only=True):
+    """Room for members that a gang announces before they exist (minResources, task groups)."""
+
+    hold_seconds: Annotated[
+        int,
+        _doc(
+            """How long it is kept from the binding of the first member. Members that come later go where there is
+            room.""",
+            ge=0,
+            le=86_400,
+        ),
+    ] = 600
+
+
 class Http(Section, frozen=True, kw_only=True):
     """The server of /healthz, /readyz, /metrics and /configz."""
 
@@ -406,6 +420,7 @@ class Configuration(Section, frozen=True, kw_only=True):
     volumes: Annotated[Volumes, _doc("How the volumes of a gang are bound before its pods are.")] = Volumes()
     quota: Annotated[Quota, _doc("Queues, cohorts and flavors: objects of the group kueue.x-k8s.io.")] = Quota()
     gangs: Annotated[Gangs, _doc("Gangs that no group object describes.")] = Gangs()
+    announced: Annotated[Announced, _doc("Room for members that a gang announces before they exist.")] = Announced()
     http: Annotated[Http, _doc("The server of /healthz, /readyz, /metrics and /configz.")] = Http()
     logging: Annotated[Logging, _doc("What is written to standard error.")] = Logging()
     events: Annotated[Events, _doc("What is written as Events.")] = Events()
@@ -446,6 +461,7 @@ class Configuration(Section, frozen=True, kw_only=True):
             quota=self.quota.mode != "off",
             fair_sharing=self.quota.fair_sharing,
             gang_owners=self.gangs.owners,
+            announced_hold_seconds=float(self.announced.hold_seconds),
             events_per_gang=self.events.members == "perGang",
             evict_daemonset_pods=self.preemption.evict_daemon_set_pods,
             profiles=tuple((name, plugins) for name, plugins in chosen if plugins != PluginSet()),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 import pytest
 
-from tests.controlplane.client import Client, load, wait_until_served
+from tests.controlplane.client import Client, Object, load, wait_until, wait_until_served
 from tests.controlplane.rbac import MANIFESTS
 from tests.e2e.jobs import CLUSTER
-from tests.e2e.stories import Start, nodes_ready, running
+from tests.e2e.stories import Start, events, nodes_ready, running
 from tests.e2e.volcano import GROUP, group, member, phase
 
 pytestmark = pytest.mark.controlplane
@@ -51,3 +52,41 @@ async def test_pods_are_created_once_the_phase_says_so(admin: Client, start_sche
         "Unschedulable",
         "True",
     )
+
+
+async def test_a_first_member_and_those_that_it_announces(admin: Client, start_scheduler: Start, groups: None) -> None:
+    """It needs a third of its node, and waits while a member that does not exist yet would have none. Then the other
+    node is held for that, also by the next process, until the time from the first binding is over.
+    """
+    await admin.apply(load(CLUSTER))
+    await nodes_ready(admin)
+    settings = {"profiles": [{"schedulerName": "volcano"}], "announced": {"holdSeconds": 12}}
+    blocker, driver, rival = (member(name, of, "") for name, of in (("blocker", ""), ("driver", "job"), ("rival", "")))
+    for each in (blocker, rival):
+        del each["metadata"]["annotations"]
+    driver["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1"}
+    async with start_scheduler(**settings):
+        await admin.apply(blocker)
+        await running(admin, ["blocker"])
+        await admin.apply([group("job", 1), driver])
+        waits = await admin.wait_for("Pod", "driver", lambda p: bool(p["status"].get("conditions")))
+        assert "room for the members that it announces" in waits["status"]["conditions"][0]["message"]
+        await admin.delete("Pod", "blocker")
+        await running(admin, ["driver"])
+        await admin.apply(rival)
+        await admin.wait_for("Pod", "rival", lambda p: bool(p["status"].get("conditions")))
+    async with start_scheduler(**settings):
+        await running(admin, ["rival"])
+
+        async def told() -> bool:
+            found = await events(admin, "AnnouncedRoomReleased")
+            return [(e["regarding"]["kind"], e["regarding"]["name"]) for e in found] == [("PodGroup", "job")]
+
+        await wait_until(told, what="the Event about the room")
+    bound = {name: (await admin.get("Pod", name))["status"]["conditions"] for name in ("driver", "rival")}
+    when = {name: next(c for c in of if c["type"] == "PodScheduled") for name, of in bound.items()}
+    assert _seconds(when["rival"]) - _seconds(when["driver"]) >= 11
+
+
+def _seconds(condition: Object) -> float:
+    return datetime.fromisoformat(condition["lastTransitionTime"]).timestamp()

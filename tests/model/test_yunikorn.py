@@ -57,16 +57,46 @@ def test_the_application(labels, annotations, name):
     assert member(labels=labels, **annotations).gang.name == name
 
 
-@pytest.mark.parametrize("made", [{"labels": {}}, {"groups": ""}])
-def test_a_pod_without_application_or_list_starts_by_itself(made):
-    """Executors of Spark have no list: they come when the driver runs."""
+@pytest.mark.parametrize("made", [{"labels": {}}, {"groups": "", "name": ""}])
+def test_a_pod_without_application_or_task_group_starts_by_itself(made):
+    """It is in no gang."""
     assert member(**made).gang.family == SINGLE
 
 
-def test_the_driver_of_spark_starts_alone():
-    """It announces executors that do not exist before it runs."""
-    found = said_by(member(labels={"spark-app-selector": "s", "spark-role": "driver"}, name="head"))
-    assert (found.min_member, found.roles) == (1, ())
+def test_an_executor_starts_by_itself():
+    """Executors of Spark have no list: they are members of the application that come when the driver runs."""
+    found = said_by(member(""))
+    assert (found.name, found.min_member, found.roles, found.announces) == ("app", 1, (), False)
+
+
+def test_the_driver_of_spark_announces_the_others():
+    """It starts alone, once there is room for executors as the list describes them."""
+    groups = [
+        {
+            "name": "exec",
+            "minMember": 3,
+            "minResource": {"cpu": "500m", "memory": "1Gi"},
+            "nodeSelector": {"disk": "ssd"},
+            "tolerations": [{"key": "spot", "operator": "Exists"}],
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]
+                    }
+                }
+            },
+        },
+        {"name": "head", "minMember": 1},
+    ]
+    found = said_by(member(groups, labels={"spark-app-selector": "s", "spark-role": "driver"}, name="head"))
+    assert (found.min_member, found.roles) == (1, (("head", 1),))
+    executors, head = found.announced
+    assert (executors.role, executors.count, head.role, head.count) == ("exec", 3, "head", 1)
+    shape = executors.shape
+    assert (dict(shape.requests), shape.node_selector) == ({"cpu": 500, "memory": 1 << 30}, (("disk", "ssd"),))
+    assert [t.key for t in shape.tolerations] == ["spot"]
+    assert shape.node_terms is not None
+    assert shape.node_terms[0].expressions[0].key == "zone"
 
 
 def test_groups_that_need_no_member():

@@ -221,12 +221,18 @@ class Condemned:
 Turn: TypeAlias = tuple[int, float, str]
 
 
+def announced_by(holder: str) -> str:
+    """The holder of the room for the members that the gangs of this key announce."""
+    return f"{holder} announced"
+
+
 class Kind(enum.Enum):
     """Why room is kept."""
 
     NOMINATED = "nominated"  # the members of a plan, until the pods in their way are gone
     REPLACEMENT = "replacement"  # members that a gang has lost, until they are made again
     RESUMED = "resumed"  # the pods of a Job that goes on, until they are there
+    ANNOUNCED = "announced"  # members that do not exist before others of their gang run
     BACKFILL = "backfill"  # a gang that keeps losing to work behind it, until others have ended
 
 

@@ -252,6 +252,7 @@ class Executor:
             group.message = notes.timed_out(group.stage, conditions.waits_for(self.run, group))
             self._signal(group, Signal.FAILED)
         self.run.check.update(self.run.removals.due(self.now))
+        self.gangs.announced.time_over()
         for gang in self.run.ask_again():
             self.gangs.refresh(gang)
         for node in self.world.foreign_nominations.lapsed(self.now):
@@ -362,6 +363,7 @@ class Executor:
         victims, others = evicting.owned(self.run, group.gangs, verdict, paused=paused)
         group.plan = Plan(verdict.placements, group.eviction(self._new_ident(), victims), others)
         group.plan.required = self.world.membership.lacking(group.gangs)
+        self.gangs.announced.hold(group, verdict.announced)
         if signal is Signal.EVICT:
             self.run.look_around(group.plan)
             self._give_notice(group, group.plan.eviction)
@@ -411,6 +413,7 @@ class Executor:
         """Finish what an earlier process has begun, or take it back. Called once, before the first decision."""
         self._refresh()
         self.gangs.losses.begin()
+        self.gangs.announced.take_over()
         found = Recovery(self.world, self.decider, self.now)
         completed_first = self._begun()
         for key in self.queue.active():  # the strongest first: what it holds is not there for the others
@@ -460,5 +463,6 @@ class Executor:
         group.message = notes.finishing_plan(plan.ident)
         self.run.look_around(plan)
         self.run.hold(group, plan)
+        self.gangs.announced.resumed(group)
         binding.clear(self.run, group, plan.nominated, notes.superseded(plan.ident))
         self._signal(group, Signal.RESUME)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gangsched.core.hints import Change, Hint
 from gangsched.core.identity import group_key
 from gangsched.core.lifecycle import binding, conditions, evicting, report
+from gangsched.core.lifecycle.announced import AnnouncedRoom
 from gangsched.core.lifecycle.bound_in_part import Losses
 from gangsched.core.lifecycle.eviction import UNBEGUN, Phase
 from gangsched.core.lifecycle.group import Failed, Group, Obstacle, Plan
@@ -29,7 +30,7 @@ class Gangs:
 
     ``waiting`` and ``unschedulable`` know those that do not fit.
     ``prebinding`` are the keys of those that wait for their volumes. ``rechecks`` looks again at those that evict, and
-    ``losses`` is what those have lost that run.
+    ``losses`` is what those have lost that run, ``announced`` the room that is kept for members that come later.
     """
 
     def __init__(self, world: World, decider: Decider, options: Options, run: Run) -> None:
@@ -37,6 +38,7 @@ class Gangs:
         self._run = run
         self.groups: dict[str, Group] = {}
         self.losses = Losses(run)
+        self.announced = AnnouncedRoom(run, decider)
         self.rechecks = Rechecks(world, decider, run, self.groups)
         self.waiting = Waiting(world, decider, options, run)
         self.unschedulable = UnschedulableGangs(world, decider, options.strict_budgets, run.queue, self._wake)
@@ -171,6 +173,7 @@ class Gangs:
         run.reserved.pop(group.key, None)
         run.world.ledger.stop_waiting(group.key)
         run.give_back(group.key)
+        self.announced.plan_over(group.key)
 
     # -- gangs ---------------------------------------------------------------------------------------------
 
@@ -200,6 +203,7 @@ class Gangs:
         gangs, _ = membership.group(gang)
         key = group_key(gangs)
         self.losses.touch(gangs)
+        self.announced.touch(gangs)
         for left in self._regroup(gangs, key):
             self.refresh(left)
         group = self.groups.get(key)

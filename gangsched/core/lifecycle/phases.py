@@ -384,6 +384,7 @@ class Phases:
         nodes = {place.uid: place.node for place in verdict.placements}
         self._end(group, plan, nodes)
         group.plan = Plan(verdict.placements, group.eviction(plan.ident))
+        self._gangs.announced.hold(group, verdict.announced)
         group.plan.nominated = {uid: node for uid, node in plan.nominated.items() if nodes.get(uid) == node}
         self._run.follow(group, verdict)
         self._signal(group, self.onward(group, Signal.FITS, group.plan))

@@ -10,7 +10,7 @@ import numpy as np
 
 from gangsched.core.arrays import Bools, Ints, isin
 from gangsched.core.ledger.backfill import both, kept_nodes
-from gangsched.core.ledger.ledger import Turn
+from gangsched.core.ledger.ledger import Turn, announced_by
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placed, Placer, Want
 from gangsched.core.planning.topology import Demand, Domain, Topology, wishes_met
@@ -76,10 +76,20 @@ class SchedulingContext:
         self.needs = {g: member.required(g, self.census[g]) for g in self.gangs}
         for census in self.census.values():
             census.pending = list(map(gate.member, census.pending))
-        self.wants = [self._want(g) for g in self.gangs if self.needs[g]]
+        #: Stand-ins, by UID, for members that a gang announces, none of which runs yet: they need their room too.
+        self.announced: dict[str, Pod] = {}
+        for gang, census in self.census.items():
+            absent = member.absent_at_start(gang)
+            self.announced.update((pod.uid, pod) for pod in absent)
+            census.pending += absent
+        self.wants = self._wants()
         self.required = sum(self.needs.values())
         #: Keys of the groups that hold room for these gangs: their own, and those of Jobs that have just gone on.
-        self._mine = {group, *world.managed.rooms_of(p for c in self.census.values() for p in c.pending)}
+        self._mine = {
+            group,
+            announced_by(group),
+            *world.managed.rooms_of(p for c in self.census.values() for p in c.pending),
+        }
         self.topology = Topology(self.world.snapshot, self._constraints(), self._bound())
         #: Where the gang is being tried; None while that is not settled or is the whole cluster.
         self.domain: Domain | None = None
@@ -91,10 +101,16 @@ class SchedulingContext:
         #: What is gone later than this (seconds) is not waited for.
         self._until = math.inf
 
+    def _wants(self) -> list[Want]:
+        """The required members of each gang, and those that are announced."""
+        wants = [self._want(g) for g in self.gangs if self.needs[g]]
+        return [*wants, Want(tuple(self.announced.values()), len(self.announced))] if self.announced else wants
+
     def _want(self, gang: GangId) -> Want:
         """The members of which the required ones are chosen."""
         needed = self.needs[gang]
-        pending = self.world.membership.chosen(gang, self.census[gang].pending, needed)
+        there = [p for p in self.census[gang].pending if p.uid not in self.announced]
+        pending = self.world.membership.chosen(gang, there, needed)
         return Want(tuple(self.gate.choose(pending, needed)), needed)
 
     def _constraints(self) -> tuple[tuple[str, bool], ...]:
@@ -212,7 +228,7 @@ class SchedulingContext:
         """From now on these members (UIDs) go to none of these nodes."""
         for census in self.census.values():
             census.pending = [kept_off(p, nodes[p.uid]) if p.uid in nodes else p for p in census.pending]
-        self.wants = [self._want(g) for g in self.gangs if self.needs[g]]
+        self.wants = self._wants()
 
     def nominated(self, sim: Simulation) -> dict[str, int]:
         """Rows that members are already nominated to; they are tried first."""

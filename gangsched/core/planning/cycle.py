@@ -299,7 +299,7 @@ def one_of_many(
     if len(gangs) != 1 or world.ledger.holders() or world.foreign_nominations:
         return None
     census, spec = member.census(gang), member.spec(gang)
-    if spec is None or spec.topology or spec.min_member != 1:
+    if spec is None or spec.topology or spec.min_member != 1 or spec.announces:
         return None
     if len(census.pending) != 1 or member.required(gang, census) != 1:
         return None

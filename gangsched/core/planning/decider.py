@@ -12,6 +12,7 @@ from gangsched.core.decision import Fits, FitsWhenFreed, Gathering, Placement, P
 from gangsched.core.framework.guard import PluginError
 from gangsched.core.framework.pipeline import Pipeline, Stopwatch, pipeline_of
 from gangsched.core.framework.plugins import PluginSet
+from gangsched.core.identity import group_key
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placer
 from gangsched.core.planning.context import SchedulingContext
@@ -20,10 +21,11 @@ from gangsched.core.planning.outcomes import Outcomes, refused
 from gangsched.core.quota.assignment import Nominated
 from gangsched.core.quota.usage import Flavors
 from gangsched.core.state.podtable import TERMINATING
+from gangsched.core.state.simulation import Simulation
 from gangsched.core.watchdog import Watchdog
 from gangsched.core.world.world import World
 from gangsched.messages import causes
-from gangsched.model.records import GangId
+from gangsched.model.records import GangId, Pod
 from gangsched.model.times import render_time
 
 __all__ = ["Decider", "Verdict", "gathering"]
@@ -204,6 +206,29 @@ class Decider:
         except PluginError:
             return ()
 
+    def room_for(
+        self,
+        absent: Sequence[Pod],
+        gangs: Sequence[GangId],
+        now: float,
+        placements: Sequence[Placement] = (),
+        victims: Iterable[str] = (),
+    ) -> list[tuple[Pod, str]]:
+        """Where stand-ins for announced members would be, as far as there is room for them, beside members that are
+        placed and once these victims (UIDs) and terminating pods are gone.
+        """
+        try:
+            job = self.context(gangs, group_key(gangs), now)
+            job.ignore_turns()
+            sim = self._once_gone(job, victims)
+            for place in placements:
+                if place.node in sim.snapshot.row_of:
+                    sim.place(sim.class_of(self.world.pods[place.uid]), sim.snapshot.row_of[place.node])
+            found = job.placer.extras(absent, sim, {}).rows
+        except PluginError:
+            return []
+        return [(pod, sim.snapshot.nodes[found[pod.uid]].name) for pod in absent if pod.uid in found]
+
     def _quota_holds(self, job: SchedulingContext, victims: Iterable[str]) -> bool:
         """Is there quota enough once the victims and terminating pods are gone, those aside that are overdue?"""
         if not self.world.managed.active:
@@ -214,18 +239,9 @@ class Decider:
         leaving += [pod for slot in job.terminating().tolist() if (pod := there[slot]) is not None]
         return self.world.managed.still_holds(job.gangs, leaving)
 
-    def _holds(
-        self,
-        job: SchedulingContext,
-        nominated: Nominated,
-        placements: Sequence[Placement],
-        victims: Iterable[str],
-        terminating_leave: bool,
-    ) -> bool:
+    def _once_gone(self, job: SchedulingContext, victims: Iterable[str], terminating_leave: bool = True) -> Simulation:
+        """The cluster without these pods (UIDs), and without terminating ones if they leave."""
         sim = job.simulation()
-        rows = sim.snapshot.row_of
-        if not job.topology.allows([rows[p.node] for p in placements if p.node in rows]):
-            return False
         if terminating_leave:
             job.lift_terminating(sim)
         table, lifted = self.world.snapshot.table, set(sim.lifted().tolist())
@@ -235,6 +251,20 @@ class Decider:
                 continue
             if table.row[slot] >= 0 and not table.flags[slot] & TERMINATING:
                 sim.lift(slot)
+        return sim
+
+    def _holds(
+        self,
+        job: SchedulingContext,
+        nominated: Nominated,
+        placements: Sequence[Placement],
+        victims: Iterable[str],
+        terminating_leave: bool,
+    ) -> bool:
+        sim = self._once_gone(job, victims, terminating_leave)
+        rows = sim.snapshot.row_of
+        if not job.topology.allows([rows[p.node] for p in placements if p.node in rows]):
+            return False
         pending = {p.uid: p for census in job.census.values() for p in census.pending}
         for place in placements:
             pod = pending.get(place.uid)

@@ -276,7 +276,7 @@ class Outcomes:
         without = {p.uid for p in failed}
         held = [p for w in context.wants for p in w.members[: w.required] if p.uid not in without]
         context.placer.extras(held, sim, {})
-        first = min(failed, key=lambda p: p.key, default=None)
+        first = min(failed, key=lambda p: (p.uid in context.announced, p.key), default=None)
         reasons: tuple[Reason, ...] = ()
         unplaced: list[Unplaced] = []
         known: dict[int, tuple[Reason, ...]] = {}
@@ -286,14 +286,15 @@ class Outcomes:
                 unplaced.append(Unplaced(pod.key, (quota,)))
                 reasons = reasons or (Reason(quota, 0),)
                 continue
-            if pod.uid in placed.rows and pod.uid not in without:
+            if pod.uid not in context.announced and pod.uid in placed.rows and pod.uid not in without:
                 unplaced.append(Unplaced(pod.key, (causes.REST_OF_GANG_DOES_NOT_FIT,)))
                 continue
             pod_class = self._snapshot.class_of(pod)
             if pod_class.ident not in known:
                 known[pod_class.ident] = tuple(context.placer.pipeline.diagnose(pod_class, sim)[0])
             texts = known[pod_class.ident]
-            unplaced.append(Unplaced(pod.key, tuple(r.told for r in texts)))
+            if pod.uid not in context.announced:
+                unplaced.append(Unplaced(pod.key, tuple(r.told for r in texts)))
             if first is not None and pod.uid == first.uid:
                 reasons = texts
         blocked, in_the_way = self._blocked(units) if units is not None else ([], [])
@@ -305,9 +306,10 @@ class Outcomes:
             {},
             [],
             reasons=reasons,
-            message=explain.message(sim.snapshot.size, reasons, why_not, context.topology.sentence(domain)),
+            message=(causes.FOR_ANNOUNCED if first is not None and first.uid in context.announced else "")
+            + explain.message(sim.snapshot.size, reasons, why_not, context.topology.sentence(domain)),
             unplaced=unplaced,
-            blockers=tuple(sorted(p.key for p in blocked)),
+            blockers=tuple(sorted(p.key for p in blocked if p.uid not in context.announced)),
             spared=explain.not_considered(units, protected.spared(in_the_way, context.options)),
         )
 
@@ -388,16 +390,20 @@ class Outcomes:
     ) -> Verdict:
         """The members of ``rows`` are placed, those that ``failed`` in this simulation are not."""
         context, names = self.context, self._snapshot.nodes
-        members = [p for p in context.pending if p.uid in rows]
+        members = [p for p in context.pending if p.uid in rows and p.uid not in context.announced]
+        announced = tuple((pod, names[rows[uid]].name) for uid, pod in context.announced.items() if uid in rows)
         placements = [Placement(p.namespace, p.name, p.uid, names[rows[p.uid]].name) for p in members]
         victims, awaiting = fields.get("victims", ()), fields.get("awaiting", ())
         return verdict(
             kind,
             self._world,
             context.census,
-            message or explain.summary(kind.outcome, len(placements), victims, awaiting, lost),
+            message
+            or explain.summary(kind.outcome, len(placements), victims, awaiting, lost)
+            + (causes.AND_ROOM_FOR_ANNOUNCED if announced else ""),
             unplaced or [Unplaced(p.key, self._texts(p, sim)) for p in failed],
             placements,
+            announced=announced,
             warnings=(*warnings, *priority_warnings(context.census)),
             topology_domain=context.topology.label_of([rows[p.uid] for p in members]) if members else None,
             quota=context.gate.use(p.uid for p in placements),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gangsched.core.state.announced import stand_ins
 from gangsched.core.state.scheduler_names import SchedulerNames
 from gangsched.messages import causes
 from gangsched.model.dialects import gang_from_member, minimum_key, needs_object, role_of
@@ -364,12 +365,27 @@ class Membership:
         """How many members of each role are still to be placed before the gang may start, without those of none."""
         if not spec.roles:
             return {}
-        placed = Counter(
-            role_of(pod)
-            for pod in self.pods(gang)
-            if pod.phase == "Succeeded" or (pod.live and (pod.node or self._assumed(pod.uid)))
-        )
+        placed = Counter(map(role_of, self.placed(gang)))
         return {role: count - placed[role] for role, count in spec.roles if count > placed[role]}
+
+    def absent(self, gang: GangId, there: Sequence[Pod]) -> list[Pod]:
+        """Stand-ins for the members that a gang announces and that are not among these, which are at least one."""
+        spec = self.spec(gang)
+        return stand_ins(spec, gang, there) if spec is not None and spec.announces and there else []
+
+    def absent_at_start(self, gang: GangId) -> list[Pod]:
+        """The same beside the members that a gang needs before it may start; none once it has."""
+        spec = self.spec(gang)
+        if spec is None or not spec.announces:
+            return []
+        census = self.census(gang)
+        needed = 0 if census.bound else self.required(gang, census)
+        return self.absent(gang, self.chosen(gang, census.pending, needed)[:needed])
+
+    def placed(self, gang: GangId) -> list[Pod]:
+        """Members that are on nodes, or have succeeded."""
+        pods = self.pods(gang)
+        return [p for p in pods if p.phase == "Succeeded" or (p.live and (p.node or self._assumed(p.uid)))]
 
     def lacking(self, gangs: Iterable[GangId]) -> tuple[int, ...]:
         """Of each gang, how many members are still to be placed before it may start."""

@@ -26,6 +26,4 @@ def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
 
 
 #: The status is kept by the controller of the API.
-DIALECT = Dialect(
-    FAMILY, group_of, ("v1alpha1",), wire.SigsPodGroup, gang_from_object=gang_from_object, unread=("minResources",)
-)
+DIALECT = Dialect(FAMILY, group_of, ("v1alpha1",), wire.SigsPodGroup, gang_from_object=gang_from_object)

@@ -19,7 +19,7 @@ import msgspec
 from gangsched.messages import invalid
 from gangsched.model import conditions, wire
 from gangsched.model.dialects.dialect import STARTED, Dialect, Seen, Told, counts, evicted, scheduled
-from gangsched.model.dialects.objects import MAX_MEMBERS, described, members
+from gangsched.model.dialects.objects import MAX_MEMBERS, described, members, min_resources
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.names import ALLOWED, is_key, shown
 from gangsched.model.records import ClusterNetworkTopology, Gang, Labels, Pod
@@ -134,6 +134,7 @@ def gang_of(obj: wire.SigsPodGroup, family: str) -> Gang:
         meta,
         below,
         min_member=minimum,
+        min_resources=min_resources(spec.min_resources),
         timeout_seconds=float(seconds) if seconds > 0 else None,
     )
 
@@ -353,7 +354,6 @@ DIALECT = Dialect(
     ("v1alpha1",),
     wire.SigsPodGroup,
     gang_from_object=gang_from_object,
-    unread=("minResources",),
     needs_object=needs_object,
     gang_from_member=gang_from_member,
     minimum_key=MIN,

@@ -13,6 +13,7 @@ from gangsched.model import wire
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.queues import queue_labels
 from gangsched.model.records import Gang, Labels
+from gangsched.model.requests import frozen, parse_list
 from gangsched.model.stakes import stakes_of
 from gangsched.model.times import parse_duration, parse_time
 
@@ -26,6 +27,16 @@ def members(count: int, field: str, least: int = 0) -> int:
     if not least <= count <= MAX_MEMBERS:
         raise FieldError(field, invalid.not_between(count, least, MAX_MEMBERS))
     return count
+
+
+def min_resources(raw: wire.Quantities | None) -> tuple[tuple[str, int], ...]:
+    """What all members request together, in base units. Volcano's controllers write quota keys into it beside
+    resources (``requests.cpu``, ``count/pods``); these say nothing more. Raises :class:`FieldError`.
+    """
+    named = {
+        k: v for k, v in (raw or {}).items() if k != "pods" and not k.startswith(("requests.", "limits.", "count/"))
+    }
+    return frozen(parse_list(named, "spec.minResources"))
 
 
 def preemption_delay(notes: Labels) -> float | None:

@@ -13,7 +13,7 @@ from gangsched.messages import invalid
 from gangsched.messages import notes as said
 from gangsched.model import conditions, wire
 from gangsched.model.dialects.dialect import Dialect, Seen, Told, counts, evicted
-from gangsched.model.dialects.objects import described, members
+from gangsched.model.dialects.objects import described, members, min_resources
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.records import Gang, Labels
 
@@ -51,6 +51,7 @@ def gang_from_object(obj: wire.VolcanoPodGroup) -> Gang:
         obj.metadata,
         _remark(spec),
         min_member=max(1, spec.min_member),
+        min_resources=min_resources(spec.min_resources),
         roles=_roles(spec),
         priority_class=spec.priority_class_name,
         queue_name=spec.queue,
@@ -112,7 +113,6 @@ DIALECT = Dialect(
     (VERSION,),
     wire.VolcanoPodGroup,
     gang_from_object=gang_from_object,
-    unread=("minResources",),
     role_of=role,
     status=status,
     awaited_from=SCHEDULER,

@@ -1,8 +1,8 @@
 """YuniKorn's task groups: pods whose annotations say which groups their application has, and how many each needs.
 
 YuniKorn makes placeholders for all of them before any pod starts. Here the pods that bear the whole list start
-together: those of a Job or of a RayCluster. The driver of Spark announces executors that it will create once it runs,
-and they bear no list: they start by themselves, as it does.
+together: those of a Job or of a RayCluster. The driver of Spark announces executors that it will create once it runs:
+it starts when there is room for them too. They bear no list, and join it one by one.
 (https://yunikorn.apache.org/docs/user_guide/gang_scheduling/)
 """
 
@@ -18,7 +18,9 @@ from gangsched.model.dialects.dialect import Dialect
 from gangsched.model.dialects.objects import MAX_MEMBERS, members
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.names import shown
-from gangsched.model.records import Gang, Labels, Pod
+from gangsched.model.records import Announced, Gang, Labels, Pod, PodShape
+from gangsched.model.requests import DEFAULT_SCORED, frozen, parse_list
+from gangsched.model.selectors import required_node_terms, toleration
 
 FAMILY = "yunikorn.apache.org"
 HINT_PREFIX = "yunikorn.apache.org/task-group"
@@ -35,12 +37,16 @@ _FIELD = f"metadata.annotations[{TASK_GROUPS}]"
 class _TaskGroup(wire.Wire):
     name: str = ""
     min_member: int = 0
+    min_resource: wire.Quantities | None = None
+    node_selector: dict[str, str] | None = None
+    tolerations: list[wire.Toleration] | None = None
+    affinity: wire.Affinity | None = None
 
 
 def group_of(meta: wire.ObjectMeta, _spec: wire.PodSpec) -> tuple[str, str]:
-    """The application of a pod that bears the list of its task groups, and where it names it."""
+    """The application of a pod that bears the list of its task groups or names its own, and where it names it."""
     labels, notes = meta.labels or {}, meta.annotations or {}
-    if not notes.get(TASK_GROUPS):
+    if not (notes.get(TASK_GROUPS) or notes.get(TASK_GROUP)):
         return "", ""
     for key in _APPLICATION_LABELS:
         if labels.get(key):
@@ -56,29 +62,33 @@ def task_group(_labels: Labels, notes: Labels) -> str:
 def mistake_of_member(_labels: Labels, notes: Labels) -> Mistake | None:
     """What is wrong with what a member says about its gang."""
     try:
-        _needed(notes.get(TASK_GROUPS, ""))
+        _groups(notes.get(TASK_GROUPS, ""))
     except FieldError as error:
         return error.mistake
     return None
 
 
 def gang_from_member(pod: Pod) -> Gang:
-    """The members of all task groups start together; the driver of Spark starts alone. With a ``mistake`` none of them
-    can be spared.
+    """The members of all task groups start together; the driver of Spark announces the others, and whoever bears no
+    list starts by itself. With a ``mistake`` none of them can be spared.
     """
     gang = Gang(FAMILY, pod.namespace, pod.gang.name, kind="Application", created=pod.created)
     try:
-        needed = _needed(pod.hints.get(TASK_GROUPS, ""))
+        announced = _groups(pod.hints.get(TASK_GROUPS, ""))
     except FieldError as error:
         return msgspec.structs.replace(gang, min_member=MAX_MEMBERS, mistake=error.mistake)
+    roles = tuple((each.role, each.count) for each in announced if each.count)
     if pod.labels.get(_SPARK_ROLE) == _DRIVER:
-        return gang
-    return msgspec.structs.replace(gang, min_member=max(1, sum(count for _, count in needed)), roles=needed)
+        own = tuple((name, 1) for name, _ in roles if name == pod.hints.get(TASK_GROUP))
+        return msgspec.structs.replace(gang, roles=own, announced=announced)
+    return msgspec.structs.replace(gang, min_member=max(1, sum(count for _, count in roles)), roles=roles)
 
 
 @functools.lru_cache(maxsize=64)  # every member says the same
-def _needed(raw: str) -> tuple[tuple[str, int], ...]:
-    """How many members each task group needs."""
+def _groups(raw: str) -> tuple[Announced, ...]:
+    """The task groups by name; none without a list."""
+    if not raw:
+        return ()
     try:
         if len(raw) > MAX_LIST:
             raise FieldError(_FIELD, invalid.too_many_task_groups(MAX_GROUPS))
@@ -87,13 +97,25 @@ def _needed(raw: str) -> tuple[tuple[str, int], ...]:
         raise FieldError(_FIELD, f"{invalid.NOT_TASK_GROUPS}: {error}"[:300]) from None
     if not 1 <= len(listed) <= MAX_GROUPS:
         raise FieldError(_FIELD, invalid.too_many_task_groups(MAX_GROUPS))
-    found: dict[str, int] = {}
+    found: dict[str, Announced] = {}
     for each in listed:
         if not each.name or each.name in found:
             raise FieldError(_FIELD, invalid.task_group_twice(shown(each.name)))
-        found[each.name] = members(each.min_member, _FIELD)
-    members(sum(found.values()), _FIELD)
-    return tuple(sorted((name, count) for name, count in found.items() if count))
+        found[each.name] = Announced(each.name, members(each.min_member, _FIELD), _shape(each))
+    members(sum(each.count for each in found.values()), _FIELD)
+    return tuple(found[name] for name in sorted(found))
+
+
+def _shape(group: _TaskGroup) -> PodShape:
+    """What a member that does not exist yet will ask of a node, as far as the list says it."""
+    requests = parse_list(group.min_resource, f"{_FIELD}.minResource")
+    return PodShape(
+        requests=frozen(requests),
+        scored=tuple((name, requests.get(name, units)) for name, units in DEFAULT_SCORED.items()),
+        node_selector=tuple(sorted((group.node_selector or {}).items())),
+        node_terms=required_node_terms(group.affinity or wire.Affinity(), f"{_FIELD}.affinity"),
+        tolerations=tuple(toleration(t, f"{_FIELD}.tolerations[{i}]") for i, t in enumerate(group.tolerations or ())),
+    )
 
 
 DIALECT = Dialect(

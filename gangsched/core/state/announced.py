@@ -1,0 +1,71 @@
+"""Stand-ins for the members that a gang announces and that do not exist yet.
+
+Where their shape is known there is one for each. Of a sum of resources without shapes (``minResources``) each resource
+is divided into parts for itself, on nodes that the first member admits: a sum says neither how many members there will
+be nor which of its resources belong together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from gangsched.model.dialects import role_of
+from gangsched.model.records import NO_LABELS, Gang, GangId, Pod, PodShape
+from gangsched.model.requests import total
+
+#: A resource of a sum is divided into at most so many parts, each of these base units or of a power of two of them:
+#: where nodes have room for whole cores and gigabytes, parts fill them without a rest.
+MOST_PARTS = 24
+_LEAST = {"cpu": 125, "memory": 64 << 20, "ephemeral-storage": 64 << 20}
+
+
+def stand_ins(spec: Gang, gang: GangId, there: Sequence[Pod]) -> list[Pod]:
+    """What of the announced members is not among those that are ``there``; they are treated as the first of these."""
+    like = there[0]
+    known = Counter(map(role_of, there))
+    shapes = [(f"{each.role}-{n}", each.shape) for each in spec.announced for n in range(known[each.role], each.count)]
+    taken = total(pod.shape.requests for pod in there) if spec.min_resources else {}
+    for resource, units in spec.min_resources:
+        for n, part in enumerate(_parts(resource, units - taken.get(resource, 0))):
+            shapes.append((f"{resource}-{n}", _part_shape(like.shape, resource, part)))
+    return [
+        Pod(
+            gang.namespace,
+            f"{gang.name}-{name}",
+            f"{gang.family}/{gang.key}/{name}",
+            shape,
+            gang,
+            gang.scheduler,
+            NO_LABELS,
+            priority=like.priority,
+            preemption_policy=like.preemption_policy,
+            created=like.created,
+        )
+        for name, shape in shapes
+    ]
+
+
+def what_of(stand_in: Pod) -> str:
+    """The role of a stand-in, or of what resource it is a part."""
+    return stand_in.name[len(stand_in.gang.name) + 1 :].rpartition("-")[0]
+
+
+def _parts(resource: str, units: int) -> Iterator[int]:
+    size = _LEAST.get(resource, 1)
+    while size * MOST_PARTS < units:
+        size *= 2
+    while units > 0:
+        yield min(size, units)
+        units -= size
+
+
+def _part_shape(of: PodShape, resource: str, units: int) -> PodShape:
+    """A part of a resource on nodes that this shape admits."""
+    return PodShape(
+        requests=((resource, units),),
+        scored=tuple((name, units if name == resource else 0) for name in ("cpu", "memory")),
+        node_selector=of.node_selector,
+        node_terms=of.node_terms,
+        tolerations=of.tolerations,
+    )
