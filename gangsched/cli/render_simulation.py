@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -14,11 +14,13 @@ from rich.text import Text
 from gangsched.cli.answers import natural
 from gangsched.cli.render import headline, make_console, most_rows, printed
 from gangsched.cli.simulation import Simulation, amount, clock, pods_of, quantity, scarcest, summary_of, timeline
+from gangsched.cli.trace_figures import Figures
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import History, Moment, moment
 from gangsched.model import quantity as quantities
 from gangsched.model.errors import one_line
 from gangsched.model.records import GangId, Node, Pod
+from gangsched.model.times import render_duration
 
 #: On a terminal longer tables end in a line that says so; ``-o json`` has everything.
 MAX_ROWS = 400
@@ -50,7 +52,11 @@ _STYLES = {
 
 def render(simulation: Simulation, console: Console | None = None) -> None:
     """Print the run."""
-    printed(console or make_console(), lambda out: _print(out, simulation))
+    trace = simulation.trace
+    printed(
+        console or make_console(),
+        lambda out: _print(out, simulation) if trace is None else _print_figures(out, trace),
+    )
 
 
 def _print(out: Console, simulation: Simulation) -> None:
@@ -267,3 +273,23 @@ def _segment(name: str, cells: int, fill: str) -> str:
 def _clean(text: str) -> str:
     """Names come from strangers: nothing of them may steer the terminal."""
     return set_cell_size(one_line(text), min(cell_len(one_line(text)), 60))
+
+
+def _print_figures(out: Console, figures: Figures) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("PRIORITY", "JOBS", "NEVER STARTED", "MEAN WAIT", "MEDIAN", "95 %"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for priority, each in figures.waits.items():
+        times = (each.mean_seconds, each.median_seconds, each.p95_seconds)
+        table.add_row(priority, str(each.jobs), str(each.never_started), *map(render_duration, map(round, times)))
+    out.print(table)
+    out.print()
+    for line in _cost_lines(figures):
+        out.print(line)
+
+
+def _cost_lines(figures: Figures) -> Iterator[str]:
+    span = render_duration(round(figures.makespan_seconds))
+    yield f"makespan {span}, {figures.gpu_allocation:.1%} of the GPUs allocated while jobs came"
+    evicted = f"{figures.evicted_pods} pods of {figures.interrupted_jobs} jobs evicted"
+    yield f"{evicted}: {figures.gpu_hours_lost:.1f} GPU-hours lost, {figures.gpu_hours_done:.1f} done"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gangsched.cli.trace_figures import Figures
 from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.arrival import GroupKey, arrivals
@@ -32,7 +33,8 @@ _HIDDEN = (log.EXISTS, log.CONDITION, log.EVENT, log.STATUS, log.ADMIT)
 class Simulation(msgspec.Struct, frozen=True):
     """A finished run: the cluster as it is at the end, with its history, and the decisions that changed something.
 
-    ``decisions`` are (entry number in the history, decision), without repetitions of the same answer.
+    ``decisions`` are (entry number in the history, decision), without repetitions of the same answer. ``trace`` are
+    the figures of a trace, if one was played.
     """
 
     world: World
@@ -40,6 +42,7 @@ class Simulation(msgspec.Struct, frozen=True):
     decisions: list[tuple[int, Decision]]
     until_seconds: float
     quiet: bool
+    trace: Figures | None = None
 
     @property
     def history(self) -> History:
@@ -251,6 +254,7 @@ def summary_of(simulation: Simulation) -> dict[str, Any]:
         "preempted": len({e.uid for e in removed}),
         **({"drained": drained} if drained else {}),
         "violations": violations(history, simulation.options),
+        **({"trace": simulation.trace.fields()} if simulation.trace is not None else {}),
     }
 
 
@@ -259,15 +263,17 @@ def _for_others(key: str, pods: dict[str, dict[str, Any]]) -> bool:
     return key in pods and pods[key]["preemptedBy"] is not None
 
 
-def started_at(simulation: Simulation, required: Mapping[GangId, int]) -> dict[GangId, float]:
+def started_at(
+    simulation: Simulation, required: Mapping[GangId, int], *, since_seconds: float = 0.0
+) -> dict[GangId, float]:
     """When so many further pods of each of these gangs were on nodes, in seconds since the epoch; gangs of which that
-    did not happen are left out.
+    did not happen are left out. Bindings count that came ``since_seconds`` after the start of the simulation.
     """
     by_name = {(gang.namespace, gang.name): gang for gang in required}
     at: dict[GangId, dict[str, float]] = {gang: {} for gang in required}
     for entry in simulation.history.of(log.BIND, actor=SCHEDULER):
         pod = entry.record
-        if not entry.changed or not isinstance(pod, Pod):
+        if not entry.changed or not isinstance(pod, Pod) or entry.at_seconds < since_seconds:
             continue
         owner = by_name.get((pod.namespace, pod.owner.name)) if pod.owner is not None else None
         gang = pod.gang if pod.gang in at else owner

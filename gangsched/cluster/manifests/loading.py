@@ -21,7 +21,7 @@ from gangsched.cluster.manifests.admission import (
     pods_wanted,
 )
 from gangsched.cluster.manifests.kinds import Workload
-from gangsched.cluster.manifests.objects import Defaults, Found, objects, parsed, read
+from gangsched.cluster.manifests.objects import Defaults, Found, Source, objects, parsed, read
 from gangsched.core.events import Changed, Event, Record, identity, record_of, records
 from gangsched.messages import invalid
 from gangsched.model import convert_jobsets, jobsets, queues, wire
@@ -184,10 +184,11 @@ def load(
     stdin: IO[bytes] | IO[str] | None = None,
     around: Around | None = None,
     skip_invalid: bool = False,
+    made: Sequence[Source] = (),
 ) -> Loaded:
     """Read files, folders (with their sub-folders) and ``-`` (``stdin``, by default the process's). With ``around``
     they are to be applied to a cluster, and need not be complete by themselves. With ``skip_invalid`` an object that
-    cannot be understood is left out, with a warning.
+    cannot be understood is left out, with a warning. ``made`` are texts that come before those of ``sources``.
 
     Raises :class:`InvalidInputError` with all objects that cannot be understood, and :class:`InputError` for a file
     that is no YAML or JSON of objects.
@@ -197,21 +198,21 @@ def load(
     collects = gc.isenabled()
     gc.disable()
     try:
-        return _load(sources, stdin, around, skip_invalid=skip_invalid)
+        return _load(
+            [*made, *read(sources, stdin)] if made else read(sources, stdin), around, skip_invalid=skip_invalid
+        )
     finally:
         if collects:
             gc.enable()
 
 
-def _load(
-    sources: Sequence[str], stdin: IO[bytes] | IO[str] | None, around: Around | None, *, skip_invalid: bool
-) -> Loaded:
+def _load(sources: Iterable[Source], around: Around | None, *, skip_invalid: bool) -> Loaded:
     warnings: list[Problem] = []
     refused: list[InputError] = []
     found: list[Found] = []
     places: dict[tuple[str, str, str, str], Place] = {}
     defaults = Defaults(around.namespace if around is not None else "default", itertools.count(1))
-    for source in read(sources, stdin):
+    for source in sources:
         for document in parsed(source):
             for each in objects(document, warnings, refused, defaults):
                 meta = each.object.metadata

@@ -45,7 +45,12 @@ def read(sources: Sequence[str], stdin: IO[bytes] | IO[str] | None) -> Iterator[
             real = path.resolve()
             if real not in seen:
                 seen.add(real)
-                yield Source(str(path), _decoded(str(path), _read_file(path)))
+                yield Source(str(path), text_of(path))
+
+
+def text_of(path: Path) -> str:
+    """The text of a file. Raises :class:`InputError`."""
+    return _decoded(str(path), _read_file(path))
 
 
 def parsed(source: Source) -> Iterator[Document]:

@@ -1,0 +1,63 @@
+"""Play a public trace.
+
+    python -m tests.bench.traces policies FORMAT FILE [--jobs N] [--svg FILE]
+    python -m tests.bench.traces packing FILE [--seeds N]
+    python -m tests.bench.traces eta FORMAT FILE [--jobs N] [--questions N]
+
+``policies`` plays it under each order of victims; ``packing`` draws pods of multigpu50 until 130 % of the GPUs are
+asked for, beside the figures that FGD's authors publish; ``eta`` asks for the starts of jobs that wait and compares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+
+from tests.bench.table import table
+from tests.bench.traces import backtest, packing, played
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Play, and print tables."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.traces", description=__doc__)
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    for name in ("policies", "eta"):
+        each = kinds.add_parser(name)
+        each.add_argument("form", metavar="FORMAT")
+        each.add_argument("file", metavar="FILE")
+        each.add_argument("--jobs", type=int, default=3000)
+    kinds.choices["policies"].add_argument("--svg", metavar="FILE")
+    kinds.choices["eta"].add_argument("--questions", type=int, default=20)
+    packs = kinds.add_parser("packing")
+    packs.add_argument("file", metavar="FILE")
+    packs.add_argument("--seeds", type=int, default=3)
+    args = parser.parse_args(argv)
+    if args.kind == "policies":
+        runs = played.play(args.form, args.file, args.jobs)
+        sys.stdout.write(played.rows(runs))
+        if args.svg:
+            Path(args.svg).write_text(played.picture(runs, f"{args.form}, the first {args.jobs} jobs"))
+        return 0
+    if args.kind == "packing":
+        rows: list[list[object]] = [
+            [f"published: {name}", "", f"{value:.2f}"] for name, value in packing.PUBLISHED.items()
+        ]
+        for strategy in ("LeastAllocated", "MostAllocated"):
+            for whole in (False, True):
+                ends = [packing.curve(Path(args.file), strategy, s, whole=whole)[-1][1] for s in range(args.seeds)]
+                rows.append([strategy, "whole GPUs only" if whole else "all pods", f"{mean(ends):.2f}"])
+        sys.stdout.write(table(["scores", "pods", "% allocated at 130 %"], rows))
+        return 0
+    answers = backtest.asked(args.form, args.file, args.jobs, args.questions)
+    named = [each for each in answers if each.latest is not None]
+    inside = sum(each.inside for each in named)
+    share = f"{inside / len(named):.1%}" if named else "-"
+    print(f"{len(answers)} answers, {len(named)} with an interval, {inside} starts in it ({share})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
