@@ -4,7 +4,7 @@
     python -m tests.chaos --seed 4711 [--history]     replays one, with all that happened
     python -m tests.chaos --parts queues,volumes      every seed has these parts, rather than a share of them ('': none)
 
-A seed that fails is printed with what was wrong; the exit code is then 1.
+A seed that fails is printed with what was wrong; the exit code is then 1. The last line says which failed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 
 import msgspec
@@ -26,6 +26,9 @@ from tests.chaos.checks import problems
 from tests.chaos.play import play
 from tests.chaos.refusals import REFUSED
 from tests.chaos.scenario import PARTS, scenario
+
+#: So often it is told on stderr how far it is.
+PROGRESS_SECONDS = 10.0
 
 
 class Result(msgspec.Struct):
@@ -84,23 +87,35 @@ def main() -> int:
         parser.error(f"--parts: there is no {unknown[0]!r}, only {', '.join(PARTS)}")
     if args.seed is not None:
         return _replay(args.seed, args.history, parts)
-    began = time.perf_counter()
     seen: Counter[str] = Counter()
-    failed = 0
+    failed: list[int] = []
+    began = told = time.perf_counter()
     with multiprocessing.Pool(args.jobs) as pool:
         seeds = range(args.first, args.first + args.count)
         for done, result in enumerate(pool.imap_unordered(partial(run, parts=parts), seeds, chunksize=20), 1):
             seen.update(result.seen)
             if result.problems:
-                failed += 1
+                failed.append(result.seed)
                 print(f"seed {result.seed}:", *result.problems, sep="\n    ", flush=True)
-            if sys.stderr.isatty() and done % 50 == 0:
-                print(f"\r{done} of {args.count} seeds, {failed} failed", end="", file=sys.stderr, flush=True)
-    seconds = time.perf_counter() - began
-    print(f"\n{args.count} seeds in {seconds:.0f} s, {failed} failed. In them:")
+            now = time.perf_counter()
+            if now >= told + PROGRESS_SECONDS:
+                left = (now - began) * (args.count - done) / done
+                print(
+                    f"{done} of {args.count} seeds, {len(failed)} failed, {left:.0f} s left",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                told = now
     for name, count in sorted(seen.items()):
         print(f"  {count:>9,}  {name.replace('_', ' ')}")
+    print(verdict(seeds, failed, time.perf_counter() - began))
     return 1 if failed else 0
+
+
+def verdict(seeds: range, failed: Sequence[int], seconds: float) -> str:
+    """What has come of it, in one line."""
+    names = ": " + ", ".join(map(str, sorted(failed))) if failed else ""
+    return f"{len(seeds)} seeds ({seeds.start} to {seeds.stop - 1}) in {seconds:.0f} s, {len(failed)} failed{names}"
 
 
 def _replay(seed: int, everything: bool, parts: Collection[str] | None) -> int:

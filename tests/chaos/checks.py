@@ -13,16 +13,16 @@ from collections import Counter, defaultdict
 from gangsched.cluster.sim import disrupted, invariants
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry, History, ends_object
+from gangsched.core.actions import Bind
 from gangsched.core.decision import BIND, PREEMPT, WAIT
-from gangsched.core.events import LeadershipChanged, Outcome, Synced
-from gangsched.core.lifecycle.bound_in_part import HOLD_SECONDS
+from gangsched.core.events import LeadershipChanged, Synced
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
 from tests.chaos import lists, notices, part_checks, removals, rooms
-from tests.chaos.part_checks import RACE_SECONDS, REPEAT_SECONDS
+from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import UNTIL_SECONDS, Played
-from tests.chaos.refusals import REFUSED
+from tests.chaos.told import Told
 
 _OF_PARTS = (part_checks.wrong_rollbacks, part_checks.untold, part_checks.left_in_a_drained_queue)
 
@@ -55,7 +55,7 @@ def problems(played: Played) -> list[str]:
     out += [f"over_allocated: {t}" for t in _without_races(history, invariants.over_allocated(history))]
     out += [f"suspended: {t}" for t in _unless_just_bound(history, invariants.unplanned_suspensions(history))]
     out += [f"rejected_by_kubelet: {t}" for t in _without_races(history, invariants.rejected_by_kubelet(history))]
-    out += [f"partial: {t}" for t in partial_gangs(played)]
+    out += [f"partial: {t}" for t in bound_in_part(played)]
     out += [f"Job ended: {t}" for t in jobs_ended(played)]
     out += [f"wrong victim: {t}" for t in wrong_victims(history)]
     out += [f"drained: {t}" for t in disrupted.drained_while_open(history, RACE_SECONDS)]
@@ -138,123 +138,30 @@ def _gangs_with(history: History, claim: str) -> set[str]:
     return {gang for gang, each in named if each == claim}
 
 
-def partial_gangs(played: Played) -> list[str]:
-    """Gangs that are bound in part at the end, though nobody has disturbed them or taken their room, and there was time
-    to repeat bindings that had failed.
-
-    Room is taken by whoever changes nodes that the gang was to run on, or binds pods there; by kubelets that reject a
-    member; by gangs of higher priority that arrive while no process of the scheduler is alive; and by gangs of the same
-    priority while the binding of a member is refused: nothing is kept from them for a pod on a node that does not take
-    it, and from weaker ones only for a while. A gang that was evicted as a whole is not bound in part, whatever has
-    become of who evicted it.
+def bound_in_part(played: Played) -> list[str]:
+    """Gangs that lacked members still, as far as their process knew, when it had asked for all that it wanted bound for
+    them: all of those are asked for together, or none. What has died in between has asked for no more, and a binding
+    that is asked for again may have taken effect.
     """
-    history = played.world.history
-    excused = disturbed(history) | _robbed(played) | _evicted(history)
-    end = played.world.clock.elapsed_seconds
-    excused |= _outranked(history) | _refused(history) | _just_begun(history, end) | _failing(history, end)
-    return [t for t in invariants.partial_gangs(history) if t.split(":", 1)[0] not in excused]
-
-
-def _robbed(played: Played) -> set[str]:
-    """Gangs of which a member was rejected, and those on whose nodes somebody has taken room since they were begun."""
-    history = played.world.history
-    of = {e.uid: e.record.gang.key for e in history if isinstance(e.record, Pod)}
-    nodes: dict[str, set[str]] = defaultdict(set)
-    for decision in played.decisions:
-        nodes[decision.gang.key].update(place.node for place in decision.placements)
-    begun: dict[str, float] = {}
-    for entry in history.of(log.BIND, log.NOMINATE, actor=log.SCHEDULER):
-        if entry.uid in of and "node" in entry.detail:
-            nodes[of[entry.uid]].add(str(entry.detail["node"]))
-            begun.setdefault(of[entry.uid], entry.at_seconds - RACE_SECONDS)
-    out = {of[entry.uid] for entry in history.of(log.REJECT) if entry.uid in of}
-    for entry in history:
-        if entry.actor != log.USER:
-            continue
-        record = entry.record
-        touched = record.node if isinstance(record, Pod) else entry.object if entry.kind == "Node" else ""
-        out |= {gang for gang, since in begun.items() if touched in nodes[gang] and since <= entry.at_seconds}
-    return out
-
-
-def _evicted(history: History) -> set[str]:
-    """Gangs of which all members that were ever bound bear a mark of the scheduler that was not taken back: they leave,
-    or have left.
-    """
-    bound: dict[str, set[str]] = defaultdict(set)
-    leaving: set[str] = set()
-    for entry in history:
-        if isinstance(entry.record, Pod) and entry.record.node:
-            bound[entry.record.gang.key].add(entry.uid)
-        if entry.verb == log.MARK and entry.outcome == log.OK:
-            leaving.add(entry.uid)
-        elif entry.verb == log.UNMARK and entry.outcome == log.OK:
-            leaving.discard(entry.uid)
-    return {gang for gang, members in bound.items() if members <= leaving}
-
-
-def _just_begun(history: History, end: float) -> set[str]:
-    """Gangs whose first binding was so short before the end that others may still have to be repeated."""
-    first: dict[str, float] = {}
-    for entry in history.of(log.BIND, actor=log.SCHEDULER):
-        if entry.outcome == log.OK and isinstance(entry.record, Pod):
-            first.setdefault(entry.record.gang.key, entry.at_seconds)
-    return {gang for gang, moment in first.items() if end - moment < REPEAT_SECONDS}
-
-
-def _failing(history: History, end: float) -> set[str]:
-    """Gangs of which a plan was still being carried out at the end of the run, and calls for a member still failed."""
-    if end < UNTIL_SECONDS:
-        return set()
-    of = {e.uid: e.record.gang.key for e in history if isinstance(e.record, Pod)}
-    lately = (e for e in history if end - e.at_seconds < REPEAT_SECONDS and e.actor == log.SCHEDULER)
-    writes = (log.NOMINATE, log.WITHDRAW, log.BIND)
-    return {of[e.uid] for e in lately if e.verb in writes and e.outcome == Outcome.TRANSIENT and e.uid in of}
-
-
-def _outranked(history: History) -> set[str]:
-    """Gangs after whose first binding a pod of higher priority was bound."""
-    first: dict[str, int] = {}
-    out: set[str] = set()
-    for entry in history.of(log.BIND, actor=log.SCHEDULER):
-        if entry.outcome == log.OK and isinstance(entry.record, Pod):
-            pod = entry.record
-            out.update(gang for gang, priority in first.items() if priority < pod.priority)
-            first.setdefault(pod.gang.key, pod.priority)
-    return out
-
-
-def _refused(history: History) -> set[str]:
-    """Gangs after whose first refused binding a pod of at least their priority was bound, not one of their own; or a
-    weaker one, if they were bound in part and refused again, and the room had been kept for as long as it is.
-
-    Room is kept from the last refusal before one of them was bound, or else from the first one after that.
-    """
-    first: dict[str, int] = {}
-    kept_since: dict[str, float] = {}
-    begun: set[str] = set()
-    again: set[str] = set()
-    out: set[str] = set()
-    last: dict[str, Pod] = {}
-    for entry in history:
-        if isinstance(entry.record, Pod):
-            last[entry.uid] = entry.record
-            if entry.record.node:
-                begun.add(entry.record.gang.key)
-        if entry.verb != log.BIND or entry.actor != log.SCHEDULER or entry.uid not in last:
-            continue
-        pod = last[entry.uid]
-        if entry.outcome == REFUSED:
-            first.setdefault(pod.gang.key, pod.priority)
-            if pod.gang.key in begun and pod.gang.key in kept_since:
-                again.add(pod.gang.key)
-            else:
-                kept_since[pod.gang.key] = entry.at_seconds
-        elif entry.outcome == log.OK:
-            free = {gang for gang in again if entry.at_seconds - kept_since[gang] >= HOLD_SECONDS}
-            free |= {gang for gang, priority in first.items() if priority <= pod.priority}
-            out |= free - {pod.gang.key}
-    return out
+    out: list[str] = []
+    knows: dict[int, Told] = {}
+    lacking: dict[int, list[str]] = {}  # by process, after the last batch that it was told of
+    for batch in played.batches:
+        told = knows.setdefault(batch.process, Told())
+        out += lacking.pop(batch.process, [])
+        for event in batch.events:
+            told.hear(event, batch.at_seconds)
+        begun: set[GangId] = set()
+        for action in batch.actions:
+            if isinstance(action, Bind) and told.tried.get(action.pod.uid) != action.node:
+                begun.update(pod.gang for pod in (told.pods.get(action.pod.uid),) if pod is not None)
+            told.asked(action)
+        lacking[batch.process] = [
+            f"at {batch.at_seconds:.3f} s: {gang.key} lacks {told.lacking(gang)} more"
+            for gang in sorted(begun)
+            if told.lacking(gang)
+        ]
+    return out + lacking.pop(played.processes, [])
 
 
 def wrong_victims(history: History) -> list[str]:

@@ -64,7 +64,8 @@ class Mortal:
 
     def _told(self, now: float, events: list[Event]) -> tuple[float, list[Event]]:
         seconds = self._cluster.world.clock.elapsed_seconds
-        self._batches.append(Batch(self._process, seconds, events))
+        if self.died_of is None:
+            self._batches.append(Batch(self._process, seconds, events))
         return now, events
 
     def submit(self, actions: Sequence[Action]) -> None:

@@ -266,14 +266,15 @@ def early_binds(history: History) -> list[str]:
 
 def _all_fitted(history: History, plan: Round, first: int) -> bool:
     """Was there room for as many members of the plan as the gang lacked, where they were to be bound, when the first of
-    them was? Bindings that failed before, or were carried out later, count as well.
+    them was? Bindings that failed before, or were carried out later, count as well; who is bound already is there.
     """
     began = max(plan.removed.values(), default=0)
     now = moment(history, first)
     lacking: Counter[GangId] = Counter(now.pods[uid].gang for uid in plan.nominated if uid in now.pods)
     nodes: dict[str, str] = {}
     for entry in history.of(log.BIND, actor=log.SCHEDULER):
-        if entry.number <= began or entry.uid not in now.pods or now.pods[entry.uid].gang not in lacking:
+        pod = now.pods.get(entry.uid)
+        if entry.number <= began or pod is None or pod.bound or pod.gang not in lacking:
             continue
         if entry.number <= first or entry.uid not in nodes:
             nodes[entry.uid] = str(entry.detail["node"])

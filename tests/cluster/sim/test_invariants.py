@@ -150,6 +150,18 @@ def test_binding_before_the_last_victim_is_gone_is_found():
     assert "ns/a bound while victims were still there" in text
 
 
+@pytest.mark.parametrize(("cpu", "found"), [(6, 0), (5, 2)])
+def test_a_gang_that_fits_beside_its_victims_is_not_bound_early(cpu, found):
+    """Other room turns up. A further member takes it first, which has its own from then on, and no second time."""
+    there = preemption()
+    outcomes(there, *PHASES)
+    for late in (gang("g", 3), pod("c", 4, gang="g"), node("n3"), node("n4", cpu)):
+        there.store.apply(event(late), Cause(USER, CREATE))
+    outcomes(there, Bind(4, ref("c"), "n3"), Bind(5, ref("a"), "n4"), Bind(6, ref("b"), "n4"))
+    there.clock.advance_to(5.0)
+    assert len(invariants.early_binds(there.history)) == found
+
+
 def test_a_victim_that_never_goes_makes_every_bind_early():
     """A history that ends before the victim does is no excuse."""
     there = preemption()
