@@ -8,18 +8,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from gangsched.core.events import Record
-from gangsched.model import (
-    convert_jobsets,
-    convert_queues,
-    convert_volumes,
-    jobsets,
-    queues,
-    wire,
-    wire_jobsets,
-    wire_queues,
-    wire_volumes,
-)
-from gangsched.model.convert import Converter, pod_selector
+from gangsched.model import jobsets, queues, volumes, wire
+from gangsched.model.convert import Converter, job_set, pod_selector
 from gangsched.model.dialects import DIALECTS, koordinator, operators, upstream
 from gangsched.model.dialects.dialect import Dialect
 
@@ -62,11 +52,12 @@ def _selector(group: str, plural: str, kind: type[wire.Object]) -> Kind:
 def _storage(
     group: str, plural: str, kind: type[wire.Object], convert: Callable[[Any], Record], *, namespaced: bool = False
 ) -> Kind:
-    return Kind(kind.__name__, group, plural, kind, _plain(convert), namespaced=namespaced)
+    return Kind(kind.__name__.removeprefix("Raw"), group, plural, kind, _plain(convert), namespaced=namespaced)
 
 
 def _queue(plural: str, kind: type[wire.Object], convert: Callable[[Any], Record], *, namespaced: bool = False) -> Kind:
-    return Kind(kind.__name__, queues.GROUP, plural, kind, _plain(convert), queues.VERSIONS, namespaced)
+    name = kind.__name__.removeprefix("Raw")
+    return Kind(name, queues.GROUP, plural, kind, _plain(convert), queues.VERSIONS, namespaced)
 
 
 def _groups(each: Dialect) -> Iterator[Kind]:
@@ -94,29 +85,27 @@ def _kinds() -> Iterator[Kind]:
     yield _selector("", "replicationcontrollers", wire.ReplicationController)
     yield _selector("apps", "replicasets", wire.ReplicaSet)
     yield _selector("apps", "statefulsets", wire.StatefulSet)
-    volumes, convert = wire_volumes, convert_volumes
-    yield _storage("", "persistentvolumes", volumes.PersistentVolume, convert.volume)
-    yield _storage("", "persistentvolumeclaims", volumes.PersistentVolumeClaim, convert.claim, namespaced=True)
-    yield _storage(STORAGE, "storageclasses", volumes.StorageClass, convert.storage_class)
-    yield _storage(STORAGE, "csinodes", volumes.CSINode, convert.csi_node)
-    yield _storage(STORAGE, "csidrivers", volumes.CSIDriver, convert.csi_driver)
-    capacity = volumes.CSIStorageCapacity
-    yield _storage(STORAGE, "csistoragecapacities", capacity, convert.storage_capacity, namespaced=True)
-    yield _storage(STORAGE, "volumeattachments", volumes.VolumeAttachment, convert.attachment)
+    yield _storage("", "persistentvolumes", volumes.RawPersistentVolume, volumes.volume)
+    yield _storage("", "persistentvolumeclaims", volumes.RawPersistentVolumeClaim, volumes.claim, namespaced=True)
+    yield _storage(STORAGE, "storageclasses", volumes.RawStorageClass, volumes.storage_class)
+    yield _storage(STORAGE, "csinodes", volumes.RawCSINode, volumes.csi_node)
+    yield _storage(STORAGE, "csidrivers", volumes.RawCSIDriver, volumes.csi_driver)
+    capacity = volumes.RawCSIStorageCapacity
+    yield _storage(STORAGE, "csistoragecapacities", capacity, volumes.storage_capacity, namespaced=True)
+    yield _storage(STORAGE, "volumeattachments", volumes.RawVolumeAttachment, volumes.attachment)
     for dialect in DIALECTS:
         yield from _groups(dialect)
     layers = _plain(koordinator.layers_from_object)
     group, plural = "scheduling.koordinator.sh", "clusternetworktopologies"
     decoded = koordinator.NetworkTopologyObject
     yield Kind("ClusterNetworkTopology", group, plural, decoded, layers, ("v1alpha1",), namespaced=False)
-    yield _queue("resourceflavors", wire_queues.ResourceFlavor, convert_queues.resource_flavor)
-    yield _queue("cohorts", wire_queues.Cohort, convert_queues.cohort)
-    yield _queue("clusterqueues", wire_queues.ClusterQueue, convert_queues.cluster_queue)
-    yield _queue("localqueues", wire_queues.LocalQueue, convert_queues.local_queue, namespaced=True)
-    priority = convert_queues.workload_priority_class
-    yield _queue("workloadpriorityclasses", wire_queues.WorkloadPriorityClass, priority)
-    jobset = convert_jobsets.job_set
-    yield Kind(jobsets.JOBSET, jobsets.GROUP, "jobsets", wire_jobsets.JobSet, jobset, (jobsets.VERSION,))
+    yield _queue("resourceflavors", queues.RawResourceFlavor, queues.resource_flavor)
+    yield _queue("cohorts", queues.RawCohort, queues.cohort)
+    yield _queue("clusterqueues", queues.RawClusterQueue, queues.cluster_queue)
+    yield _queue("localqueues", queues.RawLocalQueue, queues.local_queue, namespaced=True)
+    priority = queues.workload_priority_class
+    yield _queue("workloadpriorityclasses", queues.RawWorkloadPriorityClass, priority)
+    yield Kind(jobsets.JOBSET, jobsets.GROUP, "jobsets", jobsets.RawJobSet, job_set, (jobsets.VERSION,))
     yield from map(_operator, operators.OPERATORS.values())
 
 

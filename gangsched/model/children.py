@@ -5,11 +5,14 @@ Sources: https://kubernetes.io/docs/concepts/workloads/controllers/job/ and http
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
+
 import msgspec
 
 from gangsched.model import wire
-from gangsched.model.jobsets import GROUP, JOBSET, VERSION
-from gangsched.model.wire_jobsets import JobSet, ReplicatedJob
+from gangsched.model.errors import FieldError
+from gangsched.model.jobsets import GROUP, JOBSET, VERSION, RawJobSet, RawReplicatedJob
+from gangsched.model.records import Directives, Pod, PodShape, Toleration
 
 JOB_NAME = "batch.kubernetes.io/job-name"
 OLD_JOB_NAME = "job-name"
@@ -46,7 +49,7 @@ def indexed_pod(common: wire.Pod, index: int, *, labelled: bool) -> wire.Pod:
     )
 
 
-def job(jobset: JobSet, replicated: ReplicatedJob, index: int | None = None) -> wire.Job:
+def job(jobset: RawJobSet, replicated: RawReplicatedJob, index: int | None = None) -> wire.Job:
     """The Job of this index that a JobSet makes; without an index, what all of them have in common."""
     template = replicated.template
     labels = {
@@ -82,3 +85,77 @@ def _made(
         annotations={**notes, **(template.annotations or {})},
         owner_references=[wire.OwnerReference(*kind, owner.name, owner.uid, controller=True)],
     )
+
+
+#: Annotation of Jobs and JobSets: a JSON list of what its templates have of their flavors.
+ADDED_BY_FLAVOR = "gangsched.dev/added-by-flavor"
+
+
+class WireDirectives(wire.Wire):
+    """One entry of the annotation, in the fields of a pod's spec."""
+
+    node_selector: dict[str, str] | None = None
+    tolerations: list[wire.Toleration] | None = None
+
+
+_decoder = msgspec.json.Decoder(list[WireDirectives])
+
+
+def added_by_flavor(annotations: Mapping[str, str] | None) -> list[WireDirectives]:
+    """What the annotation says; empty without one. Raises :class:`FieldError`."""
+    text = (annotations or {}).get(ADDED_BY_FLAVOR)
+    if text is None:
+        return []
+    try:
+        return _decoder.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise FieldError(f"metadata.annotations[{ADDED_BY_FLAVOR}]", str(error)) from None
+
+
+def without(spec: wire.PodSpec, added: WireDirectives) -> wire.PodSpec:
+    """A template's spec as it was before. What others have changed since stays as they want it."""
+    if not added.node_selector and not added.tolerations:
+        return spec
+    gone = (added.node_selector or {}).items()
+    selector = {k: v for k, v in (spec.node_selector or {}).items() if (k, v) not in gone}
+    tolerations = list(spec.tolerations or ())
+    for each in added.tolerations or ():
+        if each in tolerations:
+            tolerations.remove(each)
+    return msgspec.structs.replace(spec, node_selector=selector or None, tolerations=tolerations or None)
+
+
+def toleration(raw: wire.Toleration) -> Toleration:
+    """A toleration whose operator is known to be one."""
+    return Toleration(raw.key, raw.operator or "Equal", raw.value, raw.effect, raw.toleration_seconds)
+
+
+def directives(raw: WireDirectives) -> Directives:
+    """The record of one entry."""
+    selector = tuple(sorted((raw.node_selector or {}).items()))
+    return Directives(selector, tuple(toleration(t) for t in raw.tolerations or ()))
+
+
+def directed(shape: PodShape, added: Directives) -> PodShape:
+    """A shape with directives added; its own selector goes first."""
+    if not added:
+        return shape
+    selector = tuple(sorted({**dict(added.node_selector), **dict(shape.node_selector)}.items()))
+    more = tuple(t for t in added.tolerations if t not in shape.tolerations)
+    return msgspec.structs.replace(shape, node_selector=selector, tolerations=(*shape.tolerations, *more))
+
+
+def merged(template: Pod, model: Pod | None, but: Container[str] = ()) -> Pod:
+    """A pod with the node selector and the tolerations of another beside its own, keys of its own selector in ``but``
+    left out. The other's keys go first: so a JobSet writes what its template says into a Job that there is.
+    """
+    shape = template.shape
+    if model is None:
+        return template
+    own = {k: v for k, v in shape.node_selector if k not in but}
+    selector = tuple(sorted((own | dict(model.shape.node_selector)).items()))
+    tolerations = shape.tolerations + tuple(t for t in model.shape.tolerations if t not in shape.tolerations)
+    if (shape.node_selector, shape.tolerations) == (selector, tolerations):
+        return template
+    shape = msgspec.structs.replace(shape, node_selector=selector, tolerations=tolerations)
+    return msgspec.structs.replace(template, shape=shape)

@@ -7,16 +7,17 @@ which object (and file) it was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+
+import msgspec
 
 from gangsched.messages import invalid
 from gangsched.model import children, wire
-from gangsched.model.convert_volumes import pod_volumes
+from gangsched.model.children import WireDirectives, added_by_flavor, directives, without
 from gangsched.model.dialects import HINT_PREFIXES, membership, remark
 from gangsched.model.dialects.owners import declared
 from gangsched.model.errors import FieldError
-from gangsched.model.podset_info import WireDirectives, added_by_flavor, directives, without
-from gangsched.model.preemption_toleration import preemption_toleration
+from gangsched.model.jobsets import JobSet, RawJobSet, RawReplicatedJob, ReplicatedJob
 from gangsched.model.queues import queue_labels
 from gangsched.model.records import (
     NAMESPACE_NAME,
@@ -25,28 +26,22 @@ from gangsched.model.records import (
     PREEMPT_NEVER,
     Budget,
     Condition,
-    HostPort,
     Job,
     Labels,
-    LabelSelector,
     Namespace,
     Node,
-    NodeTerm,
     Owner,
     Pod,
     PodSelector,
     PodShape,
-    PodTerm,
     PriorityClass,
-    Requirement,
-    SpreadConstraint,
-    Taint,
 )
-from gangsched.model.requests import RESIZE_PENDING, frozen, parse_list, pod_requests
-from gangsched.model.selectors import label_selector, node_term, required_node_terms, toleration
+from gangsched.model.selectors import label_selector, taint
+from gangsched.model.shapes import parse_list, pod_shape, shape_key
 from gangsched.model.stakes import KEYS as STAKES
-from gangsched.model.stakes import stakes_of
+from gangsched.model.stakes import preemption_toleration, stakes_of
 from gangsched.model.times import parse_duration, parse_time, true_since
+from gangsched.model.volumes import pod_volumes
 
 #: Our own condition types on pods.
 INTENT_CONDITION = "gangsched.dev/Nominated"
@@ -59,7 +54,6 @@ SUSPENDED_BY = "gangsched.dev/suspended-by"
 PREEMPTED_BY = "gangsched.dev/preempted-by"
 _MIRROR = "kubernetes.io/config.mirror"
 _SOURCE = "kubernetes.io/config.source"
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 class Converter:
@@ -136,53 +130,17 @@ class Converter:
             self._last_shape = key, self._shape(meta, spec, status)
         return self._last_shape[1]
 
-    def shape_of_template(self, meta: wire.ObjectMeta, spec: wire.PodSpec) -> PodShape:
-        """The shape that pods of a template will have."""
-        return self._shape(meta, spec, wire.PodStatus(), template=True)
-
     def _shape(
-        self, meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus, template: bool = False
+        self, meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus, *, template: bool = False
     ) -> PodShape:
-        requests, scored = pod_requests(spec, status)
-        affinity = spec.affinity or wire.Affinity()
-        node_affinity = affinity.node_affinity or wire.NodeAffinity()
-        near, apart = affinity.pod_affinity or wire.PodAffinity(), affinity.pod_anti_affinity or wire.PodAffinity()
-        at = "spec.affinity"
-        shape = PodShape(
-            requests=frozen(requests),
-            scored=frozen(scored),
-            node_name=spec.node_name if template else "",
-            node_selector=tuple(sorted((spec.node_selector or {}).items())),
-            node_terms=required_node_terms(affinity, at),
-            preferred_node_terms=_preferred_nodes(node_affinity, f"{at}.nodeAffinity"),
-            tolerations=tuple(toleration(t, f"spec.tolerations[{i}]") for i, t in enumerate(spec.tolerations or ())),
-            host_ports=_host_ports(spec),
-            affinity=tuple(
-                _pod_term(t, meta, f"{at}.podAffinity.required[{i}]") for i, t in enumerate(near.required or ())
-            ),
-            anti_affinity=tuple(
-                _pod_term(t, meta, f"{at}.podAntiAffinity.required[{i}]") for i, t in enumerate(apart.required or ())
-            ),
-            preferred_affinity=tuple(
-                (w.weight, _pod_term(w.pod_affinity_term, meta, f"{at}.podAffinity.preferred[{i}].podAffinityTerm"))
-                for i, w in enumerate(near.preferred or ())
-            ),
-            preferred_anti_affinity=tuple(
-                (w.weight, _pod_term(w.pod_affinity_term, meta, f"{at}.podAntiAffinity.preferred[{i}].podAffinityTerm"))
-                for i, w in enumerate(apart.preferred or ())
-            ),
-            spread=tuple(
-                _spread(c, meta, f"spec.topologySpreadConstraints[{i}]")
-                for i, c in enumerate(spec.topology_spread_constraints or ())
-            ),
-            images=tuple(_image_name(c.image) for c in (*(spec.init_containers or ()), *spec.containers)),
-            image_volumes=tuple(_image_name(v.image.reference) for v in spec.volumes or () if v.image is not None),
-            resource_claims=bool(spec.resource_claims),
-            node_features=required_node_features(spec),
-        )
+        shape = pod_shape(meta, spec, status, template=template)
         if len(self._shapes) > 50_000:  # every image tag makes a new one
             self._shapes.clear()
         return self._shapes.setdefault(shape, shape)
+
+    def shape_of_template(self, meta: wire.ObjectMeta, spec: wire.PodSpec) -> PodShape:
+        """The shape that pods of a template will have."""
+        return self._shape(meta, spec, wire.PodStatus(), template=True)
 
     def node(self, raw: wire.Node) -> Node:
         """One node; allocatable falls back to capacity, ``pods`` to 110, no conditions to Ready."""
@@ -309,93 +267,12 @@ def pod_selector(
     return PodSelector(type(raw).__name__, raw.metadata.namespace, raw.metadata.name, found)
 
 
-def _image_name(name: str) -> str:
-    """The name under which nodes report the image: with its tag."""
-    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
-
-
 def _condition(raw: wire.Condition, i: int) -> Condition:
     return Condition(
         raw.status,
         raw.reason,
         raw.message,
         parse_time(raw.last_transition_time, f"status.conditions[{i}].lastTransitionTime"),
-    )
-
-
-def taint(raw: wire.Taint, field: str) -> Taint:
-    """One taint. Raises :class:`FieldError`."""
-    if raw.effect not in _EFFECTS:
-        raise FieldError(f"{field}.effect", invalid.none_of(repr(raw.effect), ", ".join(_EFFECTS)))
-    return Taint(raw.key, raw.value, raw.effect)
-
-
-def _preferred_nodes(raw: wire.NodeAffinity, field: str) -> tuple[tuple[int, NodeTerm], ...]:
-    path = f"{field}.preferredDuringSchedulingIgnoredDuringExecution"
-    return tuple(
-        (p.weight, node_term(p.preference, f"{path}[{i}].preference")) for i, p in enumerate(raw.preferred or ())
-    )
-
-
-def _host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
-    out = set()
-    sidecars = [c for c in spec.init_containers or () if c.restart_policy == "Always"]
-    for container in (*spec.containers, *sidecars):
-        for port in container.ports or ():
-            # With hostNetwork the API server copies containerPort to hostPort; manifests may not have it yet.
-            number = port.host_port or (port.container_port if spec.host_network else 0)
-            if number:
-                out.add(HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", number))  # noqa: S104
-    return tuple(sorted(out, key=lambda p: (p.port, p.protocol, p.ip)))
-
-
-def _with_label_keys(
-    selector: LabelSelector | None, meta: wire.ObjectMeta, match: list[str] | None, mismatch: list[str] | None
-) -> LabelSelector | None:
-    """A selector with what matchLabelKeys and mismatchLabelKeys add: the pod's own values; absent keys add nothing."""
-    if selector is None or not (match or mismatch):
-        return selector
-    labels = meta.labels or {}
-    extra = [Requirement(k, "In", (labels[k],)) for k in sorted(match or ()) if k in labels]
-    extra += [Requirement(k, "NotIn", (labels[k],)) for k in sorted(mismatch or ()) if k in labels]
-    # The API server has already merged these into the selector of a stored pod: do not count them twice.
-    return LabelSelector((*selector.requirements, *(r for r in extra if r not in selector.requirements)))
-
-
-def _pod_term(raw: wire.PodAffinityTerm, meta: wire.ObjectMeta, field: str) -> PodTerm:
-    if not raw.topology_key:
-        raise FieldError(f"{field}.topologyKey", invalid.NO_TOPOLOGY_KEY_OF_AFFINITY)
-    selector = _with_label_keys(
-        label_selector(raw.label_selector, f"{field}.labelSelector"),
-        meta,
-        raw.match_label_keys,
-        raw.mismatch_label_keys,
-    )
-    space = label_selector(raw.namespace_selector, f"{field}.namespaceSelector")
-    names = tuple(sorted(raw.namespaces or ()))
-    if not names and space is None:
-        names = (meta.namespace,)
-    return PodTerm(raw.topology_key, selector, names, space)
-
-
-def _spread(raw: wire.TopologySpreadConstraint, meta: wire.ObjectMeta, field: str) -> SpreadConstraint:
-    if raw.max_skew < 1:
-        raise FieldError(f"{field}.maxSkew", invalid.below(raw.max_skew, 1))
-    if not raw.topology_key:
-        raise FieldError(f"{field}.topologyKey", invalid.NO_TOPOLOGY_KEY_OF_SPREAD)
-    selector = _with_label_keys(
-        label_selector(raw.label_selector, f"{field}.labelSelector"), meta, raw.match_label_keys, None
-    )
-    if selector is not None and not selector.requirements:
-        selector = None  # unlike elsewhere, kube-scheduler counts no pod here
-    return SpreadConstraint(
-        topology_key=raw.topology_key,
-        max_skew=raw.max_skew,
-        selector=selector,
-        required=raw.when_unsatisfiable != "ScheduleAnyway",
-        min_domains=raw.min_domains or 1,
-        honor_affinity=raw.node_affinity_policy != "Ignore",
-        honor_taints=raw.node_taints_policy == "Honor",
     )
 
 
@@ -426,45 +303,76 @@ def annotated_duration(notes: Mapping[str, str], key: str) -> float | None:
     return None if raw is None else parse_duration(raw, f"metadata.annotations[{key}]")
 
 
-def shape_key(spec: wire.PodSpec, status: wire.PodStatus) -> tuple[object, ...] | None:
-    """Pods for which this is equal have the same shape. None where the pod's own labels or its volumes have a say."""
-    if (
-        spec.affinity is not None
-        or spec.topology_spread_constraints
-        or any(v.image is not None for v in spec.volumes or ())
-        or any(c.type == RESIZE_PENDING for c in status.conditions or ())
-    ):
-        return None
-    return (
-        spec.containers,
-        spec.init_containers,
-        spec.resources,
-        spec.overhead,
-        spec.node_selector,
-        spec.tolerations,
-        spec.resource_claims,
-        spec.host_network,
-        spec.host_users,
-        status.container_statuses,
-        status.init_container_statuses,
-        status.resources,
-        status.allocated_resources,
+#: More Jobs than this are not made of one template.
+MAX_REPLICAS = 100_000
+
+_ENDS = ("Completed", "Complete", "Failed")
+
+
+def job_set(convert: Converter, raw: RawJobSet) -> JobSet:
+    """One JobSet. Raises :class:`FieldError`."""
+    meta = raw.metadata
+    policy = raw.spec.startup_policy
+    in_order = policy is not None and policy.startup_policy_order == "InOrder"
+    replicated = []
+    found = added_by_flavor(meta.annotations)
+    stakes, unclear = stakes_of(meta.annotations)
+    for i, (path, each) in enumerate(replicated_jobs(raw)):
+        added = found[i] if i < len(found) else WireDirectives()
+        try:
+            job = convert.job(_before(children.job(raw, each), added))
+        except FieldError as error:
+            raise error.under(f"{path}.template.spec.template") from None
+        replicated.append(ReplicatedJob(each.replicas, msgspec.structs.replace(job, added=directives(added))))
+    return JobSet(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
+        replicated=tuple(replicated),
+        suspended=raw.spec.suspend,
+        suspended_since=true_since(raw.status.conditions, "Suspended"),
+        finished=jobset_finished(raw),
+        in_order=in_order or any(r.depends_on for r in raw.spec.replicated_jobs),
+        queue=queue_labels(meta.labels or {}),
+        suspended_by=(meta.annotations or {}).get(SUSPENDED_BY, ""),
+        version=meta.resource_version,
+        owner=owner_of(meta),
+        gang=declared(meta.annotations or {}),
+        stakes=stakes,
+        remark=unclear,
     )
 
 
-# Features that a node must declare (``status.declaredFeatures``) before a pod may run there. The rules are those by
-# which kube-scheduler's NodeDeclaredFeatures infers requirements from a pod's spec (Kubernetes 1.36). Older API servers
-# drop or refuse the fields that require a feature, so nothing is inferred there.
-RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
-USER_NAMESPACE_ON_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
+def _before(job: wire.Job, added: WireDirectives) -> wire.Job:
+    """A Job whose template has not been in a flavor."""
+    template = job.spec.template
+    template = msgspec.structs.replace(template, spec=without(template.spec, added))
+    return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, template=template))
 
 
-def required_node_features(spec: wire.PodSpec) -> tuple[str, ...]:
-    """Names of features, sorted."""
-    out = []
-    containers = (*spec.containers, *(spec.init_containers or ()))
-    if any(rule.action == "RestartAllContainers" for c in containers for rule in c.restart_policy_rules or ()):
-        out.append(RESTART_ALL_CONTAINERS)
-    if spec.host_network and spec.host_users is False:
-        out.append(USER_NAMESPACE_ON_HOST_NETWORK)
-    return tuple(out)
+def jobset_finished(raw: RawJobSet) -> bool:
+    """Has the JobSet come to its end?"""
+    return any(c.type in _ENDS and c.status == "True" for c in raw.status.conditions or ())
+
+
+def replicated_jobs(raw: RawJobSet) -> Iterator[tuple[str, RawReplicatedJob]]:
+    """Its templates of Jobs, each with its path in the JobSet. Raises :class:`FieldError` for one that makes no sense.
+
+    References of ``dependsOn`` are checked too: its controller would wait for a name that does not come for ever.
+    """
+    names: list[str] = []
+    for i, each in enumerate(raw.spec.replicated_jobs):
+        path = f"spec.replicatedJobs[{i}]"
+        if not each.name or each.name in names:
+            problem = invalid.given_twice(each.name) if each.name else "is missing"
+            raise FieldError(f"{path}.name", problem)
+        if not 0 <= each.replicas <= MAX_REPLICAS:
+            raise FieldError(f"{path}.replicas", invalid.not_between(each.replicas, 0, MAX_REPLICAS))
+        for k, other in enumerate(each.depends_on or ()):
+            if other.name not in names:
+                has = ", ".join(names) or "none"
+                problem = invalid.no_replicated_job(other.name, has)
+                raise FieldError(f"{path}.dependsOn[{k}].name", problem)
+        names.append(each.name)
+        yield path, each

@@ -13,13 +13,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from gangsched.model import wire
-from gangsched.model.convert import MINIMUM_RUN_TIME, PREEMPTION_DELAY, Converter, annotated_duration
-from gangsched.model.convert_jobsets import job_set
+from gangsched.model.children import ADDED_BY_FLAVOR
+from gangsched.model.convert import MINIMUM_RUN_TIME, PREEMPTION_DELAY, Converter, annotated_duration, job_set
 from gangsched.model.dialects.owners import GANG
 from gangsched.model.errors import FieldError
-from gangsched.model.jobsets import JobSet
-from gangsched.model.podset_info import ADDED_BY_FLAVOR
-from gangsched.model.preemption_toleration import preemption_toleration
+from gangsched.model.jobsets import JobSet, RawJobSet
 from gangsched.model.records import (
     PREEMPT_LOWER,
     PREEMPT_NEVER,
@@ -33,8 +31,8 @@ from gangsched.model.records import (
     PriorityClass,
 )
 from gangsched.model.selectors import label_selector
+from gangsched.model.stakes import preemption_toleration
 from gangsched.model.times import LONGEST_SECONDS, parse_time
-from gangsched.model.wire_jobsets import JobSet as WireJobSet
 
 #: More pods than any node takes: beside this one there is room for none.
 _ALL = 1 << 30
@@ -148,10 +146,10 @@ def refused_job(convert: Converter, raw: wire.Job) -> Job:
     return msgspec.structs.replace(convert.job(_without_template(raw)), template=None)
 
 
-def refused_jobset(convert: Converter, raw: WireJobSet) -> JobSet | None:
+def refused_jobset(convert: Converter, raw: RawJobSet) -> JobSet | None:
     """The same for a JobSet; None if not even the number of its Jobs is known."""
     replicated = [msgspec.structs.replace(r, template=_without_template(r.template)) for r in raw.spec.replicated_jobs]
-    plain = WireJobSet(
+    plain = RawJobSet(
         metadata=_plain(raw.metadata),
         spec=msgspec.structs.replace(raw.spec, replicated_jobs=replicated),
         status=msgspec.structs.replace(raw.status, conditions=_timed(raw.status.conditions)),

@@ -6,7 +6,10 @@ another client suspends is resumed at once. So it is the JobSet that is suspende
 
 from __future__ import annotations
 
+import msgspec
+
 from gangsched.messages import causes
+from gangsched.model import wire
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.records import NO_QUEUE, NO_STAKES, Job, Named, Owner, Pod, QueueLabels, Record, Stakes
 
@@ -90,3 +93,37 @@ def _too_many(owner: Job | JobSet) -> FieldError | None:
             text = causes.too_large_to_wait(size, MAX_WITHOUT_PODS, "JobSet")
             return FieldError(f"spec.replicatedJobs[{i}].replicas", text)
     return None
+
+
+class _DependsOn(wire.Wire):
+    name: str = ""
+
+
+class RawReplicatedJob(wire.Wire):
+    """``replicas`` Jobs of one template."""
+
+    name: str = ""
+    replicas: int = 1
+    template: wire.Job = msgspec.field(default_factory=wire.Job)
+    depends_on: list[_DependsOn] | None = None
+
+
+class _StartupPolicy(wire.Wire):
+    startup_policy_order: str = ""
+
+
+class _JobSetSpec(wire.Wire):
+    replicated_jobs: list[RawReplicatedJob] = msgspec.field(default_factory=list)
+    startup_policy: _StartupPolicy | None = None
+    suspend: bool = False
+
+
+class _JobSetStatus(wire.Wire):
+    conditions: list[wire.Condition] | None = None
+
+
+class RawJobSet(wire.Object):
+    """One JobSet."""
+
+    spec: _JobSetSpec = msgspec.field(default_factory=_JobSetSpec)
+    status: _JobSetStatus = msgspec.field(default_factory=_JobSetStatus)

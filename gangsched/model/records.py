@@ -169,7 +169,7 @@ class PodVolumes(Record, frozen=True):
 class PodShape(Record, frozen=True):
     """All that filters and scores read of a pod's spec. Interned: equal shapes are the same object.
 
-    ``requests`` are the effective requests (see :mod:`gangsched.model.requests`) without the pod slot itself;
+    ``requests`` are the effective requests (see :mod:`gangsched.model.shapes`) without the pod slot itself;
     ``scored`` are cpu and memory with the defaults that scoring assumes for pods that ask for nothing.
     ``node_terms`` is None for "no required node affinity"; an empty tuple matches no node. ``images`` has one entry for
     each container, its name as nodes report it; ``image_volumes`` are the images that volumes show.

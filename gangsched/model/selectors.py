@@ -23,11 +23,13 @@ from gangsched.model.records import (
     LabelSelector,
     NodeTerm,
     Requirement,
+    Taint,
     Toleration,
 )
 
 _LABEL_OPERATORS = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
 _NODE_OPERATORS = (*_LABEL_OPERATORS, GT, LT)
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _TOLERATION_OPERATORS = ("Equal", "Exists", "Lt", "Gt")
 
 
@@ -77,6 +79,13 @@ def required_node_terms(affinity: wire.Affinity, field: str) -> tuple[NodeTerm, 
         return None
     path = f"{field}.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
     return tuple(node_term(t, f"{path}[{i}]") for i, t in enumerate(found.node_selector_terms or ()))
+
+
+def taint(raw: wire.Taint, field: str) -> Taint:
+    """One taint. Raises :class:`FieldError`."""
+    if raw.effect not in _EFFECTS:
+        raise FieldError(f"{field}.effect", invalid.none_of(repr(raw.effect), ", ".join(_EFFECTS)))
+    return Taint(raw.key, raw.value, raw.effect)
 
 
 def toleration(raw: wire.Toleration, field: str) -> Toleration:

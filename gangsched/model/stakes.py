@@ -10,6 +10,7 @@ the priority of a workload as a victim (KEP-7990, where it stands on the Workloa
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
 from typing import TypeVar
@@ -20,7 +21,7 @@ from gangsched.messages import invalid
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import NO_STAKES, Gang, Job, Labels, Pod, Stakes
-from gangsched.model.times import parse_duration, parse_time
+from gangsched.model.times import LONGEST_SECONDS, parse_duration, parse_time
 
 LAST_CHECKPOINT = "gangsched.dev/last-checkpoint"
 RESTART_COST = "gangsched.dev/restart-cost"
@@ -116,3 +117,28 @@ def int32(raw: str, key: str) -> int:
 
 def _field(key: str) -> str:
     return f"metadata.annotations[{key}]"
+
+
+PREFIXES = ("preemption-toleration.scheduling.x-k8s.io/", "preemption-toleration.scheduling.sigs.k8s.io/")
+SECONDS, PRIORITY = "toleration-seconds", "minimum-preemptable-priority"
+#: The annotation that may say for ever.
+TOLERATION_SECONDS = PREFIXES[0] + SECONDS
+
+
+def preemption_toleration(notes: Labels, priority: int) -> tuple[int, float]:
+    """From which priority on pods of a class of this ``priority`` do not tolerate preemption any more, and for how many
+    seconds they tolerate it by lower ones: infinite for a number below 0. Raises :class:`FieldError`.
+    """
+    least, seconds = priority + 1, 0.0
+    for prefix in reversed(PREFIXES):
+        if prefix + PRIORITY in notes:
+            least = int32(notes[prefix + PRIORITY], prefix + PRIORITY)
+        if prefix + SECONDS in notes:
+            seconds = _seconds(notes[prefix + SECONDS], prefix + SECONDS)
+    return least, seconds
+
+
+def _seconds(raw: str, key: str) -> float:
+    if not re.fullmatch(r"-?[0-9]{1,18}", raw):
+        raise FieldError(f"metadata.annotations[{key}]", invalid.not_whole_seconds(raw[:40]))
+    return math.inf if int(raw) < 0 else min(float(raw), LONGEST_SECONDS)

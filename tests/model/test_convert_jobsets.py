@@ -8,17 +8,15 @@ import msgspec
 import pytest
 
 from gangsched.model import children
-from gangsched.model.convert import Converter
-from gangsched.model.convert_jobsets import job_set
+from gangsched.model.convert import Converter, job_set
 from gangsched.model.errors import FieldError
-from gangsched.model.jobsets import JobSet, ReplicatedJob, why_it_cannot_wait
+from gangsched.model.jobsets import JobSet, RawJobSet, ReplicatedJob, why_it_cannot_wait
 from gangsched.model.records import Job, Owner, QueueLabels
-from gangsched.model.wire_jobsets import JobSet as WireJobSet
 
 POD = {"spec": {"schedulerName": "us", "containers": [{"resources": {"requests": {"cpu": "2"}}}]}}
 
 
-def jobset(**fields: Any) -> WireJobSet:
+def jobset(**fields: Any) -> RawJobSet:
     """A JobSet with a driver and three workers of two pods."""
     driver = {"name": "driver", "template": {"spec": {"template": POD}}}
     workers = {"name": "w", "replicas": 3, "template": {"spec": {"parallelism": 2, "completions": 2, "template": POD}}}
@@ -27,7 +25,7 @@ def jobset(**fields: Any) -> WireJobSet:
         "spec": {"replicatedJobs": [driver, workers], **fields.pop("spec", {})},
         **fields,
     }
-    return msgspec.convert(raw, WireJobSet)
+    return msgspec.convert(raw, RawJobSet)
 
 
 def test_a_jobset_is_its_templates_times_their_replicas() -> None:
@@ -58,7 +56,7 @@ def test_jobs_that_depend_on_others_start_in_order() -> None:
     """A name that does not come before is an error: its Jobs would never start."""
     raw = jobset()
     raw.spec.replicated_jobs[1].depends_on = msgspec.convert([{"name": "driver", "status": "Ready"}], list[Any])
-    raw = msgspec.convert(msgspec.to_builtins(raw), WireJobSet)
+    raw = msgspec.convert(msgspec.to_builtins(raw), RawJobSet)
     assert job_set(Converter(), raw).in_order
     raw.spec.replicated_jobs.reverse()
     with pytest.raises(FieldError, match=r"spec.replicatedJobs\[0\].dependsOn\[0\].name"):

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangsched.model import convert_volumes, wire, wire_volumes
+from gangsched.model import volumes as storage
+from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.errors import FieldError
 from gangsched.model.records import Disk, NodeTerm, PodVolumes, Requirement
@@ -21,7 +22,7 @@ def read(raw: dict[str, Any], kind: type[Any]) -> Any:
 
 def pod_volumes(*volumes: dict[str, Any]) -> PodVolumes | None:
     """What the volumes of a pod ``p`` ask for."""
-    return convert_volumes.pod_volumes("p", [read({"name": "v", **v}, wire.Volume) for v in volumes])
+    return storage.pod_volumes("p", [read({"name": "v", **v}, wire.Volume) for v in volumes])
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ CLAIM: dict[str, Any] = {
 def test_claims(annotations: dict[str, str], spec: dict[str, Any], expected: dict[str, Any]) -> None:
     """Annotations say what is under way; the beta annotation for the class goes over the field."""
     raw = {**CLAIM, "metadata": {**CLAIM["metadata"], "annotations": annotations}, "spec": {**CLAIM["spec"], **spec}}
-    found = convert_volumes.claim(read(raw, wire_volumes.PersistentVolumeClaim))
+    found = storage.claim(read(raw, storage.RawPersistentVolumeClaim))
     assert {name: getattr(found, name) for name in expected} == expected
 
 
@@ -121,7 +122,7 @@ def test_a_volume() -> None:
         },
         "status": {"phase": "Bound"},
     }
-    found = convert_volumes.volume(read(raw, wire_volumes.PersistentVolume))
+    found = storage.volume(read(raw, storage.RawPersistentVolume))
     assert found.node_terms == (NodeTerm((Requirement("zone", "In", ("a", "b")),)),)
     assert (found.size, found.claim, found.phase) == (2 << 30, ClaimRef("d", "c", "x"), "Bound")
     assert (found.driver, found.handle, found.version) == ("csi.example.com", "h", "7")
@@ -129,17 +130,17 @@ def test_a_volume() -> None:
 
 def test_a_volume_without_a_status_is_available() -> None:
     """As in a manifest; one that is reserved for a claim is not, until it is bound."""
-    free = convert_volumes.volume(read({"metadata": {"name": "v"}}, wire_volumes.PersistentVolume))
+    free = storage.volume(read({"metadata": {"name": "v"}}, storage.RawPersistentVolume))
     kept = {"metadata": {"name": "v"}, "spec": {"claimRef": {"namespace": "d", "name": "c"}}}
     assert free.phase == "Available"
-    assert convert_volumes.volume(read(kept, wire_volumes.PersistentVolume)).phase == "Pending"
+    assert storage.volume(read(kept, storage.RawPersistentVolume)).phase == "Pending"
 
 
 def test_limits_of_a_node() -> None:
     """Drivers that set no limit are left out."""
     drivers = [{"name": "b", "allocatable": {"count": 3}}, {"name": "a"}, {"name": "c", "allocatable": {}}]
-    raw = read({"metadata": {"name": "n"}, "spec": {"drivers": drivers}}, wire_volumes.CSINode)
-    assert convert_volumes.csi_node(raw) == CSINode("n", (("b", 3),))
+    raw = read({"metadata": {"name": "n"}, "spec": {"drivers": drivers}}, storage.RawCSINode)
+    assert storage.csi_node(raw) == CSINode("n", (("b", 3),))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_limits_of_a_node() -> None:
 def test_storage_capacity(fields: dict[str, str], limit: int | None) -> None:
     """The largest volume, where it is told, says more than the total."""
     raw = {"metadata": {"name": "s", "namespace": "d"}, "storageClassName": "fast", "nodeTopology": {}, **fields}
-    found = convert_volumes.storage_capacity(read(raw, wire_volumes.CSIStorageCapacity))
+    found = storage.storage_capacity(read(raw, storage.RawCSIStorageCapacity))
     assert (found.limit, found.topology is None) == (limit, False)
 
 
@@ -157,26 +158,26 @@ def test_storage_capacity(fields: dict[str, str], limit: int | None) -> None:
     ("convert", "kind", "raw", "field"),
     [
         (
-            convert_volumes.claim,
-            wire_volumes.PersistentVolumeClaim,
+            storage.claim,
+            storage.RawPersistentVolumeClaim,
             {"spec": {"resources": {"requests": {"storage": "lots"}}}},
             "spec.resources.requests.storage",
         ),
         (
-            convert_volumes.volume,
-            wire_volumes.PersistentVolume,
+            storage.volume,
+            storage.RawPersistentVolume,
             {"spec": {"capacity": {"storage": "-1"}}},
             "spec.capacity.storage",
         ),
         (
-            convert_volumes.storage_class,
-            wire_volumes.StorageClass,
+            storage.storage_class,
+            storage.RawStorageClass,
             {"volumeBindingMode": "Later"},
             "volumeBindingMode",
         ),
         (
-            convert_volumes.storage_capacity,
-            wire_volumes.CSIStorageCapacity,
+            storage.storage_capacity,
+            storage.RawCSIStorageCapacity,
             {"maximumVolumeSize": "x"},
             "maximumVolumeSize",
         ),

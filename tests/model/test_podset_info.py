@@ -8,12 +8,11 @@ import msgspec
 import pytest
 
 from gangsched.model import wire
-from gangsched.model.convert import Converter
-from gangsched.model.convert_jobsets import job_set
+from gangsched.model.children import ADDED_BY_FLAVOR, directed
+from gangsched.model.convert import Converter, job_set
 from gangsched.model.errors import FieldError
-from gangsched.model.podset_info import ADDED_BY_FLAVOR, directed
+from gangsched.model.jobsets import RawJobSet
 from gangsched.model.records import Directives, PodShape, Toleration
-from gangsched.model.wire_jobsets import JobSet
 
 SPOT = {"key": "spot", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
 OWN = {"key": "own", "operator": "Exists"}
@@ -47,7 +46,7 @@ def test_each_template_of_a_jobset_has_its_own():
     spot = template(nodeSelector={"kind": "spot"}, tolerations=[SPOT])
     jobs = [{"name": n, "template": {"spec": {"template": spot}}} for n in ("a", "b", "c")]
     meta = annotated({}, {"nodeSelector": {"kind": "spot"}, "tolerations": [SPOT]})
-    found = job_set(Converter(), msgspec.convert({"metadata": meta, "spec": {"replicatedJobs": jobs}}, JobSet))
+    found = job_set(Converter(), msgspec.convert({"metadata": meta, "spec": {"replicatedJobs": jobs}}, RawJobSet))
     shapes = [each.job.template.shape for each in found.replicated if each.job.template is not None]
     assert [s.node_selector for s in shapes] == [(("kind", "spot"),), (), (("kind", "spot"),)]
     assert [each.job.added for each in found.replicated] == [Directives(), RECORD, Directives()]

@@ -7,7 +7,7 @@ import pytest
 
 from gangsched.model import wire
 from gangsched.model.errors import FieldError
-from gangsched.model.requests import DEFAULT_SCORED, frozen, pod_requests, total
+from gangsched.model.shapes import DEFAULT_SCORED, frozen, pod_requests, total
 
 
 def spec(**raw):

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.model import wire
-from gangsched.model.convert import Converter, shape_key
+from gangsched.model.convert import Converter
+from gangsched.model.shapes import shape_key
 
 _read = msgspec.json.Decoder(wire.Pod).decode
 

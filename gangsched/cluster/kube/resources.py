@@ -9,7 +9,7 @@ from typing import Any
 from gangsched.cluster.kinds import KINDS, STORAGE, UPSTREAM, Kind, ToRecord
 from gangsched.cluster.kube.decode import Undecodable
 from gangsched.core.events import Gone, Record
-from gangsched.model import convert_queues, convert_refused, jobsets, queues, wire, wire_queues
+from gangsched.model import convert_refused, jobsets, queues, wire
 from gangsched.model.convert import Converter
 from gangsched.model.errors import FieldError
 from gangsched.model.records import Budget, Job, Pod, PriorityClass
@@ -136,8 +136,8 @@ KUEUE_WORKLOADS = _served(
         "Workload",
         queues.GROUP,
         "workloads",
-        wire_queues.KueueWorkload,
-        lambda _, raw: convert_queues.kueue_workload(raw),
+        queues.RawKueueWorkload,
+        lambda _, raw: queues.kueue_workload(raw),
         queues.VERSIONS,
     ),
     metadata_only=True,

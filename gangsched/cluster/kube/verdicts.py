@@ -37,13 +37,12 @@ from gangsched.core.actions import (
 )
 from gangsched.core.events import Outcome
 from gangsched.messages import notes
-from gangsched.model import wire, wire_jobsets, wire_volumes
-from gangsched.model.convert import SUSPENDED_BY, job_finished
-from gangsched.model.convert_jobsets import jobset_finished
-from gangsched.model.convert_volumes import SELECTED_NODE
+from gangsched.model import jobsets, volumes, wire
+from gangsched.model.children import ADDED_BY_FLAVOR
+from gangsched.model.convert import SUSPENDED_BY, job_finished, jobset_finished
 from gangsched.model.jobsets import JOBSET
-from gangsched.model.podset_info import ADDED_BY_FLAVOR
 from gangsched.model.queues import QUEUE_LABEL
+from gangsched.model.volumes import SELECTED_NODE
 
 _log = logs.get(__name__)
 
@@ -52,9 +51,9 @@ Verdict: TypeAlias = tuple[Outcome, str]
 
 KEPT_TEMPLATE = notes.FLAVOR_NOT_WRITTEN
 
-_job_decoder: msgspec.json.Decoder[wire.Job | wire_jobsets.JobSet] = msgspec.json.Decoder(wire.Job)
+_job_decoder: msgspec.json.Decoder[wire.Job | jobsets.RawJobSet] = msgspec.json.Decoder(wire.Job)
 _any_decoder: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
-_jobset_decoder: msgspec.json.Decoder[wire.Job | wire_jobsets.JobSet] = msgspec.json.Decoder(wire_jobsets.JobSet)
+_jobset_decoder: msgspec.json.Decoder[wire.Job | jobsets.RawJobSet] = msgspec.json.Decoder(jobsets.RawJobSet)
 
 
 async def read_job(client: Client, timeout_seconds: float, job: JobRef) -> dict[str, Any]:
@@ -85,7 +84,7 @@ async def look_at_job(
         return (Outcome.GONE, error.message), request
     if job.spec.suspend == isinstance(action, SuspendJob):
         return (Outcome.OK, ""), request
-    if jobset_finished(job) if isinstance(job, wire_jobsets.JobSet) else job_finished(job):
+    if jobset_finished(job) if isinstance(job, jobsets.RawJobSet) else job_finished(job):
         return (Outcome.CONFLICT, notes.owner_finished(what.kind, what.key)), request
     by = None if isinstance(action, ResumeJob) and action.held else action.scheduler
     if job.spec.suspend and (job.metadata.annotations or {}).get(SUSPENDED_BY) != by:
@@ -116,16 +115,16 @@ def _version_of(request: Request) -> str:
     return str(msgspec.json.decode(request.body)["metadata"]["resourceVersion"])
 
 
-def _at_rest(job: wire.Job | wire_jobsets.JobSet) -> bool:
+def _at_rest(job: wire.Job | jobsets.RawJobSet) -> bool:
     """Is a Job that is suspended known by its controller to have no pods?"""
-    if isinstance(job, wire_jobsets.JobSet):
+    if isinstance(job, jobsets.RawJobSet):
         return True
     suspended = any(c.type == "Suspended" and c.status == "True" for c in job.status.conditions or ())
     return suspended and not job.status.active
 
 
-_volume_decoder = msgspec.json.Decoder(wire_volumes.PersistentVolume)
-_claim_decoder = msgspec.json.Decoder(wire_volumes.PersistentVolumeClaim)
+_volume_decoder = msgspec.json.Decoder(volumes.RawPersistentVolume)
+_claim_decoder = msgspec.json.Decoder(volumes.RawPersistentVolumeClaim)
 
 
 UNMARKED = notes.MARK_GONE

@@ -17,18 +17,18 @@ from gangsched.messages import invalid
 from gangsched.messages.text import and_nearest
 from gangsched.model import children, wire
 from gangsched.model.children import JOB_NAME, JOBSET_NAME, OLD_JOB_NAME
-from gangsched.model.convert import job_finished
-from gangsched.model.convert_jobsets import jobset_finished, replicated_jobs
-from gangsched.model.convert_volumes import BIND_COMPLETED, is_default_class
+from gangsched.model.convert import job_finished, jobset_finished, replicated_jobs
 from gangsched.model.errors import FieldError, Place, Problem
+from gangsched.model.jobsets import RawJobSet
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER
-from gangsched.model.wire_jobsets import JobSet
-from gangsched.model.wire_volumes import (
-    ClaimReference,
-    ClaimSpec,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
+from gangsched.model.volumes import (
+    BIND_COMPLETED,
+    RawClaimReference,
+    RawClaimSpec,
+    RawPersistentVolume,
+    RawPersistentVolumeClaim,
+    RawStorageClass,
+    is_default_class,
 )
 
 #: PriorityClasses that every cluster has.
@@ -146,7 +146,7 @@ class Owners:
         """Does the input hold pods of the Job?"""
         return (job.metadata.namespace, job.metadata.name) in self._jobs
 
-    def is_expanded(self, jobset: JobSet) -> bool:
+    def is_expanded(self, jobset: RawJobSet) -> bool:
         """Does the input hold Jobs or pods of the JobSet?"""
         return (jobset.metadata.namespace, jobset.metadata.name) in self._jobsets
 
@@ -182,7 +182,7 @@ def pods_of(job: wire.Job, count: int) -> Iterator[wire.Pod]:
         yield children.indexed_pod(common, index, labelled=job.spec.completion_mode == "Indexed")
 
 
-def jobs_of(jobset: JobSet) -> Iterator[tuple[wire.Job, str]]:
+def jobs_of(jobset: RawJobSet) -> Iterator[tuple[wire.Job, str]]:
     """The Jobs of a JobSet, each with the path of its spec in the JobSet. Raises :class:`FieldError`."""
     if jobset_finished(jobset):
         return
@@ -197,7 +197,7 @@ _CLASS = "volume.beta.kubernetes.io/storage-class"
 class _Template(wire.Object):
     """``volumeClaimTemplate`` of a generic ephemeral volume."""
 
-    spec: ClaimSpec = msgspec.field(default_factory=ClaimSpec)
+    spec: RawClaimSpec = msgspec.field(default_factory=RawClaimSpec)
 
 
 class StorageAdmission:
@@ -205,17 +205,17 @@ class StorageAdmission:
 
     def __init__(self, found: Iterable[wire.Object], default: str = "") -> None:
         known = list(found)
-        defaults = [o.metadata for o in known if isinstance(o, StorageClass) and is_default_class(o)]
+        defaults = [o.metadata for o in known if isinstance(o, RawStorageClass) and is_default_class(o)]
         newest = max((m.creation_timestamp or "" for m in defaults), default="")
         self._default = min((m.name for m in defaults if (m.creation_timestamp or "") == newest), default=default)
-        self._volumes = {o.metadata.name: o for o in known if isinstance(o, PersistentVolume)}
+        self._volumes = {o.metadata.name: o for o in known if isinstance(o, RawPersistentVolume)}
         self._claims = {
-            (o.metadata.namespace, o.metadata.name): o for o in known if isinstance(o, PersistentVolumeClaim)
+            (o.metadata.namespace, o.metadata.name): o for o in known if isinstance(o, RawPersistentVolumeClaim)
         }
         for claim in self._claims.values():
             self._join(claim)
 
-    def _join(self, claim: PersistentVolumeClaim) -> None:
+    def _join(self, claim: RawPersistentVolumeClaim) -> None:
         """A claim without a status that names a volume is bound to it, if nothing contradicts it."""
         self.claim(claim)
         volume = self._volumes.get(claim.spec.volume_name)
@@ -223,19 +223,19 @@ class StorageAdmission:
             return
         ref, meta = volume.spec.claim_ref, claim.metadata
         if ref is None:
-            volume.spec.claim_ref = ClaimReference(meta.namespace, meta.name, meta.uid)
+            volume.spec.claim_ref = RawClaimReference(meta.namespace, meta.name, meta.uid)
         elif (ref.namespace, ref.name) != (meta.namespace, meta.name) or (ref.uid and ref.uid != meta.uid):
             return
         volume.status.phase = claim.status.phase = "Bound"
         meta.annotations = {**(meta.annotations or {}), BIND_COMPLETED: "yes"}
 
-    def claim(self, claim: PersistentVolumeClaim) -> None:
+    def claim(self, claim: RawPersistentVolumeClaim) -> None:
         """A claim that names no class gets the default one; an empty name asks for none."""
         notes = claim.metadata.annotations or {}
         if claim.spec.storage_class_name is None and _CLASS not in notes and self._default:
             claim.spec.storage_class_name = self._default
 
-    def ephemeral(self, pod: wire.Pod) -> Iterator[PersistentVolumeClaim]:
+    def ephemeral(self, pod: wire.Pod) -> Iterator[RawPersistentVolumeClaim]:
         """The claims of a pod's generic ephemeral volumes that the input does not have. Raises :class:`FieldError`."""
         for i, volume in enumerate(pod.spec.volumes or ()):
             meta = pod.metadata
@@ -247,7 +247,7 @@ class StorageAdmission:
             except msgspec.ValidationError as error:
                 raise FieldError(path, str(error)) from None
             owner = wire.OwnerReference("v1", "Pod", meta.name, meta.uid, controller=True)
-            claim = PersistentVolumeClaim(
+            claim = RawPersistentVolumeClaim(
                 wire.ObjectMeta(
                     name=f"{meta.name}-{volume.name}",
                     namespace=meta.namespace,

@@ -9,7 +9,7 @@ import msgspec
 
 from gangsched.cluster import kinds
 from gangsched.cluster.kinds import UPSTREAM, Kind
-from gangsched.model import queues, wire, wire_queues
+from gangsched.model import queues, wire
 from gangsched.model.dialects import DIALECTS, upstream
 
 
@@ -122,12 +122,15 @@ SPEC_KEYS: dict[tuple[str, str], frozenset[str]] = {
         for each in DIALECTS
         if each.decoded_as is not None
     },
-    ("ClusterQueue", queues.GROUP): _keys(
-        wire_queues.ClusterQueueSpec, ["admissionScope", "concurrentAdmissionPolicy"]
-    ),
-    ("Cohort", queues.GROUP): _keys(wire_queues.CohortSpec, []),
-    ("LocalQueue", queues.GROUP): _keys(wire_queues.LocalQueueSpec, ["fairSharing"]),
-    ("ResourceFlavor", queues.GROUP): _keys(wire_queues.ResourceFlavorSpec, []),
+    **{
+        (name, queues.GROUP): _keys(_spec_of(KINDS[name, queues.GROUP].type), unread)
+        for name, unread in (
+            ("ClusterQueue", ["admissionScope", "concurrentAdmissionPolicy"]),
+            ("Cohort", []),
+            ("LocalQueue", ["fairSharing"]),
+            ("ResourceFlavor", []),
+        )
+    },
 }
 
 #: Keys of a pod's spec; keys that look like one and are none are misspelt.

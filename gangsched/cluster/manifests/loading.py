@@ -24,20 +24,17 @@ from gangsched.cluster.manifests.kinds import Workload
 from gangsched.cluster.manifests.objects import Defaults, Found, Source, objects, parsed, read
 from gangsched.core.events import Changed, Event, Record, identity, record_of, records
 from gangsched.messages import invalid
-from gangsched.model import convert_jobsets, jobsets, queues, wire
-from gangsched.model import wire_volumes as storage
+from gangsched.model import jobsets, queues, volumes, wire
 from gangsched.model.children import JOBSET_NAME, SIMULATION
-from gangsched.model.convert import Converter
-from gangsched.model.convert_volumes import claim as claim_record
+from gangsched.model.convert import Converter, job_set
 from gangsched.model.dialects import DIALECTS
 from gangsched.model.dialects.operators import OperatorObject
 from gangsched.model.errors import FieldError, InputError, InvalidInputError, Place, Problem
-from gangsched.model.jobsets import JOBSET
+from gangsched.model.jobsets import JOBSET, RawJobSet
 from gangsched.model.records import JOB, Gang, Job, Labels, Node, Pod, PriorityClass
 from gangsched.model.times import parse_time
-from gangsched.model.volumes import StorageClass
-from gangsched.model.wire_jobsets import JobSet
-from gangsched.model.wire_volumes import PersistentVolumeClaim
+from gangsched.model.volumes import RawPersistentVolumeClaim, StorageClass
+from gangsched.model.volumes import claim as claim_record
 
 
 class Around(msgspec.Struct, frozen=True):
@@ -115,11 +112,11 @@ def _named_by(each: Found) -> Iterator[_Named]:
     match each.object:
         case wire.Pod() as pod:
             yield from _named_by_pod(pod)
-        case wire.Job() | JobSet() as owner:
+        case wire.Job() | RawJobSet() as owner:
             yield from _in_queues(owner.metadata.labels or {})
             if _owner(owner.metadata) == jobsets.JOBSET:
                 yield _JOBSET
-        case PersistentVolumeClaim() as claim if claim.spec.volume_name:
+        case RawPersistentVolumeClaim() as claim if claim.spec.volume_name:
             yield _VOLUME
 
 
@@ -152,10 +149,10 @@ _WITH_UID = (
     wire.SigsPodGroup,
     wire.UpstreamPodGroup,
     wire.Job,
-    JobSet,
+    RawJobSet,
     OperatorObject,
-    storage.PersistentVolumeClaim,
-    storage.PersistentVolume,
+    volumes.RawPersistentVolumeClaim,
+    volumes.RawPersistentVolume,
 )
 
 
@@ -302,7 +299,7 @@ class _Loading:
     def _add(self, place: Place, record: Record) -> None:
         self._events.append(Changed(record))
         self._places.append(place)
-        if not isinstance(record, Pod | Gang | Job | JobSet):
+        if not isinstance(record, Pod | Gang | Job | jobsets.JobSet):
             return
         self._newest = max(self._newest, record.stakes.checkpoint or 0.0)
         if record.remark is not None:
@@ -329,7 +326,7 @@ class _Loading:
                 self._pod(place, raw)
             case wire.Job():
                 self._job(place, raw, "spec", not self._owners.has_pods(raw))
-            case JobSet():
+            case RawJobSet():
                 self._jobset(place, raw)
             case Workload():
                 _check_workload(raw)
@@ -350,8 +347,8 @@ class _Loading:
             self._add(place, claim_record(claim))
         self._add(place, self._convert.pod(raw))
 
-    def _jobset(self, place: Place, raw: JobSet) -> None:
-        record = convert_jobsets.job_set(self._convert, raw)
+    def _jobset(self, place: Place, raw: RawJobSet) -> None:
+        record = job_set(self._convert, raw)
         _check_size(record)
         self._add(place, record)
         if self._owners.is_expanded(raw):

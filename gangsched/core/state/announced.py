@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from gangsched.model.dialects import role_of
 from gangsched.model.records import NO_LABELS, Gang, GangId, Pod, PodShape
-from gangsched.model.requests import total
+from gangsched.model.shapes import total
 
 #: A resource of a sum is divided into at most so many parts, each of these base units or of a power of two of them:
 #: where nodes have room for whole cores and gigabytes, parts fill them without a rest.

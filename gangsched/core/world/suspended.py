@@ -16,9 +16,9 @@ from gangsched.core.agenda import Page
 from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, gang_of
 from gangsched.core.world.world import World
 from gangsched.messages import causes
+from gangsched.model.children import merged
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import MAX_WITHOUT_PODS, JobSet, why_it_cannot_wait
-from gangsched.model.podset_info import merged
 from gangsched.model.records import PREEMPT_LOWER, GangId, Job, Pod, PodVolumes
 
 #: Controllers that leave it to others whether what they make is suspended. That of a JobSet, say, would end it at once.

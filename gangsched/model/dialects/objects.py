@@ -13,7 +13,7 @@ from gangsched.model import wire
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.queues import queue_labels
 from gangsched.model.records import Gang, Labels
-from gangsched.model.requests import frozen, parse_list
+from gangsched.model.shapes import frozen, parse_list
 from gangsched.model.stakes import stakes_of
 from gangsched.model.times import parse_duration, parse_time
 

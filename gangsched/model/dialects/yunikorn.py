@@ -19,8 +19,8 @@ from gangsched.model.dialects.objects import MAX_MEMBERS, members
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.names import shown
 from gangsched.model.records import Announced, Gang, Labels, Pod, PodShape
-from gangsched.model.requests import DEFAULT_SCORED, frozen, parse_list
 from gangsched.model.selectors import required_node_terms, toleration
+from gangsched.model.shapes import DEFAULT_SCORED, frozen, parse_list
 
 FAMILY = "yunikorn.apache.org"
 HINT_PREFIX = "yunikorn.apache.org/task-group"

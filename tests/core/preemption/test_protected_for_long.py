@@ -14,9 +14,16 @@ from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.convert_refused import refused_class
 from gangsched.model.errors import FieldError
-from gangsched.model.preemption_toleration import PREFIXES, TOLERATION_SECONDS, preemption_toleration
 from gangsched.model.records import PriorityClass, Stakes
-from gangsched.model.stakes import EVICTION_COST, NEVER, PRIORITY_BOOST, stakes_of
+from gangsched.model.stakes import (
+    EVICTION_COST,
+    NEVER,
+    PREFIXES,
+    PRIORITY_BOOST,
+    TOLERATION_SECONDS,
+    preemption_toleration,
+    stakes_of,
+)
 from tests.builders import node, pod
 from tests.core.harness import Built, Cluster, plan, victims
 from tests.core.queues import job, objects, owned, queued
