@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from gangsched.core.decision import Placement, Victim
 from gangsched.model import jobsets
-from gangsched.model.records import JOB, Directives
+from gangsched.model.records import JOB, Directives, Pod
 
 #: Reason of the DisruptionTarget condition of a victim.
 MARK_REASON = "PreemptionByScheduler"
@@ -33,6 +34,11 @@ class PodRef(msgspec.Struct, frozen=True, gc=False):
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+
+def reference(pod: Pod | Placement | Victim) -> PodRef:
+    """The incarnation of a pod that a write means."""
+    return PodRef(pod.namespace, pod.name, pod.uid)
 
 
 class JobRef(PodRef, frozen=True, gc=False):

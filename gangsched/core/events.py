@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -118,6 +118,19 @@ class Outcome(enum.StrEnum):
     REFUSED = "refused"  # 400/403/422: retrying will not help
     BLOCKED = "blocked"  # 429 from the eviction subresource: a budget forbids it
     TRANSIENT = "transient"  # given up after retries: timeouts, 429, 5xx
+
+
+class Failure(NamedTuple):
+    """How a write about the pod or Job ``uid`` has failed, and why in words."""
+
+    uid: str
+    outcome: Outcome
+    message: str
+
+    @property
+    def text(self) -> str:
+        """Both, for people."""
+        return f"{self.outcome}: {self.message}"
 
 
 class WriteDone(_Event, frozen=True):

@@ -8,6 +8,7 @@ from gangsched.core.decision import Decision, Fits, Unschedulable, Victim
 from gangsched.core.events import Event
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.identity import group_key, names_of
+from gangsched.core.ledger.condemned import Cause, Eviction
 from gangsched.core.ledger.ledger import Kind, Reservation, announced_by
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict, gathering
@@ -42,7 +43,8 @@ def forecast(
     for each in list(all_leaving(world, options)):
         if drained is not None:
             drained.append(each)
-        world.ledger.condemned.begin(f"drain {each.uid}")
+        drain = Eviction(Cause.DRAIN, f"drain {each.uid}", "", "", "")
+        world.ledger.condemned.begin(drain)
         _condemn(world, f"drain {each.uid}", each.victims)
     refused: dict[Signature, Verdict] = {}
     for gangs in _queue_order(world):
@@ -83,7 +85,9 @@ def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: 
     key = group_key(gangs)
     if isinstance(verdict.first, Unschedulable) and not verdict.first.short_of_quota:
         block(world, gangs, pipeline)
-    world.ledger.condemned.begin(key, names_of(gangs), priority)
+    eviction = Eviction(Cause.PREEMPTION, key, names_of(gangs), gangs[0].scheduler, "", verdict.victims)
+    eviction.priority = priority
+    world.ledger.condemned.begin(eviction, for_gang=True)
     _condemn(world, key, verdict.victims)
     fits = isinstance(verdict.first, Fits)
     claims = assign(world.snapshot, world.pods, verdict.placements) if fits else ()

@@ -8,8 +8,8 @@ import msgspec
 
 from gangsched.cluster.sim import World
 from gangsched.cluster.sim import history as log
+from gangsched.core.actuation.records import read_owners
 from gangsched.core.events import Event
-from gangsched.core.lifecycle.ownership import read_owners
 from gangsched.model.records import Pod
 from gangsched.model.times import parse_time
 from tests.chaos.trouble import CHANGED, Part, some_of

@@ -15,7 +15,7 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry, drained_by
 from gangsched.cluster.sim.invariants import owners_in, preemptor_of
 from gangsched.core.actions import Action, Mark, Nominate, Removal
-from gangsched.core.lifecycle.ownership import read_intent, read_owners
+from gangsched.core.actuation.records import read_intent, read_owners
 from gangsched.model.children import JOBSET_NAME
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import PREEMPT_NEVER, Budget, Job, Pod

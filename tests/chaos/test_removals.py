@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove
+from gangsched.core.actuation.records import Intent, Owner, Owners, written
 from gangsched.core.decision import Preempt, UnitRef, Victim
 from gangsched.core.events import Gone
-from gangsched.core.lifecycle.ownership import Intent, Owner, owners, written
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.core.state.membership import Membership
@@ -120,7 +120,7 @@ def test_the_rest_of_a_unit_goes_though_its_preemptor_is_gone(partial: bool) -> 
     other = pod("w").priority(3).cpu(4).on("n1")
     run = marked(other)
     owner = Owner("p", "Preemption", OURS, "d/g", kind="PodGroup", unit="d/old", partial=partial)
-    marks = [Mark(n, about(run, name), FOR_G, owners=written(owners([owner]))) for n, name in ((5, "v"), (6, "w"))]
+    marks = [Mark(n, about(run, name), FOR_G, owners=written(Owners.of([owner]))) for n, name in ((5, "v"), (6, "w"))]
     told(run, asks=marks)
     does(run, *marks)
     assert removes(run) == []

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from gangsched.core.lifecycle.ownership import Cause, read_intent, read_owners
+from gangsched.core.actuation.records import read_intent, read_owners
+from gangsched.core.ledger.condemned import Cause
 from gangsched.model.convert import INTENT_CONDITION, OWNERS_CONDITION
 
 NOMINATE, WITHDRAW, MARK, UNMARK, REMOVE, BIND, LEASE, GROUP_STATUS, OTHER = (

@@ -21,8 +21,8 @@ import msgspec
 from gangsched.core.actions import Action, Bind, Remove
 from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.events import Changed, Event
+from gangsched.core.ledger.condemned import Eviction
 from gangsched.core.lifecycle import binding, evicting
-from gangsched.core.lifecycle.eviction import Eviction
 from gangsched.http import pool
 from gangsched.model.records import Pod
 from gangsched.runtime.observers import DecisionLog

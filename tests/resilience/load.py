@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from gangsched.core.lifecycle.ownership import read_intent, read_owners
+from gangsched.core.actuation.records import read_intent, read_owners
 from gangsched.model.convert import INTENT_CONDITION, OWNERS_CONDITION
 from tests.controlplane.client import ApiError, Client, Object, wait_until
 from tests.controlplane.plane import SCHEDULER_USER

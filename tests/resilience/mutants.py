@@ -133,7 +133,7 @@ def render(verdicts: list[Verdict]) -> str:
 
 
 _BUDGETS = "gangsched/core/preemption/budgets.py"
-_CONDEMNED = "gangsched/core/ledger/ledger.py"
+_CONDEMNED = "gangsched/core/ledger/condemned.py"
 _ACTUATOR = "gangsched/core/actuation/actuator.py"
 _EVICTING = "gangsched/core/lifecycle/evicting.py"
 _EXECUTOR = "gangsched/core/lifecycle/executor.py"
@@ -157,7 +157,7 @@ _ELIGIBLE = "gangsched/core/preemption/eligible.py"
 _MEMBERSHIP = "gangsched/core/state/membership.py"
 
 _REMOVED_FIRST = "                    self._gangs.remove(group)\n            case"
-_ALL_MARKED = "if not eviction.acknowledged.issuperset(pod.uid for pod in eviction.to_go(run.world)):"
+_ALL_MARKED = "if not eviction.acknowledged.issuperset(pod.uid for pod in eviction.to_go(run.world.pods)):"
 _NO_FENCE = "self._settings.timeout_seconds"
 _NAMES_UID = "tests/cluster/kube/test_fence.py::test_every_write_to_a_pod_names_the_uid_that_it_means"
 _REMEMBERED = (
@@ -254,8 +254,8 @@ MUTANTS = (
         (
             (
                 _EVICTING,
-                "        restate(run, pod, owner)\n",
-                "        if uid not in run.ownership:\n            restate(run, pod, owner)\n",
+                "        restate(run, pod, former.owner)\n",
+                "        if not run.mark(pod):\n            restate(run, pod, former.owner)\n",
             ),
         ),
         ("tests/core/eviction/test_shared_victims.py::test_a_plan_that_is_withdrawn_takes_its_name_off",),
@@ -299,7 +299,7 @@ MUTANTS = (
     ),
     Mutant(
         "plans do not know of each other's victims",
-        ((_CONDEMNED, "return [uid for uid in self._standing if", "return [uid for uid in () if"),),
+        ((_CONDEMNED, "return [uid for uid in standing if", "return [uid for uid in () if"),),
         ("tests/core/eviction/test_plans_of_one_moment.py::test_what_is_left_of_an_evicted_gang_is_for_the_next",),
     ),
     Mutant(

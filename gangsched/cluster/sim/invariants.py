@@ -29,7 +29,8 @@ from gangsched.cluster.sim.history import (
     removal,
     rolled_back_for,
 )
-from gangsched.core.lifecycle.ownership import Cause, read_owners
+from gangsched.core.actuation.records import read_owners
+from gangsched.core.ledger.condemned import Cause
 from gangsched.core.options import Options
 from gangsched.model.children import JOBSET_NAME
 from gangsched.model.jobsets import JobSet

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple, TypeAlias
 
 from gangsched.core.actions import Action, Bind, Mark, Nominate, Removal, Spare, Unmark, WithdrawNomination, Write
 from gangsched.core.agenda import Page
-from gangsched.core.events import Outcome
-from gangsched.model.records import Pod
+from gangsched.core.events import Failure, Outcome
 
 #: What can be kept up.
 Kept: TypeAlias = Bind | WithdrawNomination | Mark | Unmark
@@ -40,19 +39,6 @@ _ASPECTS: dict[type[Write], Aspect] = {
     Mark: Aspect.MARK,
     Unmark: Aspect.MARK,
 }
-
-
-class Failure(NamedTuple):
-    """How a write about the pod or Job ``uid`` has failed, and why in words."""
-
-    uid: str
-    outcome: Outcome
-    message: str
-
-    @property
-    def text(self) -> str:
-        """Both, for people."""
-        return f"{self.outcome}: {self.message}"
 
 
 class Answer(NamedTuple):
@@ -290,13 +276,3 @@ class Actuator:
             wish.key, wish.phase = "", None
         wish.action = action
         self._ask(wish)
-
-
-def no_longer_nominated(pods: Iterable[Pod], asked: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Pod]:
-    """Those of these pods that are nominated to a node (by UID in ``asked``, or else as their record says) to which
-    they are not ``wanted`` to be: to another one, or to none.
-    """
-    for pod in pods:
-        node = asked.get(pod.uid, pod.nominated_node if pod.on_record else None)
-        if node is not None and wanted.get(pod.uid) != node:
-            yield pod

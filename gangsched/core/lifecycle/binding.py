@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from gangsched.core.actions import Bind, BindVolume, Nominate, PodRef, ResumeJob, SelectNode, WithdrawNomination
-from gangsched.core.actuation.actuator import Aspect, Failure, no_longer_nominated
+from gangsched.core.actions import Bind, BindVolume, PodRef, ResumeJob, SelectNode, WithdrawNomination, reference
+from gangsched.core.actuation import desired
+from gangsched.core.actuation.actuator import Aspect
 from gangsched.core.decision import Placement
-from gangsched.core.events import Outcome
+from gangsched.core.events import Failure, Outcome
 from gangsched.core.hints import Change, Hint
 from gangsched.core.lifecycle import conditions, report
 from gangsched.core.lifecycle.group import Group, Plan
-from gangsched.core.lifecycle.ownership import Intent, written
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.quota.assignment import in_flavors
 from gangsched.core.quota.usage import Flavors
@@ -42,9 +42,7 @@ def nominate(run: Run, group: Group) -> None:
         return  # that it waits stands on the Job itself, and for whom its victims leave on them
     plan.nominated = dict(plan.node_of)
     for place in plan.placements:
-        text = written(Intent(plan.ident, len(plan.victims), place.node, len(plan.awaited)))
-        action = Nominate(run.new_id(), report.reference(place), place.node, plan.ident, text)
-        run.actuator.ask(group.key, action)
+        run.actuator.ask(group.key, desired.nominate(run.new_id(), reference(place), plan.intent(place)))
     conditions.tell(run, group, report.UNSCHEDULABLE, group.message, report.waiting_on_preemption)
 
 
@@ -65,9 +63,9 @@ def clear(run: Run, group: Group, wanted: Mapping[str, str], text: str) -> None:
     """
     asked = group.plan.nominated if group.plan is not None else {}
     pods = (*run.unplaced(group), *_others_now(run, group))
-    for pod in no_longer_nominated(pods, asked, wanted):
+    for pod in desired.nominated_elsewhere(pods, asked, wanted):
         if pod.uid not in run.actuator.kept(Aspect.NOMINATION):
-            action = WithdrawNomination(run.new_id(), report.reference(pod), "Withdrawn", text)
+            action = WithdrawNomination(run.new_id(), reference(pod), "Withdrawn", text)
             run.actuator.keep_up(action, after=group.key)
 
 
@@ -180,7 +178,7 @@ def bind_all(run: Run, group: Group) -> None:
 def bind(run: Run, group: Group, places: Iterable[Placement]) -> None:
     """Ask for the bindings of members that are assumed where they are placed."""
     for place in places:
-        run.actuator.ask(group.key, Bind(run.new_id(), report.reference(place), place.node))
+        run.actuator.ask(group.key, Bind(run.new_id(), reference(place), place.node))
 
 
 def _assume(run: Run, group: Group, plan: Plan) -> None:

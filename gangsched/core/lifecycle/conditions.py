@@ -25,11 +25,12 @@ from gangsched.core.actions import (
     SetCondition,
     SetGroupStatus,
     pod_reference,
+    reference,
 )
 from gangsched.core.decision import QuotaUse, Verdict, Victim
 from gangsched.core.identity import group_key
+from gangsched.core.ledger.condemned import Phase
 from gangsched.core.lifecycle import report
-from gangsched.core.lifecycle.eviction import Phase
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import State
@@ -126,7 +127,7 @@ def tell(  # noqa: C901
                 continue
             some = True
             group.told[pod.uid] = (reason, text)
-            ref = report.reference(pod)
+            ref = reference(pod)
             refs.append(ref)
             run.actions.append(SetCondition(ref, reason, text))
             if event is not None and not _as_one(run, gang):
@@ -221,7 +222,7 @@ def _write_at_once(run: Run, gang: GangId, spec: Gang, told: Told, version: str)
 def waits_for(run: Run, group: Group) -> str:
     """What a gang is doing, and which pods it waits for to be gone."""
     uids = run.world.ledger.waits(group.key) if group.evicts(Phase.LEAVING) else ()
-    stay = {pod.uid for pod in group.plan.eviction.to_go(run.world)} if group.plan is not None else ()
+    stay = {pod.uid for pod in group.plan.eviction.to_go(run.world.pods)} if group.plan is not None else ()
     names = sorted(run.world.pods[uid].key for uid in uids if uid in run.world.pods and uid not in stay)
     return notes.still_terminating(group.message, listed(names, 5)) if names else group.message
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gangsched.core.actions import SuspendJob
+from gangsched.core.actuation.records import owners_of
 from gangsched.core.agenda import Page
 from gangsched.core.decision import Victim
 from gangsched.core.events import Outcome
 from gangsched.core.identity import names_of
+from gangsched.core.ledger.condemned import Cause, Eviction, Phase
 from gangsched.core.lifecycle import conditions, evicting, report
-from gangsched.core.lifecycle.eviction import Eviction, Phase
 from gangsched.core.lifecycle.gangs import Gangs
-from gangsched.core.lifecycle.ownership import Cause, owners_of
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.preemption.budgets import Budgets
@@ -114,7 +114,7 @@ class Drains:
                 drain = Drain(workload.uid, managed.gangs_of(workload.uid), stop, self._run)
                 self._say(drain, stop)
                 self._open[workload.uid] = drain
-            evicting.own(self._run, drain.eviction, pod.uid)
+            world.ledger.condemned.name(pod, drain.eviction)
             self._condemn(drain, (pod.uid,))
             if pod.disruption is not None and pod.disruption.message == drain.eviction.mark:
                 drain.eviction.acknowledged.add(pod.uid)

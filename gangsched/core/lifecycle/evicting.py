@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gangsched.core.actions import Action, Remove, SuspendJob, Unmark
-from gangsched.core.actuation.actuator import Failure
+from gangsched.core.actions import Action, Remove, SuspendJob, Unmark, reference
+from gangsched.core.actuation import desired
+from gangsched.core.actuation.records import Owner
 from gangsched.core.decision import Verdict, Victim
-from gangsched.core.events import Outcome
+from gangsched.core.events import Failure, Outcome
 from gangsched.core.hints import Change, Hint
-from gangsched.core.ledger.ledger import NO_PLAN
+from gangsched.core.ledger.condemned import NO_PLAN, Cause, Eviction, Phase, unit_of
 from gangsched.core.lifecycle import report
-from gangsched.core.lifecycle.eviction import Eviction, Phase, may_leave, unit_of
-from gangsched.core.lifecycle.ownership import Cause, Owner
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.preemption.removal import SUSPEND, suspended_for
+from gangsched.core.world.world import World
 from gangsched.model.preemptible import protected
-from gangsched.model.records import SINGLE, GangId, Pod
+from gangsched.model.records import PREEMPT_NEVER, SINGLE, GangId, Pod
 
 if TYPE_CHECKING:
     from gangsched.core.lifecycle.group import Plan
@@ -39,11 +39,10 @@ if TYPE_CHECKING:
 _AT_ONCE_SECONDS = 0.1
 
 
-def begin(run: Run, eviction: Eviction, name: str = "") -> None:
-    """The victims are condemned from now on, for the gang of this name if it is for one."""
-    run.evictions[eviction.key] = eviction
+def begin(run: Run, eviction: Eviction, *, for_gang: bool = False) -> None:
+    """The victims are condemned from now on."""
     run.actuator.begin(eviction.key)
-    run.world.ledger.condemned.begin(eviction.key, name, eviction.priority if name else None)
+    run.world.ledger.condemned.begin(eviction, for_gang=for_gang)
     condemn(run, eviction, eviction.victims)
 
 
@@ -51,10 +50,10 @@ def mark(run: Run, eviction: Eviction) -> None:
     """The eviction is to stand by name on every victim that has not been removed."""
     eviction.phase = Phase.MARKING
     run.actuator.begin(eviction.key)
-    for pod in eviction.to_go(run.world):
-        own(run, eviction, pod.uid)
-        if pod.uid not in eviction.acknowledged:
-            run.actuator.ask(eviction.key, run.ownership.mark(pod, run.new_id(), run.now))
+    for pod in eviction.to_go(run.world.pods):
+        run.world.ledger.condemned.name(pod, eviction)
+        if pod.uid not in eviction.acknowledged and (wanted := run.mark(pod)) is not None:
+            run.actuator.ask(eviction.key, wanted)
     run.check.add(eviction.key)
 
 
@@ -65,12 +64,6 @@ def mark_again(run: Run, eviction: Eviction) -> None:
     mark(run, eviction)
 
 
-def own(run: Run, eviction: Eviction, uid: str) -> None:
-    """The pod is on the list of this eviction: it bears its name, or will."""
-    eviction.marked.add(uid)
-    run.ownership.own(uid, eviction.key, eviction.owning(uid))
-
-
 def remove(run: Run, eviction: Eviction) -> list[Victim]:
     """Remove the victims that stand and have not been removed, or mark them (again) if one of them is not known to be,
     be it one that another eviction removes: until it is gone it has to say for whom else it leaves. As long as they
@@ -79,7 +72,7 @@ def remove(run: Run, eviction: Eviction) -> list[Victim]:
     A Job that is gone takes its pods with it, but that is not waited for: they are removed like others. Returns the
     victims that are removed for the first time.
     """
-    if not eviction.acknowledged.issuperset(pod.uid for pod in eviction.to_go(run.world)):
+    if not eviction.acknowledged.issuperset(pod.uid for pod in eviction.to_go(run.world.pods)):
         mark(run, eviction)
         return []
     if run.now < eviction.begins:
@@ -99,12 +92,9 @@ def remove(run: Run, eviction: Eviction) -> list[Victim]:
             eviction.leaving_with.setdefault(job.uid, set()).add(pod.uid)
     for job in jobs.values():
         about = report.job_reference(job)
-        suspend = SuspendJob(run.new_id(), about, job.version, eviction.scheduler, eviction.owner, eviction.ident)
-        run.actuator.ask(eviction.key, suspend)
-    strict = run.options.strict_budgets
+        run.actuator.ask(eviction.key, desired.suspend(run.new_id(), eviction, about, job.version))
     for pod in pods:
-        ref = report.reference(pod)
-        run.actuator.ask(eviction.key, Remove(run.new_id(), ref, strict, eviction.mark_on(pod.uid), eviction.reason))
+        run.actuator.ask(eviction.key, desired.remove(run.new_id(), eviction, pod, run.options.strict_budgets))
     run.check.add(eviction.key)
     first = [eviction.victims[pod.uid] for pod in leaving if pod.uid not in eviction.reported]
     eviction.reported.update(victim.uid for victim in first)
@@ -146,19 +136,19 @@ def _goes_with(run: Run, victim: Victim) -> object:
 
 def not_asked_for(run: Run, eviction: Eviction) -> list[Pod]:
     """The victims that stand and whose removal has not been asked for, by this eviction or another, or has failed."""
-    return [pod for pod in eviction.to_go(run.world) if not leaves_for_others(run, pod.uid, eviction.key)]
+    condemned = run.world.ledger.condemned
+    return [pod for pod in eviction.to_go(run.world.pods) if not condemned.leaves_for_others(pod.uid, eviction.key)]
 
 
 def tell_owners(run: Run, eviction: Eviction, failures: Sequence[Failure]) -> None:
     """These removals have failed: other owners of the pods may have to remove them."""
-    for uid in (pod for failure in failures for pod in eviction.meant(failure.uid)):
+    for uid in eviction.all_meant(failures):
         run.check.update(run.world.ledger.condemned.owners(uid))
 
 
 def withdraw(run: Run, eviction: Eviction, but: Iterable[str] = ()) -> None:
     """Take the eviction's name off those that stay, these aside."""
-    stay = {pod for f in run.actuator.failures(eviction.key) for pod in eviction.meant(f.uid)}
-    stay |= eviction.marked - eviction.removed
+    stay = eviction.all_meant(run.actuator.failures(eviction.key)) | (eviction.marked - eviction.removed)
     for uid in sorted(stay.difference(but)):
         pod = run.world.pods.get(uid)
         if pod is not None and not pod.live:
@@ -171,47 +161,43 @@ def withdraw(run: Run, eviction: Eviction, but: Iterable[str] = ()) -> None:
 def disown(run: Run, uid: str, key: str) -> None:
     """The eviction with this key needs the pod no longer to leave. If none does, its mark is taken back."""
     spare(run, uid, key)
-    owner = run.ownership.disown(uid, key)
+    former = run.world.ledger.condemned.unname(uid, key)
     pod = run.world.pods.get(uid)
-    if owner is not None and pod is not None and pod.live:
-        restate(run, pod, owner)
+    if former is not None and pod is not None and pod.live:
+        restate(run, pod, former.owner)
 
 
 def take_over(run: Run, pod: Pod, owners: Sequence[Owner]) -> None:
     """An earlier process has left a pod with these owners: those that are none any more are taken off it."""
     job = run.world.jobs.owner_of(pod)
-    if not pod.live or (pod.uid not in run.ownership and job is not None and job.suspended):
+    named = run.world.ledger.condemned.named(pod.uid)
+    if not pod.live or (not named and job is not None and job.suspended):
         return
-    known = {(o.name, o.plan) for o in owners if o.plan}
-    if pod.uid not in run.ownership or not known <= run.ownership.names(pod.uid):
-        restate(run, pod, owners[0])
+    said = {(o.name, o.plan) for o in owners if o.plan}
+    if not named or not said <= {(e.owner, e.ident) for e in named.values()}:
+        restate(run, pod, owners[0].name)
 
 
-def restate(run: Run, pod: Pod, former: Owner) -> None:
-    """The pod is to name its owners, to whom this one does not belong any more, and no phase waits for that: it is on
-    its way for one of them. If it has none it need not leave.
+def restate(run: Run, pod: Pod, former: str) -> None:
+    """The pod is to name its owners, to whom the one of this name does not belong any more, and no phase waits for
+    that: it is on its way for one of them. If it has none it need not leave.
     """
-    if pod.uid in run.ownership:
-        run.actuator.keep_up(run.ownership.mark(pod, run.new_id(), run.now))
-    else:
-        run.actuator.keep_up(Unmark(run.new_id(), report.reference(pod), *report.spared(former.name)))
+    wanted = run.mark(pod)
+    run.actuator.keep_up(wanted or Unmark(run.new_id(), reference(pod), *report.spared(former)))
 
 
 def end(run: Run, eviction: Eviction) -> None:
     """It is given up: those of its victims stay whose removal has not been sent, or has failed."""
-    if run.evictions.get(eviction.key) is eviction:
-        del run.evictions[eviction.key]
-    run.abandoned.pop(eviction.key, None)
     run.removals.never(eviction.key)
     run.actuator.spare(eviction.key, run.actuator.removals(eviction.key))
     condemned = run.world.ledger.condemned
-    failed = {pod for f in run.actuator.failures(eviction.key) for pod in eviction.meant(f.uid)}
+    failed = eviction.all_meant(run.actuator.failures(eviction.key))
     for uid in eviction.victims.keys() | eviction.marked:
         if uid in eviction.removed and uid not in failed:
             condemned.sent(uid, eviction.key, run.now)
         else:
             spare(run, uid, eviction.key)
-    condemned.end(eviction.key)
+    condemned.end(eviction)
     run.actuator.end(eviction.key)
 
 
@@ -229,7 +215,7 @@ def not_removed(run: Run, key: str, action: Action, outcome: Outcome) -> None:
     for uid in uids:
         spare(run, uid, NO_PLAN)
         disown(run, uid, key)
-    for rest in run.abandoned.values():
+    for rest in run.world.ledger.condemned.rests.values():
         rest.settle([Failure(uid, outcome, "") for uid in rest.removed.intersection(uids)])
 
 
@@ -243,26 +229,25 @@ def give_up(run: Run, eviction: Eviction) -> None:
     waiting = {uid for each in run.actuator.removals(eviction.key) for uid in eviction.meant(each.pod.uid)}
     if eviction.phase is Phase.REMOVING:
         eviction.settle(run.actuator.failures(eviction.key))
-    begun = eviction.begun_units(run.world, waiting, ()) | {unit_of(eviction.victims[uid]) for uid in waiting}
+    begun = eviction.begun_units(run.world.pods, waiting, ()) | {unit_of(eviction.victims[uid]) for uid in waiting}
     units = begun if eviction.cause is Cause.PREEMPTION else set()
     refused = {unit_of(eviction.victims[uid]) for uid in eviction.refused}
     rest = eviction.rest(v for v in eviction.victims.values() if unit_of(v) in units - refused)
     go_on(run, rest)
     for uid in rest.marked:
-        run.ownership.disown(uid, eviction.key)
+        run.world.ledger.condemned.unname(uid, eviction.key)
     withdraw(run, eviction, but=rest.marked)
 
 
 def go_on(run: Run, rest: Eviction) -> None:
     """From now on this eviction, which is for no gang, goes on by itself. Pods that may not leave any more stay."""
-    leaves = [pod.uid for pod in rest.standing(run.world) if _leaves(run, rest.victims[pod.uid], pod)]
-    stays = {pod.uid for pod in rest.standing(run.world)}.difference(leaves)
+    leaves = [pod.uid for pod in rest.standing(run.world.pods) if _leaves(run, rest.victims[pod.uid], pod)]
+    stays = {pod.uid for pod in rest.standing(run.world.pods)}.difference(leaves)
     rest.victims = {uid: victim for uid, victim in rest.victims.items() if uid not in stays}
     if leaves:
         begin(run, rest)
-        run.abandoned[rest.key] = rest
         for uid in leaves:
-            own(run, rest, uid)
+            run.world.ledger.condemned.name(run.world.pods[uid], rest)
 
 
 def _leaves(run: Run, victim: Victim, pod: Pod) -> bool:
@@ -277,16 +262,16 @@ def follow_abandoned(run: Run) -> None:
     """Where every write has been answered, what is left of the units of which a pod was removed is removed, too, and
     the others stay.
     """
-    for eviction in list(run.abandoned.values()):
+    for eviction in list(run.world.ledger.condemned.rests.values()):
         if not run.actuator.settled(eviction.key) or run.actuator.any_of(eviction.former):
             continue
         failures = eviction.settle(run.actuator.take_failures(eviction.key))
-        units = eviction.begun_units(run.world, (), ())
+        units = eviction.begun_units(run.world.pods, (), ())
         for uid in [uid for uid, victim in eviction.victims.items() if unit_of(victim) not in units]:
             del eviction.victims[uid]
             eviction.marked.discard(uid)
             disown(run, uid, eviction.key)
-        if eviction.fails(failures) or eviction.refused or not eviction.to_go(run.world):
+        if eviction.fails(failures) or eviction.refused or not eviction.to_go(run.world.pods):
             withdraw(run, eviction)
             end(run, eviction)
         else:
@@ -349,7 +334,7 @@ def owned(run: Run, gangs: Sequence[GangId], verdict: Verdict, *, paused: bool) 
 def _shared(run: Run, uids: Iterable[str]) -> Iterator[list[Victim]]:
     """Of pods that other plans make leave, each with those that leave together with it."""
     for uid in uids:
-        eviction = _first(run, uid)
+        eviction = run.world.ledger.condemned.first(uid)
         if eviction is not None:
             one = eviction.victims[uid]
             yield [one] if one.partial else [v for v in eviction.victims.values() if v.unit == one.unit]
@@ -364,7 +349,7 @@ def _the_rest(run: Run, victims: Sequence[Victim]) -> Iterator[list[Victim]]:
         pods = (p for each in gangs if each.family != SINGLE for p in membership.census(each).bound)
         rest = [p for p in pods if p.uid in condemned and p.live]
         if rest:
-            yield [_like(like, pod, _first(run, pod.uid)) for pod in rest]
+            yield [_like(like, pod, run.world.ledger.condemned.first(pod.uid)) for pod in rest]
 
 
 def _like(victim: Victim, pod: Pod, eviction: Eviction | None) -> Victim:
@@ -380,12 +365,6 @@ def _like(victim: Victim, pod: Pod, eviction: Eviction | None) -> Victim:
     )
 
 
-def _first(run: Run, uid: str) -> Eviction | None:
-    """One of the evictions that make a pod leave."""
-    owners = (run.evictions.get(key) for key in sorted(run.world.ledger.condemned.owners(uid)))
-    return next((e for e in owners if e is not None and uid in e.victims), None)
-
-
 def _has_the_right(run: Run, uid: str, gangs: Sequence[GangId]) -> bool:
     """Could these gangs evict a pod that others make leave? Where quota decides they could if the others are weaker;
     otherwise they wait until it terminates, which is never wrong.
@@ -394,19 +373,10 @@ def _has_the_right(run: Run, uid: str, gangs: Sequence[GangId]) -> bool:
     if not may_leave(world, world.pods[uid], gangs, run.options.evict_daemonset_pods):
         return False
     priority = world.membership.preemptor_priority(gangs)
-    owners = [run.evictions.get(key) for key in world.ledger.condemned.owners(uid)]
+    owners = [run.world.ledger.condemned.evictions.get(key) for key in world.ledger.condemned.owners(uid)]
     if all(owner is not None and owner.priority < priority for owner in owners):
         return True
     return not world.managed.is_managed(world.membership.group(world.pods[uid].gang)[0])
-
-
-def leaves_for_others(run: Run, uid: str, key: str) -> bool:
-    """Has the removal of the pod been asked for by another eviction than that of this key, and not failed?"""
-    for other in run.world.ledger.condemned.owners(uid):
-        eviction = run.evictions.get(other)
-        if other == NO_PLAN or (other != key and eviction is not None and uid in eviction.removed):
-            return True
-    return False
 
 
 def withdrawn(run: Run, key: str) -> None:
@@ -414,3 +384,22 @@ def withdrawn(run: Run, key: str) -> None:
     victims.
     """
     run.anew.update(run.world.ledger.condemned.after(key))
+
+
+def may_leave(world: World, pod: Pod, gangs: Sequence[GangId], evict_daemonset_pods: bool) -> bool:
+    """Does the pod run, of a lower priority than these gangs, no member of them and not protected?"""
+    membership = world.membership
+    return (
+        pod.live
+        and pod.bound
+        and pod.gang not in gangs
+        and (pod.priority < membership.preemptor_priority(gangs) or _for_quota(world, pod, gangs))
+        and membership.policy(gangs) != PREEMPT_NEVER
+        and not protected(pod, evict_daemonset_pods)
+    )
+
+
+def _for_quota(world: World, pod: Pod, gangs: Sequence[GangId]) -> bool:
+    """Do both need quota? Then it is not the pods' priority that has made one the victim of the other."""
+    managed = world.managed
+    return managed.is_managed(gangs) and managed.is_managed(world.membership.group(pod.gang)[0])

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, Report
+from gangsched.core.actuation.records import owners_of
 from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Fits, FitsWhenFreed, Preempt, Unschedulable
 from gangsched.core.hints import Change, Hint
 from gangsched.core.identity import Order
-from gangsched.core.ledger.ledger import NO_PLAN, Ledger
+from gangsched.core.ledger.condemned import NO_PLAN, UNBEGUN, Cause, Eviction, Phase
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import binding, bound_in_part, conditions, evicting, rechecks, report
 from gangsched.core.lifecycle.bound_in_part import other_nodes, pause_of
 from gangsched.core.lifecycle.draining import Drains
-from gangsched.core.lifecycle.eviction import UNBEGUN, Eviction, Phase
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.group import Failed, Group, Outlook, Plan
-from gangsched.core.lifecycle.ownership import Cause, owners_of
 from gangsched.core.lifecycle.phases import Phases
 from gangsched.core.lifecycle.recovery import Recovery
 from gangsched.core.lifecycle.run import Run
@@ -328,7 +328,7 @@ class Executor:
         if plan is None:
             return ()
         if stopped:
-            stay = {pod.uid for pod in plan.eviction.to_go(self.world)}
+            stay = {pod.uid for pod in plan.eviction.to_go(self.world.pods)}
             verdict = self.decider.fits_without(group.gangs, group.key, self.now, plan.node_of, stay)
         else:
             verdict = self.decider.fits_now(group.gangs, group.key, self.now, plan.node_of)
@@ -386,7 +386,7 @@ class Executor:
             plan.eviction.trigger = self.run.trigger(group).key
             plan.eviction.mark = report.mark_message(plan.eviction.scheduler, group.name, plan.eviction.trigger)
         plan.eviction.priority = self.world.membership.preemptor_priority(group.gangs)
-        evicting.begin(self.run, plan.eviction, group.name)
+        evicting.begin(self.run, plan.eviction, for_gang=True)
 
     def _new_ident(self) -> str:
         return f"{int(self.now * 1000):x}-{next(self._plans)}"
@@ -428,7 +428,7 @@ class Executor:
             if group.plan is None:
                 binding.withdraw(self.run, group)
         self.drains.take_over()
-        for rest in found.abandoned({eviction.ident for eviction in self.run.evictions.values()}):
+        for rest in found.abandoned({eviction.ident for eviction in self.world.ledger.condemned.evictions.values()}):
             evicting.go_on(self.run, rest)
         for pod, owners in found.owned:
             evicting.take_over(self.run, pod, owners)
@@ -453,7 +453,7 @@ class Executor:
         plan.required = self.world.membership.lacking(group.gangs)
         self._condemn(group, plan)
         for uid in plan.victims:
-            evicting.own(self.run, plan.eviction, uid)
+            self.world.ledger.condemned.name(self.world.pods[uid], plan.eviction)
             named = owners_of(self.world.pods[uid])
             stands = self.world.pods[uid].disruption_target or plan.eviction.begins > self.now
             if stands and any(o.name == plan.eviction.owner and o.plan in (plan.ident, "") for o in named):

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gangsched.core.hints import Change, Hint
 from gangsched.core.identity import group_key
+from gangsched.core.ledger.condemned import UNBEGUN, Cause, Phase
 from gangsched.core.lifecycle import binding, conditions, evicting, report
 from gangsched.core.lifecycle.announced import AnnouncedRoom
 from gangsched.core.lifecycle.bound_in_part import Losses
-from gangsched.core.lifecycle.eviction import UNBEGUN, Phase
 from gangsched.core.lifecycle.group import Failed, Group, Obstacle, Plan
-from gangsched.core.lifecycle.ownership import Cause
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import HOLDING, TIMED, UNDER_WAY, Do, Signal, State, step
@@ -164,7 +163,7 @@ class Gangs:
         run, plan = self._run, group.plan
         group.plan = None
         if plan is not None:
-            begun = plan.eviction.begun_units(run.world, (), run.actuator.failures(group.key))
+            begun = plan.eviction.begun_units(run.world.pods, (), run.actuator.failures(group.key))
             group.failures.round_ended(run.now, none_left=plan.eviction.announced and not begun)
             evicting.withdrawn(run, group.key)
             evicting.end(run, plan.eviction)
@@ -311,7 +310,6 @@ class Gangs:
         """A pod, as it was ``before``, no longer takes room: whoever waited for that may go on."""
         self._lost(before, leaving=False)
         self.losses.gone(uid, self._run.now)
-        self._run.ownership.forget(uid)
         self._world.ledger.condemned.gone(uid, self._run.now)
         now = self._world.pods.get(uid)
         ended = now is not None and now.finished and now.deleting_since is None
@@ -339,9 +337,9 @@ class Gangs:
         """A pod that was live has gone, or is ``leaving``. What leaves for others is no loss."""
         if before is None or not before.live or not before.node:
             return
-        if before.uid not in self._run.ownership:
+        named = self._world.ledger.condemned.named(before.uid)
+        if not named:
             self.losses.lost(before, self._run.now, leaving=leaving)
             return
-        found = (self._run.evictions.get(key) for key in self._run.ownership.keys(before.uid))
-        if any(e is not None and e.cause is Cause.PREEMPTION and before.uid in e.removed for e in found):
+        if any(e.cause is Cause.PREEMPTION and before.uid in e.removed for e in named.values()):
             self._world.evictions.note(before, self._run.now)

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from gangsched.core.actuation.records import Intent
 from gangsched.core.decision import Decision, Placement, Victim
 from gangsched.core.identity import group_key, names_of
-from gangsched.core.lifecycle.eviction import Eviction, Phase
-from gangsched.core.lifecycle.ownership import Cause
+from gangsched.core.ledger.condemned import Cause, Eviction, Phase
 from gangsched.core.lifecycle.table import HOLDING, State
 from gangsched.core.queue.signature import Signature
 from gangsched.core.state.jobs import WITHOUT_PODS
@@ -142,6 +142,10 @@ class Plan:
     def ident(self) -> str:
         """The plan's id."""
         return self.eviction.ident
+
+    def intent(self, place: Placement) -> Intent:
+        """What stands on the member that has this place."""
+        return Intent(self.ident, len(self.victims), place.node, len(self.awaited))
 
     @property
     def victims(self) -> Mapping[str, Victim]:

@@ -12,16 +12,14 @@ from gangsched.core.actions import (
     ResumeJob,
     SuspendJob,
 )
-from gangsched.core.actuation.actuator import Failure
 from gangsched.core.decision import BIND, WAIT, Verdict
-from gangsched.core.events import Outcome
+from gangsched.core.events import Failure, Outcome
 from gangsched.core.hints import Change, Hint
+from gangsched.core.ledger.condemned import Cause, Eviction, Phase
 from gangsched.core.lifecycle import binding, bound_in_part, conditions, evicting, rechecks, report
 from gangsched.core.lifecycle.draining import Drains
-from gangsched.core.lifecycle.eviction import Eviction, Phase
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.group import TRIES, Failed, Group, Plan
-from gangsched.core.lifecycle.ownership import Cause
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
@@ -58,7 +56,7 @@ class Phases:
         if answer is None:
             return
         key, action = answer.key, answer.action
-        eviction, group = self._run.evictions.get(key), self._groups.get(key)
+        eviction, group = self._world.ledger.condemned.evictions.get(key), self._groups.get(key)
         if answer.in_phase:
             self._run.check.add(key)
             if isinstance(action, Remove | SuspendJob) and eviction is not None and outcome is Outcome.OK:

@@ -16,10 +16,12 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from gangsched.core.actions import reference
 from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.hints import Change, Hint
+from gangsched.core.ledger.condemned import Eviction, Phase, unit_of
 from gangsched.core.lifecycle import report
-from gangsched.core.lifecycle.eviction import Eviction, Phase, may_leave, unit_of
+from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.planning.decider import Decider
@@ -73,8 +75,8 @@ class Rechecks:
         """How far a plan has come. Removals of ``unanswered`` pods (UIDs) have been asked for and not been answered."""
         eviction, failures = plan.eviction, self._run.actuator.failures(plan.eviction.key)
         removed = eviction.accepted(unanswered, failures)
-        standing = [pod.uid for pod in eviction.standing(self._world) if pod.uid not in removed]
-        return _Look(standing, eviction.begun_units(self._world, unanswered, failures))
+        standing = [pod.uid for pod in eviction.standing(self._world.pods) if pod.uid not in removed]
+        return _Look(standing, eviction.begun_units(self._world.pods, unanswered, failures))
 
     def _right(self, group: Group, plan: Plan, now: _Look, room: bool = True) -> bool:
         """May the victims that stand all still be evicted? And does the gang need them to go, if ``room`` may have
@@ -210,8 +212,8 @@ def notice_ends(run: Run, victims: Iterable[Victim], known: Mapping[str, float])
 def announce(run: Run, eviction: Eviction, preemptor: str) -> None:
     """Report it on each victim that stands, as an Event."""
     when = render_time(eviction.begins)
-    for pod in eviction.standing(run.world):
-        run.actions.append(report.eviction_announced(report.reference(pod), preemptor, when))
+    for pod in eviction.standing(run.world.pods):
+        run.actions.append(report.eviction_announced(reference(pod), preemptor, when))
 
 
 def calls_for_another_look(run: Run, eviction: Eviction) -> bool:
@@ -219,7 +221,7 @@ def calls_for_another_look(run: Run, eviction: Eviction) -> bool:
     if eviction.weighed_again:
         return False
     world = run.world
-    standing = eviction.standing(world)
+    standing = eviction.standing(world.pods)
     if len(standing) < len(eviction.victims):
         return True
     found, slots = unsaved(world, run.now), world.snapshot.table.slot_of

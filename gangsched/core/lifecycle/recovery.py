@@ -12,12 +12,13 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 import msgspec
 
+from gangsched.core.actuation.records import Intent, Owner, intent_of, owners_of
 from gangsched.core.decision import Placement, UnitRef, Victim
 from gangsched.core.identity import names_of
+from gangsched.core.ledger.condemned import Cause, Eviction
 from gangsched.core.lifecycle import report
-from gangsched.core.lifecycle.eviction import Eviction, may_leave
+from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Group, Plan
-from gangsched.core.lifecycle.ownership import Cause, Intent, Owner, intent_of, owners_of
 from gangsched.core.planning.decider import Decider
 from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
 from gangsched.core.preemption.drained import budgets_of

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from gangsched.core.actions import MARK_REASON, JobRef, PodRef, Report, pod_reference
-from gangsched.core.decision import Placement, Victim
+from gangsched.core.actions import MARK_REASON, JobRef, PodRef, Report, pod_reference, reference
+from gangsched.core.decision import Victim
 from gangsched.core.quota.stop_policy import STOPPED, Stop
-from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.core.state.jobs import Suspendable, family_of
 from gangsched.core.state.membership import Census
 from gangsched.messages import notes
@@ -55,11 +54,6 @@ _VERSIONS = {
     "kueue.x-k8s.io": "v1beta1",
     "jobset.x-k8s.io": "v1alpha2",
 }
-
-
-def reference(pod: Pod | Placement) -> PodRef:
-    """The incarnation of a pod that a write means."""
-    return PodRef(pod.namespace, pod.name, pod.uid)
 
 
 def job_reference(job: Suspendable) -> JobRef:
@@ -117,7 +111,7 @@ def not_ready(about: Reference, message: str) -> Report:
 
 def victim_evicted(victim: Victim, preemptor: str, trigger: PodRef, priority: int) -> Report:
     """On the victim: the preemptor, and the rule that allowed the eviction."""
-    ref = PodRef(victim.namespace, victim.name, victim.uid)
+    ref = reference(victim)
     note = notes.preempted_by(preemptor, priority, trigger.key, victim.node, victim.reason, victim.why)
     return event(pod_reference(ref), "Normal", PREEMPTED, "Preempting", note, pod_reference(trigger))
 
@@ -131,7 +125,7 @@ def eviction_announced(pod: PodRef, preemptor: str, when: str) -> Report:
 def finished(victim: Victim, preemptor: str) -> Report:
     """The same, where the gang for which others of its unit had to go does not need it any more."""
     note = notes.finished(victim.node, victim.unit.kind, victim.unit.name, preemptor)
-    ref = pod_reference(PodRef(victim.namespace, victim.name, victim.uid))
+    ref = pod_reference(reference(victim))
     return event(ref, "Normal", PREEMPTED, "Preempting", note)
 
 
@@ -166,7 +160,7 @@ def room_taken(trigger: PodRef, message: str) -> Report:
 
 def rolled_back(victim: Victim, owner: Owner, gang: str, why: str) -> Report:
     """On a member that ran: the others of its gang have no place."""
-    ref = PodRef(victim.namespace, victim.name, victim.uid)
+    ref = reference(victim)
     note = notes.rolled_back(victim.node, gang, owner.kind, owner.name, why)
     return event(pod_reference(ref), "Warning", ROLLED_BACK, "RollingBack", note)
 
@@ -181,15 +175,6 @@ def name_served(about: Reference, owner: str, name: str) -> Report:
 def mark_message(scheduler: str, preemptor: str, trigger: str) -> str:
     """The message of a victim's DisruptionTarget condition, in the words that Koordinator's users know."""
     return notes.preempting(scheduler, notes.HIGHER_PRIORITY, preemptor, trigger)
-
-
-def mark_for(mark: str, reason: str) -> str:
-    """That message on a victim that may be taken for this ``reason``: where quota decides, in the words of Kueue."""
-    return (
-        mark.replace(notes.HIGHER_PRIORITY, notes.workload_due_to(REASON_TEXT[reason]), 1)
-        if reason in REASON_TEXT
-        else mark
-    )
 
 
 def rollback_message(scheduler: str, gang: str, trigger: str) -> str:
@@ -214,7 +199,7 @@ def spared(owner: str) -> tuple[str, str]:
 
 def drained(victim: Victim, stop: Stop, workload: str) -> Report:
     """On a pod that is evicted because its queue is drained; ``workload`` is what leaves as a whole."""
-    ref = PodRef(victim.namespace, victim.name, victim.uid)
+    ref = reference(victim)
     note = notes.drained_pod(stop.message, stop, workload, victim.node)
     return event(pod_reference(ref), "Normal", EVICTED_DUE_TO + stop.reason, "Draining", note)
 

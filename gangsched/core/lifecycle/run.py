@@ -10,20 +10,17 @@ from gangsched.core.actions import (
     JobRef,
     Mark,
     PodRef,
-    Unmark,
-    WithdrawNomination,
-    Write,
+    reference,
 )
+from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Actuator, Aspect, Kept
+from gangsched.core.actuation.desired import Desired
 from gangsched.core.agenda import Page
 from gangsched.core.decision import Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.hints import Change, Hint
 from gangsched.core.ledger.ledger import Kind, Reservation
-from gangsched.core.lifecycle import report
-from gangsched.core.lifecycle.eviction import Eviction
 from gangsched.core.lifecycle.group import Failed, Group, Plan
-from gangsched.core.lifecycle.ownership import Ownership
 from gangsched.core.options import Options
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.state.jobs import Suspendable
@@ -43,8 +40,7 @@ class Run:
     of groups whose phase may be over, ``taken_from`` those whose held room a gang of higher priority may have taken,
     ``spared`` UIDs of pods that a plan does not need to leave any more,
     ``anew`` the keys of groups that were decided after a plan that is withdrawn.
-    ``evictions`` are those under way, by the key of their writes, ``abandoned`` those of them without an owner.
-    ``ownership`` is what the victims bear. ``statuses`` are those of group objects that were written last, ``evicted``
+    ``statuses`` are those of group objects that were written last, ``evicted``
     their text about the last eviction. ``unsaid`` are bindings that succeeded and that one Event per gang will
     tell of, by the key of the group whose writes they are part of. ``reserved`` are groups that have their quota and do
     not run yet, by key: the ClusterQueue, and since when. ``told_two_admitters`` are the UIDs of objects that know that
@@ -61,10 +57,7 @@ class Run:
         self.removals: Page[str] = agenda.page()
         self.queue = Queue(agenda.page(), options.flush_seconds)
         self.actions: list[Action] = []
-        self.ownership = Ownership()
-        self.actuator = Actuator(self.send, self.pause, agenda.page(), self.ownership.keys)
-        self.evictions: dict[str, Eviction] = {}
-        self.abandoned: dict[str, Eviction] = {}
+        self.actuator = Actuator(self.send, self.pause, agenda.page(), world.ledger.condemned.named)
         self.changes: list[Change] = []
         self.check: set[str] = set()
         self.taken_from: set[str] = set()
@@ -125,9 +118,10 @@ class Run:
         again = []
         for wish in self.actuator.due(self.now):
             action, pod = wish.action, self.world.pods.get(wish.action.pod.uid)
-            desired = self._desired(action, pod) if pod is not None else None
-            if desired is not None:
-                self.actuator.ask_again(wish, desired)
+            assert isinstance(action, Kept)
+            wanted = self._again(action, pod) if pod is not None else None
+            if wanted is not None:
+                self.actuator.ask_again(wish, wanted)
                 continue
             why = notes.node_refused(action.node, pod.key) if pod is not None and isinstance(action, Bind) else ""
             if self.actuator.settle(wish, Outcome.OUTDATED if why else Outcome.OK, why):
@@ -138,18 +132,20 @@ class Run:
                 again.append(pod.gang)
         return again
 
-    def _desired(self, action: Write, pod: Pod) -> Kept | None:
-        """What is to stand on a pod, in the aspect that was asked for without effect; None: nothing any more."""
-        match action:
-            case Bind(node=node) if self._still_takes(pod, node):
-                return Bind(self.new_id(), action.pod, node)
-            case WithdrawNomination(reason=reason, message=message) if not pod.node:
-                return WithdrawNomination(self.new_id(), action.pod, reason, message)
-            case Mark() if pod.live and pod.uid in self.ownership:
-                return self.ownership.mark(pod, self.new_id(), self.now)
-            case Unmark(message=message, reason=reason) if pod.live:
-                return Unmark(self.new_id(), action.pod, message, reason)
-        return None
+    def _again(self, action: Kept, pod: Pod) -> Kept | None:
+        """What is to be asked for instead of this, which had no effect that is known; None: nothing any more."""
+        if isinstance(action, Bind):
+            return Bind(self.new_id(), action.pod, action.node) if self._still_takes(pod, action.node) else None
+        return desired.again(self.new_id(), action, pod, self.desired(pod))
+
+    def desired(self, pod: Pod) -> Desired:
+        """What is to stand on a pod that is no member of a plan."""
+        return desired.desired(pod.uid, None, self.world.ledger.condemned.named(pod.uid).values(), self.now)
+
+    def mark(self, pod: Pod) -> Mark | None:
+        """What a victim is to bear; None if no eviction owns it."""
+        wanted = self.desired(pod).mark
+        return desired.mark(self.new_id(), pod, wanted) if wanted is not None else None
 
     def _still_takes(self, pod: Pod, node: str) -> bool:
         """Has ``node`` still room for a member that is assumed there, as far as its profile looks?"""
@@ -165,7 +161,7 @@ class Run:
             return self.job(group.gangs[0])
         places = group.plan.placements if group.plan is not None else []
         first = min(places, key=lambda p: p.key, default=None)
-        return report.reference(first) if first is not None else PodRef("", group.name, "")
+        return reference(first) if first is not None else PodRef("", group.name, "")
 
     def job(self, gang: GangId) -> JobRef:
         """The Job or JobSet that a gang without pods stands for."""

@@ -3,7 +3,7 @@
 A step is (state, signal) -> (next state, writes). The scheduler looks the step up and carries out the writes; it
 never sets a state by itself. Where several states share a step they share a row. What is not in the table is listed in
 :data:`IGNORED` with the reason, so that every pair is accounted for. What happens between the decision to evict and the
-room that is free then are phases of the eviction (:mod:`gangsched.core.lifecycle.eviction`), not states of the gang.
+room that is free then are phases of the eviction (:mod:`gangsched.core.ledger.condemned`), not states of the gang.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from gangsched.core.framework.guard import PluginError
 from gangsched.core.hints import Change, Hint
 from gangsched.core.identity import Order
 from gangsched.core.ledger.backfill import STRICT
-from gangsched.core.lifecycle.eviction import Phase
+from gangsched.core.ledger.condemned import Phase
 from gangsched.core.lifecycle.group import Group
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.options import Options

@@ -165,7 +165,7 @@ class SchedulingContext:
         known = self.world.ledger.condemned
         table, uids = self.world.snapshot.table, known.gone_for(self.group, self.priority)
         may_evict = not self._paused and self.world.membership.policy(self.gangs) != PREEMPT_NEVER
-        if weaker and may_evict and not known.has_plan(self.group):
+        if weaker and may_evict and self.group not in known.evictions:
             # It would own them, and the weaker plans be withdrawn: so it must have the right to take them itself.
             uids = list({*uids, *filter(self._may_own, known.gone_for(self.group))})
         slots = (slot for uid in uids if (slot := table.slot_of.get(uid)) is not None and table.row[slot] >= 0)

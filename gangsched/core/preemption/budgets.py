@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from gangsched.core.arrays import Ints, distinct
-from gangsched.core.ledger.ledger import Charge
+from gangsched.core.ledger.condemned import Leaving
 from gangsched.core.state.podtable import PodTable
 from gangsched.model.records import Budget, Labels, Pod
 from gangsched.model.selectors import selector_matches
@@ -108,8 +108,8 @@ class Budgets:
         for key, count in self.draws(pods).items():
             self.allowed[key] -= count
 
-    def count(self, leaving: Iterable[Charge]) -> None:
-        """Charge what no status counts yet. A budget without a status does not count pods that have been seen to
+    def count(self, leaving: Iterable[Leaving]) -> None:
+        """Leaving what no status counts yet. A budget without a status does not count pods that have been seen to
         leave.
         """
         for charge in leaving:

@@ -13,7 +13,7 @@ from gangsched.cluster.sim.history import DECIDE, DELETE, GONE, SCHEDULER, USER,
 from gangsched.cluster.sim.invariants import violations
 from gangsched.core.actions import Mark, Remove
 from gangsched.core.events import Gone
-from gangsched.core.ledger.ledger import Condemned
+from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.options import Options
 from tests import builders
 from tests.builders import gang, node, pdb

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Remove, Unmark, Write
+from gangsched.core.actuation.records import owners_of
 from gangsched.core.decision import UNSCHEDULABLE, Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.bound_in_part import FIRST_PAUSE_SECONDS, hopeless
 from gangsched.core.lifecycle.group import Group
-from gangsched.core.lifecycle.ownership import owners_of
 from gangsched.model.records import SINGLE, GangId, Job
 from tests.builders import PodBuilder, decided, gang, node, pdb, pod
 from tests.core.binding.refusals import member, refuse_m2, refusing

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Mark, Remove, Unmark
-from gangsched.core.lifecycle.ownership import read_owners
+from gangsched.core.actuation.records import read_owners
 from gangsched.model.records import Stakes
 from gangsched.model.times import parse_time
 from tests.builders import node, pod

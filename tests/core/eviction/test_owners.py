@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gangsched.core.actions import Mark, Remove, Unmark
+from gangsched.core.actuation.records import owners_of
 from gangsched.core.decision import PREEMPT, WAIT
 from gangsched.core.events import Outcome
-from gangsched.core.lifecycle.ownership import owners_of
 from tests.builders import gang, node, pod
 from tests.core.eviction.recalls import two_gangs, whole_gang
 from tests.core.harness import Built, Cluster, nodes_of, writes

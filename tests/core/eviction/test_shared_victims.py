@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.actions import Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
+from gangsched.core.actuation.records import owners_of
 from gangsched.core.events import Outcome
-from gangsched.core.lifecycle.ownership import owners_of
 from gangsched.model.records import Condition
 from tests.builders import gang, node, pod
 from tests.core.binding.refusals import refusing

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangsched.core.actions import Bind, Nominate
-from gangsched.core.lifecycle.ownership import intent_of
+from gangsched.core.actuation.records import intent_of
 from gangsched.model.dialects import volcano
 from gangsched.model.records import Announced, PodShape
 from tests.builders import PodBuilder, gang, node, pod

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangsched.core.actions import Mark, Remove, SuspendJob, Unmark, Write
-from gangsched.core.lifecycle.ownership import owners_of
+from gangsched.core.actuation.records import owners_of
 from tests.builders import gang, node, pod
 from tests.core.eviction.jobs import MEMBERS, job, nodes, running, wide
 from tests.core.harness import Cluster

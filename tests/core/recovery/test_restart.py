@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import MARK_REASON, Bind, Mark, Nominate, Remove, SuspendJob, Unmark, WithdrawNomination
+from gangsched.core.actuation.records import Intent, Owner, Owners, intent_of, owners_of, written
 from gangsched.core.events import LeadershipChanged
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
-from gangsched.core.lifecycle.ownership import Intent, Owner, intent_of, owners, owners_of, written
 from gangsched.model.records import Condition, Job
 from tests.builders import OTHERS, PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, reports, texts, writes
@@ -47,7 +47,7 @@ def mark(
     victim = victim.field(disruption=Condition("True", MARK_REASON, text))
     if not Written.as_data:
         return victim
-    data = owners(Owner(each, "preemption", scheduler, preemptor, trigger) for each in plans)
+    data = Owners.of(Owner(each, "preemption", scheduler, preemptor, trigger) for each in plans)
     return victim.field(evicted_for=Condition("True", "Owned", written(data)))
 
 

@@ -8,15 +8,14 @@ the first alone for as long as the eviction is only announced.
 
 from __future__ import annotations
 
-import enum
 import re
-from collections.abc import Collection, Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 
-from gangsched.core.actions import MARK_REASON, Mark
-from gangsched.core.lifecycle import report
+from gangsched.core.actions import MARK_REASON
+from gangsched.core.ledger.condemned import Cause
 from gangsched.core.quota.stop_policy import CLUSTER_QUEUE, LOCAL_QUEUE
 from gangsched.model.errors import FieldError
 from gangsched.model.records import Condition, Pod
@@ -24,14 +23,6 @@ from gangsched.model.times import parse_time
 
 #: The version of both schemas.
 VERSION: Literal[1] = 1
-
-
-class Cause(enum.Enum):
-    """Why pods are made to leave."""
-
-    PREEMPTION = "preemption"  # a gang of higher priority, or with a right to their quota, needs their room
-    DRAIN = "drain"  # their queue is stopped
-    ROLLBACK = "rollback"  # their own gang is bound in part and cannot be whole
 
 
 class Intent(msgspec.Struct, frozen=True, order=True):
@@ -68,21 +59,16 @@ class Owner(msgspec.Struct, frozen=True, rename=_KEYS):
     not_before: str = ""
 
 
-class Owning(NamedTuple):
-    """An owner, with what the victim's DisruptionTarget says if it is the strongest, from the time ``begins`` on."""
-
-    owner: Owner
-    mark: str
-    reason: str
-    priority: float
-    begins: float = 0.0
-
-
 class Owners(msgspec.Struct, frozen=True):
     """All of them."""
 
     owners: tuple[Owner, ...]
     version: Literal[1] = VERSION
+
+    @classmethod
+    def of(cls, found: Iterable[Owner]) -> Owners:
+        """These, in the order in which they are written."""
+        return cls(tuple(sorted(found, key=lambda owner: (owner.name, owner.plan))))
 
 
 _intent, _owners = msgspec.json.Decoder(Intent), msgspec.json.Decoder(Owners)
@@ -112,11 +98,6 @@ def read_owners(message: str) -> tuple[Owner, ...] | None:
     return found
 
 
-def owners(found: Iterable[Owner]) -> Owners:
-    """These, in the order in which they are written."""
-    return Owners(tuple(sorted(found, key=lambda owner: (owner.name, owner.plan))))
-
-
 def owners_of(pod: Pod) -> tuple[Owner, ...]:
     """The evictions that a pod bears as its owners, by whatever process; of those whose mark does not stand (any more)
     only what was announced.
@@ -137,52 +118,6 @@ def intent_of(pod: Pod) -> Intent | None:
     if said is None or not pod.on_record or not pod.nominated_node:
         return None
     return read_intent(said.message) or _intent_in_words(said.message)
-
-
-class Ownership:
-    """What victims bear, or are about to: by UID, and by the key of its writes, each eviction that owns them."""
-
-    def __init__(self) -> None:
-        self._of: dict[str, dict[str, Owning]] = {}
-
-    def __contains__(self, uid: object) -> bool:
-        return uid in self._of
-
-    def own(self, uid: str, key: str, owning: Owning) -> None:
-        """This eviction needs the pod to leave."""
-        self._of.setdefault(uid, {})[key] = owning
-
-    def disown(self, uid: str, key: str) -> Owner | None:
-        """It needs the pod no longer to leave. Returns what it was as an owner, if it was one."""
-        known = self._of.get(uid, {})
-        found = known.pop(key, None)
-        if not known:
-            self._of.pop(uid, None)
-        return found.owner if found is not None else None
-
-    def forget(self, uid: str) -> None:
-        """The pod bears nothing any more, or is gone."""
-        self._of.pop(uid, None)
-
-    def keys(self, uid: str) -> Collection[str]:
-        """The evictions that own a pod, by key."""
-        return self._of.get(uid, {}).keys()
-
-    def names(self, uid: str) -> set[tuple[str, str]]:
-        """The same: for whom each is, and its plan."""
-        return {(each.owner.name, each.owner.plan) for each in self._of.get(uid, {}).values()}
-
-    def mark(self, pod: Pod, action_id: int, now: float) -> Mark:
-        """What a pod that has owners is to bear. While all of these have only announced that it will leave, it is not
-        marked.
-        """
-        owning = self._of[pod.uid].values()
-        data = written(owners(each.owner for each in owning))
-        begun = [each for each in owning if each.begins <= now]
-        if not begun:
-            return Mark(action_id, report.reference(pod), "", owners=data)
-        strongest = max(begun, key=lambda each: each.priority)
-        return Mark(action_id, report.reference(pod), strongest.mark, strongest.reason, data)
 
 
 # -- in sentences, as version 0.1 wrote; understood for those who upgrade, to be removed in 0.3 --------------
