@@ -1,9 +1,9 @@
 """Reports about a gang: conditions and Events, without a flood, and the status of group objects.
 
-Gangs that need quota are told in the words of Kueue when they get it, run, wait, or have to give it back. Events:
-https://kueue.sigs.k8s.io/docs/concepts/workload/ . They are about the object that stands for the gang: its Job or
-JobSet, its group object, or its pod. On Jobs and JobSets the same is kept as conditions; their controllers leave those
-of others alone. The Events' actions are those of pods: what waits to be reported of "Scheduling" is history after
+Of gangs that need quota it is reported in the words of Kueue when they get it, run, wait, or have to give it back.
+Events: https://kueue.sigs.k8s.io/docs/concepts/workload/ . They are about the object that stands for the gang: its Job
+or JobSet, its group object, or its pod. On Jobs and JobSets the same is kept as conditions; their controllers leave
+those of others alone. The Events' actions are those of pods: what waits to be reported of "Scheduling" is history after
 "Binding".
 """
 
