@@ -67,7 +67,9 @@ def _groups(each: Dialect) -> Iterator[Kind]:
 
 
 def _operator(each: operators.Operator) -> Kind:
-    convert = _plain(lambda raw: operators.gang_from_object(each.kind, raw))
+    def convert(known: Converter, raw: Any) -> Record:
+        return operators.gang_from_object(each.kind, raw, known.shape_of_template)
+
     decoded = operators.OperatorObject
     return Kind(each.kind, each.group, each.plural, decoded, convert, each.versions, family=each.family)
 

@@ -14,7 +14,7 @@ import msgspec
 from gangsched.messages import invalid
 from gangsched.model import children, wire
 from gangsched.model.children import WireDirectives, added_by_flavor, directives, without
-from gangsched.model.dialects import HINT_PREFIXES, membership, remark
+from gangsched.model.dialects import HINT_PREFIXES, membership, remark, upstream
 from gangsched.model.dialects.owners import declared
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import JobSet, RawJobSet, RawReplicatedJob, ReplicatedJob
@@ -205,6 +205,7 @@ class Converter:
         on_disruption = _on_disruption(spec.pod_failure_policy)
         added = next(iter(added_by_flavor(meta.annotations)), WireDirectives())
         stakes, unclear = stakes_of(meta.annotations)
+        said, scheduling = declared(meta.annotations or {}), upstream.gang_of_job(raw)
         without_flavor = wire.PodTemplate(spec.template.metadata, without(spec.template.spec, added))
         return Job(
             namespace=meta.namespace,
@@ -227,7 +228,8 @@ class Converter:
             template=self.pod(children.pod(meta, without_flavor)),
             version=meta.resource_version,
             added=directives(added),
-            gang=declared(meta.annotations or {}),
+            gang=scheduling is not None or None if said is None else said,
+            scheduling=scheduling,
             stakes=stakes,
             remark=unclear,
             deadline_seconds=spec.active_deadline_seconds,

@@ -164,7 +164,7 @@ def refused_jobset(convert: Converter, raw: RawJobSet) -> JobSet | None:
 def _without_template(raw: wire.Job) -> wire.Job:
     return wire.Job(
         metadata=_plain(raw.metadata),
-        spec=msgspec.structs.replace(raw.spec, template=wire.PodTemplate()),
+        spec=msgspec.structs.replace(raw.spec, template=wire.PodTemplate(), scheduling=None),
         status=msgspec.structs.replace(raw.status, conditions=_timed(raw.status.conditions)),
     )
 

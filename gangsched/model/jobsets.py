@@ -20,6 +20,8 @@ JOBSET = "JobSet"
 QUEUED_JOBSET = GROUP
 #: A Job or JobSet of more pods does not wait as a gang that has none yet: its size is a number that users choose.
 MAX_WITHOUT_PODS = 10_000
+#: The label of its pods that says how often a JobSet had been restarted when it made them.
+RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 
 
 class ReplicatedJob(Record, frozen=True):

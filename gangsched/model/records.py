@@ -479,7 +479,8 @@ class Job(Named, frozen=True):
     ``owner`` is its controller. ``template`` is what its pods will be, without a name and a UID of
     their own; None for a Job of which nothing more than the counts is known. ``added`` is what its pods get beside
     that, of the flavor in which it was admitted last. ``gang`` says whether its pods start
-    together; None: it does not say. Its pods are ended ``deadline_seconds`` after its start, if there are any.
+    together; None: it does not say. ``scheduling`` is what it says about them as a gang, if it
+    does. Its pods are ended ``deadline_seconds`` after its start, if there are any.
     """
 
     uid: str = ""
@@ -501,6 +502,7 @@ class Job(Named, frozen=True):
     added: Directives = NO_DIRECTIVES
     suspended_since: float = 0.0
     gang: bool | None = None
+    scheduling: Gang | None = None
     stakes: Stakes = NO_STAKES
     remark: Mistake | None = None
     deadline_seconds: int | None = None

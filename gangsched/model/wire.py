@@ -366,6 +366,15 @@ class GangPolicy(Wire):
     min_count: int = 1
 
 
+class JobGangPolicy(Wire):
+    min_count: int | None = None
+
+
+class JobSchedulingPolicy(Wire):
+    basic: dict[str, Any] | None = None
+    gang: JobGangPolicy | None = None
+
+
 class SchedulingPolicy(Wire):
     basic: dict[str, Any] | None = None
     gang: GangPolicy | None = None
@@ -396,6 +405,7 @@ class PodGroupTemplateRef(Wire):
 class UpstreamPodGroupSpec(Wire):
     """``scheduling.k8s.io`` PodGroup in the shapes of v1alpha2 (1.36) and v1alpha3/v1beta1 (1.37)."""
 
+    parent_composite_pod_group_name: str = ""
     pod_group_template_ref: PodGroupTemplateRef | None = None
     workload_ref: WorkloadReference | None = None
     scheduling_policy: SchedulingPolicy = msgspec.field(default_factory=SchedulingPolicy)
@@ -452,6 +462,14 @@ class PodFailurePolicy(Wire):
     rules: list[PodFailureRule] | None = None
 
 
+class JobScheduling(Wire):
+    """``spec.scheduling`` of a Job (Kubernetes 1.37)."""
+
+    scheduling_policy: JobSchedulingPolicy | None = None
+    scheduling_constraints: SchedulingConstraints | None = None
+    disruption_mode: str | dict[str, Any] | None = None
+
+
 class JobSpec(Wire):
     parallelism: int | None = None
     completions: int | None = None
@@ -462,6 +480,7 @@ class JobSpec(Wire):
     pod_failure_policy: PodFailurePolicy | None = None
     template: PodTemplate = msgspec.field(default_factory=PodTemplate)
     active_deadline_seconds: int | None = None
+    scheduling: JobScheduling | None = None
 
 
 class JobStatus(Wire):

@@ -21,7 +21,7 @@ OURS = "py-gang-scheduler"
 
 class Wish(NamedTuple):
     """What a gang asks for: how many of its ``pods`` start together, the priority of its PriorityClass ``high``, one
-    rack for all, so many of each role.
+    rack for all, so many of each role, room for so many further members of one core that do not exist yet.
     """
 
     pods: int
@@ -29,6 +29,7 @@ class Wish(NamedTuple):
     high: bool = False
     rack: bool = False
     roles: Mapping[str, int] | None = None
+    announced: int = 0
 
 
 class NoWayError(Exception):
@@ -48,15 +49,22 @@ def _group(api: str, spec: Object, notes: Mapping[str, str] | None = None) -> Ob
 def _only(wish: Wish, **can: bool) -> None:
     """Refuse a wish that the dialect cannot express."""
     asked = {"minimum": wish.minimum < wish.pods, "high": wish.high, "rack": wish.rack, "roles": bool(wish.roles)}
+    asked["announced"] = bool(wish.announced)
     if any(yes and not can.get(name, False) for name, yes in asked.items()):
         raise NoWayError
 
 
+def _sum(wish: Wish) -> Object:
+    """What all members request together, where some do not exist yet."""
+    return {"minResources": {"cpu": str(wish.pods + wish.announced)}} if wish.announced else {}
+
+
 def _sigs(wish: Wish) -> tuple[list[Object], Members]:
-    _only(wish, minimum=True, rack=True)
+    _only(wish, minimum=True, rack=True, announced=True)
     layers = [{"layer": "example.com/rack", "strategy": "MustGather"}]
     notes = {"gang.scheduling.koordinator.sh/network-topology-spec": json.dumps({"gatherStrategy": layers})}
-    group = _group("scheduling.sigs.k8s.io/v1alpha1", {"minMember": wish.minimum}, notes if wish.rack else {})
+    spec = {"minMember": wish.minimum, **_sum(wish)}
+    group = _group("scheduling.sigs.k8s.io/v1alpha1", spec, notes if wish.rack else {})
     return [group], lambda _: {"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}}
 
 
@@ -81,14 +89,14 @@ def _upstream(wish: Wish) -> tuple[list[Object], Members]:
 
 
 def _coscheduling(wish: Wish) -> tuple[list[Object], Members]:
-    _only(wish, minimum=True)
-    group = _group("scheduling.x-k8s.io/v1alpha1", {"minMember": wish.minimum})
+    _only(wish, minimum=True, announced=True)
+    group = _group("scheduling.x-k8s.io/v1alpha1", {"minMember": wish.minimum, **_sum(wish)})
     return [group], lambda _: {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}
 
 
 def _volcano(wish: Wish) -> tuple[list[Object], Members]:
-    _only(wish, minimum=True, high=True, roles=True)
-    spec: Object = {"minMember": wish.minimum, "minTaskMember": dict(wish.roles or {})}
+    _only(wish, minimum=True, high=True, roles=True, announced=True)
+    spec: Object = {"minMember": wish.minimum, "minTaskMember": dict(wish.roles or {}), **_sum(wish)}
     if wish.high:
         spec["priorityClassName"] = "high"
     notes = {"scheduling.k8s.io/group-name": "g"}
@@ -120,24 +128,84 @@ def _kueue(wish: Wish) -> tuple[list[Object], Members]:
 
 
 def _yunikorn(wish: Wish) -> tuple[list[Object], Members]:
-    _only(wish, minimum=True, roles=True)
+    _only(wish, minimum=True, roles=True, announced=True)
     needed = dict(wish.roles or {"worker": wish.minimum})
-    groups = json.dumps([{"name": role, "minMember": count} for role, count in needed.items()])
-    prefix = "yunikorn.apache.org/"
+    listed = [{"name": role, "minMember": count} for role, count in needed.items()]
+    if wish.announced:
+        listed.append({"name": "executor", "minMember": wish.announced, "minResource": {"cpu": "1"}})
+    groups, prefix = json.dumps(listed), "yunikorn.apache.org/"
+    driver = {"spark-role": "driver"} if wish.announced else {}
     return [], lambda role: {
-        "labels": {f"{prefix}app-id": "g"},
+        "labels": {f"{prefix}app-id": "g", **driver},
         "annotations": {f"{prefix}task-groups": groups, f"{prefix}task-group-name": role},
     }
 
 
+_TEMPLATE = {"spec": {"schedulerName": OURS, "restartPolicy": "Never", "containers": []}}
+
+
+def _owned(api: str, kind: str, spec: Object, *, declared: bool = True) -> tuple[list[Object], Members]:
+    """An object that is declared a gang, and what its pods have of it."""
+    notes = {"gangsched.dev/gang": "true"} if declared else {}
+    meta = {"name": "g", "namespace": "ns", "uid": "uid-g", "annotations": notes}
+    owner = {"apiVersion": api, "kind": kind, "name": "g", "uid": "uid-g", "controller": True}
+    return [{"apiVersion": api, "kind": kind, "metadata": meta, "spec": spec}], lambda _: {"ownerReferences": [owner]}
+
+
 def _job(wish: Wish) -> tuple[list[Object], Members]:
     _only(wish)
-    meta = {"name": "g", "namespace": "ns", "uid": "uid-g", "annotations": {"gangsched.dev/gang": "true"}}
-    template = {"spec": {"schedulerName": OURS, "restartPolicy": "Never", "containers": []}}
-    spec = {"parallelism": wish.pods, "completions": wish.pods, "template": template}
-    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "g", "uid": "uid-g", "controller": True}
-    return [job], lambda _: {"ownerReferences": [owner]}
+    return _owned("batch/v1", "Job", {"parallelism": wish.pods, "completions": wish.pods, "template": _TEMPLATE})
+
+
+def _job_scheduling(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish, minimum=True, rack=True)
+    scheduling: Object = {"schedulingPolicy": {"gang": {"minCount": wish.minimum}}, "disruptionMode": {"all": {}}}
+    if wish.rack:
+        scheduling["schedulingConstraints"] = {"topology": [{"key": "example.com/rack"}]}
+    spec = {"parallelism": wish.pods, "completions": wish.pods, "template": _TEMPLATE, "scheduling": scheduling}
+    return _owned("batch/v1", "Job", spec, declared=False)
+
+
+def _jobset(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish)
+    job = {"parallelism": wish.pods, "completions": wish.pods, "template": _TEMPLATE}
+    spec = {"replicatedJobs": [{"name": "w", "replicas": 1, "template": {"spec": job}}]}
+    (jobset,), _ = _owned("jobset.x-k8s.io/v1alpha2", "JobSet", spec)
+    (made,), members = _owned("batch/v1", "Job", job)
+    above = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "g", "uid": "uid-g"}
+    made["metadata"] |= {"name": "g-w-0", "uid": "uid-g-w-0", "ownerReferences": [{**above, "controller": True}]}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "g-w-0", "uid": "uid-g-w-0", "controller": True}
+    return [jobset, made], lambda role: {**members(role), "ownerReferences": [owner]}
+
+
+def _lws(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish, announced=True)
+    container = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
+    size, worker = wish.pods + wish.announced, {"spec": {"containers": [container]}}
+    spec: Object = {"leaderWorkerTemplate": {"size": size, "workerTemplate": worker}}
+    if wish.announced:
+        spec["startupPolicy"] = "LeaderReady"
+    prefix = "leaderworkerset.sigs.k8s.io/"
+    found, _ = _owned("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", spec)
+    labels = {
+        f"{prefix}name": "g",
+        f"{prefix}group-index": "0",
+        f"{prefix}worker-index": "0" if wish.announced else "1",
+    }
+    return found, lambda _: {"labels": labels, "annotations": {f"{prefix}size": str(size)}}
+
+
+def _kubeflow(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish, minimum=True)
+    policy = {"schedulingPolicy": {"minAvailable": wish.minimum}}
+    workers = {"Worker": {"replicas": wish.pods, "template": _TEMPLATE}}
+    return _owned("kubeflow.org/v1", "PyTorchJob", {"runPolicy": policy, "pytorchReplicaSpecs": workers})
+
+
+def _ray(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish)
+    workers = {"groupName": "w", "replicas": wish.pods - 1, "template": _TEMPLATE}
+    return _owned("ray.io/v1", "RayCluster", {"headGroupSpec": {"template": _TEMPLATE}, "workerGroupSpecs": [workers]})
 
 
 class Api(NamedTuple):
@@ -146,6 +214,7 @@ class Api(NamedTuple):
     name: str
     write: Dialect
     family: str = ""
+    gang: str = "ns/g"
 
 
 APIS = (
@@ -158,6 +227,11 @@ APIS = (
     Api("Kueue's pod groups", _kueue),
     Api("YuniKorn's task groups", _yunikorn),
     Api("Job with `gangsched.dev/gang`", _job),
+    Api("Job with `spec.scheduling`", _job_scheduling),
+    Api("JobSet with `gangsched.dev/gang`", _jobset),
+    Api("LeaderWorkerSet with it, each group", _lws, gang="ns/g-0"),
+    Api("PyTorchJob (and others of Kubeflow) with it", _kubeflow),
+    Api("RayCluster with it", _ray),
 )
 
 
@@ -215,29 +289,29 @@ def decisions(*objects: Object) -> dict[str, Decision]:
 def all_or_nothing(api: Api) -> bool:
     """With room for one of two members none starts, with room for both they do."""
     objects, pods = _members(api.write, Wish(2, 2))
-    few = decisions(_node("n0", 1), *objects, *pods)["ns/g"]
-    enough = decisions(_node("n0", 2), *objects, *pods)["ns/g"]
+    few = decisions(_node("n0", 1), *objects, *pods)[api.gang]
+    enough = decisions(_node("n0", 2), *objects, *pods)[api.gang]
     return (few.outcome, few.placements, enough.outcome) == ("unschedulable", {}, "bind")
 
 
 def waits_for_members(api: Api) -> bool:
     """A member that does not exist yet is waited for."""
     objects, pods = _members(api.write, Wish(2, 2))
-    return decisions(_node("n0", 2), *objects, pods[0])["ns/g"].outcome == "gathering"
+    return decisions(_node("n0", 2), *objects, pods[0])[api.gang].outcome == "gathering"
 
 
 def minimum(api: Api) -> bool:
     """Two of three start where there is room for two."""
     objects, pods = _members(api.write, Wish(3, 2))
-    found = decisions(_node("n0", 2), *objects, *pods)["ns/g"]
+    found = decisions(_node("n0", 2), *objects, *pods)[api.gang]
     return (found.outcome, len(found.placements)) == ("bind", 2)
 
 
 def roles(api: Api) -> bool:
     """Of three that start one is of the role that has one, though others come first by name."""
     objects, pods = _members(api.write, Wish(4, 3, roles={"worker": 2, "ps": 1}))
-    found = decisions(_node("n0", 3), *objects, *pods)["ns/g"]
-    without = decisions(_node("n0", 4), *objects, *(p for p in pods if p["metadata"]["name"] != "g-3"))["ns/g"]
+    found = decisions(_node("n0", 3), *objects, *pods)[api.gang]
+    without = decisions(_node("n0", 4), *objects, *(p for p in pods if p["metadata"]["name"] != "g-3"))[api.gang]
     return found.outcome == "bind" and "ns/g-3" in found.placements and without.outcome == "gathering"
 
 
@@ -245,15 +319,15 @@ def own_priority(api: Api) -> bool:
     """The priority of its object counts, whatever its pods have."""
     objects, pods = _members(api.write, Wish(1, 1, high=True))
     low = _pod("low", spec={"nodeName": "n0", "priority": 10, "priorityClassName": "low"})
-    found = decisions(_class("high", 100), _class("low", 10), _node("n0", 1), *objects, *pods, low)["ns/g"]
+    found = decisions(_class("high", 100), _class("low", 10), _node("n0", 1), *objects, *pods, low)[api.gang]
     return found.outcome == "preempt"
 
 
 def topology(api: Api) -> bool:
     """Two members go into one rack, and wait where no rack has room for both."""
     objects, pods = _members(api.write, Wish(2, 2, rack=True))
-    apart = decisions(_node("n0", 1), _node("n1", 1), *objects, *pods)["ns/g"]
-    together = decisions(_node("n0", 1), _node("n1", 2), *objects, *pods)["ns/g"]
+    apart = decisions(_node("n0", 1), _node("n1", 1), *objects, *pods)[api.gang]
+    together = decisions(_node("n0", 1), _node("n1", 2), *objects, *pods)[api.gang]
     return (apart.outcome, together.outcome, together.topology_domain) == (
         "unschedulable",
         "bind",
@@ -270,6 +344,22 @@ def evicted_whole(api: Api) -> bool:
     return sorted(victim.pod for victim in found.victims) == ["ns/g-0", "ns/g-1"]
 
 
+def announced_room(api: Api) -> bool:
+    """The first member starts only when there is room for two that do not exist yet."""
+    objects, pods = _members(api.write, Wish(1, 1, announced=2))
+    few = decisions(_node("n0", 2), *objects, *pods)[api.gang]
+    enough = decisions(_node("n0", 3), *objects, *pods)[api.gang]
+    return (few.outcome, few.placements, enough.outcome) == ("unschedulable", {}, "bind")
+
+
+def restarted(api: Api) -> bool:
+    """Of two members that run one is lost: the one that is made instead starts beside the other."""
+    objects, pods = _members(api.write, Wish(2, 2), on="n")
+    _, (new, _) = _members(api.write, Wish(2, 2))
+    found = decisions(_node("n0", 1), _node("n1", 1), *objects, new, pods[1])[api.gang]
+    return (found.outcome, found.required, found.placements) == ("bind", 1, {"ns/g-0": "n0"})
+
+
 def status(api: Api) -> bool:
     """The status of its object is written."""
     if not api.family:
@@ -283,7 +373,9 @@ BEHAVIOURS: Mapping[str, Callable[[Api], bool]] = {
     "minimum below its size": minimum,
     "minimum per role": roles,
     "priority of its own": own_priority,
+    "announced room": announced_room,
     "topology": topology,
+    "restart of a member": restarted,
     "evicted whole": evicted_whole,
     "status is written": status,
 }

@@ -44,6 +44,7 @@ CLUSTER_RIGHTS = {
     ("batch", "jobs/status"): {"patch"},
     ("jobset.x-k8s.io", "jobsets"): READ | {"patch"},
     ("jobset.x-k8s.io", "jobsets/status"): {"patch"},
+    ("leaderworkerset.x-k8s.io", "leaderworkersets"): FOLLOW,
     **{("kubeflow.org", kind): FOLLOW for kind in ("pytorchjobs", "tfjobs", "xgboostjobs", "jaxjobs", "mpijobs")},
     ("ray.io", "rayclusters"): FOLLOW,
     ("", "persistentvolumes"): READ | {"patch"},

@@ -317,6 +317,62 @@ def test_wrong_upstream_groups_are_named(spec, field):
     assert caught.value.field == field
 
 
+def job(policy=None, parallelism=4, notes=None, **scheduling):
+    """A Job that says this about its pods."""
+    if policy is not None:
+        scheduling["schedulingPolicy"] = policy
+    meta = {"name": "train", "namespace": "ns", "uid": "u", "annotations": notes or {}}
+    spec = {"parallelism": parallelism, "template": {"spec": {"containers": []}}, "scheduling": scheduling}
+    return Converter().job(msgspec.convert({"metadata": meta, "spec": spec}, wire.Job))
+
+
+@pytest.mark.parametrize(
+    ("policy", "notes", "gang", "minimum"),
+    [
+        (None, {}, None, None),
+        ({"basic": {}}, {}, None, None),
+        ({"gang": {}}, {}, True, 4),
+        ({"gang": {"minCount": 3}}, {}, True, 3),
+        ({"gang": {}}, {"gangsched.dev/gang": "false"}, False, 4),
+        ({"basic": {}}, {"gangsched.dev/gang": "true"}, True, None),
+    ],
+)
+def test_scheduling_of_a_job(policy, notes, gang, minimum):
+    """A gang of all pods that it runs at once, or fewer; the annotation overrides it."""
+    found = job(policy, notes=notes)
+    assert found.gang is gang
+    assert (found.scheduling and found.scheduling.min_member) == minimum
+
+
+def test_what_else_the_scheduling_of_a_job_says():
+    """As in a PodGroup."""
+    found = job({"gang": {}}, schedulingConstraints={"topology": [{"key": "rack"}]}, disruptionMode={"all": {}})
+    assert (found.scheduling.topology, found.scheduling.disruption) == ((("rack", True),), "gang")
+
+
+@pytest.mark.parametrize(
+    ("policy", "more", "field"),
+    [
+        ({"gang": {"minCount": 0}}, {}, "spec.scheduling.schedulingPolicy.gang.minCount"),
+        ({"gang": {}, "basic": {}}, {}, "spec.scheduling.schedulingPolicy"),
+        ({"gang": {}}, {"disruptionMode": {"some": {}}}, "spec.scheduling.disruptionMode"),
+    ],
+)
+def test_wrong_scheduling_of_a_job_is_named(policy, more, field):
+    """With its path."""
+    with pytest.raises(FieldError) as raised:
+        job(policy, **more)
+    assert raised.value.field == field
+
+
+def test_a_group_of_a_composite_group_is_refused():
+    """So many of these groups would have to start together."""
+    with pytest.raises(FieldError) as raised:
+        upstream(parentCompositePodGroupName="parent", schedulingPolicy={"gang": {"minCount": 1}})
+    assert raised.value.field == "spec.parentCompositePodGroupName"
+    assert "CompositePodGroup" in raised.value.message
+
+
 def test_upstream_priority_and_topology():
     """The group's own priority, policy and topology key are carried over."""
     topology = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}

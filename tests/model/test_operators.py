@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gangsched.model.convert import Converter
 from gangsched.model.dialects.operators import OPERATORS, OperatorObject, gang_from_object
 from gangsched.model.errors import FieldError
 from gangsched.model.records import Gang
@@ -15,7 +16,7 @@ from gangsched.model.records import Gang
 def gang(kind: str, spec: dict[str, Any], **meta: Any) -> Gang:
     """What an object of this kind says."""
     raw = {"metadata": {"name": "train", "namespace": "ns", "uid": "u", **meta}, "spec": spec}
-    return gang_from_object(kind, msgspec.convert(raw, OperatorObject))
+    return gang_from_object(kind, msgspec.convert(raw, OperatorObject), Converter().shape_of_template)
 
 
 def roles(**counts: int | None) -> dict[str, Any]:
@@ -97,3 +98,19 @@ def test_the_annotation_of_an_object() -> None:
     assert gang("TFJob", {}, annotations={"gangsched.dev/gang": "true"}).declared is True
     with pytest.raises(FieldError, match="neither true nor false"):
         gang("TFJob", {}, annotations={"gangsched.dev/gang": "on"})
+
+
+def lws(**spec: Any) -> Gang:
+    """What a LeaderWorkerSet says whose workers ask for two cores."""
+    container = {"name": "main", "resources": {"requests": {"cpu": "2"}}}
+    template = {"size": 4, "workerTemplate": {"spec": {"containers": [container], "nodeSelector": {"a": "b"}}}}
+    return gang("LeaderWorkerSet", {"leaderWorkerTemplate": template, **spec})
+
+
+def test_a_leader_worker_set_that_starts_its_leaders_first_announces_the_workers() -> None:
+    """They are created when the leader is ready; without that policy a group starts together."""
+    assert (lws().min_member, lws().announced) == (4, ())
+    found = lws(startupPolicy="LeaderReady")
+    (workers,) = found.announced
+    assert (found.min_member, workers.role, workers.count) == (1, "worker", 3)
+    assert (dict(workers.shape.requests), workers.shape.node_selector) == ({"cpu": 2000}, (("a", "b"),))

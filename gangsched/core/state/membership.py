@@ -14,7 +14,7 @@ from gangsched.core.state.scheduler_names import SchedulerNames
 from gangsched.messages import causes
 from gangsched.model.dialects import gang_from_member, minimum_key, needs_object, role_of
 from gangsched.model.errors import Mistake
-from gangsched.model.jobsets import QUEUED_JOBSET
+from gangsched.model.jobsets import QUEUED_JOBSET, RESTART_ATTEMPT
 from gangsched.model.records import (
     NO_STAKES,
     PREEMPT_LOWER,
@@ -272,12 +272,15 @@ class Membership:
 
     def _count(self, gang: GangId) -> Census:
         out = Census([], [], [], [], 0)
-        for pod in self.pods(gang):
+        pods = list(self.pods(gang))
+        # A JobSet that is restarted removes the pods of the attempt before: they count no more.
+        newest = max(map(_attempt, pods), default=0) if gang.family == QUEUED_JOBSET else 0
+        for pod in pods:
             if pod.phase == "Succeeded":
                 out.succeeded += 1
             elif pod.finished:
                 continue
-            elif pod.deleting_since is not None:
+            elif pod.deleting_since is not None or (newest and _attempt(pod) < newest):
                 if pod.node:
                     out.terminating.append(pod)
             elif pod.node or self._assumed(pod.uid):
@@ -520,6 +523,12 @@ class Membership:
 def _said_by(pod: Pod) -> tuple[object, ...]:
     """What a pod says about its gang, or is known of the gang by: that of most of its changes is the same as before."""
     return pod.labels, pod.hints, pod.created, pod.mistake
+
+
+def _attempt(pod: Pod) -> int:
+    """How often the JobSet of a pod had been restarted before it was made."""
+    raw = pod.labels.get(RESTART_ATTEMPT, "")
+    return int(raw) if raw.isdecimal() and len(raw) < 10 else 0
 
 
 def _mistakes(pod: Pod) -> tuple[Mistake, ...]:

@@ -55,7 +55,7 @@ class OwnerGangs:
             kept = said is not None and said.never
             return pod if pod.kept == kept else msgspec.structs.replace(pod, kept=kept)
         group = owners.group_of(pod)
-        if group and self._declared(owners.LEADER_WORKER_SET, pod.namespace, owners.said_by(pod)):
+        if group and self._declared(owners.LEADER_WORKER_SET, pod.namespace, self._said_of_group(pod, group)):
             return msgspec.structs.replace(pod, gang=GangId(owners.FAMILY, pod.namespace, group, pod.scheduler))
         owner = pod.owner
         job = self._jobs.get((pod.namespace, owner.name)) if owner is not None and owner.kind == JOB else None
@@ -68,6 +68,16 @@ class OwnerGangs:
         if whole is None or not self._together(whole):
             return pod
         return msgspec.structs.replace(pod, gang=GangId(_family(whole), whole.namespace, whole.name, pod.scheduler))
+
+    def _said_of_group(self, pod: Pod, group: str) -> bool | None:
+        """What a LeaderWorkerSet, or else its pod, says; if it starts the leaders first, its group is known by that."""
+        of, key = OPERATORS[owners.LEADER_WORKER_SET].family, (owners.FAMILY, pod.namespace, group)
+        known = self._membership.objects.get((of, pod.namespace, pod.labels[owners.NAME]))
+        if known is not None and known.announces:
+            self._membership.set_object(msgspec.structs.replace(known, family=owners.FAMILY, name=group, uid=""))
+        elif key in self._membership.objects:
+            self._membership.drop_object(*key)
+        return known.declared if known is not None and known.declared is not None else owners.said_by(pod)
 
     def _is_gang(self, owner: Owner, pod: Pod) -> bool:
         """Is the object of an operator that owns a pod declared to be a gang?"""
@@ -170,6 +180,9 @@ class OwnerGangs:
             return []
         if (before is not None and before.stakes.never) != (now is not None and now.stakes.never):
             return [self.placed(pod) for pod in self._membership.pods_of_group(family, gang.namespace, gang.name)]
+        if family == OPERATORS[owners.LEADER_WORKER_SET].family:
+            mine = (p for p in self._pods.values() if p.namespace == gang.namespace)
+            return self._moved((p for p in mine if p.labels.get(owners.NAME) == gang.name), always=True)
         said = [each.declared if each is not None else None for each in (before, now)]
         if family not in FAMILIES or said[0] == said[1]:
             return []
@@ -212,14 +225,14 @@ class OwnerGangs:
             return []
         return self._moved(self._jobs.pods_named(key))
 
-    def _moved(self, pods: Iterable[Pod]) -> list[Pod]:
-        """Those of the pods that are in another gang than before."""
+    def _moved(self, pods: Iterable[Pod], *, always: bool = False) -> list[Pod]:
+        """Those of the pods that are in another gang than before, or all of them."""
         out = []
         for pod in sorted(pods, key=lambda pod: pod.uid):
             self._managed.touch(pod.gang)
             alone = GangId(SINGLE, pod.namespace, pod.name, pod.scheduler)
             now = self.placed(msgspec.structs.replace(pod, gang=alone) if pod.gang.family in _FAMILIES else pod)
-            if now.gang != pod.gang:
+            if always or now.gang != pod.gang:
                 out.append(now)
         return out
 
@@ -229,8 +242,12 @@ def _family(owner: Suspendable) -> str:
 
 
 def _gang(owner: Suspendable, members: int) -> Gang:
-    """A Job or JobSet starts with as many pods as it runs at once."""
-    return gang_of(owner, _family(owner), max(1, members))
+    """A Job or JobSet starts with as many pods as it runs at once; a Job with fewer if it says so."""
+    said = owner.scheduling if isinstance(owner, Job) else None
+    made = gang_of(owner, _family(owner), max(1, members if said is None else min(members, said.min_member)))
+    if said is None:
+        return made
+    return msgspec.structs.replace(made, topology=said.topology, disruption=said.disruption)
 
 
 def _as_gang(jobset: JobSet) -> tuple[object, ...]:

@@ -1,27 +1,29 @@
-"""Gangs of the operators of Kubeflow and Ray: how many pods their objects run, by what their specs say.
+"""Gangs of other operators: how many pods their objects run, by what their specs say.
 
 Sources: the API types of kubeflow/trainer v1.9 (PyTorchJob, TFJob, XGBoostJob, JAXJob, MPIJob v1), of
-kubeflow/mpi-operator (MPIJob v2beta1) and of ray-project/kuberay (RayCluster v1). The minima are those that these
-operators give to the groups that they make for other schedulers.
+kubeflow/mpi-operator (MPIJob v2beta1), of ray-project/kuberay (RayCluster v1) and of kubernetes-sigs/lws
+(LeaderWorkerSet v1). The minima are those that these operators give to the groups that they make for other schedulers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from gangsched.messages import invalid
 from gangsched.model import wire
-from gangsched.model.dialects.owners import declared
+from gangsched.model.dialects.owners import FAMILY, LEADER_WORKER_SET, WORKER, declared
 from gangsched.model.errors import FieldError
-from gangsched.model.records import Gang
+from gangsched.model.jobsets import MAX_WITHOUT_PODS
+from gangsched.model.records import Announced, Gang, PodShape
 from gangsched.model.times import parse_time
 
 _KUBEFLOW, _RAY = "kubeflow.org", "ray.io"
 #: No gang has more members than this.
 _MOST = 100_000
+_SIZE, _LEADER_FIRST = "spec.leaderWorkerTemplate.size", "LeaderReady"
 
 
 class Operator(NamedTuple):
@@ -47,6 +49,7 @@ OPERATORS: Mapping[str, Operator] = {
         Operator("JAXJob", "jaxjobs", _KUBEFLOW),
         Operator("MPIJob", "mpijobs", _KUBEFLOW, ("v2beta1", "v1")),
         Operator("RayCluster", "rayclusters", _RAY),
+        Operator(LEADER_WORKER_SET, "leaderworkersets", FAMILY),
     )
 }
 #: ``group/version`` and kind of each family, for references to its objects.
@@ -86,6 +89,13 @@ class WorkerGroup(wire.Wire):
     suspend: bool = False
 
 
+class LeaderWorkerTemplate(wire.Wire):
+    """The pods of each group of a LeaderWorkerSet."""
+
+    size: int = 1
+    worker_template: wire.PodTemplate = msgspec.field(default_factory=wire.PodTemplate)
+
+
 class OperatorSpec(wire.Wire):
     """The fields of all kinds from which the number of pods follows."""
 
@@ -99,6 +109,8 @@ class OperatorSpec(wire.Wire):
     mpi_replica_specs: dict[str, ReplicaSpec] | None = None
     worker_group_specs: list[WorkerGroup] | None = None
     enable_in_tree_autoscaling: bool = False
+    startup_policy: str = ""
+    leader_worker_template: LeaderWorkerTemplate = msgspec.field(default_factory=LeaderWorkerTemplate)
 
 
 class OperatorObject(wire.Object):
@@ -107,9 +119,24 @@ class OperatorObject(wire.Object):
     spec: OperatorSpec = msgspec.field(default_factory=OperatorSpec)
 
 
-def gang_from_object(kind: str, raw: OperatorObject) -> Gang:
-    """The gang of all pods of an object. Raises :class:`FieldError`."""
+def gang_from_object(
+    kind: str, raw: OperatorObject, shape_of: Callable[[wire.ObjectMeta, wire.PodSpec], PodShape]
+) -> Gang:
+    """The gang of all pods of an object, or of each group of a LeaderWorkerSet. ``shape_of`` makes the shape of pods of
+    a template. Raises :class:`FieldError`.
+    """
     meta, operator = raw.metadata, OPERATORS[kind]
+    announced: tuple[Announced, ...] = ()
+    if operator.group == _RAY:
+        minimum = _ray(raw.spec)
+    elif operator.group == _KUBEFLOW:
+        minimum = _kubeflow(raw.spec)
+    else:
+        minimum, template = _count(raw.spec.leader_worker_template.size, _SIZE), raw.spec.leader_worker_template
+        if raw.spec.startup_policy == _LEADER_FIRST and minimum <= MAX_WITHOUT_PODS:
+            pod = template.worker_template
+            pod_meta = msgspec.structs.replace(pod.metadata, namespace=meta.namespace)
+            announced, minimum = (Announced(WORKER, minimum - 1, shape_of(pod_meta, pod.spec)),), 1
     return Gang(
         operator.family,
         meta.namespace,
@@ -118,8 +145,9 @@ def gang_from_object(kind: str, raw: OperatorObject) -> Gang:
         uid=meta.uid,
         created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
         generation=meta.generation,
-        min_member=max(1, min(_MOST, _ray(raw.spec) if operator.group == _RAY else _kubeflow(raw.spec))),
+        min_member=max(1, min(_MOST, minimum)),
         declared=declared(meta.annotations or {}),
+        announced=announced,
     )
 
 

@@ -30,6 +30,7 @@ GANG = "gangsched.dev/gang"
 FAMILY = "leaderworkerset.x-k8s.io"
 HINT_PREFIX = "leaderworkerset.sigs.k8s.io/"
 NAME, GROUP_INDEX, SIZE = f"{HINT_PREFIX}name", f"{HINT_PREFIX}group-index", f"{HINT_PREFIX}size"
+WORKER_INDEX, LEADER, WORKER = f"{HINT_PREFIX}worker-index", "leader", "worker"
 
 _WORDS = {"true": True, "false": False}
 
@@ -83,5 +84,9 @@ def gang_from_member(pod: Pod) -> Gang:
 
 #: Of the groups of a LeaderWorkerSet: no pod names them, its owner and labels do.
 DIALECT = Dialect(
-    FAMILY, lambda _meta, _spec: ("", ""), needs_object=lambda _: False, gang_from_member=gang_from_member
+    FAMILY,
+    lambda _meta, _spec: ("", ""),
+    needs_object=lambda _: False,
+    gang_from_member=gang_from_member,
+    role_of=lambda labels, _: LEADER if labels.get(WORKER_INDEX) == "0" else WORKER,
 )

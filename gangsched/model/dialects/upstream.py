@@ -34,6 +34,8 @@ def gang_from_object(obj: wire.UpstreamPodGroup) -> Gang:
         raise FieldError("spec.schedulingPolicy.gang.minCount", invalid.below(minimum, 1))
     if policy.gang is not None and policy.basic is not None:
         raise FieldError("spec.schedulingPolicy", invalid.GANG_OR_BASIC)
+    if spec.parent_composite_pod_group_name:
+        raise FieldError("spec.parentCompositePodGroupName", invalid.COMPOSITE)
     return described(
         FAMILY,
         obj.metadata,
@@ -45,6 +47,34 @@ def gang_from_object(obj: wire.UpstreamPodGroup) -> Gang:
         disruption=_disruption(spec.disruption_mode),
         topology=_topology(spec.scheduling_constraints),
         priority_class=spec.priority_class_name,
+    )
+
+
+def gang_of_job(job: wire.Job) -> Gang | None:
+    """What ``spec.scheduling`` of a Job says about its pods, if they are a gang: all that it runs at once, or fewer.
+    None where it says nothing, or ``basic``. Raises :class:`FieldError`.
+    """
+    asked, meta = job.spec.scheduling, job.metadata
+    policy = asked.scheduling_policy if asked is not None else None
+    if asked is None or policy is None or policy.gang is None:
+        return None
+    if policy.basic is not None:
+        raise FieldError("spec.scheduling.schedulingPolicy", invalid.GANG_OR_BASIC)
+    minimum = policy.gang.min_count
+    if minimum is not None and minimum < 1:
+        raise FieldError("spec.scheduling.schedulingPolicy.gang.minCount", invalid.below(minimum, 1))
+    try:
+        topology, disruption = _topology(asked.scheduling_constraints), _disruption(asked.disruption_mode)
+    except FieldError as error:
+        raise FieldError(error.field.replace("spec.", "spec.scheduling.", 1), error.message) from None
+    parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
+    return Gang(
+        FAMILY,
+        meta.namespace,
+        meta.name,
+        min_member=max(1, parallelism if minimum is None else minimum),
+        topology=topology,
+        disruption=disruption,
     )
 
 
@@ -93,6 +123,6 @@ DIALECT = Dialect(
     VERSIONS,
     wire.UpstreamPodGroup,
     gang_from_object=gang_from_object,
-    unread=("parentCompositePodGroupName", "resourceClaims"),
+    unread=("resourceClaims",),
     status=status,
 )

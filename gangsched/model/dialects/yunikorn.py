@@ -17,6 +17,7 @@ from gangsched.model import wire
 from gangsched.model.dialects.dialect import Dialect
 from gangsched.model.dialects.objects import MAX_MEMBERS, members
 from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.jobsets import MAX_WITHOUT_PODS
 from gangsched.model.names import shown
 from gangsched.model.records import Announced, Gang, Labels, Pod, PodShape
 from gangsched.model.selectors import required_node_terms, toleration
@@ -79,6 +80,9 @@ def gang_from_member(pod: Pod) -> Gang:
         return msgspec.structs.replace(gang, min_member=MAX_MEMBERS, mistake=error.mistake)
     roles = tuple((each.role, each.count) for each in announced if each.count)
     if pod.labels.get(_SPARK_ROLE) == _DRIVER:
+        if sum(count for _, count in roles) > MAX_WITHOUT_PODS:
+            mistake = Mistake(_FIELD, invalid.too_many_announced(MAX_WITHOUT_PODS))
+            return msgspec.structs.replace(gang, min_member=MAX_MEMBERS, mistake=mistake)
         own = tuple((name, 1) for name, _ in roles if name == pod.hints.get(TASK_GROUP))
         return msgspec.structs.replace(gang, roles=own, announced=announced)
     return msgspec.structs.replace(gang, min_member=max(1, sum(count for _, count in roles)), roles=roles)

@@ -9,11 +9,12 @@ from gangsched.core.actions import GangStatus
 from gangsched.core.events import Changed, Gone
 from gangsched.model.dialects.kueue import FAMILY, GROUP_LABEL, TOTAL
 from gangsched.model.dialects.operators import OPERATORS
-from gangsched.model.dialects.owners import GANG, GROUP_INDEX, NAME, SIZE
-from gangsched.model.records import QUEUED_JOB, Gang, Job, Namespace, Owner, Pod
+from gangsched.model.dialects.owners import GANG, GROUP_INDEX, NAME, SIZE, WORKER_INDEX
+from gangsched.model.jobsets import RESTART_ATTEMPT
+from gangsched.model.records import QUEUED_JOB, Announced, Gang, Job, Namespace, Owner, Pod
 from tests.builders import PodBuilder, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, reports
-from tests.core.jobsets import JOBS, MEMBERS, jobs, jobset, waiting
+from tests.core.jobsets import JOBS, MEMBERS, jobs, jobset, running, waiting
 from tests.core.queues import job as queued_job
 from tests.core.queues import objects
 from tests.core.quota.world import queue
@@ -178,6 +179,55 @@ def test_each_group_of_a_leader_worker_set_is_a_gang() -> None:
     cluster.run()
     cluster.show(declared(), *[of_lws(2, w) for w in range(2)])
     assert len(nodes_of(cluster.run())) == 0
+
+
+def leaders_first(**fields: object) -> Gang:
+    """A LeaderWorkerSet of groups of three, whose workers are created when their leader is ready."""
+    shape = pod("worker").cpu(3).obj().shape
+    family = OPERATORS["LeaderWorkerSet"].family
+    made = Gang(family, "d", "serve", kind="LeaderWorkerSet", announced=(Announced("worker", 2, shape),))
+    return msgspec.structs.replace(made, **fields)
+
+
+def of_leaders_first(worker: int) -> PodBuilder:
+    """A pod of its first group."""
+    return of_lws(0, worker, "3").labels({WORKER_INDEX: str(worker)}).cpu(3 if worker else 1)
+
+
+def test_a_leader_that_is_ready_first_waits_for_the_room_of_its_workers() -> None:
+    """Otherwise it would wait for workers that come only when it runs. They find the room that is held for them."""
+    leader, workers = of_leaders_first(0), [of_leaders_first(n) for n in (1, 2)]
+    cluster = Cluster(node("n1"), leaders_first(declared=True), leader)
+    assert nodes_of(cluster.run()) == {}
+    cluster.show(node("n2"))
+    assert set(nodes_of(cluster.run())) == {"serve-0-0"}
+    cluster.show(pod("other").cpu(3), *workers)
+    cluster.run()
+    assert set(nodes_of(cluster.log)) == {"serve-0-0", "serve-0-1", "serve-0-2"}
+
+
+def test_a_leader_that_is_seen_before_its_set() -> None:
+    """It is looked at again when that says that leaders start first, or nothing of the kind any more."""
+    cluster = Cluster(node("n1").cpu(8), of_leaders_first(0), gang_owners=("LeaderWorkerSet",))
+    assert nodes_of(cluster.run()) == {}
+    cluster.show(leaders_first())
+    assert set(nodes_of(cluster.run())) == {"serve-0-0"}
+    cluster = Cluster(node("n1").cpu(6), leaders_first(declared=True), of_leaders_first(0))
+    cluster.run()
+    cluster.show(leaders_first(declared=False))
+    assert set(nodes_of(cluster.run())) == {"serve-0-0"}
+
+
+def test_a_jobset_that_is_restarted_is_another_gang() -> None:
+    """Pods of the attempt before, which are about to go, do not stand for those of the new one."""
+    old = [msgspec.structs.replace(p, labels={RESTART_ATTEMPT: "0"}) for p in running()[:-1]]
+    cluster = Cluster(node("n1").cpu(8), node("n2").cpu(7), jobset(gang=True), *jobs(), *old)
+    cluster.run()
+    new = [msgspec.structs.replace(p, labels={RESTART_ATTEMPT: "1"}, name=f"new-{p.name}") for p in waiting()]
+    cluster.show(*new[:-1])
+    assert nodes_of(cluster.run()) == {}
+    cluster.show(new[-1])
+    assert len(nodes_of(cluster.run())) == JOBS * MEMBERS
 
 
 @pytest.mark.parametrize("size", ["", "0", "two", "1234567"])
