@@ -1,28 +1,49 @@
-"""The kinds of objects that are read, wherever they come from, a watch or a manifest, and what record each becomes."""
+"""The kinds of objects, in one table: where the API has them, what record each becomes, and who reads it.
+
+Watches, discovery, snapshots and manifests go by this table. Beside it stands what only manifests need: kinds that say
+nothing to a scheduler, and the keys that objects may have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from gangsched.core.events import Record
-from gangsched.model import jobsets, queues, volumes, wire
+from gangsched.core.events import Gone, Record
+from gangsched.model import convert_refused, jobsets, queues, volumes, wire
 from gangsched.model.convert import Converter, job_set, pod_selector
 from gangsched.model.dialects import DIALECTS, koordinator, operators, upstream
-from gangsched.model.dialects.dialect import Dialect
+from gangsched.model.errors import FieldError
 
 UPSTREAM = upstream.FAMILY
 STORAGE = "storage.k8s.io"
 
 #: Makes the record of a decoded object; raises :class:`~gangsched.model.errors.FieldError`.
 ToRecord: TypeAlias = Callable[[Converter, Any], Record]
+#: Makes the record of an object (or of an :class:`Undecodable`) that could not be understood for a reason, if it must
+#: be counted all the same.
+Refused: TypeAlias = Callable[[Converter, Any, FieldError], Record | None]
+
+
+class Undecodable(NamedTuple):
+    """An object whose types are not those of its API; ``metadata`` is what could be read of it, ``body`` its JSON."""
+
+    metadata: wire.ObjectMeta
+    message: str
+    body: bytes = b"{}"
 
 
 class Kind(msgspec.Struct, frozen=True):
     """One kind, as which objects of a ``type`` are decoded that become a ``record``. ``group`` is empty for the core
-    API; of ``versions`` the first that is served is read. Each object of a ``family`` is a gang.
+    API; ``versions`` are those that are read, the preferred one first. Each object of a ``family`` is a gang.
+
+    A kind that is not ``everywhere`` is watched where it is served, in the first of its versions that is. Those that
+    are ``optional`` may be absent or forbidden without holding up the first decision. ``refused`` makes the record of
+    what could not be understood, beside the event that tells of it; without one what was known of it stays.
+    ``metadata_only``: nothing else is asked for, and manifests are not read. ``watched`` is False for what only
+    manifests say something about.
     """
 
     name: str
@@ -33,11 +54,44 @@ class Kind(msgspec.Struct, frozen=True):
     versions: tuple[str, ...] = ("v1",)
     namespaced: bool = True
     family: str = ""
+    optional: bool = False
+    everywhere: bool = True
+    refused: Refused | None = None
+    metadata_only: bool = False
+    watched: bool = True
+
+    @property
+    def resource(self) -> str:
+        """As the resource is called; with its group, if that need not be there."""
+        return self.plural if self.everywhere else f"{self.plural}.{self.group}"
+
+    @property
+    def full_name(self) -> str:
+        """With the group after a dot."""
+        return f"{self.name}.{self.group}" if self.group else self.name
+
+    @property
+    def api_version(self) -> str:
+        """``batch/v1``, or ``v1``; the preferred one."""
+        return f"{self.group}/{self.versions[0]}" if self.group else self.versions[0]
 
     @property
     def api_versions(self) -> str:
         """What ``apiVersion`` may be, for messages."""
-        return " or ".join(f"{self.group}/{v}" if self.group else v for v in self.versions)
+        return " or ".join(self.at(version).api_version for version in self.versions)
+
+    @property
+    def path(self) -> str:
+        """The URL path of all objects."""
+        return f"/{'apis' if self.group else 'api'}/{self.api_version}/{self.plural}"
+
+    def at(self, version: str) -> Kind:
+        """The same in one version."""
+        return msgspec.structs.replace(self, versions=(version,))
+
+    def gone(self, namespace: str, name: str, uid: str) -> Gone:
+        """The event of an object that no longer exists."""
+        return Gone("PodGroup" if self.family else self.name, namespace, name, uid, self.family or self.group)
 
 
 def _plain(convert: Callable[[Any], Record]) -> ToRecord:
@@ -45,44 +99,93 @@ def _plain(convert: Callable[[Any], Record]) -> ToRecord:
     return lambda _, raw: convert(raw)
 
 
+def _if_decoded(count: Callable[[Converter, Any], Record | None]) -> Refused:
+    """Nothing is known of an object whose types are wrong."""
+    return lambda convert, raw, _: None if isinstance(raw, Undecodable) else count(convert, raw)
+
+
+def _refused_pod(convert: Converter, raw: Any, error: FieldError) -> Record:
+    """A pod takes room whether it is understood or not."""
+    if isinstance(raw, Undecodable):
+        return convert_refused.undecodable_pod(convert, raw.metadata, raw.body, error)
+    return convert_refused.refused_pod(convert, raw, error)
+
+
+def _refused_budget(_convert: Converter, raw: Any, _error: FieldError) -> Record:
+    """An unreadable budget grants nothing."""
+    if isinstance(raw, Undecodable):
+        raw = wire.PodDisruptionBudget(raw.metadata, wire.PodDisruptionBudgetSpec(selector=wire.LabelSelector()))
+    return convert_refused.refused_budget(raw)
+
+
+def _no_record(_convert: Converter, _raw: Any) -> Record:
+    """It says nothing by itself: PodGroups that name it are checked against it."""
+    raise AssertionError("a Workload has no record")
+
+
+class PodGroupTemplate(wire.Wire):
+    """The name of one template of a Workload; what else it says is copied into the PodGroup."""
+
+    name: str = ""
+
+
+class WorkloadSpec(wire.Wire):
+    """The templates under the names that the versions gave them."""
+
+    pod_group_templates: list[PodGroupTemplate] | None = None
+    pod_groups: list[PodGroupTemplate] | None = None
+
+
+class Workload(wire.Object):
+    """``scheduling.k8s.io`` Workload."""
+
+    spec: WorkloadSpec = msgspec.field(default_factory=WorkloadSpec)
+
+
+def _everywhere(group: str, plural: str, kind: type[wire.Object], record: ToRecord, **more: Any) -> Kind:
+    return Kind(kind.__name__.removeprefix("Raw"), group, plural, kind, record, **more)
+
+
 def _selector(group: str, plural: str, kind: type[wire.Object]) -> Kind:
-    return Kind(kind.__name__, group, plural, kind, _plain(pod_selector))
+    """Without them little is lost: the default spreading."""
+    return _everywhere(group, plural, kind, _plain(pod_selector), optional=True)
 
 
 def _storage(
     group: str, plural: str, kind: type[wire.Object], convert: Callable[[Any], Record], *, namespaced: bool = False
 ) -> Kind:
-    return Kind(kind.__name__.removeprefix("Raw"), group, plural, kind, _plain(convert), namespaced=namespaced)
+    """Without them little is lost: pods with volumes."""
+    return _everywhere(group, plural, kind, _plain(convert), namespaced=namespaced, optional=True)
 
 
-def _queue(plural: str, kind: type[wire.Object], convert: Callable[[Any], Record], *, namespaced: bool = False) -> Kind:
+def _where_served(name: str, group: str, plural: str, kind: type[wire.Object], record: ToRecord, **more: Any) -> Kind:
+    return Kind(name, group, plural, kind, record, **more, optional=True, everywhere=False)
+
+
+def _queue(plural: str, kind: type[wire.Object], convert: Callable[[Any], Record], **more: Any) -> Kind:
+    more = {"namespaced": False} | more
+    group, record = queues.GROUP, _plain(convert)
     name = kind.__name__.removeprefix("Raw")
-    return Kind(name, queues.GROUP, plural, kind, _plain(convert), queues.VERSIONS, namespaced)
-
-
-def _groups(each: Dialect) -> Iterator[Kind]:
-    if each.decoded_as is not None and each.gang_from_object is not None:
-        convert = _plain(each.gang_from_object)
-        yield Kind("PodGroup", each.family, "podgroups", each.decoded_as, convert, each.versions)
+    return _where_served(name, group, plural, kind, record, versions=queues.VERSIONS, **more)
 
 
 def _operator(each: operators.Operator) -> Kind:
-    def convert(known: Converter, raw: Any) -> Record:
+    def record(known: Converter, raw: Any) -> Record:
         return operators.gang_from_object(each.kind, raw, known.shape_of_template)
 
-    decoded = operators.OperatorObject
-    return Kind(each.kind, each.group, each.plural, decoded, convert, each.versions, family=each.family)
+    more: dict[str, Any] = {"versions": each.versions, "family": each.family}
+    return _where_served(each.kind, each.group, each.plural, operators.OperatorObject, record, **more)
 
 
 def _kinds() -> Iterator[Kind]:
-    yield Kind("Namespace", "", "namespaces", wire.Namespace, Converter.namespace, namespaced=False)
-    yield Kind(
-        "PriorityClass", UPSTREAM, "priorityclasses", wire.PriorityClass, Converter.priority_class, namespaced=False
-    )
-    yield Kind("Node", "", "nodes", wire.Node, Converter.node, namespaced=False)
-    yield Kind("PodDisruptionBudget", "policy", "poddisruptionbudgets", wire.PodDisruptionBudget, Converter.budget)
-    yield Kind("Job", "batch", "jobs", wire.Job, Converter.job)
-    yield Kind("Pod", "", "pods", wire.Pod, Converter.pod)
+    yield _everywhere("", "namespaces", wire.Namespace, Converter.namespace, namespaced=False)
+    counted = _if_decoded(lambda _, raw: convert_refused.refused_class(raw))
+    convert: Any = Converter.priority_class
+    yield _everywhere(UPSTREAM, "priorityclasses", wire.PriorityClass, convert, namespaced=False, refused=counted)
+    yield _everywhere("", "nodes", wire.Node, Converter.node, namespaced=False)
+    convert = Converter.budget
+    yield _everywhere("policy", "poddisruptionbudgets", wire.PodDisruptionBudget, convert, refused=_refused_budget)
+    yield _everywhere("batch", "jobs", wire.Job, Converter.job, refused=_if_decoded(convert_refused.refused_job))
     yield _selector("", "services", wire.Service)
     yield _selector("", "replicationcontrollers", wire.ReplicationController)
     yield _selector("apps", "replicasets", wire.ReplicaSet)
@@ -95,21 +198,131 @@ def _kinds() -> Iterator[Kind]:
     capacity = volumes.RawCSIStorageCapacity
     yield _storage(STORAGE, "csistoragecapacities", capacity, volumes.storage_capacity, namespaced=True)
     yield _storage(STORAGE, "volumeattachments", volumes.RawVolumeAttachment, volumes.attachment)
-    for dialect in DIALECTS:
-        yield from _groups(dialect)
-    layers = _plain(koordinator.layers_from_object)
-    group, plural = "scheduling.koordinator.sh", "clusternetworktopologies"
-    decoded = koordinator.NetworkTopologyObject
-    yield Kind("ClusterNetworkTopology", group, plural, decoded, layers, ("v1alpha1",), namespaced=False)
+    # Finished pods too: a member that has succeeded counts towards its gang's minimum, and one that is created again
+    # after a failure must not wait for it.
+    yield _everywhere("", "pods", wire.Pod, Converter.pod, refused=_refused_pod)
+    for each in DIALECTS:
+        if each.decoded_as is not None and each.gang_from_object is not None:
+            record = _plain(each.gang_from_object)
+            yield _where_served("PodGroup", each.family, "podgroups", each.decoded_as, record, versions=each.versions)
+    name, plural, decoded = "ClusterNetworkTopology", "clusternetworktopologies", koordinator.NetworkTopologyObject
+    record = _plain(koordinator.layers_from_object)
+    topology = _where_served(name, "scheduling.koordinator.sh", plural, decoded, record, namespaced=False)
+    yield topology.at("v1alpha1")
     yield _queue("resourceflavors", queues.RawResourceFlavor, queues.resource_flavor)
     yield _queue("cohorts", queues.RawCohort, queues.cohort)
     yield _queue("clusterqueues", queues.RawClusterQueue, queues.cluster_queue)
     yield _queue("localqueues", queues.RawLocalQueue, queues.local_queue, namespaced=True)
     priority = queues.workload_priority_class
     yield _queue("workloadpriorityclasses", queues.RawWorkloadPriorityClass, priority)
-    yield Kind(jobsets.JOBSET, jobsets.GROUP, "jobsets", jobsets.RawJobSet, job_set, (jobsets.VERSION,))
+    record, counted = job_set, _if_decoded(convert_refused.refused_jobset)
+    jobset = _where_served(jobsets.JOBSET, jobsets.GROUP, "jobsets", jobsets.RawJobSet, record, refused=counted)
+    yield jobset.at(jobsets.VERSION)
     yield from map(_operator, operators.OPERATORS.values())
+    versions = (*upstream.VERSIONS, "v1alpha1")
+    yield Kind("Workload", UPSTREAM, "workloads", Workload, _no_record, versions, watched=False)
 
 
-#: By name and group.
+#: By name and group, the kinds that are read.
 KINDS: Mapping[tuple[str, str], Kind] = {(kind.name, kind.group): kind for kind in _kinds()}
+#: Kueue's Workloads, of which only is asked who owns them. No other API has a resource of that name.
+KUEUE_WORKLOADS = msgspec.structs.replace(
+    _queue("workloads", queues.RawKueueWorkload, queues.kueue_workload, namespaced=True),
+    name="Workload",
+    metadata_only=True,
+)
+#: What is watched on every cluster, and what only where it is served.
+CORE_KINDS = tuple(kind for kind in KINDS.values() if kind.everywhere and kind.watched)
+SERVED_KINDS = (*(kind for kind in KINDS.values() if not kind.everywhere), KUEUE_WORKLOADS)
+
+
+#: Controllers whose pods a manifest does not have yet: worth saying that they are not made up here.
+TEMPLATED = frozenset(("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "CronJob"))
+
+#: Kinds that have no bearing on a decision. The list only makes the warning sound less alarming.
+UNREAD = frozenset(
+    (
+        "APIService",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ConfigMap",
+        "ControllerRevision",
+        "CustomResourceDefinition",
+        "EndpointSlice",
+        "Endpoints",
+        "Event",
+        "HorizontalPodAutoscaler",
+        "Ingress",
+        "IngressClass",
+        "Lease",
+        "LimitRange",
+        "MutatingWebhookConfiguration",
+        "NetworkPolicy",
+        "PodTemplate",
+        "ResourceQuota",
+        "Role",
+        "RoleBinding",
+        "RuntimeClass",
+        "Secret",
+        "ServiceAccount",
+        "ValidatingWebhookConfiguration",
+    )
+)
+
+#: Fields of a pod's spec that the API has beside those that are read.
+_UNREAD_OF_PODS = (
+    "automountServiceAccountToken",
+    "dnsConfig",
+    "dnsPolicy",
+    "enableServiceLinks",
+    "ephemeralContainers",
+    "hostAliases",
+    "hostIPC",
+    "hostPID",
+    "hostname",
+    "hostnameOverride",
+    "imagePullSecrets",
+    "os",
+    "readinessGates",
+    "restartPolicy",
+    "runtimeClassName",
+    "securityContext",
+    "serviceAccount",
+    "serviceAccountName",
+    "setHostnameAsFQDN",
+    "shareProcessNamespace",
+    "subdomain",
+    "workloadRef",
+)
+
+
+def _keys(spec: type[Any], unread: Iterable[str]) -> frozenset[str]:
+    return frozenset((*(field.encode_name for field in msgspec.structs.fields(spec)), *unread))
+
+
+def _spec_of(kind: type[wire.Object]) -> type[Any]:
+    """As what the spec of these objects is decoded."""
+    found: type[Any] = next(field.type for field in msgspec.structs.fields(kind) if field.name == "spec")
+    return found
+
+
+#: All keys of the specs that are checked for misspelt keys: what is read, and what the API has beside that.
+SPEC_KEYS: dict[tuple[str, str], frozenset[str]] = {
+    **{
+        ("PodGroup", each.family): _keys(_spec_of(each.decoded_as), each.unread)
+        for each in DIALECTS
+        if each.decoded_as is not None
+    },
+    **{
+        (name, queues.GROUP): _keys(_spec_of(KINDS[name, queues.GROUP].type), unread)
+        for name, unread in (
+            ("ClusterQueue", ["admissionScope", "concurrentAdmissionPolicy"]),
+            ("Cohort", []),
+            ("LocalQueue", ["fairSharing"]),
+            ("ResourceFlavor", []),
+        )
+    },
+}
+
+#: Keys of a pod's spec; keys that look like one and are none are misspelt.
+POD_SPEC_KEYS = _keys(wire.PodSpec, _UNREAD_OF_PODS)

@@ -379,13 +379,15 @@ def _list(key: str, kind: inspect.VarTupleType, values: Sequence[Any], depth: in
 
 
 def _unwrap(kind: inspect.Type) -> tuple[str, inspect.Type]:
-    """(description, the type itself)."""
+    """(description, the type itself); a section is described by its class."""
     description = ""
     while isinstance(kind, inspect.Metadata):
         description = description or str((kind.extra_json_schema or {}).get("description", ""))
         kind = kind.type
     if isinstance(kind, inspect.UnionType):
         kind = next(each for each in kind.types if not isinstance(each, inspect.NoneType))
+    if not description and isinstance(kind, inspect.StructType):
+        description = str(kind.cls.__doc__)
     return description, kind
 
 

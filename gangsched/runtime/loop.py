@@ -60,44 +60,34 @@ class Observer:
 
 
 class Observers(Observer):
-    """Several observers as one, called in order; those that do nothing about something are not called for it."""
+    """Several observers as one, called in order."""
 
     def __init__(self, *observers: Observer) -> None:
-        self._handled = [o.handled for o in observers if _does(o, "handled")]
-        self._deciding = [o.deciding for o in observers if _does(o, "deciding")]
-        self._cancelled = [o.cancelled for o in observers if _does(o, "cancelled")]
-        self._decided = [o.decided for o in observers if _does(o, "decided")]
-        self._busy = [o.busy for o in observers if _does(o, "busy")]
-        self._idle = [o.idle for o in observers if _does(o, "idle")]
+        self._all = observers
 
     def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
-        for handled in self._handled:
-            handled(events, actions, seconds, now)
+        for each in self._all:
+            each.handled(events, actions, seconds, now)
 
     def deciding(self) -> None:
-        for deciding in self._deciding:
-            deciding()
+        for each in self._all:
+            each.deciding()
 
     def cancelled(self, event: SearchCancelled) -> None:
-        for cancelled in self._cancelled:
-            cancelled(event)
+        for each in self._all:
+            each.cancelled(event)
 
     def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
-        for decided in self._decided:
-            decided(decisions, actions, seconds, now)
+        for each in self._all:
+            each.decided(decisions, actions, seconds, now)
 
     def busy(self) -> None:
-        for busy in self._busy:
-            busy()
+        for each in self._all:
+            each.busy()
 
     def idle(self) -> None:
-        for idle in self._idle:
-            idle()
-
-
-def _does(observer: Observer, what: str) -> bool:
-    """Does it do anything about this?"""
-    return getattr(type(observer), what) is not getattr(Observer, what)
+        for each in self._all:
+            each.idle()
 
 
 class WritesUnderWay(Observer):

@@ -29,7 +29,7 @@ from gangsched.runtime.connecting import LIMIT_SECONDS, StartError, cannot_liste
 from gangsched.runtime.health import DecisionPulse, HealthServer
 from gangsched.runtime.loop import Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
-from gangsched.runtime.metrics import FilterAndScoreTimes, IoMetrics, Metrics, describe_process
+from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics
 from gangsched.runtime.observers import (
     FACTOR,
     Deadline,
@@ -87,7 +87,6 @@ class Process:
         options = running_options(configuration, once=once, former_leases=former)
         scheduler = Scheduler(options)
         self._metrics = Metrics(options.scheduler_names)
-        describe_process(self._metrics.registry)
         self._pauses = PauseMeter()
         self._metrics.registry.register(self._pauses)
         self._metrics.registry.register(FilterAndScoreTimes(scheduler.decider.stopwatch))
@@ -104,7 +103,7 @@ class Process:
             writes=WriteSettings(timeout_seconds=seconds_of(wanted.request_timeout)),
             controller=configuration.profiles[0].scheduler_name,
             on_gang_status=self._sink.post if self._sink else None,
-            observe=IoMetrics(self._metrics.registry),
+            observe=self._metrics.note,
             loop_factory=_io_loop,
             quota_mode=configuration.quota.mode,
             former_leases=former,

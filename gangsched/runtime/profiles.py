@@ -84,9 +84,7 @@ class MultiPointPlugins(Section, frozen=True, kw_only=True):
 class Plugins(Section, frozen=True, kw_only=True):
     """The extension points that can be changed."""
 
-    multi_point: Annotated[MultiPointPlugins, doc("Plug-ins with all that they have, filter and score.")] = (
-        MultiPointPlugins()
-    )
+    multi_point: MultiPointPlugins = MultiPointPlugins()
     filter: Annotated[FilterPlugins, doc("Filters refuse nodes. Overrides multiPoint.")] = FilterPlugins()
     score: Annotated[ScorePlugins, doc("Scores rank the nodes that passed all filters. Overrides multiPoint.")] = (
         ScorePlugins()

@@ -408,25 +408,19 @@ class Configuration(Section, frozen=True, kw_only=True):
             max_length=64,
         ),
     ] = (Profile(),)
-    client_connection: Annotated[ClientConnection, _doc("How the API server is reached.")] = ClientConnection()
-    leader_election: Annotated[
-        LeaderElection, _doc("Several replicas run, one decides. The others keep their caches warm.")
-    ] = LeaderElection()
-    preemption: Annotated[Preemption, _doc("How room is made for a gang that does not fit.")] = Preemption()
-    queue: Annotated[
-        Queue, _doc("When a gang that could not be placed is tried again, and what may pass it meanwhile.")
-    ] = Queue()
-    binding: Annotated[Binding, _doc("How the pods of a gang are bound.")] = Binding()
-    volumes: Annotated[Volumes, _doc("How the volumes of a gang are bound before its pods are.")] = Volumes()
-    quota: Annotated[Quota, _doc("Queues, cohorts and flavors: objects of the group kueue.x-k8s.io.")] = Quota()
-    gangs: Annotated[Gangs, _doc("Gangs that no group object describes.")] = Gangs()
-    announced: Annotated[Announced, _doc("Room for members that a gang announces before they exist.")] = Announced()
-    http: Annotated[Http, _doc("The server of /healthz, /readyz, /metrics and /configz.")] = Http()
-    logging: Annotated[Logging, _doc("What is written to standard error.")] = Logging()
-    events: Annotated[Events, _doc("What is written as Events.")] = Events()
-    group_status: Annotated[GroupStatus, _doc("The controllers that keep the status of groups, queues and Jobs.")] = (
-        GroupStatus()
-    )
+    client_connection: ClientConnection = ClientConnection()
+    leader_election: LeaderElection = LeaderElection()
+    preemption: Preemption = Preemption()
+    queue: Queue = Queue()
+    binding: Binding = Binding()
+    volumes: Volumes = Volumes()
+    quota: Quota = Quota()
+    gangs: Gangs = Gangs()
+    announced: Announced = Announced()
+    http: Http = Http()
+    logging: Logging = Logging()
+    events: Events = Events()
+    group_status: GroupStatus = GroupStatus()
 
     def core_options(self) -> Options:
         """The settings of the decision core. The time budget becomes search steps at a fixed rate.

@@ -17,7 +17,7 @@ from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.core.lifecycle import conditions, report
 from gangsched.core.quota import stop_policy
 from gangsched.runtime.memory import PauseMeter
-from gangsched.runtime.metrics import FilterAndScoreTimes, IoMetrics, Metrics, describe_process
+from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics
 from tests.settings import settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,8 +51,6 @@ def test_every_setting_is_documented() -> None:
 def registry() -> CollectorRegistry:
     """All metrics of a process."""
     metrics = Metrics(["ours"])
-    describe_process(metrics.registry)
-    IoMetrics(metrics.registry)
     metrics.registry.register(PauseMeter())
     metrics.registry.register(FilterAndScoreTimes(Stopwatch()))
     return metrics.registry

@@ -26,8 +26,9 @@ from gangsched.core.decision import (
 from gangsched.core.events import Changed, Gone, Outcome, Synced, WriteDone
 from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.model.records import GangId, Pod, PodShape
+from gangsched.runtime import metrics
 from gangsched.runtime.memory import THRESHOLDS, FreezeAfterSync, PauseMeter, raise_thresholds
-from gangsched.runtime.metrics import FilterAndScoreTimes, IoMetrics, Metrics
+from gangsched.runtime.metrics import DECLARED, FilterAndScoreTimes, Meters, Metrics
 from tests.builders import decided
 
 GANG = GangId("scheduling.sigs.k8s.io", "ns", "gang", "ours")
@@ -149,20 +150,18 @@ def test_batches_and_queues() -> None:
     assert (fed['gangsched_queued_gangs{queue="active"}'], fed['gangsched_queued_gangs{queue="backoff"}']) == (1, 3)
 
 
-def test_every_measurement_of_the_adapter_is_a_metric() -> None:
-    """What the adapter measures and what becomes a metric are the same names."""
+def test_every_measurement_is_a_metric() -> None:
+    """What the adapter and the loop measure and what is declared as a metric are the same names."""
     told = set[str]()
-    for file in Path(kube.__file__).parent.glob("*.py"):
-        told.update(re.findall(r'observe\(\s*"([a-z_]+)"', file.read_text()))
-    registry = CollectorRegistry()
-    IoMetrics(registry)
-    assert {f"gangsched_{name}" for name in told} == {family.name for family in registry.collect()}
+    for file in (*Path(kube.__file__).parent.glob("*.py"), Path(metrics.__file__)):
+        told.update(re.findall(r'(?:observe|self\.note)\(\s*"([a-z_]+)"', file.read_text()))
+    assert told == {name.removeprefix("gangsched_") for name in DECLARED}
 
 
 def test_measurements_arrive() -> None:
     """Durations, counts and levels, with and without labels."""
     registry = CollectorRegistry()
-    observe = IoMetrics(registry)
+    observe = Meters(registry)
     observe("write_seconds", 0.2, {"kind": "Bind", "outcome": "ok"})
     observe("watch_events", 5, {"resource": "pods"})
     observe("leader", 1, {})

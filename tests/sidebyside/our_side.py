@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from gangsched.cluster.kinds import CORE_KINDS
 from gangsched.cluster.kube.decode import ObjectDecoder
-from gangsched.cluster.kube.resources import CORE_RESOURCES
 from gangsched.core import events as ev
 from gangsched.core.decision import BIND
 from gangsched.core.events import Changed, Event
@@ -91,7 +91,7 @@ class OurSide:
         return self.decider.context([gang], group_key([gang]), 0.0).simulation()
 
 
-_decoders = {resource.path: ObjectDecoder(resource.wire_type) for resource in CORE_RESOURCES}
+_decoders = {kind.path: ObjectDecoder(kind.type) for kind in CORE_KINDS}
 
 
 class Listed:
@@ -109,10 +109,10 @@ class Listed:
         """A core that has seen it."""
         converter = Converter()
         seen: list[Event] = []
-        for resource in CORE_RESOURCES:
+        for resource in CORE_KINDS:
             if resource.path in self.pages:
                 body = msgspec.json.encode(self.pages[resource.path])
-                seen += [Changed(resource.convert(converter, each)) for each in _decoders[resource.path].page(body)]
+                seen += [Changed(resource.record(converter, each)) for each in _decoders[resource.path].page(body)]
         return OurSide(seen, scheduler)
 
     def cluster(self) -> dict[str, list[Object]]:
@@ -129,7 +129,7 @@ class Listed:
 
 async def read(client: Client, pending: tuple[str, str]) -> Listed:
     """List everything that either side looks at."""
-    paths = sorted({*KINDS.values(), *(resource.path for resource in CORE_RESOURCES)})
+    paths = sorted({*KINDS.values(), *(resource.path for resource in CORE_KINDS)})
     pages = await asyncio.gather(*(client.request("GET", path) for path in paths), return_exceptions=True)
     known: dict[str, dict[str, Any]] = {}
     for path, page in zip(paths, pages, strict=True):

@@ -18,12 +18,11 @@ from typing import NamedTuple
 
 from gangsched import logs
 from gangsched.cluster.kube import discovery, dryrun
-from gangsched.cluster.kube.client import Client
+from gangsched.cluster.kube.client import Client, Observe, ignore
 from gangsched.cluster.kube.clock import ServerTime, SteadyClock
 from gangsched.cluster.kube.history import History
 from gangsched.cluster.kube.lease import Elector, FormerOwners, LeaseSettings, unique_identity
-from gangsched.cluster.kube.measuring import Observe, ignore
-from gangsched.cluster.kube.queue import Preconditions
+from gangsched.cluster.kube.preconditions import Preconditions
 from gangsched.cluster.kube.reflector import CacheHealth, Caches
 from gangsched.cluster.kube.retry import TokenBucket, end
 from gangsched.cluster.kube.writer import NOT_LEADING, Writer, WriteSettings

@@ -14,17 +14,31 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
 from email.utils import parsedate_to_datetime
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from gangsched.cluster.kube.json_limits import decode
-from gangsched.cluster.kube.measuring import Observe, ignore
 from gangsched.cluster.kube.retry import TRANSIENT_STATUSES, Backoff, TokenBucket, end, retry_after_seconds
 from gangsched.http.connection import Connection
 from gangsched.http.http1 import MAX_OBJECT_BYTES, TooLargeError
 from gangsched.http.pool import Pool
+
+
+class Observe(Protocol):
+    """Takes one measurement. Called from the I/O thread and the decision thread; must be quick and must not raise.
+
+    What the names mean: :mod:`gangsched.runtime.metrics`.
+    """
+
+    def __call__(self, name: str, value: float, labels: Mapping[str, str]) -> None:
+        """``value`` in the unit that the name says."""
+
+
+def ignore(name: str, value: float, labels: Mapping[str, str]) -> None:
+    """An :class:`Observe` that drops everything."""
+
 
 JSON = "application/json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"

@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from gangsched.cluster.kinds import Undecodable
 from gangsched.cluster.kube.client import ApiError, Status
 from gangsched.cluster.kube.json_limits import bounded, decode
 from gangsched.model import wire
@@ -18,14 +19,6 @@ from gangsched.model import wire
 T = TypeVar("T")
 
 ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
-
-
-class Undecodable(NamedTuple):
-    """An object whose types are not those of its API; ``metadata`` is what could be read of it, ``body`` its JSON."""
-
-    metadata: wire.ObjectMeta
-    message: str
-    body: bytes = b"{}"
 
 
 class Frame(NamedTuple):

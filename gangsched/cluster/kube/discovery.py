@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from gangsched.cluster.kinds import KUEUE_WORKLOADS, SERVED_KINDS, Kind
 from gangsched.cluster.kube.client import Client, UnreachableError, answer_of
-from gangsched.cluster.kube.resources import KUEUE_WORKLOADS, SERVED_RESOURCES, Resource
 from gangsched.model import queues
 
 PERIOD_SECONDS = 60.0
@@ -61,8 +61,8 @@ _decoder = msgspec.json.Decoder(_ApiGroups)
 
 
 async def served_resources(client: Client, quota_mode: str = AUTO) -> dict[str, Served]:
-    """The best version of each API in which its objects can be listed and watched, by the name of its
-    :class:`~gangsched.cluster.kube.resources.Resource`, without those that are not served, and without queue objects
+    """The best version of each API in which its objects can be listed and watched, by the ``resource`` of its
+    :class:`~gangsched.cluster.kinds.Kind`, without those that are not served, and without queue objects
     that are to be left alone.
 
     Where Kueue runs, queue objects are Kueue's: its API also has Workloads. They are read there with the mode ``own``
@@ -78,21 +78,21 @@ async def served_resources(client: Client, quota_mode: str = AUTO) -> dict[str, 
         for group in answer.items or ()
         for version in group.versions or ()
     }
-    found = ((resource.name, _best(resource, quota_mode, here)) for resource in SERVED_RESOURCES)
+    found = ((kind.resource, _best(kind, quota_mode, here)) for kind in SERVED_KINDS)
     return {name: served for name, served in found if served is not None}
 
 
-def _best(resource: Resource, quota_mode: str, here: dict[tuple[str, str], dict[str, frozenset[str]]]) -> Served | None:
+def _best(kind: Kind, quota_mode: str, here: dict[tuple[str, str], dict[str, frozenset[str]]]) -> Served | None:
     """``here`` are the names of subresources, by group and version, and by resource."""
-    of_queues = resource.group == queues.GROUP
+    of_queues = kind.group == queues.GROUP
     if of_queues and quota_mode == OFF:
         return None
-    for version in resource.versions:
-        served = here.get((resource.group, version), {})
+    for version in kind.versions:
+        served = here.get((kind.group, version), {})
         if of_queues and quota_mode == AUTO and KUEUE_WORKLOADS.plural in served:  # which only Kueue has in this group
             return None
-        if resource.plural in served:
-            return Served(resource.group, version, "status" in served[resource.plural], resource.plural)
+        if kind.plural in served:
+            return Served(kind.group, version, "status" in served[kind.plural], kind.plural)
     return None
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from gangsched.cluster.kinds import CORE_KINDS, SERVED_KINDS, Undecodable
 from gangsched.cluster.kube import discovery
 from gangsched.cluster.kube.client import ApiError, Client
-from gangsched.cluster.kube.decode import ObjectDecoder, Undecodable
-from gangsched.cluster.kube.resources import CORE_RESOURCES, SERVED_RESOURCES
+from gangsched.cluster.kube.decode import ObjectDecoder
 from gangsched.model.dialects import HINT_PREFIXES
 
 #: Annotations that mean something to a decision; all others may hold anything, such as a whole earlier object.
@@ -34,23 +34,24 @@ async def dump(client: Client, quota_mode: str, skipped: list[str]) -> AsyncIter
     UnreachableError where that is something without which nothing can be decided.
     """
     served = await discovery.served_resources(client, quota_mode)
-    found = (each.at(served[each.name].version) for each in SERVED_RESOURCES if each.name in served)
-    for resource in (*CORE_RESOURCES, *(each for each in found if not each.metadata_only)):
-        decoder = ObjectDecoder(resource.wire_type)
-        kind = resource.kind.partition(".")[0]
+    found = (each.at(served[each.resource].version) for each in SERVED_KINDS if each.resource in served)
+    for kind in (*CORE_KINDS, *(each for each in found if not each.metadata_only)):
+        decoder = ObjectDecoder(kind.type)
         try:
-            async with aclosing(client.list_pages(resource.path, {}, f"{kind}List")) as pages:
+            async with aclosing(client.list_pages(kind.path, {}, f"{kind.name}List")) as pages:
                 async for page in pages:
                     for item in decoder.page(page.body):
                         if isinstance(item, Undecodable):
-                            skipped.append(f"{kind} {item.metadata.namespace}/{item.metadata.name}: {item.message}")
+                            skipped.append(
+                                f"{kind.name} {item.metadata.namespace}/{item.metadata.name}: {item.message}"
+                            )
                         else:
                             fields = _scrubbed(msgspec.to_builtins(item))
-                            yield {"apiVersion": resource.api_version, "kind": kind, **fields}
+                            yield {"apiVersion": kind.api_version, "kind": kind.name, **fields}
         except ApiError as error:
-            if not resource.optional:
+            if not kind.optional:
                 raise
-            skipped.append(f"{resource.name}: {error}")
+            skipped.append(f"{kind.resource}: {error}")
 
 
 def _scrubbed(value: Any) -> Any:

@@ -22,9 +22,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from gangsched import logs
-from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, segment
+from gangsched.cluster.kube.client import ApiError, Client, Observe, UnreachableError, ignore, segment
 from gangsched.cluster.kube.json_limits import bounded
-from gangsched.cluster.kube.measuring import Observe, ignore
 from gangsched.core.events import Event, NameLeased
 from gangsched.messages import failures, notes
 from gangsched.model.times import render_micro_time

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gangsched import logs
+from gangsched.cluster.kinds import CORE_KINDS, SERVED_KINDS, Kind, Undecodable
 from gangsched.cluster.kube import discovery
 from gangsched.cluster.kube.client import (
     JSON,
@@ -25,11 +26,11 @@ from gangsched.cluster.kube.client import (
     WATCH_SILENCE_SECONDS,
     ApiError,
     Client,
+    Observe,
     UnreachableError,
+    ignore,
 )
-from gangsched.cluster.kube.decode import BOOKMARK, DELETED, ObjectDecoder, Undecodable
-from gangsched.cluster.kube.measuring import Observe, ignore
-from gangsched.cluster.kube.resources import CORE_RESOURCES, SERVED_RESOURCES, Resource
+from gangsched.cluster.kube.decode import BOOKMARK, DELETED, ObjectDecoder
 from gangsched.cluster.kube.retry import Backoff, end
 from gangsched.core.events import Changed, Event, ObjectRefused
 from gangsched.model.convert import Converter
@@ -74,7 +75,7 @@ class Reflector:
 
     def __init__(
         self,
-        resource: Resource,
+        kind: Kind,
         client: Client,
         converter: Converter,
         deliver: Callable[[list[Event]], None],
@@ -82,7 +83,7 @@ class Reflector:
         observe: Observe = ignore,
         silence_seconds: float = WATCH_SILENCE_SECONDS,
     ) -> None:
-        self.resource = resource
+        self.kind = kind
         self.listed = asyncio.Event()
         self.problem = ""
         self.heard_at = time.monotonic()
@@ -91,13 +92,13 @@ class Reflector:
         self._deliver = deliver
         self._observe = observe
         self._silence_seconds = silence_seconds
-        self._decoder = ObjectDecoder(resource.wire_type)
+        self._decoder = ObjectDecoder(kind.type)
         self.told = Told()
         self._version = ""
         self._watch: asyncio.Task[None] | None = None
         self._refreshes: list[asyncio.Future[None]] = []
         self._hurry = asyncio.Event()
-        self._labels = {"resource": resource.name}
+        self._labels = {"resource": kind.resource}
 
     # ----------------------------------------------------------------------------------------------------- control
 
@@ -118,7 +119,7 @@ class Reflector:
                     self._version = ""
                     self._ended("expired")
                 delay = self._trouble(error, backoff, error.retry_after_seconds)
-                if self.resource.optional and error.status in (403, 404, 405):
+                if self.kind.optional and error.status in (403, 404, 405):
                     self.drop()
             except (UnreachableError, msgspec.DecodeError) as error:
                 delay = self._trouble(error, backoff, None)
@@ -147,15 +148,15 @@ class Reflector:
         waiting, self._refreshes = self._refreshes, []
         _resolve(waiting)
 
-    def follow(self, resource: Resource) -> None:
+    def follow(self, kind: Kind) -> None:
         """The same API in another version, from now on; :meth:`run` has been ended and is to be run again."""
-        self.resource = resource
+        self.kind = kind
         self._version = ""
 
     def _trouble(self, error: Exception, backoff: Backoff, retry_after: float | None) -> float:
         text = str(error)
         if text != self.problem:
-            _log.warning("cannot read", resource=self.resource.name, path=self.resource.path, error=text)
+            _log.warning("cannot read", resource=self.kind.resource, path=self.kind.path, error=text)
         self.problem = text
         return backoff.next_seconds(retry_after)
 
@@ -168,10 +169,10 @@ class Reflector:
             started = time.monotonic()
             present: set[Key] = set()
             version = ""
-            kind, of_list = f"{self.resource.kind.partition('.')[0]}List", JSON
-            if self.resource.metadata_only:
+            kind, of_list = f"{self.kind.name}List", JSON
+            if self.kind.metadata_only:
                 kind, of_list = "PartialObjectMetadataList", METADATA_LIST
-            listing = self._client.list_pages(self.resource.path, {}, kind, of_list)
+            listing = self._client.list_pages(self.kind.path, {}, kind, of_list)
             async with aclosing(listing) as pages:
                 async for page in pages:
                     version = version or page.meta.resource_version
@@ -205,7 +206,7 @@ class Reflector:
         if self._refreshes:
             return True
         started, before = time.monotonic(), self._version
-        self._watch = asyncio.create_task(self._watch_lines(), name=f"watch {self.resource.name}")
+        self._watch = asyncio.create_task(self._watch_lines(), name=f"watch {self.kind.resource}")
         try:
             await self._watch
             self._ended("closed")
@@ -217,22 +218,22 @@ class Reflector:
             return True  # refresh() has cancelled the watch, not us
         except _CutStreamError as error:
             self._ended("garbled")
-            _log.warning("watch brought something unreadable", resource=self.resource.name, error=str(error))
+            _log.warning("watch brought something unreadable", resource=self.kind.resource, error=str(error))
         except UnreachableError as error:
             # Cut by a server that finds us slow, by a proxy, by silence: nothing is lost, the version stands.
             self._ended("broken")
-            _log.info("watch broke", resource=self.resource.name, error=str(error))
+            _log.info("watch broke", resource=self.kind.resource, error=str(error))
         finally:
             self._watch = None
         return self._version != before or time.monotonic() - started >= USEFUL_WATCH_SECONDS
 
     async def _watch_lines(self) -> None:
         lines = self._client.watch_lines(
-            self.resource.path,
+            self.kind.path,
             {},
             self._version,
             silence_seconds=self._silence_seconds,
-            accept=METADATA if self.resource.metadata_only else JSON,
+            accept=METADATA if self.kind.metadata_only else JSON,
         )
         async with aclosing(lines):
             async for batch_of_lines in lines:
@@ -262,7 +263,7 @@ class Reflector:
             self._version = meta.resource_version
 
     def _ended(self, reason: str) -> None:
-        self._observe("watch_ended", 1, {"resource": self.resource.name, "reason": reason})
+        self._observe("watch_ended", 1, {"resource": self.kind.resource, "reason": reason})
 
     # ------------------------------------------------------------------------------------------------- differences
 
@@ -272,7 +273,7 @@ class Reflector:
         key = (meta.namespace, meta.name)
         if not meta.name:
             _log.error(
-                "object without a readable name", resource=self.resource.name, error=getattr(item, "message", "")
+                "object without a readable name", resource=self.kind.resource, error=getattr(item, "message", "")
             )
             return
         seen = self.told.seen.get(key)
@@ -283,11 +284,11 @@ class Reflector:
             self._refuse(item, FieldError("", item.message), batch)
             return
         try:
-            batch.append(Changed(self.resource.convert(self._converter, item)))
+            batch.append(Changed(self.kind.record(self._converter, item)))
         except FieldError as error:
             self._refuse(item, error, batch)
         except Exception as error:  # noqa: BLE001 - no single object may end the stream of all others
-            _log.exception("object could not be read", resource=self.resource.name, object="/".join(key))
+            _log.exception("object could not be read", resource=self.kind.resource, object="/".join(key))
             self._refuse(item, FieldError("", f"{type(error).__name__}: {error}"), batch)
         else:
             self.told.refused.pop(key, None)
@@ -300,18 +301,18 @@ class Reflector:
             self.told.refused[key] = told
             self._observe("objects_refused", 1, self._labels)
             labels = meta.labels or NO_LABELS
-            batch.append(ObjectRefused(self.resource.kind, *key, meta.uid, error.field, error.message, labels))
-        if self.resource.refused is not None:
+            batch.append(ObjectRefused(self.kind.full_name, *key, meta.uid, error.field, error.message, labels))
+        if self.kind.refused is not None:
             try:
-                counted = self.resource.refused(self._converter, item, error)
+                counted = self.kind.refused(self._converter, item, error)
                 batch += [Changed(counted)] if counted is not None else []
             except Exception:  # noqa: BLE001 - it has been logged; the stream of all others goes on
-                _log.exception("object could not be counted", resource=self.resource.name, object="/".join(key))
+                _log.exception("object could not be counted", resource=self.kind.resource, object="/".join(key))
 
     def _forget(self, key: Key, batch: list[Event]) -> None:
         seen = self.told.seen.pop(key)
         self.told.refused.pop(key, None)
-        batch.append(self.resource.gone(key[0], key[1], seen.uid))
+        batch.append(self.kind.gone(key[0], key[1], seen.uid))
 
     def _send(self, batch: list[Event]) -> None:
         if batch:
@@ -331,7 +332,7 @@ def _resolve(waiting: list[asyncio.Future[None]]) -> None:
 
 
 #: What the first decision waits for longest is asked for first.
-_LARGE = ("nodes", "pods")
+_LARGE = ("Node", "Pod")
 
 
 class CacheHealth(NamedTuple):
@@ -368,8 +369,8 @@ class Caches:
     async def run(self) -> None:
         """Mirror until cancelled; raises when a reflector ends, which none ever should."""
         try:
-            for resource in sorted(CORE_RESOURCES, key=lambda each: each.name not in _LARGE):
-                self._mirror(resource)
+            for kind in sorted(CORE_KINDS, key=lambda each: each.name not in _LARGE):
+                self._mirror(kind)
             discover = asyncio.create_task(self._discover(), name="discovery")
             self._tasks["discovery"] = discover
             while True:
@@ -412,32 +413,32 @@ class Caches:
                 await asyncio.sleep(backoff.next_seconds())
                 continue
             backoff.reset()
-            for resource in SERVED_RESOURCES:
-                found = served.get(resource.name)
-                await self._serve(resource, found.version if found else None)
+            for kind in SERVED_KINDS:
+                found = served.get(kind.resource)
+                await self._serve(kind, found.version if found else None)
             self._known.set()
             await asyncio.sleep(self._discovery_seconds)
 
-    async def _serve(self, resource: Resource, version: str | None) -> None:
+    async def _serve(self, kind: Kind, version: str | None) -> None:
         """Watch this version of an API (None: it is not served) and no other."""
-        name = resource.name
+        name = kind.resource
         known = self._reflectors.get(name)
-        if (known.resource.version if known else None) == version:
+        if (known.kind.versions[0] if known else None) == version:
             return
         if name in self._tasks:
             await end([self._tasks.pop(name)])
         if version is not None:
             _log.info("API found", api=f"{name}/{version}")
-            self._mirror(resource.at(version))
+            self._mirror(kind.at(version))
         elif known is not None:
             del self._reflectors[name]
             known.drop()
             _log.info("API is no longer served", api=name)
 
-    def _mirror(self, resource: Resource) -> None:
-        reflector = self._reflectors.get(resource.name)
+    def _mirror(self, kind: Kind) -> None:
+        reflector = self._reflectors.get(kind.resource)
         if reflector is None:
-            reflector = Reflector(resource, self._client, self._converter, self._deliver, observe=self._observe)
-            self._reflectors[resource.name] = reflector
-        reflector.follow(resource)
-        self._tasks[resource.name] = asyncio.create_task(reflector.run(), name=f"reflector {resource.name}")
+            reflector = Reflector(kind, self._client, self._converter, self._deliver, observe=self._observe)
+            self._reflectors[kind.resource] = reflector
+        reflector.follow(kind)
+        self._tasks[kind.resource] = asyncio.create_task(reflector.run(), name=f"reflector {kind.resource}")

@@ -18,7 +18,8 @@ from gangsched.cluster.kube.bodies import (
 )
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
 from gangsched.cluster.kube.json_limits import bounded, decode
-from gangsched.cluster.kube.queue import Preconditions, Sendable
+from gangsched.cluster.kube.preconditions import Preconditions
+from gangsched.cluster.queue import Sendable
 from gangsched.core.actions import (
     Action,
     Bind,

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from gangsched import logs
 from gangsched.cluster.kube.bodies import Request, mark_request, report_request, write_request
-from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
-from gangsched.cluster.kube.measuring import Observe, ignore
-from gangsched.cluster.kube.queue import Item, Lane, Preconditions, Sendable, WriteQueue
+from gangsched.cluster.kube.client import ApiError, Client, Observe, UnreachableError, ignore
+from gangsched.cluster.kube.preconditions import Preconditions
 from gangsched.cluster.kube.retry import Backoff, Window, end
 from gangsched.cluster.kube.verdicts import Verdict, Verdicts, left_out, next_request
+from gangsched.cluster.queue import Item, Lane, Sendable, WriteQueue
 from gangsched.core.actions import Action, Bind, GangStatus, Remove, Report, ResumeJob, SetCondition, SetGroupStatus
 from gangsched.core.events import Event, Outcome, WriteDone
 from gangsched.messages import notes

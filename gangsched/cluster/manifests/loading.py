@@ -11,6 +11,7 @@ from typing import IO, NamedTuple
 
 import msgspec
 
+from gangsched.cluster.kinds import Workload
 from gangsched.cluster.manifests.admission import (
     MAX_PODS,
     Owners,
@@ -20,7 +21,6 @@ from gangsched.cluster.manifests.admission import (
     pods_of,
     pods_wanted,
 )
-from gangsched.cluster.manifests.kinds import Workload
 from gangsched.cluster.manifests.objects import Defaults, Found, Source, objects, parsed, read
 from gangsched.core.events import Changed, Event, Record, identity, record_of, records
 from gangsched.messages import invalid

@@ -11,8 +11,7 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
-from gangsched.cluster.kinds import Kind
-from gangsched.cluster.manifests.kinds import KINDS, POD_SPEC_KEYS, SPEC_KEYS, TEMPLATED, UNREAD
+from gangsched.cluster.kinds import KINDS, POD_SPEC_KEYS, SPEC_KEYS, TEMPLATED, UNREAD, Kind
 from gangsched.documents import Document, DocumentError, documents
 from gangsched.messages import invalid
 from gangsched.messages.text import and_nearest

@@ -4,13 +4,13 @@ process' connection to it.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from gangsched.cluster.queue import Item, WriteQueue
 from gangsched.cluster.sim.arrival import Arrival, created_at
 from gangsched.cluster.sim.clock import Timing, VirtualClock
 from gangsched.cluster.sim.controllers import (
@@ -25,7 +25,7 @@ from gangsched.cluster.sim.history import CREATE, EXISTS, INPUT, USER, Cause, Hi
 from gangsched.cluster.sim.kubelet import Kubelet
 from gangsched.cluster.sim.store import Store, describe
 from gangsched.cluster.sim.writes import ApiServer
-from gangsched.core.actions import Action, GangStatus, Removal, Report, Sent, Spare, Write, overruled_by
+from gangsched.core.actions import Action, GangStatus, Write
 from gangsched.core.events import Changed, Event, LeadershipChanged, ServerClock, Synced, WriteDone, record_of
 from gangsched.model.records import Pod
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim
@@ -106,6 +106,8 @@ DEFAULT_UNTIL_SECONDS = 600.0
 #: A scheduler that asks so often, and ten times more per pod, without anything happening or time passing will never
 #: do anything else: in one moment it can decide every gang a few times, and no more.
 _MAX_IDLE_CALLS = 1_000
+#: A simulated API server is never too busy for what people read.
+_UNLIMITED = 2**31
 
 
 class StuckError(RuntimeError):
@@ -134,8 +136,7 @@ class SimCluster:
         self._connected = True
         self._lose_writes = False
         self._last_of_kind: dict[str, float] = {}
-        self._lines: dict[str, deque[Sent]] = {}  # by UID; the first of each is on its way
-        self._spared: set[int] = set()  # removals on their way that are not wanted any more
+        self._queue = WriteQueue(most=_UNLIMITED, low_in_flight=_UNLIMITED, busy_writes=_UNLIMITED)
         self._idle_calls = 0
         self._last_call_at = world.clock.now
         world.store.subscribe(self._watch)
@@ -167,42 +168,26 @@ class SimCluster:
         return self._take()
 
     def submit(self, actions: Sequence[Action]) -> None:
-        """Start these actions. Those on one pod follow each other, as they do on a real cluster: each is sent when the
-        one before has been answered, unless it has been overruled by then.
-        """
+        """Start these actions, through the same queue as on a real cluster."""
         for action in actions:
-            if isinstance(action, Report | GangStatus):
+            if isinstance(action, GangStatus):
                 self.world.api.submit(action, self._answer, lambda: self._lose_writes)
                 continue
-            line = self._lines.setdefault(action.pod.uid, deque())
-            self._overrule(action, line)
-            if not isinstance(action, Spare):
-                line.append(action)
-            if len(line) == 1 and action is line[0]:
-                self._send(action, line)
+            for late in self._queue.put(action, self.world.clock.now):
+                verdict = self.world.api.not_sent(late.action)
+                if isinstance(late.action, Write):
+                    self._answer(WriteDone(late.action.id, verdict.outcome, verdict.message))
+            self._send()
 
-    def _overrule(self, by: Sent | Spare, line: deque[Sent]) -> None:
-        """What has not been sent is not sent any more if its opposite is wanted now."""
-        if isinstance(by, Spare) and line and isinstance(line[0], Removal):
-            self._spared.add(line[0].id)
-        for late in [each for each in islice(line, 1, None) if isinstance(each, overruled_by(by))]:
-            line.remove(late)
-            verdict = self.world.api.not_sent(late)
-            if isinstance(late, Write):
-                self._answer(WriteDone(late.id, verdict.outcome, verdict.message))
+    def _send(self) -> None:
+        """What may be sent now."""
+        while self._connected and (item := self._queue.take(self.world.clock.now)) is not None:
+            over, wanted = partial(self._over, item), partial(_is_wanted, item)
+            self.world.api.submit(item.action, self._answer, lambda: self._lose_writes, over, wanted)
 
-    def _send(self, action: Sent, line: deque[Sent]) -> None:
-        """Send the first of a line."""
-
-        def over() -> None:
-            line.popleft()
-            if line and self._connected:  # else its sender has died
-                self._send(line[0], line)
-
-        def wanted() -> bool:
-            return not (isinstance(action, Removal) and action.id in self._spared)
-
-        self.world.api.submit(action, self._answer, lambda: self._lose_writes, over, wanted)
+    def _over(self, item: Item) -> None:
+        self._queue.done(item, self.world.clock.now)
+        self._send()
 
     def close(self, *, lose_writes: bool = False) -> None:
         """End the connection. With ``lose_writes`` what has not reached the server by now never will."""
@@ -237,3 +222,7 @@ class SimCluster:
     def _deliver(self, event: Event) -> None:
         if not self._stopped:
             self._inbox.append(event)
+
+
+def _is_wanted(item: Item) -> bool:
+    return not item.unwanted

@@ -6,7 +6,7 @@ Checks and outcomes are those of a real API server, as the scheduler's HTTP adap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -142,21 +142,21 @@ class ApiServer:
                 gang = self._store.gangs.get((group.family, group.namespace, group.name))
                 status = {**(gang.status or {} if gang is not None else {}), **action.status}
                 return self._gang_status(GangStatus(group.family, group.namespace, group.name, group.uid, status))
-            case BindVolume() | SelectNode():
-                outcome = self._bind_volume(action) if isinstance(action, BindVolume) else self._select_node(action)
-                if outcome.outcome is not Outcome.OK:
-                    self._note(action, outcome)
-                return outcome
-            case SuspendJob() | ResumeJob():
-                outcome = self._suspend_or_resume(action)
-                if outcome.outcome is not Outcome.OK:
-                    self._note(action, outcome)
-                return outcome
-        pod = self._store.pod(action.pod.namespace, action.pod.name, action.pod.uid)
-        outcome = _GONE if pod is None else self._write(action, pod)
+        outcome = self._outcome(action)
         if outcome.outcome is not Outcome.OK:
             self._note(action, outcome)
         return outcome
+
+    def _outcome(self, action: Write | SetCondition) -> Verdict:
+        match action:
+            case BindVolume():
+                return self._bind_volume(action)
+            case SelectNode():
+                return self._select_node(action)
+            case SuspendJob() | ResumeJob():
+                return self._suspend_or_resume(action)
+        pod = self._store.pod(action.pod.namespace, action.pod.name, action.pod.uid)
+        return _GONE if pod is None else self._write(action, pod)
 
     def _bind_volume(self, action: BindVolume) -> Verdict:
         volume = self._store.storage("PersistentVolume", "", action.volume)
@@ -327,58 +327,36 @@ def reference(pod: Pod) -> PodRef:
     return PodRef(pod.namespace, pod.name, pod.uid)
 
 
-def verb_of(action: Sent) -> str:  # noqa: C901
+#: By kind of action: what the history calls it, and what it keeps of it.
+_TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
+    Bind: (log.BIND, ("node",)),
+    Nominate: (log.NOMINATE, ("node", "plan", "message")),
+    WithdrawNomination: (log.WITHDRAW, ("reason", "message")),
+    Mark: (log.MARK, ("message", "owners")),
+    Unmark: (log.UNMARK, ("message",)),
+    Remove: (log.DELETE, ("mark",)),
+    BindVolume: (log.BIND_VOLUME, ("volume", "claim")),
+    SelectNode: (log.SELECT_NODE, ("node", "claim")),
+    SuspendJob: (log.SUSPEND, ("preemptor", "plan")),
+    ResumeJob: (log.RESUME, ()),
+    SetCondition: (log.CONDITION, ("reason", "message")),
+    Report: (log.EVENT, ()),
+}
+
+
+def verb_of(action: Sent) -> str:
     """What the history calls the action."""
-    match action:
-        case Bind():
-            return log.BIND
-        case Nominate():
-            return log.NOMINATE
-        case WithdrawNomination():
-            return log.WITHDRAW
-        case Mark():
-            return log.MARK
-        case Unmark():
-            return log.UNMARK
-        case Remove(evict=evict):
-            return log.EVICT if evict else log.DELETE
-        case BindVolume():
-            return log.BIND_VOLUME
-        case SelectNode():
-            return log.SELECT_NODE
-        case SuspendJob():
-            return log.SUSPEND
-        case ResumeJob():
-            return log.RESUME
-        case SetCondition():
-            return log.CONDITION
-        case Report():
-            return log.EVENT
-    return log.STATUS
+    if isinstance(action, Remove) and action.evict:
+        return log.EVICT
+    return _TOLD[type(action)][0] if type(action) in _TOLD else log.STATUS
 
 
 def _said(action: Sent) -> dict[str, Any]:
     """What the history keeps of an action."""
-    match action:
-        case Bind(node=node):
-            return {"node": node}
-        case Nominate():
-            return {"node": action.node, "plan": action.plan, "message": action.message}
-        case WithdrawNomination() | SetCondition():
-            return {"reason": action.reason, "message": action.message}
-        case Mark():
-            return {"message": action.message, "owners": action.owners}
-        case Unmark():
-            return {"message": action.message}
-        case Remove(mark=mark):
-            return {"mark": mark} if mark else {}
-        case BindVolume():
-            return {"volume": action.volume, "claim": f"{action.pod.namespace}/{action.claim}"}
-        case SelectNode():
-            return {"node": action.node, "claim": f"{action.pod.namespace}/{action.claim}"}
-        case SuspendJob():
-            return {"preemptor": action.preemptor, "plan": action.plan}
-    return {}
+    said = {name: getattr(action, name) for name in _TOLD.get(type(action), ("", ()))[1]}
+    if isinstance(action, BindVolume | SelectNode):
+        said["claim"] = f"{action.pod.namespace}/{action.claim}"
+    return {} if isinstance(action, Remove) and not action.mark else said
 
 
 def _cause(action: Write | SetCondition, pod: Pod | None = None) -> Cause:

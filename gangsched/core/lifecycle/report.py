@@ -46,11 +46,9 @@ _NAMES = 10
 #: (apiVersion, kind, namespace, name, uid).
 Reference: TypeAlias = tuple[str, str, str, str, str]
 
-#: The version under which the objects of gang APIs are named in Events, by group.
+#: The version under which the objects of gang APIs are named in Events, by group; v1 for others.
 _VERSIONS = {
     **{each.family: each.versions[-1] for each in DIALECTS if each.versions},
-    "batch": "v1",
-    "policy": "v1",
     "kueue.x-k8s.io": "v1beta1",
     "jobset.x-k8s.io": "v1alpha2",
 }
@@ -66,8 +64,8 @@ def group_reference(family: str, kind: str, namespace: str, name: str, uid: str)
     operator = FAMILIES.get(family)
     if operator is not None:
         return (f"{operator.group}/{operator.versions[0]}", kind, namespace, name, uid)
-    version = _VERSIONS.get(family)
-    return (f"{family}/{version}" if version else family or "v1", kind, namespace, name, uid)
+    version = _VERSIONS.get(family, "v1")
+    return (f"{family}/{version}" if family else version, kind, namespace, name, uid)
 
 
 def event(about: Reference, kind: str, reason: str, action: str, note: str, related: Reference | None = None) -> Report:

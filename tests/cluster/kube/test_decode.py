@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gangsched.cluster.kinds import Undecodable
 from gangsched.cluster.kube.client import ApiError, api_error, lines_of
-from gangsched.cluster.kube.decode import BOOKMARK, DELETED, ObjectDecoder, Undecodable
+from gangsched.cluster.kube.decode import BOOKMARK, DELETED, ObjectDecoder
 from gangsched.model import wire
 from tests.cluster.kube.deep import deep, with_deep
 

@@ -9,8 +9,7 @@ from typing import cast
 
 import structlog.testing
 
-from gangsched.cluster.kube.client import Client
-from gangsched.cluster.kube.measuring import Observe
+from gangsched.cluster.kube.client import Client, Observe
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import Writer, WriteSettings
 from gangsched.core.actions import Bind, PodRef, Report, SetCondition, pod_reference

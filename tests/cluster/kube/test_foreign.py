@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
-from gangsched.cluster.kube.queue import Preconditions
+from gangsched.cluster.kube.preconditions import Preconditions
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import Writer
 from gangsched.core.actions import Bind, PodRef

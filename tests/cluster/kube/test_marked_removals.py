@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gangsched.cluster.kube.client import Client as KubeClient
-from gangsched.cluster.kube.queue import MOST, Preconditions
+from gangsched.cluster.kube.preconditions import MOST, Preconditions
 from gangsched.cluster.kube.verdicts import UNMARKED, SeenPod, Verdicts
 from gangsched.core.actions import Bind, Mark, PodRef, Remove, Spare, Unmark
 from gangsched.core.events import Changed, Gone, Outcome, WriteDone

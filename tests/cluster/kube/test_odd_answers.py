@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from gangsched.cluster.kinds import CORE_KINDS
 from gangsched.cluster.kube.bodies import Request
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.discovery import served_resources
 from gangsched.cluster.kube.lease import Elector, LeaseSettings
 from gangsched.cluster.kube.reflector import Reflector
-from gangsched.cluster.kube.resources import CORE_RESOURCES
 from gangsched.cluster.kube.verdicts import look_at_job, read_job
 from gangsched.core.actions import JobRef, SuspendJob
 from gangsched.core.events import Event, Gone, records
@@ -74,7 +74,7 @@ def a_list(*names: str, kind: str = "PodList", version: str = "10") -> bytes:
 async def test_what_is_no_list_of_pods_takes_no_pod_away(answer: bytes) -> None:
     """All that was known stays, the trouble is shown, and the next good list brings exactly what has changed."""
     server, events = Answers(a_list("a", "b")), list[Event]()
-    pods = next(each for each in CORE_RESOURCES if each.name == "pods")
+    pods = next(each for each in CORE_KINDS if each.plural == "pods")
     reflector = Reflector(pods, server, Converter(), events.extend)
     running = asyncio.create_task(reflector.run())
     try:
@@ -98,7 +98,7 @@ async def test_an_empty_list_is_one() -> None:
     """A server in Go writes null for a list without items: then there is nothing."""
     server, events = Answers(a_list("a")), list[Event]()
     reflector = Reflector(
-        next(each for each in CORE_RESOURCES if each.name == "pods"), server, Converter(), events.extend
+        next(each for each in CORE_KINDS if each.plural == "pods"), server, Converter(), events.extend
     )
     await reflector._list()
     server.body = b'{"kind":"PodList","metadata":{"resourceVersion":"11"},"items":null}'

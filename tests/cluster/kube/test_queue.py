@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.cluster.kube.queue import BOUND, WHY_NOT, WRITES_PER_OVERDUE, Item, Lane, WriteQueue
+from gangsched.cluster.queue import BOUND, WHY_NOT, WRITES_PER_OVERDUE, Item, Lane, WriteQueue
 from gangsched.core.actions import Bind, Mark, PodRef, Report, SetCondition, pod_reference
 
 

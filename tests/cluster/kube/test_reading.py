@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from gangsched.cluster.kinds import CORE_KINDS
 from gangsched.cluster.kube.client import Client as ApiClient
 from gangsched.cluster.kube.reflector import Reflector
-from gangsched.cluster.kube.resources import CORE_RESOURCES
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.core.events import Changed, Event, Gone, ObjectRefused, Synced, records
 from gangsched.http.connection import load_connection
@@ -170,7 +170,7 @@ async def test_silent_watch_is_given_up(
     events: list[Event] = []
     client = ApiClient(await load_connection(proxied_kubeconfig), TokenBucket(100.0, 100))
     client.open()
-    pods = next(each for each in CORE_RESOURCES if each.name == "pods")
+    pods = next(each for each in CORE_KINDS if each.plural == "pods")
     reflector = Reflector(pods, client, Converter(), events.extend, silence_seconds=0.5)
     running = asyncio.create_task(reflector.run())
     try:

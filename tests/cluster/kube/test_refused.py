@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from gangsched.cluster.kinds import CORE_KINDS, SERVED_KINDS
 from gangsched.cluster.kube.client import Client, ListMeta, Page
 from gangsched.cluster.kube.reflector import Reflector
-from gangsched.cluster.kube.resources import CORE_RESOURCES, SERVED_RESOURCES
 from gangsched.core.actions import Remove, ResumeJob
 from gangsched.core.events import Changed, Event, Gone, ObjectRefused, Record, record_of, records
 from gangsched.model.convert import Converter
@@ -23,7 +23,7 @@ from tests.core.queues import big, objects
 from tests.core.quota.world import queue
 from tests.core.stories import names
 
-RESOURCES = [*CORE_RESOURCES, *SERVED_RESOURCES]
+RESOURCES = [*CORE_KINDS, *SERVED_KINDS]
 
 
 class Server:
@@ -48,7 +48,7 @@ async def events_of(name: str, *objects: dict[str, Any]) -> list[Event]:
     """What is made of these states of objects of one resource."""
     out: list[Event] = []
     server = Server(*objects)
-    resource = next(each for each in RESOURCES if each.name == name)
+    resource = next(each for each in RESOURCES if each.resource == name)
     task = asyncio.create_task(Reflector(resource, cast("Client", server), Converter(), out.extend).run())
     await server.told.wait()
     task.cancel()
@@ -272,7 +272,7 @@ async def test_what_is_not_counted_stays_as_it_was() -> None:
     assert [type(e) for e in found] == [ObjectRefused]
 
 
-@pytest.mark.parametrize("resource", [each.name for each in RESOURCES if not each.metadata_only])
+@pytest.mark.parametrize("resource", [each.resource for each in RESOURCES if not each.metadata_only])
 async def test_of_each_kind_an_object_without_readable_metadata_is_told(resource: str) -> None:
     """Nothing of it is forgotten, and only what would be less safe by what was known before is shown as well."""
     wrong = {"metadata": {"name": "x", "uid": "u", "resourceVersion": "2", "labels": "none"}}

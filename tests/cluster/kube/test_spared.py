@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
-from gangsched.cluster.kube.queue import Item, WriteQueue
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import UNWANTED, Writer, WriteSettings
+from gangsched.cluster.queue import Item, WriteQueue
 from gangsched.core.actions import JobRef, Mark, PodRef, Removal, Remove, Spare, SuspendJob, Unmark
 from gangsched.core.events import Event, Outcome, WriteDone
 

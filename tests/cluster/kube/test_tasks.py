@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
+from gangsched.cluster.kinds import CORE_KINDS
 from gangsched.cluster.kube.client import Client, UnreachableError
 from gangsched.cluster.kube.discovery import served_resources
 from gangsched.cluster.kube.reflector import Reflector
-from gangsched.cluster.kube.resources import CORE_RESOURCES
 from gangsched.cluster.kube.retry import end
 from gangsched.model.convert import Converter
 
@@ -104,7 +104,7 @@ async def test_who_ends_others_finishes_that_before_it_ends_itself(monkeypatch: 
 
 async def test_nobody_waits_for_a_resource_that_is_not_served() -> None:
     """Whoever waits for a refresh waits on while the version changes, and no longer than the resource is served."""
-    resource = next(each for each in CORE_RESOURCES if each.name == "nodes")
+    resource = next(each for each in CORE_KINDS if each.plural == "nodes")
     reflector = Reflector(resource, cast("Client", Broken()), Converter(), lambda _: None)
     waiting = asyncio.create_task(reflector.refresh())
     await asyncio.sleep(0)

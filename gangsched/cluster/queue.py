@@ -1,21 +1,10 @@
-"""What waits to be written, by object: one write of an object is on its way at a time, and what was wanted last counts;
-and what it rests on, which may not be so any more when its turn comes.
+"""What waits to be written, by object: one write of an object is on its way at a time, and what was wanted last counts.
+The same for a real cluster and for a simulated one.
 
 *Writes* (actions with an id) are answered, each once. For people there are conditions (PodScheduled) and Events; of
 what says why a pod is not scheduled the newest of an object replaces one that still waits, and a binding makes it
 pointless; an equal Event that waits absorbs a second. When too many wait the oldest are dropped; Events of bindings,
 which say what the pod itself says, are counted apart, so that they never drive out another one.
-
-A write waits for its turn, for a token and for a connection. So whether it still should be sent is asked once more as
-its bytes are about to leave; then only those races are left that only the API server can decide.
-
-*Bindings*: other schedulers bind pods to the same nodes meanwhile, and the API server knows no room. What is new is
-distinguished from what is known by counting: every event that is delivered raises a number, and a decision bears the
-number of those that had been taken in when it was made.
-
-*Removals* are for pods that bear their mark, and the API server is to check that: another process may have taken the
-mark back, a user may want the pod to stay, or the mark was reset because nothing followed for long. The version of the
-pod with its mark (``resourceVersion``) is therefore a precondition of its removal, as its UID is.
 """
 
 from __future__ import annotations
@@ -25,134 +14,10 @@ import contextlib
 import enum
 import math
 from collections import deque
-from collections.abc import Hashable, Sequence
-from typing import TypeAlias, TypeVar
+from collections.abc import Hashable
+from typing import TypeAlias
 
-from gangsched.core.actions import (
-    Bind,
-    PodRef,
-    Removal,
-    Report,
-    SetCondition,
-    SetGroupStatus,
-    Spare,
-    Write,
-    overruled_by,
-)
-from gangsched.core.events import Changed, Event, Gone
-from gangsched.messages import notes
-from gangsched.model.records import Pod
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-#: So many objects are remembered at most where nothing else bounds them.
-MOST = 50_000
-
-
-class Preconditions:
-    """Per node the newest binding that is not ours, and per victim the newest version in which its mark is known to
-    stand. Not thread-safe; belongs to the I/O loop.
-
-    So many of each, and so many bindings of ours that have not been seen yet, are remembered at ``most``; the oldest is
-    forgotten. Then a binding is sent that might have been held back, or held back for one of our own, and a marked pod
-    is read.
-    """
-
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
-        self._delivered = 0
-        self._bound: set[str] = set()  # UIDs of pods that have been seen on a node
-        self._ours: dict[str, str] = {}  # by UID, the node that a binding of ours that no watch has shown yet names
-        self._newest: dict[str, tuple[int, str, str]] = {}  # by node: number of the event, namespace, name
-        self._marked: dict[str, str] = {}  # by UID, the version
-
-    def delivered(self, events: Sequence[Event]) -> None:
-        """These events are on their way to the decision thread; to be called for every one of them, in order."""
-        self._delivered += len(events)
-        for event in events:
-            if isinstance(event, Changed) and isinstance(event.record, Pod):
-                pod = event.record
-                if pod.node and pod.uid not in self._bound:
-                    self._seen_on_a_node(pod)
-                if pod.disruption is not None or pod.uid in self._marked:
-                    self._seen_with_a_mark(pod)
-            elif isinstance(event, Gone) and event.kind == "Pod":
-                self._bound.discard(event.uid)
-                self._ours.pop(event.uid, None)
-                self._marked.pop(event.uid, None)
-
-    # -- bindings ------------------------------------------------------------------------------------------
-
-    def overtakes(self, action: Bind, known: int) -> str:
-        """Has another scheduler bound a pod to the node of a binding that was decided when ``known`` events had been
-        taken in? Which pod, in words; empty if not.
-
-        Nor is a binding overtaken that may have taken effect already: to send it again is the way to know.
-        """
-        uid = action.pod.uid
-        newest = self._newest.get(action.node)
-        if newest is None or newest[0] <= known or self._ours.get(uid) == action.node or uid in self._bound:
-            return ""
-        return notes.bound_since(newest[1], newest[2], action.node)
-
-    def leaves(self, action: Bind) -> None:
-        """This binding is being sent."""
-        if action.pod.uid not in self._bound:
-            self._put(self._ours, action.pod.uid, action.node)
-
-    def failed(self, action: Bind) -> None:
-        """It is known that this binding has not taken effect."""
-        self._ours.pop(action.pod.uid, None)
-
-    def _seen_on_a_node(self, pod: Pod) -> None:
-        """For the first time."""
-        if pod.finished:
-            return
-        self._bound.add(pod.uid)
-        if self._ours.pop(pod.uid, None) != pod.node:
-            self._put(self._newest, pod.node, (self._delivered, pod.namespace, pod.name))
-
-    # -- marks ---------------------------------------------------------------------------------------------
-
-    def marked_version(self, pod: PodRef) -> str:
-        """In which version the mark stands; empty if that is not known."""
-        return self._marked.get(pod.uid, "")
-
-    def marked(self, pod: PodRef, version: str) -> None:
-        """A mark has been written, or read; older news may follow."""
-        if _newer(version, self.marked_version(pod)):
-            self._put(self._marked, pod.uid, version)
-
-    def forget_mark(self, pod: PodRef) -> None:
-        """What was known of the pod's mark is not so (any more)."""
-        self._marked.pop(pod.uid, None)
-
-    def _seen_with_a_mark(self, pod: Pod) -> None:
-        if not _newer(pod.version, self._marked.get(pod.uid, "")):
-            return  # the answer to a mark comes before the watch shows it
-        if pod.live and pod.disruption_target:
-            self._put(self._marked, pod.uid, pod.version)
-        else:
-            self._marked.pop(pod.uid, None)
-
-    def _put(self, into: dict[K, V], key: K, value: V) -> None:
-        """As the last entry; the first one goes if there is no room."""
-        into.pop(key, None)
-        if len(into) >= self._most:
-            del into[next(iter(into))]
-        into[key] = value
-
-
-def _newer(version: str, known: str) -> bool:
-    """Is a version of an object newer than another of it, which may be empty? Versions are numbers that grow.
-    (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions)
-    """
-    try:
-        return int(version) > int(known or 0)
-    except ValueError:
-        return bool(version)
-
+from gangsched.core.actions import Bind, Removal, Report, SetCondition, SetGroupStatus, Spare, Write, overruled_by
 
 #: The action of Events that say why a pod is not scheduled, and that it was.
 WHY_NOT, BOUND = "Scheduling", "Binding"
@@ -212,7 +77,7 @@ class Item:
 
 
 class WriteQueue:
-    """Waiting actions. Not thread-safe; belongs to the I/O loop.
+    """Waiting actions. Not thread-safe.
 
     ``low_in_flight`` bounds how many conditions and Events are on their way at once, so that a binding never
     waits behind a flood of them. While more than ``busy_writes`` writes are on their way none is sent, since each would
