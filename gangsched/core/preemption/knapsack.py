@@ -45,7 +45,7 @@ def choose(costs: Prices, members: int) -> Taking | None:
         counts[chosen] = 1
         price = complex(first[chosen].sum())
         return Taking(counts, price, price)
-    node, gain, slope = _hull(costs)
+    node, gain, slope = hull(costs, np.arange(1, width + 1)[:, None])
     total = np.cumsum(gain)
     if not len(total) or total[-1] < members:
         return _all_ways(costs, np.arange(places), counts, members, 0j) if _capacity(costs) >= members else None
@@ -60,16 +60,19 @@ def choose(costs: Prices, members: int) -> Taking | None:
     return _core(costs, counts, members, complex(slope[last]), bound)
 
 
-def _hull(costs: Prices) -> tuple[Ints, Ints, Prices]:
-    """The steps of the lower hulls, cheapest member first: the place, the members gained, the price of each."""
+def hull(costs: Prices, amounts: Ints) -> tuple[Ints, Ints, Prices]:
+    """The steps of the lower hulls, cheapest member first: the place, the members gained, the price of each. ``costs``
+    ``(X, N)`` are those of so many members, ``amounts`` ``(X, N)`` or ``(X, 1)``.
+    """
     width, places = costs.shape
+    amounts = np.broadcast_to(amounts, costs.shape)
     at: Ints = np.zeros(places, dtype=np.int64)
     paid: Prices = np.zeros(places, dtype=np.complex128)
-    steps: list[tuple[Ints, Ints, Prices]] = []
-    turns = np.arange(1, width + 1)[:, None]
-    alive = np.flatnonzero(costs.real.min(axis=0) < NEVER.real)
+    nothing: Ints = at[:0]
+    steps: list[tuple[Ints, Ints, Prices]] = [(nothing, nothing, paid[:0])]
+    alive = np.flatnonzero(costs.real.min(axis=0, initial=NEVER.real) < NEVER.real)
     while len(alive):
-        ahead = turns - at[alive]
+        ahead = amounts[:, alive] - at[alive]
         slope = np.where(
             (ahead > 0) & (costs[:, alive].real < NEVER.real),
             (costs[:, alive] - paid[alive]) / np.maximum(ahead, 1),
@@ -80,14 +83,9 @@ def _hull(costs: Prices) -> tuple[Ints, Ints, Prices]:
         lowest = slope[best, np.arange(len(alive))]
         good = lowest.real < NEVER.real
         alive, best, lowest = alive[good], best[good], lowest[good]
-        if not len(alive):
-            break
-        steps.append((alive, best + 1 - at[alive], lowest))
-        at[alive] = best + 1
+        steps.append((alive, amounts[best, alive] - at[alive], lowest))
+        at[alive] = amounts[best, alive]
         paid[alive] = costs[best, alive]
-    if not steps:
-        none: Ints = np.zeros(0, dtype=np.int64)
-        return none, none, np.zeros(0, dtype=np.complex128)
     node, gain, slope = (np.concatenate([s[i] for s in steps]) for i in range(3))
     order = np.argsort(slope, kind="stable")
     return node[order], gain[order], slope[order]

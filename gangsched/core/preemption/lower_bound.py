@@ -4,11 +4,16 @@ What couples nodes is left out: every candidate may leave by itself, whatever it
 that allow anything allow all. Each resource is looked at alone, with the pods of a node in the order that is exact for
 one resource; of the prices that come out the highest holds. How many gangs have to be interrupted is bounded by the
 room that each could make at most.
+
+Members of too many kinds for a table over the number of each are added up: nodes take amounts of a resource that some
+members ask for, and all of them together what all members do. Of that the Lagrangian relaxation is taken, as in
+:mod:`.knapsack`; nodes that are equal are asked once.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,10 +26,9 @@ from gangsched.core.preemption.candidates import Candidates, Interruption
 from gangsched.core.preemption.demand import Demand
 from gangsched.core.preemption.free import Pairs
 from gangsched.core.preemption.harm import Harm, components, place
-from gangsched.core.preemption.knapsack import cover
-from gangsched.core.preemption.node_prices import MAY, STAYS, Offer
+from gangsched.core.preemption.knapsack import cover, hull
+from gangsched.core.preemption.node_prices import MAY, STAYS, NodePrices, Offer
 from gangsched.core.preemption.places import Places
-from gangsched.core.preemption.price_bound import PriceBound
 from gangsched.core.preemption.prices import NEVER, Prices
 
 #: More pods of one component of harm than this count as so many.
@@ -32,6 +36,11 @@ _DIGIT = 2.0**20
 #: What is missing is counted in about so many pieces at least: gangs add parts of members to nodes that they share.
 #: With a quarter of them as many plans are proven of 32.
 _PIECES = 400
+#: Cells into which a resource is divided, and amounts for which nodes are asked: more of them make a bound closer, and
+#: dearer. With half the amounts, or a quarter of the cells, as many plans are proven of 24.
+_CELLS, _AMOUNTS = 1024, 48
+#: What sums over all nodes may be off by, as a share of what is added up.
+_ROUNDED = 1e-12
 
 
 class Floor(NamedTuple):
@@ -53,48 +62,23 @@ def gap(harm: Harm, floor: Floor) -> Gap | None:
     return None
 
 
-class _Group:
-    """The price of kinds that may share nodes: of all together by a table where that is small enough, and by prices for
-    members (:mod:`.price_bound`).
-    """
-
-    def __init__(self, candidates: Candidates, demand: Demand) -> None:
-        self._places = Places(candidates, demand, lower=True)
-        self._by_worth = PriceBound(self._places.nodes) if len(demand.need) > 1 else None
-
-    @property
-    def work(self) -> int:
-        """Nodes x pods looked at."""
-        return self._places.nodes.work
-
-    def least(self, offer: Offer, enough: float) -> float:
-        """No places cost less; no more is looked for than more than ``enough`` less one. Prices for members come last:
-        they take twice the time of the table, and without them 7 of 12 plans for many kinds are not proven.
-        """
-        found = self._places.bound(offer)
-        best = 0.0 if found is None else max(0.0, found.real)
-        if self._by_worth is None or best > enough - 1.0:
-            return best
-        return max(best, self._by_worth.bound(offer, enough))
-
-
 class LowerBound:
     """Bounds for one demand among these candidates."""
 
     def __init__(self, candidates: Candidates, demand: Demand) -> None:
         self._c = candidates
         self._answers: dict[tuple[object, ...], Any] = {}
-        self._several = len(demand.need) > 1  # how far bounds are looked for depends on the plan then
         #: Where members can be chosen only what all choices have in common.
         self._parts = list(demand.parts())
+        #: Kinds that may share nodes.
         self._groups = [
-            _Group(candidates, of)
+            Places(candidates, of, lower=True)
             for of in ([demand.common] if demand.common is not None else map(demand.of, _kinds_together(demand)))
         ]
 
     def floor(self, harm: Harm) -> Floor:
         """The floor under a plan of this harm, as far down as it can be as high as the plan."""
-        beyond = self._beyond(harm.beyond_budget) if harm.beyond_budget else 0
+        beyond = self._known(("beyond",), self._beyond) if harm.beyond_budget else 0
         if beyond < harm.beyond_budget:
             return Floor(beyond, ())
         stays = self._c.closed if not beyond else np.zeros(len(self._c), dtype=np.bool_)
@@ -116,9 +100,7 @@ class LowerBound:
             if least_gangs < gangs:
                 return Floor(beyond, (*levels, (level, least_gangs, 0)))
             more = sum(mine[p][1] for p in higher if p not in free)
-            bound = partial(self._pods, level, above | spared, free, _DIGIT * more + count)
-            enough = (more, count) if self._several else ()
-            found = self._known(("pods", *key, gangs > 0, free, *enough), bound)
+            found = self._known(("pods", *key, gangs > 0, free), partial(self._pods, level, above | spared, free))
             least = max(0, min(count, math.ceil(found - _DIGIT * more - 2e-6)))
             exact = least == count
             least = min(count, max(least, with_them))
@@ -146,27 +128,28 @@ class LowerBound:
     @property
     def work(self) -> int:
         """Nodes x pods looked at."""
-        return sum(group.work for group in self._groups)
+        return sum(group.nodes.work for group in self._groups)
 
-    def _beyond(self, enough: int) -> int:
+    def _beyond(self) -> int:
         price: Prices = np.where(self._c.closed, 1.0 + 0j, 0j)
-        return math.ceil(self._least(np.zeros(len(self._c), dtype=np.bool_), price, enough) - 1e-6)
+        return math.ceil(self._least(np.zeros(len(self._c), dtype=np.bool_), price) - 1e-6)
 
-    def _pods(self, level: int, stays: Bools, free: frozenset[int], enough: float) -> float:
+    def _pods(self, level: int, stays: Bools, free: frozenset[int]) -> float:
         """The least price where a pod of this priority costs 1, and one of a higher that is not ``free`` a digit more.
         No plan can have less of one without more of the other.
         """
         c = self._c
         price: Prices = np.where(c.level == level, 1.0 + 0j, 0j)
         price[(c.level > level) & ~isin(c.level, sorted(free))] = _DIGIT
-        return self._least(stays, price, enough)
+        return self._least(stays, price)
 
-    def _least(self, stays: Bools, price: Prices, enough: float) -> float:
+    def _least(self, stays: Bools, price: Prices) -> float:
         """The least price of places for all groups, 0 if there are none at all."""
         offer = Offer(np.where(stays, STAYS, MAY), price)
         total = 0.0
         for group in self._groups:
-            total += group.least(offer, enough - total)
+            found = group.bound(offer)
+            total += amount_bound(group.nodes, offer) if found is None else max(0.0, found.real)
         return total if total < NEVER.real else 0.0
 
     def _gangs(self, level: int, stays: Bools) -> tuple[int, int]:
@@ -234,3 +217,88 @@ def _kinds_together(demand: Demand) -> list[list[int]]:
                 old, new = group[i], group[j]
                 group = [new if g == old else g for g in group]
     return [[k for k in kinds if group[k] == g] for g in dict.fromkeys(group)]
+
+
+def amount_bound(nodes: NodePrices, offer: Offer) -> float:
+    """No places of members of these kinds cost less, with the prices of a lower bound."""
+    used = np.flatnonzero(nodes.demand.request.any(axis=0)).tolist()
+    return max((_bound_of(nodes, offer, r) for r in used), default=0.0)
+
+
+def _bound_of(nodes: NodePrices, offer: Offer, r: int) -> float:
+    """The same by one resource."""
+    asked, need = nodes.demand.request[:, r], np.array(nodes.demand.need)
+    room = nodes.room(offer)[r]
+    top = min(float(room[nodes.mask.any(axis=0)].max(initial=0.0)), float(asked @ need))
+    size = float(np.gcd.reduce(asked.astype(np.int64)))
+    if size <= 0 or top < size:
+        return 0.0
+    size = max(size, top / _CELLS)
+    takes = np.floor(asked / size + 1e-9).astype(np.int64)
+    cells = int(top / size + 1e-9) + 1
+    numbers: dict[bytes, int] = {}  # of nodes with the same kinds of members
+    here = np.ascontiguousarray((nodes.mask & (takes > 0)[:, None]).T)
+    kind = np.array([numbers.setdefault(mask.tobytes(), len(numbers)) for mask in here])
+    reached = np.array([_sums(nodes.demand, takes, np.frombuffer(m, dtype=np.bool_), cells) for m in numbers])
+    first = np.flatnonzero(reached.any(axis=0))
+    if len(first) > _AMOUNTS:
+        first = first[np.linspace(0, len(first) - 1, _AMOUNTS).astype(np.int64)]
+    if not len(first):
+        return 0.0
+    rows, copies = _unequal(nodes, offer, r, kind, (int(first[-1]) + 1) * size)
+    demand: Floats = np.zeros((nodes.demand.request.shape[1], len(first) * len(rows)))
+    demand[r] = np.repeat(first * size, len(rows))
+    costs = nodes.scan_one(offer, np.tile(rows, len(first)), demand, r).reshape(len(first), len(rows))
+    # Whatever more up to the next amount some members add up to costs at least as much.
+    amounts = np.maximum.reduceat(reached * np.arange(cells), first, axis=1)[kind[rows]].T
+    at, gained, slope = hull(np.where(amounts > 0, costs, NEVER), amounts)
+    gained = gained * copies[at]
+    sums, wanted = np.cumsum(gained), int(takes @ need)
+    last = int(np.searchsorted(sums, wanted))
+    if last == len(sums):
+        return 0.0
+    gained[last] -= sums[last] - wanted
+    return float(gained[: last + 1] @ slope.real[: last + 1]) * (1.0 - _ROUNDED)
+
+
+def _sums(demand: Demand, takes: Ints, mask: Bools, cells: int) -> Bools:
+    """``(cells,)`` the sums, from 1 on, of what some members of these kinds take that may share a node."""
+    out: Bools = np.zeros(cells, dtype=np.bool_)
+    out[0] = True
+    for k in np.flatnonzero(mask).tolist():
+        left, piece = 1 if demand.rules.exclusive[k, k] else demand.need[k], 1
+        while left > 0:  # numbers that add up to each number of members: 1, 2, 4, ... and the rest
+            step = min(left, piece) * int(takes[k])
+            out[step:] |= out[: max(0, cells - step)].copy()
+            left, piece = left - piece, 2 * piece
+    if demand.rules.exclusive.all():  # one in all
+        alone = takes[mask]
+        out[:] = False
+        out[alone[alone < cells]] = True
+    out[0] = False
+    return out
+
+
+def _unequal(nodes: NodePrices, offer: Offer, r: int, kind: Ints, most: float) -> tuple[Ints, Ints]:
+    """One node of each sort that differs in a resource, as far as members matter that take no more than ``most`` of it,
+    and how many there are; ``kind`` ``(N,)`` tells apart who may go there.
+    """
+    c, found = nodes.c, nodes.order_for(offer, r)
+    order = np.arange(len(c)) if found is None else found
+    paid = order[((offer.status == MAY) & (offer.price.real > 0))[order]]
+    row = c.row[paid]
+    place = np.arange(len(row)) - np.searchsorted(row, row)
+    looks: Floats = np.zeros((len(c.count), 2 + 2 * (int(place.max(initial=-1)) + 1)))
+    looks[:, 0] = kind
+    # With more room than for the most members and all that has a price, all of that comes back.
+    most_room = most + np.bincount(row, weights=c.req[r, paid], minlength=len(looks))
+    looks[:, 1] = np.minimum(nodes.room(offer)[r], most_room)
+    looks[row, 2 + 2 * place] = offer.price[paid].real
+    looks[row, 3 + 2 * place] = c.req[r, paid]
+    alike = Counter[bytes]()
+    rows: dict[bytes, int] = {}
+    for node in np.flatnonzero(nodes.mask.any(axis=0)).tolist():
+        look = looks[node].tobytes()
+        rows.setdefault(look, node)
+        alike[look] += 1
+    return np.array(list(rows.values()), dtype=np.int64), np.array([alike[look] for look in rows], dtype=np.int64)

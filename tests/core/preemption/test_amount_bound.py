@@ -1,4 +1,4 @@
-"""What places cost at least, by prices for members, against the least price of any places."""
+"""What places cost at least, by the amounts that members ask for, against the least price of any places."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gangsched.core.preemption import price_bound, several_kinds
+from gangsched.core.preemption import lower_bound, several_kinds
+from gangsched.core.preemption.lower_bound import amount_bound
 from gangsched.core.preemption.node_prices import MAY, Offer
-from gangsched.core.preemption.price_bound import PriceBound
-from gangsched.core.preemption.prices import NEVER
 from tests.builders import gang, node, pod
 from tests.core.harness import Built
 from tests.core.preemption.asked import Asked, asked
 from tests.core.preemption.crowds import RULES, crowd, found_and_least, tariff
 
 
-def bound(made: Asked, enough: float) -> float:
+def bound(made: Asked) -> float:
     """With all candidates on offer."""
     offer = Offer(np.full(len(made.candidates), MAY), tariff(made))
-    return PriceBound(made.places(lower=True).nodes).bound(offer, enough)
+    return amount_bound(made.places(lower=True).nodes, offer)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_no_places_cost_less_than_the_bound(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it is told to be enough, with all amounts told apart or few, exact ones or rounded ones."""
+    """With all amounts told apart or few, exact ones or rounded ones."""
     judged = 0
     for seed in range(14):
         made = asked(*crowd(seed, rule))
@@ -35,10 +34,9 @@ def test_no_places_cost_less_than_the_bound(rule: str, monkeypatch: pytest.Monke
             continue
         judged += 1
         for cells, amounts in product((1024, 3), (48, 3)):
-            monkeypatch.setattr(price_bound, "_CELLS", cells)
-            monkeypatch.setattr(price_bound, "_AMOUNTS", amounts)
-            for enough in (least.real / 2, least.real, 3 * least.real + 5):
-                assert bound(made, enough) <= least.real + 1e-6, f"seed {seed}, {cells} cells, {amounts} amounts"
+            monkeypatch.setattr(lower_bound, "_CELLS", cells)
+            monkeypatch.setattr(lower_bound, "_AMOUNTS", amounts)
+            assert bound(made) <= least.real + 1e-6, f"seed {seed}, {cells} cells, {amounts} amounts"
     assert judged >= 4
 
 
@@ -58,9 +56,8 @@ def test_pods_that_cost_nothing_are_room_too() -> None:
         if found is None or not found.price.real:
             continue
         judged += 1
-        for enough in (found.price.real, found.price.real + 3.0):
-            least = PriceBound(made.places(lower=True).nodes).bound(offer, enough)
-            assert least <= found.price.real + 1e-6, f"seed {seed}"
+        least = amount_bound(made.places(lower=True).nodes, offer)
+        assert least <= found.price.real + 1e-6, f"seed {seed}"
     assert judged >= 10
 
 
@@ -86,34 +83,34 @@ def test_members_that_are_worth_whole_pods_need_as_many_gone(sizes: tuple[int, .
     """
     made = asked(*full(8, 8, free=0.5), *members(*sizes))
     each = tariff(made)[0].real
-    assert bound(made, each * sum(sizes)) == pytest.approx(each * sum(sizes))
+    assert bound(made) == pytest.approx(each * sum(sizes))
 
 
 def test_nodes_count_in_whole_members() -> None:
     """Members of three and of five CPUs on nodes of seven: each node holds one of them, or two of three."""
     made = asked(*full(6, 7), *members(5, 5, 5, 3, 3))
     each = tariff(made)[0].real
-    assert bound(made, each * 21) == pytest.approx(each * 21)
+    assert bound(made) == pytest.approx(each * 21)
     _, least = found_and_least(asked(*full(2, 4), *members(3, 1, 1)))
     assert least is not None
-    assert bound(asked(*full(2, 4), *members(3, 1, 1)), least.real) == pytest.approx(least.real)
+    assert bound(asked(*full(2, 4), *members(3, 1, 1))) == pytest.approx(least.real)
 
 
 def test_the_plan_of_many_kinds_is_proven_where_a_table_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search says that its plan is optimal; without prices for members it says that there is a gap."""
+    """The search says that its plan is optimal; without the bound by amounts it says that there is a gap."""
     monkeypatch.setattr(several_kinds, "_TABLE", 0)
     question = [*full(40, 12, free=0.5), *members(*(9, 8, 5, 4, 2, 1) * 8)]
     choice = asked(*question).search().run()
     assert choice is not None
     assert choice.harm.levels == ((1, 0, 29 * 8),)
     assert choice.gap is None
-    monkeypatch.setattr(PriceBound, "bound", lambda *_: 0.0)
+    monkeypatch.setattr(lower_bound, "amount_bound", lambda *_: 0.0)
     without = asked(*question).search().run()
     assert without is not None
     assert without.gap is not None
 
 
 def test_a_kind_that_finds_no_node_has_no_price() -> None:
-    """The bound is what was enough, or more, and nothing that cannot be had."""
+    """The bound is nothing that cannot be had."""
     made = asked(*full(3, 4), *members(5, 1))
-    assert 7.0 <= bound(made, 8.0) < NEVER.real
+    assert bound(made) == 0.0
