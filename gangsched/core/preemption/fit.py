@@ -184,6 +184,7 @@ class CountedFit(FreeRoom):
         self.exact = True
         self.monotone = demand.rules.monotone
         self._parts = [_Kind(part, self.free, alone=alone) for part in demand.parts()]
+        self.alike = len(self._parts) == 1
         self._stale: list[Ints] = []  # rows whose room has changed since the parts have read it
 
     @property

@@ -79,7 +79,7 @@ class Interruptions:
 
     def improved(self, best: Settled) -> Iterator[Settled]:
         """Ever less harmful choices, beginning with this one and with others."""
-        for start in islice(self._starts(), 1, 2 + _PULLED // 2) if best.units else ():
+        for start in islice(self._starts(), 1, 1 + _PULLED // 2) if best.units else ():
             if self._late():
                 return
             found = start()
@@ -94,7 +94,6 @@ class Interruptions:
     def _starts(self) -> Iterator[Callable[[], Settled | None]]:
         """Ways to a first choice, each from nothing."""
         yield self._cover
-        yield self._cheapest_cover
         for turn in range(_PULLED if len(self._c.units_of) <= _FEW else 0):
             yield partial(self._pulled, turn)
 
@@ -110,45 +109,35 @@ class Interruptions:
     # -- cover ---------------------------------------------------------------------------------------------
 
     def _cover(self) -> Settled | None:
-        """Units are added by price per member gained until the gang fits; then those that turned out needless go."""
+        """Of the cheapest units that would make up for what is missing if what each adds by itself added up those are
+        added of which it does, until the gang fits; then those that turned out needless go.
+        """
         chosen: frozenset[int] = frozenset()
-        more = 1  # units added at once when counting says that there is room, and places that there is not
+        more = 1  # units added at once where they do not add up
         while True:
-            missing = self._missing(chosen)
+            missing = math.ceil(self._missing(chosen))
             if missing <= 0:
                 found = self._settler.settle(chosen)
                 if found is not None:
                     return self._fewer(found)
             left, price = self._affordable(chosen)
-            if not left:
+            gains = self._gains(chosen, left) if left else np.zeros(0)
+            some = None
+            if missing > 0 and self._count.alike:
+                some = cover(np.rint(gains).astype(np.int64), price, missing)
+                self.work += len(left) * missing
+            if some is None:
+                # By price per member gained, half of what is missing at once, so that the last are chosen with care; or
+                # counting says that there is room, and places that there is not.
+                useful = np.flatnonzero(gains > 0) if missing > 0 else np.arange(len(left))
+                rate = price[useful] / np.clip(gains[useful], 1e-9, max(missing, 1.0))
+                some = useful[np.lexsort((useful, rate.imag, rate.real))]
+                half = int(np.searchsorted(np.cumsum(gains[some]), missing / 2, side="right"))
+                some = some[: max(1, half)] if missing > 0 else some[:more]
+                more *= 1 + (missing <= 0)
+            if not len(some):
                 return None
-            gains = self._gains(chosen, left)
-            useful = np.flatnonzero(gains > 0)
-            if not len(useful) and missing > 0:
-                return None
-            if not len(useful):
-                useful = np.arange(len(left))
-                gains = np.ones(len(left))
-            rate = price[useful] / np.minimum(gains[useful], max(missing, 1.0))
-            order = useful[np.lexsort((useful, rate.imag, rate.real))]
-            ranked = [left[n] for n in order.tolist()]
-            if missing > 0:
-                chosen = chosen.union(self._independent(ranked, gains[order], missing))
-            else:
-                chosen = chosen.union(ranked[:more])
-                more *= 2
-
-    def _cheapest_cover(self) -> Settled | None:
-        """The cheapest units that make room together if what each adds to nothing adds up: it does where they share no
-        nodes.
-        """
-        nothing: frozenset[int] = frozenset()
-        missing = math.ceil(self._missing(nothing))
-        left, price = self._affordable(nothing)
-        gains = np.rint(self._gains(nothing, left)).astype(np.int64) if left else np.zeros(0, dtype=np.int64)
-        self.work += len(left) * max(0, missing)
-        found = cover(gains, price, missing) if missing > 0 else None
-        return None if found is None else self._settler.settle([left[n] for n in found.tolist()])
+            chosen = chosen.union(self._apart([left[n] for n in some.tolist()]))
 
     def _pulled(self, turn: int) -> Settled | None:
         """Places among all nodes when every unit goes at a part of its price on each node where one of its pods is in
@@ -187,27 +176,13 @@ class Interruptions:
             return left[fine].tolist(), price[fine]
         return left.tolist(), price + self._settler.tariff.beyond * over.sum(axis=1)
 
-    def _independent(self, ranked: Sequence[int], gains: Floats, missing: float) -> list[int]:
-        """The first of these units, and more of those after it that share no node with them: half of what is missing,
-        so that the last ones are chosen with care.
-        """
-        out = [ranked[0]]
-        most = missing / 2 - float(gains[0])
-        used: Bools = np.zeros(len(self._c.count), dtype=np.bool_)
-        used[self._rows(ranked[0])] = True
-        for unit, gain in zip(ranked[1:], gains[1:].tolist(), strict=True):
-            if gain < gains[0] or gain > most:
-                break
-            rows = self._rows(unit)
-            if not used[rows].any():
-                used[rows] = True
-                out.append(unit)
-                most -= gain
-        return out
-
-    def _rows(self, unit: int) -> Ints:
-        rows: Ints = self._c.row[self._c.units_of[unit].pods]
-        return rows
+    def _apart(self, units: Sequence[int]) -> list[int]:
+        """Those of these units that share no node with one before them: what each adds by itself adds up."""
+        pairs = self._pairs_of(units)
+        first: Ints = np.full(len(self._c.count), len(units))
+        np.minimum.at(first, pairs.rows, pairs.owner)
+        shares = np.bincount(pairs.owner[first[pairs.rows] < pairs.owner], minlength=len(units))
+        return [unit for unit, shared in zip(units, shares.tolist(), strict=True) if not shared]
 
     def _fewer(self, found: Settled) -> Settled:
         """Leave out units, the dearest first, as long as counting says that the gang fits without them; and only the
