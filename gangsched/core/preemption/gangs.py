@@ -79,7 +79,7 @@ class Interruptions:
 
     def improved(self, best: Settled) -> Iterator[Settled]:
         """Ever less harmful choices, beginning with this one and with others."""
-        for start in islice(self._starts(), 1, 1 + _PULLED // 2) if best.units else ():
+        for start in islice(self._starts(), 1, 2 + _PULLED // 2) if best.units else ():
             if self._late():
                 return
             found = start()
@@ -93,7 +93,10 @@ class Interruptions:
 
     def _starts(self) -> Iterator[Callable[[], Settled | None]]:
         """Ways to a first choice, each from nothing."""
-        yield self._cover
+        exact = partial(self._cover, exact=True)
+        # Where no set is limited what each unit gains adds up: then the exact one takes a tenth less time.
+        covers = [self._cover, exact] if self._c.limited else [exact, self._cover]
+        yield from covers if self._count.alike else [self._cover]
         for turn in range(_PULLED if len(self._c.units_of) <= _FEW else 0):
             yield partial(self._pulled, turn)
 
@@ -108,9 +111,9 @@ class Interruptions:
 
     # -- cover ---------------------------------------------------------------------------------------------
 
-    def _cover(self) -> Settled | None:
-        """Of the cheapest units that would make up for what is missing if what each adds by itself added up those are
-        added of which it does, until the gang fits; then those that turned out needless go.
+    def _cover(self, *, exact: bool = False) -> Settled | None:
+        """Units are added until the gang fits, those by price per member gained that share no nodes; then those that
+        turned out needless go. If ``exact``, of the cheapest that make up for what is missing if gains add up.
         """
         chosen: frozenset[int] = frozenset()
         more = 1  # units added at once where they do not add up
@@ -123,7 +126,7 @@ class Interruptions:
             left, price = self._affordable(chosen)
             gains = self._gains(chosen, left) if left else np.zeros(0)
             some = None
-            if missing > 0 and self._count.alike:
+            if missing > 0 and exact:
                 some = cover(np.rint(gains).astype(np.int64), price, missing)
                 self.work += len(left) * missing
             if some is None:
