@@ -179,11 +179,8 @@ class Settler:
 
     def most(self) -> Bools:
         """``(V,)`` as many pods as may leave by themselves: of each limited set those that hold most, together."""
-        out = self.allowed & self.c.single
-        for limited in self.c.limited:
-            if not limited.budget or self.hard:
-                out[self._fullest(limited.pods[out[limited.pods]])[limited.limit :]] = False
-        return out
+        found = self.offer(())
+        return np.zeros(len(self.c), np.bool_) if found is None else self._within_limits(*found).status == MAY
 
     def _within_limits(self, offer: Offer, binding: Sequence[int]) -> Offer:
         """The offer with no more of each limited set than may leave: then none can be overdrawn."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gangsched.core.decision import UNSCHEDULABLE
+from gangsched.core.preemption import settle
 from gangsched.core.preemption.search import Choice
 from gangsched.model.records import PodTerm
 from tests.bench.families import catalogue, tight
@@ -137,15 +138,17 @@ def test_a_longer_search_among_gangs_is_never_worse(seed: int, monkeypatch: pyte
     assert harms == sorted(harms, reverse=True)
 
 
+@pytest.mark.parametrize("budgets", [3, settle._ROUNDS, settle._ROUNDS + 1])
 @pytest.mark.parametrize("allowed", [1, 2, 3])
-def test_what_is_left_of_a_budget_counts_for_the_node_that_goes_beyond_it(allowed: int) -> None:
+def test_what_is_left_of_a_budget_counts_for_the_node_that_goes_beyond_it(allowed: int, budgets: int) -> None:
     """Where a node holds more pods of a budget than it allows, only those more are beyond, from the first plan on."""
-    objects: list[Built] = [gang("g").min(3), *(pod(f"m{n}").cpu(4).priority(9).gang("g") for n in range(3))]
-    for app in "abc":
+    objects: list[Built] = [gang("g").min(budgets)]
+    objects += [pod(f"m{n}").cpu(4).priority(9).gang("g") for n in range(budgets)]
+    for app in (f"a{n}" for n in range(budgets)):
         objects.append(pdb(app).selects(app=app).allows(allowed))
         for row in range(4):
-            objects.append(node(f"{app}{row}").cpu(4))
-            objects += [pod(f"{app}{row}{n}").cpu(1).label(app=app).on(f"{app}{row}") for n in range(4)]
+            objects.append(node(f"{app}-{row}").cpu(4))
+            objects += [pod(f"{app}-{row}-{n}").cpu(1).label(app=app).on(f"{app}-{row}") for n in range(4)]
     found = asked(*objects).search(1).run()
     assert found is not None
-    assert found.harm.beyond_budget == 3 * (4 - allowed)
+    assert found.harm.beyond_budget == budgets * (4 - allowed)

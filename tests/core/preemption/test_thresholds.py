@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gangsched.core.preemption import branch_and_bound, fillings
+from gangsched.core.preemption import branch_and_bound, fillings, gangs, several_kinds
 from gangsched.model.records import Node, Pod
 from tests.core.preemption.asked import asked_in
 from tests.oracle.case import NOW, Case, Maker
@@ -46,4 +46,45 @@ def test_among_more_pods_the_same_leave(beyond: int, mixed: bool) -> None:
             assert found is not None, f"seed {seed}"
             assert found.harm[:3] == alone.harm[:3], f"seed {seed} with {extra} more"
         compared += 1
+    assert compared >= 6
+
+
+def test_with_as_many_units_as_are_pulled_along_and_with_one_more_the_same_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where places pull no units along the covers find what has to leave."""
+    compared = 0
+    for seed in SEEDS:
+        made = case(seed, mixed=False)
+        if not any(g.name == "want" for g in made.gangs):
+            continue
+        found = []
+        for fewer in (0, 1):
+            asked = asked_in(made)
+            monkeypatch.setattr(gangs, "_FEW", len(asked.candidates.units_of) - fewer)
+            found.append(asked.search().run())
+        first, second = found
+        assert (first is None) == (second is None), f"seed {seed}"
+        if first is not None and second is not None and first.taken:
+            assert first.harm[:3] == second.harm[:3], f"seed {seed}"
+            compared += 1
+    assert compared >= 6
+
+
+def test_kinds_that_are_placed_once_more_never_cost_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the rounds that there are, and with one less and one more: no more harm the more there are."""
+    monkeypatch.setattr(several_kinds, "_TABLE", 0)
+    usual, compared = several_kinds._ROUNDS, 0
+    for seed in SEEDS:
+        made = case(seed, mixed=True)
+        if not any(g.name == "want" for g in made.gangs):
+            continue
+        prices = []
+        for rounds in (usual - 1, usual, usual + 1):
+            monkeypatch.setattr(several_kinds, "_ROUNDS", rounds)
+            asked = asked_in(made)
+            found = asked.places().best(asked.offer([1.0] * len(asked.candidates)))
+            prices.append(float("inf") if found is None else found.price.real)
+        assert prices[0] >= prices[1] >= prices[2], f"seed {seed}"
+        compared += prices[0] < float("inf")
     assert compared >= 6
