@@ -85,7 +85,9 @@ class BranchAndBound:
         return not self._stopped and (self._fit.monotone or not self._tested)
 
     def run(self, best: Harm | None, taken: frozenset[int]) -> tuple[Harm | None, frozenset[int]]:
-        """The best choice, at least as good as the one given (None: none is known). The fit is empty afterwards."""
+        """The best choice, at least as good as the one given (None: none is known). The fit is empty afterwards. Where
+        one more victim may do less harm, not all of its victims need be needed.
+        """
         self._best = (best, taken)
         self._decisions = sorted(
             self._all(), key=lambda d: (-d.level, d.block is None or d.part is not None, -d.weight, d.name)
@@ -122,7 +124,7 @@ class BranchAndBound:
             cost = self._cost(taken)
             if self._strict and cost.beyond_budget:
                 return
-            if (best is None or cost < best) and (self._tested or self._fits()) and not self._needless(taken):
+            if (best is None or cost < best) and (self._tested or self._fits()):
                 self._best = (cost, frozenset(taken))
             return
         decision = self._decisions[at]
@@ -148,19 +150,6 @@ class BranchAndBound:
             self._stopped = True
             return False
         return self._fit.fits()
-
-    def _needless(self, taken: set[int]) -> bool:
-        """Could some victim stay? Where fewer victims always do less harm there is no need to look."""
-        if not self._entangled:
-            return False
-        for decision in self._decisions:
-            if taken.issuperset(decision.slots):
-                self._fit.give_back(_array(decision.slots))
-                fits = self._fits()
-                self._fit.take(_array(decision.slots))
-                if fits:
-                    return True
-        return False
 
     def _floor(self, cost: Harm) -> Harm:
         """No choice that takes more than what costs this does less harm.

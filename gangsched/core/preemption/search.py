@@ -370,11 +370,11 @@ class Search:
         fit.take(np.array(sorted(plan.taken), dtype=np.int64))
         fit.hint(plan.rows, least=not self.candidates.by_work and gap(plan.harm, self._bound.floor(plan.harm)) is None)
         back = reprieve(fit, self._returnable(plan.taken)) if fit.fits() else []
-        rows = fit.rows() if back else plan.rows
+        rows = fit.rows() if back or not plan.rows else plan.rows
         fit.restore(base)
         fit.steps = spent
         if not back:
-            return plan
+            return Plan(plan.harm, plan.taken, rows)
         left = plan.taken.difference(s for slots in back for s in slots.tolist())
         return Plan(self._harm_of(left), left, rows)
 
@@ -471,11 +471,8 @@ class Search:
             return None
         if taken == before:
             return best
-        base = self.fit.save()
-        self.fit.take(np.array(sorted(taken), dtype=np.int64))
-        rows = self.fit.rows()
-        self.fit.restore(base)
-        return Plan(cost, taken, rows)
+        plan = self._reprieved(Plan(cost, taken, {}))
+        return plan if best is None or plan.harm < best.harm else best
 
     def _look(self) -> bool:
         """One more question; False when the budget does not allow it."""

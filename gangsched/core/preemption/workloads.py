@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Floats, Ints
@@ -31,16 +30,6 @@ from gangsched.model.records import GangId
 _PLACES = 2**40
 #: A step is one look at the cluster; looking at more pods than this at once counts as more steps.
 _PODS_PER_STEP = 400
-
-
-class Item(msgspec.Struct, frozen=True):
-    """What leaves at once of pods without a queue: a single pod, or a whole unit."""
-
-    level: int
-    whole: bool
-    work: float
-    name: str
-    slots: tuple[int, ...]
 
 
 class WorkloadsOnNodes:
@@ -104,23 +93,22 @@ class WorkloadsOnNodes:
 
     def without_queue(self) -> Iterator[Target]:
         """Single pods and whole units that hold no quota, lowest priority first: single pods, then wholes."""
-        items = [self._single(s) for s in self.units.loose.tolist()]
-        for block in self.units.blocks:
-            if block.number in self.units.reasons:
-                continue
-            items += [self._single(s) for s in self.units.surplus(block, self._works)]
-            if block.whole:
-                work = float(self._works[block.array].sum())
-                items.append(Item(block.priority, True, work, block.ref.name, tuple(block.whole)))
-        for item in sorted(items, key=lambda i: (i.level, i.whole, i.work, i.name)):
+        units, works = self.units, self._works
+        pods = units.loose.tolist()
+        blocks = [b for b in units.blocks if b.number not in units.reasons]
+        pods += [s for block in blocks for s in units.surplus(block, works)]
+        # Priority, whether it is a whole, work lost, name and slots.
+        items: list[tuple[int, bool, float, str, tuple[int, ...]]] = [
+            (units.pod(s).priority, False, float(works[s]), units.pod(s).key, (s,)) for s in pods
+        ]
+        items += [
+            (b.priority, True, float(works[b.array].sum()), b.ref.name, tuple(b.whole)) for b in blocks if b.whole
+        ]
+        for level, _, _, _, slots in sorted(items):
             if self.exhausted():
                 return
-            if self._allowed(item.slots):
-                yield Target(None, "", item.level, item.slots)
-
-    def _single(self, slot: int) -> Item:
-        pod = self.units.pod(slot)
-        return Item(pod.priority, False, float(self._works[slot]), pod.key, (slot,))
+            if self._allowed(slots):
+                yield Target(None, "", level, slots)
 
     def _allowed(self, slots: Sequence[int]) -> bool:
         if tuple(slots) in self._left_out:
