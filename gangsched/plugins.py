@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from gangsched.core.arrays import Bools, Floats
-from gangsched.core.filters.base import Failure, Filter
-from gangsched.core.framework.pernode import NodeView, PerNodeFilter, PerNodeScore
-from gangsched.core.hints import Hint
-from gangsched.core.scores.base import Score
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.events import Hint
+from gangsched.core.plugins.base import Failure, Filter, NodeView, PerNodeFilter, PerNodeScore, Score
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import CPU, MEMORY
 

@@ -17,7 +17,7 @@ import yaml
 
 from gangsched.cli import main as cli
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision, Unschedulable
-from gangsched.core.framework.plugins import Plugin, PluginSet
+from gangsched.core.framework.registry import Plugin, PluginSet
 from gangsched.core.lifecycle import table as lifecycle
 from gangsched.model.dialects import coscheduling, koordinator, kueue, upstream
 from tests.builders import OURS, gang, node, pod

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from gangsched.core.framework.plugins import BUILT_IN
+from gangsched.core.framework.registry import BUILT_IN
 from gangsched.runtime import config
 from gangsched_conformance import check
 from gangsched_conformance.filters import FILTER_CHECKS

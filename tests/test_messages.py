@@ -24,7 +24,7 @@ ANSWERS = (
 )
 #: Documentation: of commands, settings, metrics and the table of states; words of the log; the simulated API server.
 DOCUMENTATION = (
-    *("cli/main.py", "cli/completion.py", "cli/inputs.py", "core/framework/plugins.py", "core/lifecycle/table.py"),
+    *("cli/main.py", "cli/completion.py", "cli/inputs.py", "core/framework/registry.py", "core/lifecycle/table.py"),
     *(f"runtime/{name}.py" for name in ("memory", "metrics", "observers")),
     *("cluster/kube/dryrun.py", "cluster/sim/"),
 )

@@ -13,7 +13,7 @@ from gangsched.cli.decisions import WOULD_HELP, State
 from gangsched.cli.pod_explanation import MANY, Section, choice, conditions, drained_sections, pod_sections, under
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Gone
-from gangsched.core.filters.node import tolerates
+from gangsched.core.plugins.node import tolerates
 from gangsched.core.preemption.drained import Leaving
 from gangsched.core.quota.workloads import quantity
 from gangsched.messages.text import and_nearest, are, counted, listed

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gangsched.core.decision import Decision, Fits, Unschedulable, Victim
+from gangsched.core.decision import Decision, Fits, Unschedulable, Victim, group_key, names_of
 from gangsched.core.events import Event
 from gangsched.core.framework.pipeline import Pipeline
-from gangsched.core.identity import group_key, names_of
 from gangsched.core.ledger.condemned import Cause, Eviction
 from gangsched.core.ledger.ledger import Kind, Reservation, announced_by
 from gangsched.core.options import Options

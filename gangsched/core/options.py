@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gangsched.core.framework.plugins import PluginSet
+from gangsched.core.framework.registry import PluginSet
 
 #: A budget of milliseconds in search steps: the same everywhere, so that the same cluster gives the same plan, whatever
 #: else the machine does. Measured: 8 to 10 of the dearest steps (filter and score one pod over 1,000 nodes) in a

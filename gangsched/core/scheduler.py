@@ -9,7 +9,7 @@ import msgspec
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, QueueStatus
 from gangsched.core.decision import Decision
-from gangsched.core.hints import Change, Hint
+from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.backfill import STRICT
 from gangsched.core.lifecycle.executor import Executor, Ids
 from gangsched.core.lifecycle.table import State
@@ -17,11 +17,10 @@ from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider
 from gangsched.core.state.jobs import OwnerKey, Suspendable, family_of
 from gangsched.core.state.membership import rules_of
-from gangsched.core.state.scheduler_names import SchedulerNames
-from gangsched.core.world import surroundings, suspended
-from gangsched.core.world.surroundings import take_in
+from gangsched.core.state.sightings import SchedulerNames
+from gangsched.core.world import suspended
 from gangsched.core.world.suspended import LateOwners
-from gangsched.core.world.world import World
+from gangsched.core.world.world import World, api_of, group_refused, queue_object_refused, take_in
 from gangsched.model.dialects import BY_FAMILY
 from gangsched.model.jobsets import GROUP, JOBSET, JobSet
 from gangsched.model.queues import QUEUE_KINDS, KueueWorkload, QueueObject
@@ -415,12 +414,12 @@ class Scheduler:
     def _object_refused(self, event: ev.ObjectRefused) -> None:
         kind, membership = event.kind.partition(".")[0], self.world.membership
         if kind == "PodGroup":
-            family = surroundings.family_of(event)
-            gang = surroundings.group(event, membership.objects.get((family, event.namespace, event.name)))
+            family = api_of(event)
+            gang = group_refused(event, membership.objects.get((family, event.namespace, event.name)))
             membership.set_object(gang)
             self._gang_changed(family, event.namespace, event.name, gang)
         if kind in QUEUE_KINDS and self.options.quota:
-            held = surroundings.queue_object(event, self.world.managed.quota)
+            held = queue_object_refused(event, self.world.managed.quota)
             if held is not None:
                 self._queues_changed(self.world.put_queue_object(held))
         known_node = self.world.snapshot.node(event.name) if event.kind == "Node" else None

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import inspect
 
 from gangsched.core.framework.arguments import ARGUMENTS
-from gangsched.core.framework.plugins import BUILT_IN
+from gangsched.core.framework.registry import BUILT_IN
 from gangsched.documents import Document, DocumentError, located
 from gangsched.messages import invalid
 from gangsched.messages.text import nearest

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from gangsched.core.framework.plugins import Plugin
+from gangsched.core.framework.registry import Plugin
 from gangsched.messages import invalid
 
 if TYPE_CHECKING:

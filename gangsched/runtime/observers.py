@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 from gangsched import logs
 from gangsched.core.actions import Action, GangStatus, Report
+from gangsched.core.agenda import Watchdog
 from gangsched.core.decision import Decision, FitsWhenFreed, Preempt
 from gangsched.core.events import Event, LeadershipChanged, Outcome, WriteDone
 from gangsched.core.lifecycle.report import NAME_SERVED, NAME_TAKEN, REFUSED
 from gangsched.core.preemption.removal import SUSPEND
-from gangsched.core.watchdog import Watchdog
 from gangsched.runtime.loop import Observer, WritesUnderWay
 
 #: A decision may take so many times the budget of its search: steps differ in cost, and placing takes time too.

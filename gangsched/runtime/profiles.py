@@ -15,8 +15,7 @@ from typing import Annotated, Any
 import msgspec
 
 from gangsched.core.framework.arguments import ARGUMENTS
-from gangsched.core.framework.guard import GuardedFilter, GuardedScore
-from gangsched.core.framework.plugins import BUILT_IN, Plugin, PluginSet
+from gangsched.core.framework.registry import BUILT_IN, GuardedFilter, GuardedScore, Plugin, PluginSet
 from gangsched.messages import invalid
 from gangsched.messages.text import nearest
 from gangsched.model.sections import NonEmpty, Section, doc

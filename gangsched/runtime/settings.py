@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gangsched.core.framework.plugins import PluginSet
+from gangsched.core.framework.registry import PluginSet
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
 from gangsched.model.dialects.owners import Kind
 from gangsched.model.sections import Duration, NonEmpty, Section

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from gangsched.core.decision import group_key
 from gangsched.core.forecast import _leave, _queue_order
-from gangsched.core.identity import group_key
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Verdict
 from gangsched.model.records import IN, Gang, LabelSelector, Node, Pod, PodTerm, Requirement, SpreadConstraint

@@ -16,9 +16,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from gangsched.core.decision import BIND
+from gangsched.core.decision import BIND, group_key
 from gangsched.core.forecast import _leave
-from gangsched.core.identity import group_key
 from gangsched.core.ledger.ledger import Kind, Reservation
 from gangsched.core.options import Options
 from gangsched.core.state.simulation import Phantom

@@ -19,12 +19,11 @@ import msgspec
 import numpy as np
 
 from gangsched.core.events import Changed
-from gangsched.core.filters.base import Bools, Filter
 from gangsched.core.framework.pipeline import pipeline_of
 from gangsched.core.options import Options
+from gangsched.core.plugins.base import Bools, Filter, Score
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.scores.base import Score
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Floats
 from gangsched.model.records import NodeTerm, PodTerm, PodVolumes, Requirement, SpreadConstraint

@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from gangsched.core.decision import BIND, PREEMPT
-from gangsched.core.identity import group_key
+from gangsched.core.decision import BIND, PREEMPT, group_key
 from gangsched.model.records import Gang
 from tests.bench import basic_groups, budget, peers, placement, quality_large, rivals, scale, speed
 from tests.bench.table import table

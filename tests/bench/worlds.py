@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from gangsched.core.decision import group_key
 from gangsched.core.events import Synced
-from gangsched.core.identity import group_key
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.scheduler import Scheduler

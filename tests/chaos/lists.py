@@ -23,7 +23,7 @@ from gangsched.cluster.sim.history import Entry, History, ends_object
 from gangsched.cluster.sim.invariants import Round
 from gangsched.core.actions import Action, Bind, Mark, Nominate, Unmark, WithdrawNomination
 from gangsched.core.decision import BIND, Decision
-from gangsched.core.filters.node import tolerates
+from gangsched.core.plugins.node import tolerates
 from gangsched.model.records import Node, Pod
 from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import Played

@@ -6,7 +6,7 @@ import pytest
 
 from gangsched.cluster.sim import World
 from gangsched.core.events import Changed, Event
-from gangsched.core.state.observed_times import Sightings
+from gangsched.core.state.sightings import Sightings
 from gangsched.model.records import Pod
 from tests.chaos.checks import problems
 from tests.chaos.clocks import HOUR

@@ -14,7 +14,7 @@ from tests.runtime.plugin_packages import installed
 ROOT = Path(__file__).resolve().parents[2]
 GANG = "default/hp-training-job"
 SOURCE = """
-from gangsched.core.filters.base import NodeFilter
+from gangsched.core.plugins.base import NodeFilter
 
 class Broken(NodeFilter):
     name = "Broken"

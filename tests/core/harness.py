@@ -27,10 +27,9 @@ from gangsched.core.actions import (
     Write,
     overruled_by,
 )
-from gangsched.core.decision import Decision
+from gangsched.core.decision import Decision, group_key
 from gangsched.core.events import Event, Outcome
 from gangsched.core.forecast import forecast
-from gangsched.core.identity import group_key
 from gangsched.core.options import Options
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.scheduler import Scheduler

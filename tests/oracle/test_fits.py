@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from gangsched.core.identity import group_key
+from gangsched.core.decision import group_key
 from gangsched.core.preemption.demand import demands_of
 from gangsched.core.preemption.fit import CountedFit, fit_for
 from gangsched.model.records import GangId

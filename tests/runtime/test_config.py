@@ -12,7 +12,7 @@ import yaml
 
 from gangsched.cli import main as cli
 from gangsched.core.framework.arguments import NodeResourcesFitArgs, ScoringStrategy
-from gangsched.core.framework.plugins import PluginSet
+from gangsched.core.framework.registry import PluginSet
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
 from gangsched.model.times import seconds_of
 from gangsched.runtime import config

@@ -9,10 +9,10 @@ import jsonschema
 import pytest
 import yaml
 
-from gangsched.core.framework.plugins import (
+from gangsched.core.framework.registry import (
     PluginSet,
 )
-from gangsched.core.state.spreading import SpreadDefaults
+from gangsched.core.state.termcounts import SpreadDefaults
 from gangsched.model.records import NodeTerm, Requirement, SpreadConstraint
 from gangsched.runtime import config
 from gangsched.runtime.profiles import PluginConfig, Profile
@@ -24,7 +24,7 @@ HEAD = "apiVersion: gangsched.dev/v1alpha1\nkind: GangSchedulerConfiguration\n"
 SOURCE = """
 import msgspec
 import numpy as np
-from gangsched.core.filters.base import NodeFilter
+from gangsched.core.plugins.base import NodeFilter
 
 class Arguments(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     most_pods: int = 3

@@ -12,9 +12,8 @@ import numpy as np
 from gangsched.cluster.kinds import CORE_KINDS
 from gangsched.cluster.kube.decode import ObjectDecoder
 from gangsched.core import events as ev
-from gangsched.core.decision import BIND
+from gangsched.core.decision import BIND, group_key
 from gangsched.core.events import Changed, Event
-from gangsched.core.identity import group_key
 from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.preemption import explain
 from gangsched.core.scheduler import Scheduler

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from gangsched.core.state.observed_times import SAME_CLOCK_SECONDS
+from gangsched.core.state.sightings import SAME_CLOCK_SECONDS
 
 #: Of the time between two questions no more counts than this (seconds).
 MOST_SECONDS = 5.0

@@ -10,14 +10,12 @@ import numpy as np
 
 from gangsched.core.arrays import Bools, Floats
 from gangsched.core.decision import Reason
-from gangsched.core.filters.base import Filter
-from gangsched.core.filters.node import NodeResourcesFit
-from gangsched.core.filters.topology_spread import PodTopologySpread
-from gangsched.core.filters.volumes import VolumeFilter
-from gangsched.core.framework.guard import GuardedFilter, GuardedScore
-from gangsched.core.framework.plugins import PluginSet
-from gangsched.core.scores.base import Score
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.framework.registry import GuardedFilter, GuardedScore, PluginSet
+from gangsched.core.plugins.base import Filter, Score
+from gangsched.core.plugins.node import NodeResourcesFit
+from gangsched.core.plugins.topology_spread import PodTopologySpread
+from gangsched.core.plugins.volumes import VolumeFilter
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 
 _CACHE_LIMIT = 4096

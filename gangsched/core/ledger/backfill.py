@@ -16,11 +16,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.decision import Verdict
+from gangsched.core.decision import Order, Verdict
 from gangsched.core.framework.pipeline import Pipeline
-from gangsched.core.identity import Order
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Restriction, Simulation
 from gangsched.core.state.snapshot import Bools
 from gangsched.messages import causes

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Sequence
 
 import msgspec
 
-from gangsched.core.identity import group_key
+from gangsched.core.decision import group_key
 from gangsched.core.ledger.ledger import Kind, announced_by
 from gangsched.core.lifecycle import conditions, report
 from gangsched.core.lifecycle.group import Group

@@ -15,8 +15,7 @@ from gangsched.core.actions import Bind, BindVolume, PodRef, ResumeJob, SelectNo
 from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Aspect
 from gangsched.core.decision import Placement
-from gangsched.core.events import Failure, Outcome
-from gangsched.core.hints import Change, Hint
+from gangsched.core.events import Change, Failure, Hint, Outcome
 from gangsched.core.lifecycle import conditions, report
 from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.lifecycle.run import Run

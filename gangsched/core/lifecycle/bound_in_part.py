@@ -27,9 +27,8 @@ import msgspec
 
 from gangsched.core.actions import MARK_REASON, Bind, Report
 from gangsched.core.agenda import Page
-from gangsched.core.decision import BIND, WAIT, UnitRef, Unschedulable, Verdict, Victim
-from gangsched.core.hints import Change, Hint
-from gangsched.core.identity import group_key
+from gangsched.core.decision import BIND, WAIT, UnitRef, Unschedulable, Verdict, Victim, group_key
+from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.ledger import Kind
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import TRIES, Failed, Group, Refusal, pause

@@ -27,8 +27,7 @@ from gangsched.core.actions import (
     pod_reference,
     reference,
 )
-from gangsched.core.decision import QuotaUse, Verdict, Victim
-from gangsched.core.identity import group_key
+from gangsched.core.decision import QuotaUse, Verdict, Victim, group_key
 from gangsched.core.ledger.condemned import Phase
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import Failed, Group, Plan

@@ -16,9 +16,8 @@ from collections.abc import Iterable, Sequence
 from gangsched.core.actions import SuspendJob
 from gangsched.core.actuation.records import owners_of
 from gangsched.core.agenda import Page
-from gangsched.core.decision import Victim
+from gangsched.core.decision import Victim, names_of
 from gangsched.core.events import Outcome
-from gangsched.core.identity import names_of
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase
 from gangsched.core.lifecycle import conditions, evicting, report
 from gangsched.core.lifecycle.gangs import Gangs

@@ -22,8 +22,7 @@ from gangsched.core.actions import Action, Remove, SuspendJob, Unmark, reference
 from gangsched.core.actuation import desired
 from gangsched.core.actuation.records import Owner
 from gangsched.core.decision import Verdict, Victim
-from gangsched.core.events import Failure, Outcome
-from gangsched.core.hints import Change, Hint
+from gangsched.core.events import Change, Failure, Hint, Outcome
 from gangsched.core.ledger.condemned import NO_PLAN, Cause, Eviction, Phase, unit_of
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.run import Run

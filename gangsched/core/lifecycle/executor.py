@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, Report
 from gangsched.core.actuation.records import owners_of
-from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Fits, FitsWhenFreed, Preempt, Unschedulable
-from gangsched.core.hints import Change, Hint
-from gangsched.core.identity import Order
+from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Fits, FitsWhenFreed, Order, Preempt, Unschedulable
+from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import NO_PLAN, UNBEGUN, Cause, Eviction, Phase
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import binding, bound_in_part, conditions, evicting, rechecks, report
@@ -28,7 +27,7 @@ from gangsched.core.planning.decider import Decider, Verdict
 from gangsched.core.planning.outcomes import said_of
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.queue.signature import Signature, signature_of, speaks_for_others
-from gangsched.core.state.scheduler_names import Owner
+from gangsched.core.state.sightings import Owner
 from gangsched.core.world.world import World, queue_order
 from gangsched.messages import notes
 from gangsched.model.records import SINGLE, GangId

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gangsched.core.hints import Change, Hint
-from gangsched.core.identity import group_key
+from gangsched.core.decision import group_key
+from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import UNBEGUN, Cause, Phase
 from gangsched.core.lifecycle import binding, conditions, evicting, report
 from gangsched.core.lifecycle.announced import AnnouncedRoom

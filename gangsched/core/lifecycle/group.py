@@ -14,8 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.core.actuation.records import Intent
-from gangsched.core.decision import Decision, Placement, Victim
-from gangsched.core.identity import group_key, names_of
+from gangsched.core.decision import Decision, Placement, Victim, group_key, names_of
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase
 from gangsched.core.lifecycle.table import HOLDING, State
 from gangsched.core.queue.signature import Signature

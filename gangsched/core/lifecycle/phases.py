@@ -13,8 +13,7 @@ from gangsched.core.actions import (
     SuspendJob,
 )
 from gangsched.core.decision import BIND, WAIT, Verdict
-from gangsched.core.events import Failure, Outcome
-from gangsched.core.hints import Change, Hint
+from gangsched.core.events import Change, Failure, Hint, Outcome
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase
 from gangsched.core.lifecycle import binding, bound_in_part, conditions, evicting, rechecks, report
 from gangsched.core.lifecycle.draining import Drains

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from gangsched.core.actions import reference
 from gangsched.core.decision import UnitRef, Victim
-from gangsched.core.hints import Change, Hint
+from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import Eviction, Phase, unit_of
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.evicting import may_leave

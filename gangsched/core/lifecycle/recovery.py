@@ -13,8 +13,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 import msgspec
 
 from gangsched.core.actuation.records import Intent, Owner, intent_of, owners_of
-from gangsched.core.decision import Placement, UnitRef, Victim
-from gangsched.core.identity import names_of
+from gangsched.core.decision import Placement, UnitRef, Victim, names_of
 from gangsched.core.ledger.condemned import Cause, Eviction
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.evicting import may_leave

@@ -17,8 +17,7 @@ from gangsched.core.actuation.actuator import Actuator, Aspect, Kept
 from gangsched.core.actuation.desired import Desired
 from gangsched.core.agenda import Page
 from gangsched.core.decision import Verdict
-from gangsched.core.events import Outcome
-from gangsched.core.hints import Change, Hint
+from gangsched.core.events import Change, Hint, Outcome
 from gangsched.core.ledger.ledger import Kind, Reservation
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.options import Options

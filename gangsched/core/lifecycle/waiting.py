@@ -15,9 +15,9 @@ import numpy as np
 
 from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.arrays import Floats
-from gangsched.core.framework.guard import PluginError
-from gangsched.core.hints import Change, Hint
-from gangsched.core.identity import Order
+from gangsched.core.decision import Order
+from gangsched.core.events import Change, Hint
+from gangsched.core.framework.registry import PluginError
 from gangsched.core.ledger.backfill import STRICT
 from gangsched.core.ledger.condemned import Phase
 from gangsched.core.lifecycle.group import Group

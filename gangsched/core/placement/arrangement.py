@@ -14,7 +14,7 @@ import numpy as np
 from gangsched.core.arrays import Bools, Floats, Ints
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.placement.packing import Packed, packed
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.model.records import Pod
 

@@ -13,10 +13,9 @@ from gangsched.core.arrays import Bools, Floats, Ints, runs
 from gangsched.core.framework.pipeline import Pipeline, Ranking
 from gangsched.core.placement.arrangement import MAX_MEMBERS, Arranger, hopeless
 from gangsched.core.placement.packing import whole
-from gangsched.core.state.podclass import PodClass
-from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.podtable import PodClass
+from gangsched.core.state.simulation import Domains, Simulation
 from gangsched.core.state.snapshot import Snapshot
-from gangsched.core.state.terms import Domains
 from gangsched.model.records import Pod
 
 #: From so many equal members on, nodes are scored all at once.

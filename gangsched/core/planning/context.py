@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from gangsched.core.agenda import Watchdog
 from gangsched.core.arrays import Bools, Ints, isin
 from gangsched.core.ledger.backfill import both, kept_nodes
 from gangsched.core.ledger.ledger import Turn, announced_by
@@ -18,7 +19,6 @@ from gangsched.core.preemption.patience import Patience
 from gangsched.core.quota.assignment import NO_QUOTA, NoQuota, QuotaAssignment
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Classes, Phantom, Restriction, Simulation
-from gangsched.core.watchdog import Watchdog
 from gangsched.core.world.world import World, queue_order
 from gangsched.model.records import NOT_IN, PREEMPT_NEVER, GangId, NodeTerm, Pod, Requirement
 

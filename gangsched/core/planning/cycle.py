@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gangsched.core.agenda import Watchdog
 from gangsched.core.decision import BIND, Fits, Placement, QuotaUse, Unschedulable, Verdict
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placer
@@ -28,7 +29,6 @@ from gangsched.core.preemption.patience import delayed
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.assignment import NO_QUOTA, NoQuota, QuotaAssignment
 from gangsched.core.quota.flavors import Assignment, Chosen, Mode
-from gangsched.core.watchdog import Watchdog
 from gangsched.core.world.world import World, queue_order
 from gangsched.messages import causes
 from gangsched.messages.text import listed

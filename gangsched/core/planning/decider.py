@@ -8,11 +8,19 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 import msgspec
 import numpy as np
 
-from gangsched.core.decision import Fits, FitsWhenFreed, Gathering, Placement, Preempt, Unschedulable, Verdict
-from gangsched.core.framework.guard import PluginError
+from gangsched.core.agenda import Watchdog
+from gangsched.core.decision import (
+    Fits,
+    FitsWhenFreed,
+    Gathering,
+    Placement,
+    Preempt,
+    Unschedulable,
+    Verdict,
+    group_key,
+)
 from gangsched.core.framework.pipeline import Pipeline, Stopwatch, pipeline_of
-from gangsched.core.framework.plugins import PluginSet
-from gangsched.core.identity import group_key
+from gangsched.core.framework.registry import PluginError, PluginSet
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placer
 from gangsched.core.planning.context import SchedulingContext
@@ -22,7 +30,6 @@ from gangsched.core.quota.assignment import Nominated
 from gangsched.core.quota.usage import Flavors
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Simulation
-from gangsched.core.watchdog import Watchdog
 from gangsched.core.world.world import World
 from gangsched.messages import causes
 from gangsched.model.records import GangId, Pod

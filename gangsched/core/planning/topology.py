@@ -19,7 +19,7 @@ from gangsched.core.placement.placer import Want
 from gangsched.core.preemption.lower_bound import Floor
 from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Restriction, Simulation
 from gangsched.core.state.snapshot import Bools, Floats, Ints, Snapshot
 from gangsched.messages import causes

@@ -8,14 +8,14 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints, distinct
-from gangsched.core.filters.node import NodeResourcesFit
-from gangsched.core.filters.volumes import NodeVolumeLimits
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.placement.packing import whole
 from gangsched.core.placement.placer import Want
+from gangsched.core.plugins.node import NodeResourcesFit
+from gangsched.core.plugins.volumes import NodeVolumeLimits
 from gangsched.core.preemption.free import Resources, shared_drivers
 from gangsched.core.preemption.rules import Rules, rules_of
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.model.records import Pod
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gangsched.core.decision import UnitRef, Victim
-from gangsched.core.identity import names_of
+from gangsched.core.decision import UnitRef, Victim, names_of
 from gangsched.core.options import Options
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.explain import as_victim

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gangsched.core.quota.assignment import QuotaAssignment
-from gangsched.core.state.evictions import unit_of
+from gangsched.core.state.sightings import unit_of
 from gangsched.core.world.world import World
 from gangsched.messages import causes
 from gangsched.messages.text import counted

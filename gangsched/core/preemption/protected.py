@@ -11,8 +11,7 @@ from gangsched.core.arrays import Bools, Ints, isin
 from gangsched.core.decision import Spared, UnitRef
 from gangsched.core.options import Options
 from gangsched.core.preemption.free import FreeRoom, Resources
-from gangsched.core.state.podclass import PodClass
-from gangsched.core.state.podtable import ASSUMED, PROTECTED, TERMINATING, PodTable
+from gangsched.core.state.podtable import ASSUMED, PROTECTED, TERMINATING, PodClass, PodTable
 from gangsched.core.state.simulation import Simulation
 from gangsched.messages import causes
 from gangsched.messages.text import counted

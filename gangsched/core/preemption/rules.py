@@ -15,14 +15,13 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints, isin
-from gangsched.core.filters.inter_pod_affinity import InterPodAffinity
-from gangsched.core.filters.node import NodeAffinity, NodePorts, NodeResourcesFit, TaintToleration, clash
-from gangsched.core.filters.topology_spread import PodTopologySpread
 from gangsched.core.framework.pipeline import Pipeline
-from gangsched.core.state.podclass import PodClass
-from gangsched.core.state.simulation import Simulation
+from gangsched.core.plugins.inter_pod_affinity import InterPodAffinity
+from gangsched.core.plugins.node import NodeAffinity, NodePorts, NodeResourcesFit, TaintToleration, clash
+from gangsched.core.plugins.topology_spread import PodTopologySpread
+from gangsched.core.state.podtable import PodClass
+from gangsched.core.state.simulation import Domains, Simulation, against, includes
 from gangsched.core.state.termcounts import Selection, selection_of
-from gangsched.core.state.terms import Domains, against, includes
 from gangsched.model.records import PodShape, SpreadConstraint
 
 TOGETHER, APART, SPREAD = "together", "apart", "spread"

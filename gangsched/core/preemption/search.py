@@ -17,6 +17,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from gangsched.core.agenda import Watchdog
 from gangsched.core.arrays import Bools, Ints
 from gangsched.core.decision import Gap
 from gangsched.core.placement.placer import Placer, Want
@@ -38,7 +39,6 @@ from gangsched.core.preemption.settle import Settled, Settler
 from gangsched.core.preemption.units import Units
 from gangsched.core.preemption.work import weights, work_lost
 from gangsched.core.state.simulation import Simulation
-from gangsched.core.watchdog import Watchdog
 
 #: Nodes x pods looked at in about one step.
 _PER_STEP = 3000

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from gangsched.core.agenda import Watchdog
 from gangsched.core.arrays import Floats, Ints
 from gangsched.core.decision import UnitRef
 from gangsched.core.preemption.blocks import Block, Part, ref_of
@@ -22,7 +23,6 @@ from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.victims import Taken, Target
 from gangsched.core.state.podtable import ASSUMED, PROTECTED
-from gangsched.core.watchdog import Watchdog
 from gangsched.messages import causes
 from gangsched.model.records import GangId
 

@@ -14,14 +14,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from gangsched.core.arrays import Ints, isin
+from gangsched.core.decision import group_key, names_of
 from gangsched.core.framework.pipeline import Pipeline
-from gangsched.core.identity import group_key, names_of
 from gangsched.core.ledger.backfill import Blocked
 from gangsched.core.ledger.ledger import Kind, Reservation
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.quota.assignment import forms
-from gangsched.core.state.podclass import PodClass
-from gangsched.core.state.podtable import TERMINATING
+from gangsched.core.state.podtable import TERMINATING, PodClass
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.world.world import World, queue_order
 from gangsched.model.records import GangId, Pod

@@ -25,17 +25,17 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import isin
-from gangsched.core.filters.base import Filter
-from gangsched.core.filters.node import clash
-from gangsched.core.framework.guard import PluginError
-from gangsched.core.hints import Change, Hint
+from gangsched.core.events import Change, Hint
+from gangsched.core.framework.registry import PluginError
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.decider import Decider
+from gangsched.core.plugins.base import Filter
+from gangsched.core.plugins.node import clash
 from gangsched.core.queue.signature import Signature
 from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.assignment import in_flavors
 from gangsched.core.quota.workloads import Amounts
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.termcounts import Selection, selection_of
 from gangsched.core.world.world import World

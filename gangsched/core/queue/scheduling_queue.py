@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 
 from gangsched.core.agenda import Page
-from gangsched.core.identity import Order
+from gangsched.core.decision import Order
 from gangsched.core.options import Options
 
 #: A parked gang is tried again after this time even if no event has woken it, as in kube-scheduler.

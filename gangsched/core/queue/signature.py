@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from gangsched.core.decision import Unschedulable
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.world.world import World
 from gangsched.model.records import PREEMPT_NEVER, GangId
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
 
-from gangsched.core.decision import Unschedulable, Verdict
-from gangsched.core.hints import Change
-from gangsched.core.identity import Order
+from gangsched.core.decision import Order, Unschedulable, Verdict
+from gangsched.core.events import Change
 from gangsched.core.planning.decider import Decider
 from gangsched.core.queue.queueing_hints import QueueingHints
 from gangsched.core.queue.scheduling_queue import Queue

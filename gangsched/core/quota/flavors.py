@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
-from gangsched.core.filters.node import tolerates
+from gangsched.core.plugins.node import tolerates
 from gangsched.core.quota.tree import Tree, lowest_fitting
 from gangsched.core.quota.workloads import Amounts, PodSet, Workload, quantity
 from gangsched.messages import causes

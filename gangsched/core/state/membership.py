@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.core.state.announced import stand_ins
-from gangsched.core.state.scheduler_names import SchedulerNames
+from gangsched.core.state.sightings import SchedulerNames
 from gangsched.messages import causes
 from gangsched.model.dialects import gang_from_member, minimum_key, needs_object, role_of
 from gangsched.model.errors import Mistake

@@ -1,14 +1,36 @@
-"""Pods that take room on nodes, as columns: one slot per pod, so that questions about all are array operations."""
+"""Pods that take room as columns, one slot each, so that filters and victim search work on arrays; and the classes of
+pods that are the same for every filter and score.
+"""
 
 from __future__ import annotations
 
 from hashlib import blake2b
 from typing import Any, Generic, TypeAlias, TypeVar
 
+import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
-from gangsched.model.records import JOB, SINGLE, GangId, Labels, Pod
+from gangsched.model.records import JOB, SINGLE, GangId, Labels, LabelSelector, Pod, PodShape, PodVolumes
+
+
+class PodClass(msgspec.Struct, frozen=True, gc=False):
+    """A shape with the namespace and labels by which other pods' terms may select it.
+
+    Made by :meth:`gangsched.core.state.snapshot.Snapshot.class_of`; pods of one class share one object. ``ident`` is
+    its number there. ``spread_selector`` is what default spread constraints select for it (see :mod:`.spreading`).
+    ``volumes`` are those of its pods; ``name`` and ``uid`` are given where one of them must belong to the very pod.
+    """
+
+    shape: PodShape
+    namespace: str
+    labels: Labels
+    ident: int
+    spread_selector: LabelSelector | None = None
+    volumes: PodVolumes | None = None
+    name: str = ""
+    uid: str = ""
+
 
 K = TypeVar("K")
 

@@ -13,10 +13,8 @@ import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
 from gangsched.core.state.columns import NodeColumns, NodeIds
-from gangsched.core.state.podclass import PodClass
-from gangsched.core.state.podtable import TERMINATING, PodTable
-from gangsched.core.state.spreading import SelectorIndex
-from gangsched.core.state.termcounts import NodeCounts, TermIndex
+from gangsched.core.state.podtable import TERMINATING, PodClass, PodTable
+from gangsched.core.state.termcounts import NodeCounts, SelectorIndex, TermIndex
 from gangsched.core.volumes.choice import Choices
 from gangsched.core.volumes.index import VolumeIndex
 from gangsched.model.records import Labels, LabelSelector, Node, Pod, PodShape

@@ -14,7 +14,7 @@ import numpy as np
 
 from gangsched.core.arrays import Bools, Ints
 from gangsched.core.state.columns import NodeColumns
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.volumes.index import Handle, Target, VolumeIndex
 from gangsched.core.volumes.reach import CACHE_LIMIT, AvailableVolumes, Reach
 from gangsched.model.records import Disk

@@ -1,4 +1,8 @@
-"""What the core knows of the cluster, kept up to date by events."""
+"""What the core knows of the cluster, kept up to date by events: pods, what surrounds gangs, and whom changes may help.
+
+Of a group object, a flavor or a queue whose newest state could not be understood: its gang, or whoever needs its quota,
+waits. What runs goes on by what was known before, so that no pod is evicted because of it, and whole gangs stay whole.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +11,41 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from gangsched.core import events as ev
 from gangsched.core.agenda import Agenda
-from gangsched.core.identity import Order, group_key
+from gangsched.core.decision import Order, group_key
+from gangsched.core.events import Change, Hint, ObjectRefused
 from gangsched.core.ledger.backfill import Turns
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.quota.gang_workloads import Managed
-from gangsched.core.state.evictions import Evictions
-from gangsched.core.state.foreign_nominations import ForeignNominations
-from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey
-from gangsched.core.state.kueue import AdmittedByKueue
+from gangsched.core.quota.quota import Quota
+from gangsched.core.state.jobs import WITHOUT_PODS, AdmittedByKueue, Jobs, OwnerKey
 from gangsched.core.state.membership import Membership
-from gangsched.core.state.observed_times import Sightings
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
-from gangsched.core.state.scheduler_names import SchedulerNames
+from gangsched.core.state.sightings import Evictions, ForeignNominations, SchedulerNames, Sightings
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.world.owner_gangs import OwnerGangs
 from gangsched.messages import causes
+from gangsched.model.dialects.objects import MAX_MEMBERS
+from gangsched.model.errors import Mistake
 from gangsched.model.preemptible import protected
-from gangsched.model.queues import QueueObject
+from gangsched.model.queues import STOP_HOLD, ClusterQueue, QueueObject, queue_labels
 from gangsched.model.records import (
     JOB,
     Budget,
     ClusterNetworkTopology,
+    Gang,
     GangId,
+    Labels,
+    Namespace,
+    Node,
     Owner,
     Pod,
+    PodSelector,
     PriorityClass,
 )
+from gangsched.model.volumes import STORAGE_KINDS, StorageObject
 
 #: Shapes that may be known beside two for each pod, before those that no pod has any more are forgotten. Every image
 #: tag is a new shape, and some questions of each decision go through all of them.
@@ -306,3 +317,154 @@ def queue_order(world: World, gangs: Sequence[GangId]) -> Order:
     key = group_key(gangs)
     first = key in world.ledger.begun and membership.half_bound(gangs)
     return -priority, -math.inf if first else membership.created(gangs), key
+
+
+def take_in(world: World, event: ev.Event) -> Change | None:
+    """What has happened is known from now on. Returns what it may mean to gangs that do not fit, if anything."""
+    match event:
+        case ev.Changed(Node() as node):
+            return _node(world, node)
+        case ev.Gone("Node", _, name):
+            world.snapshot.drop_node(name)
+            return Change(Hint.NODE_GONE, name)
+        case ev.Changed(Budget() as budget):
+            return _budget(world, budget.namespace, budget.name, budget)
+        case ev.Gone("PodDisruptionBudget", namespace, name):
+            return _budget(world, namespace, name, None)
+        case ev.Changed(Namespace() as namespace_now):
+            return _namespace(world, namespace_now.name, namespace_now.labels)
+        case ev.Gone("Namespace", _, name):
+            return _namespace(world, name, None)
+        case ev.Changed(PriorityClass() as priority_class):
+            return _priority_class(world, priority_class.name, priority_class)
+        case ev.Gone("PriorityClass", _, name):
+            return _priority_class(world, name, None)
+        case ev.Changed(ClusterNetworkTopology() as topology):
+            return _layers(world, {**world.topologies, topology.name: topology})
+        case ev.Gone("ClusterNetworkTopology", _, name):
+            return _layers(world, {key: each for key, each in world.topologies.items() if key != name})
+        case ev.ServerClock(ahead):
+            world.sightings.set_server_clock(ahead, world.pods.values(), world.now)
+            return None
+        case _:
+            return _supplied(world, event)
+
+
+def _supplied(world: World, event: ev.Event) -> Change | None:
+    """Volumes, and what pods are selected by. Default constraints are preferences as a rule: no gang is woken for what
+    they select.
+    """
+    snapshot = world.snapshot
+    match event:
+        case ev.Changed(record) if isinstance(record, StorageObject):
+            return Change(Hint.VOLUMES) if snapshot.volumes.put(record) else None
+        case ev.Gone(kind, namespace, name) if kind in STORAGE_KINDS:
+            snapshot.volumes.drop(kind, namespace, name)
+            return Change(Hint.VOLUMES)
+        case ev.Changed(PodSelector() as pod_selector):
+            snapshot.selectors.set(pod_selector)
+        case ev.Gone(kind, namespace, name):
+            snapshot.selectors.drop(kind, namespace, name)
+    return None
+
+
+def _node(world: World, node: Node) -> Change | None:
+    snapshot = world.snapshot
+    row = snapshot.row_of.get(node.name)
+    old = snapshot.nodes[row] if row is not None else None
+    snapshot.set_node(node)
+    kind = Hint.NODE_ADDED if old is None else _differences(old, node)
+    return Change(kind, node.name) if kind else None
+
+
+def _differences(old: Node, node: Node) -> Hint:
+    """What has changed about a node, as far as it may matter to pods that do not fit."""
+    kind = Hint(0)
+    if old.allocatable != node.allocatable:
+        kind |= Hint.NODE_ROOM
+    if (old.labels, old.features) != (node.labels, node.features):
+        kind |= Hint.NODE_LABELS
+    before = old.taints, old.unschedulable, old.ready, old.deleting, old.outdated
+    if before != (node.taints, node.unschedulable, node.ready, node.deleting, node.outdated):
+        kind |= Hint.NODE_TAINTS
+    return kind
+
+
+def _budget(world: World, namespace: str, name: str, budget: Budget | None) -> Change:
+    if budget is None:
+        world.budgets.pop((namespace, name), None)
+    else:
+        world.budgets[(namespace, name)] = budget
+        world.ledger.condemned.counted(budget)
+    return Change(Hint.BUDGET)
+
+
+def _namespace(world: World, name: str, labels: Labels | None) -> Change | None:
+    """Terms of pods may select others now, those of bound pods that keep pending ones off included."""
+    snapshot = world.snapshot
+    if snapshot.namespaces.get(name) == labels:
+        return None
+    if labels is None:
+        del snapshot.namespaces[name]
+    else:
+        snapshot.namespaces[name] = labels
+    snapshot.terms.namespaces_changed()
+    snapshot.generation += 1
+    return Change(Hint.NAMESPACES)
+
+
+def _priority_class(world: World, name: str, now: PriorityClass | None) -> Change | None:
+    """Victims or preemptors may have to wait less now."""
+    if now is None:
+        world.classes.pop(name, None)
+    elif world.classes.get(name) == now:
+        return None
+    else:
+        world.classes[name] = now
+    return Change(Hint.CLASSES)
+
+
+def _layers(world: World, now: dict[str, ClusterNetworkTopology]) -> Change:
+    """Of objects that name one layer the first by name counts. Gangs that are kept together may fit now."""
+    world.topologies = now
+    world.membership.layers = {key: label for name in sorted(now, reverse=True) for key, label in now[name].labels}
+    return Change(Hint.NODE_LABELS)
+
+
+def group_refused(event: ObjectRefused, known: Gang | None) -> Gang:
+    """The gang of a group_refused object. Of one that has not been read yet no member can be spared."""
+    mistake = Mistake(event.field, event.message)
+    if known is not None:
+        return msgspec.structs.replace(known, mistake=mistake)
+    return Gang(
+        family=api_of(event),
+        namespace=event.namespace,
+        name=event.name,
+        uid=event.uid,
+        min_member=MAX_MEMBERS,
+        queue=queue_labels(event.labels),
+        mistake=mistake,
+    )
+
+
+def api_of(event: ObjectRefused) -> str:
+    """The gang API of a group_refused object."""
+    return event.kind.partition(".")[2]
+
+
+def queue_object_refused(event: ObjectRefused, quota: Quota) -> QueueObject | None:
+    """The record of a queue object from now on; None where it stays as it was.
+
+    A queue is held, and those with a flavor that cannot be read are inactive. Of a ClusterQueue that has not been read
+    yet no quota is known. Cohorts have no policy by which they could be held, and a priority never changes.
+    """
+    kind = event.kind.partition(".")[0]
+    if kind == "ClusterQueue":
+        return msgspec.structs.replace(
+            quota.queues.get(event.name) or ClusterQueue(event.name, uid=event.uid), stop=STOP_HOLD
+        )
+    if kind == "LocalQueue":
+        local = quota.local_queues.get(f"{event.namespace}/{event.name}")
+        return msgspec.structs.replace(local, stop=STOP_HOLD) if local is not None else None
+    flavor = quota.flavors.get(event.name) if kind == "ResourceFlavor" else None
+    return msgspec.structs.replace(flavor, outdated=True) if flavor is not None else None

@@ -9,8 +9,7 @@ from itertools import pairwise
 
 import msgspec
 
-from gangsched.core.decision import PREEMPT, Decision
-from gangsched.core.identity import group_key
+from gangsched.core.decision import PREEMPT, Decision, group_key
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.decider import Decider, Verdict
 from tests.bench.families.known import Cluster, Least, Levels, Part, least_of

@@ -11,7 +11,7 @@ from gangsched.cluster.kube import adapter
 from gangsched.cluster.kube.clock import SteadyClock
 from gangsched.core.actions import Mark, Nominate, Report, SetCondition, pod_reference
 from gangsched.core.events import ServerClock, Synced
-from gangsched.core.state.observed_times import SAME_CLOCK_SECONDS
+from gangsched.core.state.sightings import SAME_CLOCK_SECONDS
 from gangsched.model.records import Pod
 from gangsched.model.times import parse_time
 from tests.cluster.kube.conftest import Reader, make_pod

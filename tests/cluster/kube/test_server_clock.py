@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.cluster.kube.clock import CHECKED_SECONDS, ServerTime
-from gangsched.core.state.observed_times import SAME_CLOCK_SECONDS
+from gangsched.core.state.sightings import SAME_CLOCK_SECONDS
 
 
 @pytest.mark.parametrize(

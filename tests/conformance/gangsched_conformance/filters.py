@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gangsched.core.arrays import Bools
-from gangsched.core.filters.volumes import VolumeFilter
-from gangsched.core.framework.guard import GuardedFilter
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.framework.registry import GuardedFilter
+from gangsched.core.plugins.volumes import VolumeFilter
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched_conformance.clusters import Cluster
 from gangsched_conformance.findings import Finding, Step, Surroundings, random_steps, replayed

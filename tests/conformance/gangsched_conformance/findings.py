@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Snapshot
 from gangsched_conformance.clusters import Cluster

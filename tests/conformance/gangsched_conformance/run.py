@@ -6,7 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
-from gangsched.core.framework.guard import PluginError
+from gangsched.core.framework.registry import PluginError
 from gangsched_conformance.clusters import Cluster
 from gangsched_conformance.findings import Finding
 

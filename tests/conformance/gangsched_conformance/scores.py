@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats
-from gangsched.core.framework.guard import GuardedScore
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.framework.registry import GuardedScore
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched_conformance.clusters import Cluster
 from gangsched_conformance.findings import Finding, Step, Surroundings, random_steps, replayed

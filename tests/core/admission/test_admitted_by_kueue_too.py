@@ -16,7 +16,7 @@ from gangsched.core.events import Changed, Gone, LeadershipChanged, Synced
 from gangsched.core.lifecycle.report import TWO_ADMITTERS
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.kueue import AdmittedByKueue
+from gangsched.core.state.jobs import AdmittedByKueue
 from gangsched.core.world.suspended import standing
 from gangsched.model.queues import KueueWorkload
 from gangsched.model.records import Job, Owner, Pod, QueueLabels

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Bind, Write
+from gangsched.core.decision import group_key
 from gangsched.core.events import Outcome
-from gangsched.core.identity import group_key
 from gangsched.model.records import GangId
 from tests.builders import OURS, SIGS, GangBuilder, NodeBuilder, PodBuilder, gang, node, pod
 from tests.core.harness import Cluster, nodes_of, writes

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.events import Changed
-from gangsched.core.filters.base import Filter
-from gangsched.core.filters.inter_pod_affinity import InterPodAffinity
-from gangsched.core.filters.node import NodePorts
-from gangsched.core.filters.topology_spread import PodTopologySpread
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.plugins.base import Filter
+from gangsched.core.plugins.inter_pod_affinity import InterPodAffinity
+from gangsched.core.plugins.node import NodePorts
+from gangsched.core.plugins.topology_spread import PodTopologySpread
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Phantom, Simulation
-from gangsched.core.state.spreading import SpreadDefaults
+from gangsched.core.state.termcounts import SpreadDefaults
 from gangsched.model.records import (
     NAMESPACE_NAME,
     LabelSelector,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.core.scores.base import Score
-from gangsched.core.scores.resources import NodeResourcesBalancedAllocation, NodeResourcesFit
+from gangsched.core.plugins.base import Score
+from gangsched.core.plugins.resources import NodeResourcesBalancedAllocation, NodeResourcesFitScore
 from gangsched.core.state.simulation import Simulation
 from tests.builders import NodeBuilder, PodBuilder, node, pod
 from tests.core.harness import world
@@ -31,7 +31,7 @@ def scored(score: Score, wanted: PodBuilder, *objects: NodeBuilder | PodBuilder)
 
 def test_extended_resources_count_for_pods_that_ask_for_them() -> None:
     """Cpu (4000 - 1000) / 4000 = 75 once, GPUs (4 - 1) / 4 = 75 thrice; without GPUs cpu alone: (4 - 2) / 4."""
-    score = NodeResourcesFit("LeastAllocated", CPU_GPU)
+    score = NodeResourcesFitScore("LeastAllocated", CPU_GPU)
     assert scored(score, pod("a").cpu(1).gpu(2), node("n0").cpu(4).gpu(8)) == [75.0]
     assert scored(score, pod("a").cpu(1).gpu(1), node("n0").cpu(4).gpu(2)) == [(75 + 3 * 50) // 4]
     assert scored(score, pod("a").cpu(2), node("n0").cpu(4).gpu(2)) == [50.0]
@@ -39,13 +39,13 @@ def test_extended_resources_count_for_pods_that_ask_for_them() -> None:
 
 def test_nodes_without_a_resource_are_ranked_by_the_others() -> None:
     """A resource that a node has not, or that nobody has, is left out of its mean."""
-    score = NodeResourcesFit("MostAllocated", (*CPU_GPU, ("example.com/nowhere", 5)))
+    score = NodeResourcesFitScore("MostAllocated", (*CPU_GPU, ("example.com/nowhere", 5)))
     assert scored(score, pod("a").cpu(1).gpu(1), node("n0").cpu(4), node("n1").cpu(4).gpu(2)) == [25.0, 43.0]
 
 
 def test_what_is_there_counts() -> None:
     """Pods on the node take of what is ranked: cpu (1 + 1) / 4, GPUs (3 + 1) / 8, both 50."""
-    score = NodeResourcesFit("MostAllocated", CPU_GPU)
+    score = NodeResourcesFitScore("MostAllocated", CPU_GPU)
     assert scored(score, pod("a").cpu(1).gpu(1), node("n0").cpu(4).gpu(8), pod("b").cpu(1).gpu(3).on("n0")) == [50.0]
 
 
@@ -64,20 +64,20 @@ def test_what_is_there_counts() -> None:
 )
 def test_shapes(shape: tuple[tuple[int, int], ...], percent_used: int, expected: int) -> None:
     """Straight between the points, level beyond them, in whole numbers that are cut towards zero."""
-    score = NodeResourcesFit("RequestedToCapacityRatio", (("cpu", 1),), shape)
+    score = NodeResourcesFitScore("RequestedToCapacityRatio", (("cpu", 1),), shape)
     assert scored(score, pod("a").cpu(percent_used / 10), node("n0").cpu(10)) == [float(expected)]
 
 
 def test_a_resource_that_scores_nothing_has_no_weight() -> None:
     """With RequestedToCapacityRatio a score of 0 is not counted: the mean is that of the others."""
-    score = NodeResourcesFit("RequestedToCapacityRatio", (("cpu", 1), ("memory", 1)), ((50, 0), (100, 10)))
+    score = NodeResourcesFitScore("RequestedToCapacityRatio", (("cpu", 1), ("memory", 1)), ((50, 0), (100, 10)))
     assert scored(score, pod("a").cpu(3).memory(1), node("n0").cpu(4).memory(16)) == [50.0]
     assert scored(score, pod("a").cpu(1).memory(1), node("n0").cpu(4).memory(16)) == [0.0]
 
 
 def test_more_than_there_is_counts_as_full() -> None:
     """A pod that does not fit any more is scored at the end of the shape."""
-    score = NodeResourcesFit("RequestedToCapacityRatio", (("cpu", 1),), FILL)
+    score = NodeResourcesFitScore("RequestedToCapacityRatio", (("cpu", 1),), FILL)
     assert scored(score, pod("a").cpu(3), node("n0").cpu(4), pod("b").cpu(3).on("n0")) == [100.0]
 
 
@@ -103,7 +103,7 @@ def test_shapes_are_those_of_whole_numbers(
             weight += each
     expected = int(Fraction(total, weight) + Fraction(1, 2)) if weight else 0
     resources = (("cpu", weights[0]), ("nvidia.com/gpu", weights[1]))
-    built = NodeResourcesFit("RequestedToCapacityRatio", resources, shape)
+    built = NodeResourcesFitScore("RequestedToCapacityRatio", resources, shape)
     wanted = pod("a").cpu(asked[0]).gpu(asked[1])
     assert scored(built, wanted, node("n0").cpu(rooms[0]).gpu(rooms[1])) == [float(expected)]
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from gangsched.core.events import Changed, Gone
-from gangsched.core.state.podclass import PodClass
-from gangsched.core.state.spreading import DEFAULTS, SelectorIndex, SpreadDefaults, constraints_of
+from gangsched.core.state.podtable import PodClass
+from gangsched.core.state.termcounts import DEFAULTS, SelectorIndex, SpreadDefaults, constraints_of
 from gangsched.model.records import LabelSelector, Owner, Pod, PodSelector, Requirement, SpreadConstraint
 from tests.builders import PodBuilder, pod, selects
 from tests.core.harness import world

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision
 from gangsched.core.events import Gone
 from gangsched.core.framework.arguments import NodeResourcesFitArgs
-from gangsched.core.framework.plugins import PluginSet
+from gangsched.core.framework.registry import PluginSet
 from gangsched.core.placement import placer
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import CPU

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from gangsched.core.decision import UNSCHEDULABLE
-from gangsched.core.filters.base import Filter
-from gangsched.core.filters.node import (
+from gangsched.core.framework.pipeline import pipeline_of
+from gangsched.core.plugins.base import Filter
+from gangsched.core.plugins.node import (
     NodeAffinity,
     NodeAffinityNames,
     NodeDeclaredFeatures,
@@ -20,8 +21,7 @@ from gangsched.core.filters.node import (
     clash,
     tolerates,
 )
-from gangsched.core.framework.pipeline import pipeline_of
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Phantom, Simulation
 from gangsched.model.records import HostPort, NodeTerm, PodShape, Requirement, Taint, Toleration
 from tests.builders import NodeBuilder, PodBuilder, node, pod

@@ -12,16 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.events import Changed
-from gangsched.core.filters.node import NodeResourcesFit
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.placement.placer import Placer, Want
-from gangsched.core.scores.base import Score
-from gangsched.core.scores.inter_pod_affinity import InterPodAffinity
-from gangsched.core.scores.node import ImageLocality
-from gangsched.core.scores.topology_spread import PodTopologySpread
+from gangsched.core.plugins.base import Score
+from gangsched.core.plugins.inter_pod_affinity import InterPodAffinityScore
+from gangsched.core.plugins.node import ImageLocality, NodeResourcesFit
+from gangsched.core.plugins.topology_spread import PodTopologySpreadScore
 from gangsched.core.state.simulation import Phantom, Simulation
 from gangsched.core.state.snapshot import Snapshot
-from gangsched.core.state.spreading import SpreadDefaults
+from gangsched.core.state.termcounts import SpreadDefaults
 from gangsched.model.records import Node, Pod, PodSelector, PodTerm, SpreadConstraint
 from gangsched.model.selectors import selector_matches
 from tests.builders import NodeBuilder, PodBuilder, node, pod, selects
@@ -75,75 +74,75 @@ def scored(rule: Score, wanted: PodBuilder, *objects: Built, feasible: str = "")
 #: Zones a (a1, a2) and b (b1); x1 is in no zone.
 NODES = [node("a1").label(zone="a"), node("a2").label(zone="a"), node("b1").label(zone="b"), node("x1")]
 
-AFFINITY: list[tuple[str, InterPodAffinity, PodBuilder, list[Built], list[float] | None]] = [
-    ("nothing", InterPodAffinity(), pod("p"), [on("x", "a1")], None),
-    ("near", InterPodAffinity(), likes(pod("p"), (5, term(app="x"))), [on("x", "a1")], [100, 100, 0, 0]),
-    ("nobody", InterPodAffinity(), likes(pod("p"), (5, term(app="x"))), [], [0, 0, 0, 0]),
-    ("apart", InterPodAffinity(), shuns(pod("p"), (5, term(app="x"))), [on("x", "a1")], [0, 0, 100, 100]),
+AFFINITY: list[tuple[str, InterPodAffinityScore, PodBuilder, list[Built], list[float] | None]] = [
+    ("nothing", InterPodAffinityScore(), pod("p"), [on("x", "a1")], None),
+    ("near", InterPodAffinityScore(), likes(pod("p"), (5, term(app="x"))), [on("x", "a1")], [100, 100, 0, 0]),
+    ("nobody", InterPodAffinityScore(), likes(pod("p"), (5, term(app="x"))), [], [0, 0, 0, 0]),
+    ("apart", InterPodAffinityScore(), shuns(pod("p"), (5, term(app="x"))), [on("x", "a1")], [0, 0, 100, 100]),
     (
         "each-pod-counts",
-        InterPodAffinity(),
+        InterPodAffinityScore(),
         likes(pod("p"), (5, term(app="x"))),
         [on("x", "a1"), on("y", "a2"), on("z", "b1")],
         [100, 100, 50, 0],
     ),
     (
         "both-ways",
-        InterPodAffinity(),
+        InterPodAffinityScore(),
         shuns(likes(pod("p"), (9, term(app="x"))), (3, term(HOST, app="x"))),
         [on("x", "a1")],
         [66, 100, 0, 0],
     ),
     (
         "theirs",
-        InterPodAffinity(),
+        InterPodAffinityScore(),
         pod("p").label(app="x"),
         [likes(on("y", "b1", "y"), (3, term(app="x")))],
         [0, 0, 100, 0],
     ),
     (
         "theirs-apart",
-        InterPodAffinity(),
+        InterPodAffinityScore(),
         pod("p").label(app="x"),
         [shuns(on("y", "b1", "y"), (3, term(app="x")))],
         [100, 100, 0, 100],
     ),
     (
         "their-required",
-        InterPodAffinity(),
+        InterPodAffinityScore(),
         pod("p").label(app="x"),
         [on("y", "b1", "y").shape(affinity=(term(app="x"),))],
         [0, 0, 100, 0],
     ),
     (
         "their-required-weighed",
-        InterPodAffinity(3),
+        InterPodAffinityScore(3),
         pod("p").label(app="x"),
         [on("y", "b1", "y").shape(affinity=(term(app="x"),)), likes(on("z", "a1", "y"), (4, term(HOST, app="x")))],
         [100, 0, 75, 0],
     ),
     (
         "their-required-ignored",
-        InterPodAffinity(0),
+        InterPodAffinityScore(0),
         pod("p").label(app="x"),
         [on("y", "b1", "y").shape(affinity=(term(app="x"),))],
         None,
     ),
     (
         "theirs-ignored",
-        InterPodAffinity(1, True),
+        InterPodAffinityScore(1, True),
         pod("p").label(app="x"),
         [likes(on("y", "b1", "y"), (3, term(app="x")))],
         None,
     ),
     (
         "theirs-not-ignored-with-own",
-        InterPodAffinity(1, True),
+        InterPodAffinityScore(1, True),
         likes(pod("p").label(app="x"), (1, term(app="none"))),
         [likes(on("y", "b1", "y"), (3, term(app="x")))],
         [0, 0, 100, 0],
     ),
-    ("theirs-not-me", InterPodAffinity(), pod("p"), [likes(on("y", "b1", "y"), (3, term(app="x")))], None),
+    ("theirs-not-me", InterPodAffinityScore(), pod("p"), [likes(on("y", "b1", "y"), (3, term(app="x")))], None),
 ]
 
 
@@ -151,7 +150,7 @@ AFFINITY: list[tuple[str, InterPodAffinity, PodBuilder, list[Built], list[float]
     ("rule", "wanted", "objects", "expected"), [c[1:] for c in AFFINITY], ids=[c[0] for c in AFFINITY]
 )
 def test_preferred_affinity(
-    rule: InterPodAffinity, wanted: PodBuilder, objects: list[Built], expected: list[float] | None
+    rule: InterPodAffinityScore, wanted: PodBuilder, objects: list[Built], expected: list[float] | None
 ) -> None:
     """Weights of both sides by domain; the least becomes 0, the most 100, in whole points."""
     found = scored(rule, wanted, *NODES, *objects)
@@ -162,7 +161,7 @@ def test_only_feasible_nodes_set_the_scale() -> None:
     """A node that cannot take the pod is neither the best nor the worst."""
     wanted = likes(pod("p"), (1, term(HOST, app="x")))
     there = [on("x", "a1"), on("y", "a1"), on("z", "b1")]
-    assert scored(InterPodAffinity(), wanted, *NODES, *there, feasible="a2 b1") == {"a2": 0, "b1": 100}
+    assert scored(InterPodAffinityScore(), wanted, *NODES, *there, feasible="a2 b1") == {"a2": 0, "b1": 100}
 
 
 def spread_points(*sums: float) -> list[int]:
@@ -178,7 +177,7 @@ def test_soft_spread_prefers_the_emptier_domain() -> None:
     """Counts are weighed by the number of domains among the feasible nodes; a node without the label gets 0."""
     there = [on("x", "a1"), on("y", "a2"), on("z", "b1"), on("other", "b1", "z"), on("t", "b1").terminating()]
     a, b = spread_points(2 * LOG[2], 1 * LOG[2])
-    found = scored(PodTopologySpread(), soft(pod("p"), (ZONE, 1)), *NODES, *there)
+    found = scored(PodTopologySpreadScore(), soft(pod("p"), (ZONE, 1)), *NODES, *there)
     assert found == {"a1": a, "a2": a, "b1": b, "x1": 0}
 
 
@@ -186,13 +185,18 @@ def test_soft_spread_over_hosts_counts_each_host() -> None:
     """The number of hosts is that of the feasible nodes that are compared."""
     there = [on("x", "a1"), on("y", "a1"), on("z", "b1")]
     a1, a2, b1 = spread_points(2 * LOG[3] + 4, 4, LOG[3] + 4)
-    found = scored(PodTopologySpread(), soft(pod("p"), (HOST, 5)), *NODES, *there, feasible="a1 a2 b1")
+    found = scored(PodTopologySpreadScore(), soft(pod("p"), (HOST, 5)), *NODES, *there, feasible="a1 a2 b1")
     assert found == {"a1": a1, "a2": a2, "b1": b1}
 
 
 def test_soft_spread_without_pods_is_the_same_everywhere() -> None:
     """Nothing to choose between: all get 100, but for nodes that are not compared."""
-    assert scored(PodTopologySpread(), soft(pod("p"), (ZONE, 1)), *NODES) == {"a1": 100, "a2": 100, "b1": 100, "x1": 0}
+    assert scored(PodTopologySpreadScore(), soft(pod("p"), (ZONE, 1)), *NODES) == {
+        "a1": 100,
+        "a2": 100,
+        "b1": 100,
+        "x1": 0,
+    }
 
 
 def test_soft_spread_sees_only_eligible_nodes() -> None:
@@ -200,11 +204,15 @@ def test_soft_spread_sees_only_eligible_nodes() -> None:
     tainted = [node("a1").label(zone="a"), node("b1").label(zone="b"), node("b2").label(zone="b").taint("k")]
     there = [on("x", "a1"), on("y", "b2"), on("z", "b2")]
     honoured = soft(pod("p"), (ZONE, 1), honor_taints=True)
-    assert scored(PodTopologySpread(), honoured, *tainted, *there) == {"a1": 0, "b1": 100, "b2": 100}
+    assert scored(PodTopologySpreadScore(), honoured, *tainted, *there) == {"a1": 0, "b1": 100, "b2": 100}
     a1, b1, b2 = spread_points(LOG[2], 2 * LOG[2], 2 * LOG[2])
-    assert scored(PodTopologySpread(), soft(pod("p"), (ZONE, 1)), *tainted, *there) == {"a1": a1, "b1": b1, "b2": b2}
+    assert scored(PodTopologySpreadScore(), soft(pod("p"), (ZONE, 1)), *tainted, *there) == {
+        "a1": a1,
+        "b1": b1,
+        "b2": b2,
+    }
     hosts = soft(pod("p"), (HOST, 1), honor_taints=True)
-    assert scored(PodTopologySpread(), hosts, *tainted, *there) == dict(
+    assert scored(PodTopologySpreadScore(), hosts, *tainted, *there) == dict(
         zip(("a1", "b1", "b2"), spread_points(LOG[3], 0, 2 * LOG[3]), strict=True)
     )
 
@@ -212,7 +220,7 @@ def test_soft_spread_sees_only_eligible_nodes() -> None:
 def test_hard_constraints_are_not_scored() -> None:
     """They are the filter's."""
     hard = pod("p").shape(spread=(SpreadConstraint(ZONE, 1, selects(app="x"), True),))
-    assert scored(PodTopologySpread(), hard, *NODES, on("x", "a1")) is None
+    assert scored(PodTopologySpreadScore(), hard, *NODES, on("x", "a1")) is None
 
 
 SERVICE = Changed(PodSelector("Service", "d", "s", selects(app="x")))
@@ -229,23 +237,23 @@ def test_system_defaults_spread_pods_of_a_service() -> None:
     there = [on("x", "a1"), on("y", "a1"), on("z", "b1")]
     zone, host = LOG[3], LOG[4]
     expected = spread_points(2 * host + 2 + 2 * zone + 4, 2 + 2 * zone + 4, host + 2 + zone + 4, 2)
-    found = scored(PodTopologySpread(), pod("p").label(app="x"), *REAL, SERVICE, *there)
+    found = scored(PodTopologySpreadScore(), pod("p").label(app="x"), *REAL, SERVICE, *there)
     assert found == dict(zip(("a1", "a2", "b1", "x1"), expected, strict=True))
-    assert scored(PodTopologySpread(), pod("p").label(app="z"), *REAL, SERVICE, *there) is None
+    assert scored(PodTopologySpreadScore(), pod("p").label(app="z"), *REAL, SERVICE, *there) is None
 
 
 def test_own_constraints_replace_the_defaults() -> None:
     """A pod with constraints of its own, hard ones too, is not spread by default."""
     hard = pod("p").label(app="x").shape(spread=(SpreadConstraint(ZONE, 1, selects(app="x"), True),))
-    assert scored(PodTopologySpread(), hard, *REAL, SERVICE, on("x", "a1")) is None
+    assert scored(PodTopologySpreadScore(), hard, *REAL, SERVICE, on("x", "a1")) is None
 
 
 def test_configured_defaults_ask_for_all_labels() -> None:
     """Unlike with the system's defaults, a node without the label gets 0."""
-    rule = PodTopologySpread(SpreadDefaults("List", (SpreadConstraint(REAL_ZONE, 1, None, False),)))
+    rule = PodTopologySpreadScore(SpreadDefaults("List", (SpreadConstraint(REAL_ZONE, 1, None, False),)))
     found = scored(rule, pod("p").label(app="x"), *REAL, SERVICE, on("x", "a1"))
     assert found == {"a1": 0, "a2": 0, "b1": 100, "x1": 0}
-    nothing = PodTopologySpread(SpreadDefaults("List"))
+    nothing = PodTopologySpreadScore(SpreadDefaults("List"))
     assert scored(nothing, pod("p").label(app="x"), *REAL, SERVICE, on("x", "a1")) is None
 
 
@@ -328,7 +336,7 @@ def test_members_that_prefer_each_other_go_together() -> None:
     """The first goes to the first node, the others to its zone while there is room."""
     nodes = [node("a1").label(zone="a").pods(1), node("b1").label(zone="b"), node("z1").label(zone="a").pods(2)]
     members = [likes(pod(f"m{i}").label(app="x"), (1, term(app="x"))).gang("g") for i in range(4)]
-    assert placed(InterPodAffinity(), members, *nodes) == ["a1", "z1", "z1", "b1"]
+    assert placed(InterPodAffinityScore(), members, *nodes) == ["a1", "z1", "z1", "b1"]
 
 
 def test_members_follow_the_wish_of_one_placed_before() -> None:
@@ -336,14 +344,14 @@ def test_members_follow_the_wish_of_one_placed_before() -> None:
     nodes = [node("a1").label(zone="a").pods(1), node("b1").label(zone="b"), node("z1").label(zone="a")]
     leader = likes(pod("a-leader"), (1, term(role="w"))).gang("g")
     workers = [pod(f"w{i}").label(role="w").gang("g") for i in range(2)]
-    assert placed(InterPodAffinity(), [leader, *workers], *nodes) == ["a1", "z1", "z1"]
+    assert placed(InterPodAffinityScore(), [leader, *workers], *nodes) == ["a1", "z1", "z1"]
 
 
 def test_members_that_spread_softly_alternate() -> None:
     """Each member counts for the next."""
     nodes = [node("a1").label(zone="a"), node("a2").label(zone="a"), node("b1").label(zone="b")]
     members = [soft(pod(f"m{i}").label(app="x"), (ZONE, 1)).gang("g") for i in range(4)]
-    assert placed(PodTopologySpread(), members, *nodes) == ["a1", "b1", "a1", "b1"]
+    assert placed(PodTopologySpreadScore(), members, *nodes) == ["a1", "b1", "a1", "b1"]
 
 
 # -- what-if equals what-is, and both equal the definition ---------------------------------------------------
@@ -451,7 +459,7 @@ def test_scores_are_those_of_the_definition_and_follow_what_if(
     phantoms = [Phantom(snapshot.class_of(p), p.uid, p.node) for p in held]
     told, fresh = Simulation(snapshot, phantoms), Simulation(snapshot, phantoms)
     everywhere = np.ones(snapshot.size, dtype=np.bool_)
-    rules: tuple[Score, ...] = (InterPodAffinity(), PodTopologySpread())
+    rules: tuple[Score, ...] = (InterPodAffinityScore(), PodTopologySpreadScore())
 
     def values(sim: Simulation) -> list[list[float]]:
         return [

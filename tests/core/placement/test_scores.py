@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from gangsched.core.framework.pipeline import Ranking, pipeline_of
-from gangsched.core.framework.plugins import PluginSet
+from gangsched.core.framework.registry import PluginSet
 from gangsched.core.options import Options
-from gangsched.core.scores.base import Score, normalised
-from gangsched.core.scores.node import NodeAffinity, TaintToleration
-from gangsched.core.scores.resources import NodeResourcesBalancedAllocation, NodeResourcesFit
+from gangsched.core.plugins.base import Score, normalised
+from gangsched.core.plugins.node import NodeAffinityScore, TaintTolerationScore
+from gangsched.core.plugins.resources import NodeResourcesBalancedAllocation, NodeResourcesFitScore
 from gangsched.core.state.simulation import Simulation
 from gangsched.model.records import NodeTerm, Requirement
 from tests.builders import OURS, PodBuilder, node, pod
@@ -49,20 +49,20 @@ def scored(score: Score, sim: Simulation, wanted: PodBuilder) -> list[float]:
 def test_node_resources_fit(strategy: str, wanted: PodBuilder, expected: list[float]) -> None:
     """Free (or used) share of cpu and memory after the pod, each cut to whole points, then averaged and cut."""
     sim = simulated(node("n1"), node("n2"), pod("a").cpu(1).memory(4).on("n1"))
-    assert scored(NodeResourcesFit(strategy), sim, wanted) == expected
+    assert scored(NodeResourcesFitScore(strategy), sim, wanted) == expected
 
 
 def test_most_allocated_counts_what_is_beyond_the_node_as_full() -> None:
     """Pods without requests are counted with defaults, which may be more than is left: that is full, not empty."""
     sim = simulated(node("n1").cpu(1).memory(16), *(pod(f"a{i}").on("n1") for i in range(11)))
     # cpu: 12 x 100m of 1000m -> 100; memory: 12 x 200Mi of 16Gi -> 14; average 57
-    assert scored(NodeResourcesFit("MostAllocated"), sim, pod("p")) == [57]
+    assert scored(NodeResourcesFitScore("MostAllocated"), sim, pod("p")) == [57]
 
 
 def test_a_resource_that_a_node_does_not_have_is_not_averaged() -> None:
     """A node that lists no memory is scored by its cpu alone."""
     sim = simulated(node("n1").room(memory=0))
-    assert scored(NodeResourcesFit(), sim, pod("p").cpu(1)) == [75]
+    assert scored(NodeResourcesFitScore(), sim, pod("p").cpu(1)) == [75]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_soft_taints(wanted: PodBuilder, expected: list[float]) -> None:
     soft = "PreferNoSchedule"
     sim = simulated(node("n1").taint("hard"), node("n2").taint("a", effect=soft),
                     node("n3").taint("a", effect=soft).taint("b", effect=soft))  # fmt: skip
-    assert scored(TaintToleration(), sim, wanted) == expected
+    assert scored(TaintTolerationScore(), sim, wanted) == expected
 
 
 def test_preferred_node_affinity() -> None:
@@ -116,7 +116,7 @@ def test_preferred_node_affinity() -> None:
     sim = simulated(node("n1").label(zone="a"), node("n2").label(zone="b"), node("n3"))
     either = NodeTerm((Requirement("zone", "Exists"),))
     wanted = pod("p").prefers(10, zone("a")).prefers(5, either).prefers(50, NodeTerm())
-    assert scored(NodeAffinity(), sim, wanted) == [100, 33, 0]
+    assert scored(NodeAffinityScore(), sim, wanted) == [100, 33, 0]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.placement.placer import LENGTH, Streak
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.snapshot import Snapshot
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, encoded

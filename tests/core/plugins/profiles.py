@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gangsched.core.filters.base import Bools, Failure
-from gangsched.core.framework.plugins import Plugin, PluginSet
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.framework.registry import Plugin, PluginSet
+from gangsched.core.plugins.base import Bools, Failure
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Floats
 from tests.builders import OURS

@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gangsched.core.filters.base import Bools, Failure, NodeFilter
-from gangsched.core.filters.node import AddedNodeAffinity
-from gangsched.core.filters.topology_spread import PodTopologySpread
-from gangsched.core.framework.pernode import NodeView, PerNodeFilter, PerNodeScore
-from gangsched.core.framework.plugins import BUILT_IN
-from gangsched.core.scores.inter_pod_affinity import InterPodAffinity
-from gangsched.core.scores.node import NodeAffinity
-from gangsched.core.scores.resources import NodeResourcesBalancedAllocation, NodeResourcesFit
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.framework.registry import BUILT_IN
+from gangsched.core.plugins.base import Bools, Failure, NodeFilter, NodeView, PerNodeFilter, PerNodeScore
+from gangsched.core.plugins.inter_pod_affinity import InterPodAffinityScore
+from gangsched.core.plugins.node import AddedNodeAffinity, NodeAffinityScore
+from gangsched.core.plugins.resources import NodeResourcesBalancedAllocation, NodeResourcesFitScore
+from gangsched.core.plugins.topology_spread import PodTopologySpread
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import PODS, Floats
-from gangsched.core.state.spreading import SpreadDefaults
+from gangsched.core.state.termcounts import SpreadDefaults
 from gangsched.model.records import NodeTerm, Requirement, SpreadConstraint
 from gangsched_conformance import CHECKS, check, cluster
 from gangsched_conformance.__main__ import main
@@ -38,13 +36,13 @@ def built_in() -> list[Any]:
     term = NodeTerm((Requirement("disk", "In", ("ssd",)),))
     rules = (SpreadConstraint("disk", 1, None, required=True), SpreadConstraint("disk", 1, None, required=False))
     found += [
-        ("fit, most allocated", NodeResourcesFit("MostAllocated", mixed)),
-        ("fit, by shape", NodeResourcesFit("RequestedToCapacityRatio", mixed, ((0, 10), (40, 3), (90, 8)))),
+        ("fit, most allocated", NodeResourcesFitScore("MostAllocated", mixed)),
+        ("fit, by shape", NodeResourcesFitScore("RequestedToCapacityRatio", mixed, ((0, 10), (40, 3), (90, 8)))),
         ("balance of three", NodeResourcesBalancedAllocation([name for name, _ in mixed])),
         ("added affinity", AddedNodeAffinity((term,))),
-        ("added preference", NodeAffinity(((5, term),))),
+        ("added preference", NodeAffinityScore(((5, term),))),
         ("spread by default", PodTopologySpread(SpreadDefaults("List", rules))),
-        ("affinity, other weights", InterPodAffinity(0, True)),
+        ("affinity, other weights", InterPodAffinityScore(0, True)),
     ]
     return [pytest.param(plugin, id=name) for name, plugin in found]
 
@@ -399,7 +397,7 @@ def test_neither_nor_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("name", "code", "words"),
     [
-        ("gangsched.core.filters.node:NodePorts", 0, "ok on 3 clusters"),
+        ("gangsched.core.plugins.node:NodePorts", 0, "ok on 3 clusters"),
         ("tests.core.plugins.test_conformance:Silent", 1, "broken: failures"),
         ("tests.core.plugins.test_conformance:Gone", 2, "cannot be checked: AttributeError"),
         ("tests.core.plugins.test_conformance", 2, "must be module:object"),

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Unschedulable
-from gangsched.core.filters.base import Bools, Failure, NodeFilter
+from gangsched.core.events import Hint
 from gangsched.core.framework.arguments import NodeAffinityArgs, NodeResourcesFitArgs, ScoringStrategy
-from gangsched.core.framework.plugins import Plugin, PluginSet
-from gangsched.core.hints import Hint
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.framework.registry import Plugin, PluginSet
+from gangsched.core.plugins.base import Bools, Failure, NodeFilter
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import CPU, Floats
 from tests.builders import OTHERS, OURS, gang, node, pod, required_affinity

@@ -7,8 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from gangsched.core.agenda import Watchdog
 from gangsched.core.arrays import Ints
-from gangsched.core.identity import group_key
+from gangsched.core.decision import group_key
 from gangsched.core.planning.decider import Decider
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.demand import Demand, demands_of
@@ -19,7 +20,6 @@ from gangsched.core.preemption.places import Places
 from gangsched.core.preemption.search import Search
 from gangsched.core.preemption.units import Units
 from gangsched.core.preemption.work import work_lost
-from gangsched.core.watchdog import Watchdog
 from gangsched.model.records import GangId
 from tests.bench.worlds import World
 from tests.core.harness import Built, world

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from gangsched.core.actions import Bind
 from gangsched.core.agenda import Page
+from gangsched.core.decision import Order
 from gangsched.core.events import Outcome
-from gangsched.core.identity import Order
 from gangsched.core.queue.scheduling_queue import FLUSH_SECONDS, Queue
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, texts

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gangsched.core.decision import BIND, UNSCHEDULABLE
 from gangsched.core.events import Gone, Outcome
 from gangsched.core.framework.arguments import NodeResourcesFitArgs
-from gangsched.core.framework.plugins import PluginSet
+from gangsched.core.framework.registry import PluginSet
 from tests.builders import LATER, OURS, PodBuilder, claim, gang, node, pod, required_affinity, volume
 from tests.core.harness import Cluster, nodes_of, plan, reserved, texts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.decision import Decision, Preempt, Unschedulable
-from gangsched.core.state.evictions import PROTECTED_SECONDS, WINDOW_SECONDS, Evictions, unit_of
+from gangsched.core.state.sightings import PROTECTED_SECONDS, WINDOW_SECONDS, Evictions, unit_of
 from gangsched.model.records import Pod
 from tests.builders import node, pod
 from tests.core.harness import plan, verdict, world

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.decision import UNSCHEDULABLE, Decision, Placement
+from gangsched.core.decision import UNSCHEDULABLE, Decision, Placement, group_key
 from gangsched.core.events import Changed
-from gangsched.core.identity import group_key
 from gangsched.model.queues import (
     PRIORITY_LABEL,
     QUEUE_LABEL,

@@ -10,7 +10,7 @@ import pytest
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
 from gangsched.core.events import Outcome, WriteDone
 from gangsched.core.framework.arguments import NodeResourcesFitArgs
-from gangsched.core.framework.plugins import PluginSet
+from gangsched.core.framework.registry import PluginSet
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
 from tests.core.stories import G, assert_clean, evicted, go_on, names, preempting, stopped_in

@@ -11,7 +11,7 @@ from gangsched.core.actions import Remove
 from gangsched.core.events import Gone, LeadershipChanged, Synced
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state import evictions
+from gangsched.core.state import sightings
 from tests.builders import SIGS, claim, gang, node, pdb, pod
 from tests.core.harness import Built, Cluster, event
 from tests.core.queues import objects as objects_of
@@ -109,7 +109,7 @@ def churn(cluster: Watched, first: int, until: float) -> int:
 
 def test_an_hour_of_churn_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither with the process that leads nor with one that stands by: both keep as much as after ten minutes."""
-    monkeypatch.setattr(evictions, "WINDOW_SECONDS", 60.0)  # evictions count for an hour
+    monkeypatch.setattr(sightings, "WINDOW_SECONDS", 60.0)  # evictions count for an hour
     cluster = Watched(node("n1").cpu(7), *objects_of(queue("a", cpu=4)))
     number = churn(cluster, 0, 600.0)
     early = objects(cluster.core), objects(cluster.standby)

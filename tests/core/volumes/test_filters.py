@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gangsched.core.decision import BIND
-from gangsched.core.filters.volumes import volume_zones
 from gangsched.core.framework.pipeline import pipeline_of
+from gangsched.core.plugins.volumes import volume_zones
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.volumes.index import Target
 from gangsched.model.records import LabelSelector, NodeTerm, Requirement

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from gangsched.core.arrays import Bools
-from gangsched.core.filters.base import Failure
-from gangsched.core.hints import Hint
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.events import Hint
+from gangsched.core.plugins.base import Failure
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.volumes.choice import VolumesInThought
 from gangsched.core.volumes.index import VolumeIndex

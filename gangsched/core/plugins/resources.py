@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats
-from gangsched.core.scores.base import MAX_SCORE
-from gangsched.core.state.podclass import PodClass
+from gangsched.core.plugins.base import MAX_SCORE
+from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import SCORED
 
@@ -54,14 +54,14 @@ class _Load:
         return [float(sim.scored[row, node] if scored else sim.taken_at(row, node)) for scored, row in self._sources]
 
 
-class NodeResourcesFit:
+class NodeResourcesFitScore:
     """Prefer empty nodes (LeastAllocated), full ones (MostAllocated), or what ``shape`` says
     (RequestedToCapacityRatio: points of utilisation in percent and score from 0 to 10, ascending).
 
     ``resources`` are ``(name, weight)``.
     """
 
-    name = "NodeResourcesFit"
+    name = "NodeResourcesFitScore"
     local = True
 
     def __init__(
