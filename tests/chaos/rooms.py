@@ -60,6 +60,7 @@ class _Process:
         self._kept: dict[str, _Kept] = {}
         self._numbers = itertools.count()
         self._lost: dict[GangId, dict[str, _Lost]] = defaultdict(dict)
+        self._refusals: dict[str, float] = {}  # until when room is kept for members (UIDs), from the first refusal on
         self._begun = False
 
     # -- what it is told ---------------------------------------------------------------------------------------
@@ -73,7 +74,7 @@ class _Process:
                 case Gone("Pod", _, _, uid):
                     self._loses(uid, None, now)
                 case WriteDone(action_id, outcome) if outcome in (Outcome.REFUSED, Outcome.CONFLICT):
-                    self._refused(action_id)
+                    self._refused(action_id, outcome, now)
             self.told.hear(event, now)
         self._begun = True
         for gang in [gang for gang in self._lost if not (self._lacking(gang) or self._binds(gang))]:
@@ -96,12 +97,19 @@ class _Process:
         pod = self.told.pods.get(uid)
         return pod is not None and pod.live and not pod.node
 
-    def _refused(self, action_id: int) -> None:
-        """A member of a gang could not be bound: its room is kept rather than that of those who are leaving by then."""
+    def _refused(self, action_id: int, outcome: Outcome, now: float) -> None:
+        """A member of a gang could not be bound: its room is kept rather than that of those who are leaving by then, if
+        it was refused for good, for so long from when it was first.
+        """
         keys = self.told.open.get(action_id, frozenset())
         for gang in (gang for gang in self._lost if gang.key in keys):
             for each in self._lost[gang].values():
                 each.perhaps = each.perhaps or each.until == math.inf
+        pod, node = self.told.binding_of(action_id)
+        if pod is not None and outcome is Outcome.REFUSED:
+            until = self._refusals.setdefault(pod.uid, now + KEPT_SECONDS)
+            there = msgspec.structs.replace(pod, node=node)
+            self._lost[pod.gang][pod.uid] = _Lost(there, until, self._plan_begins())
 
     def _loses(self, uid: str, after: Pod | None, now: float) -> None:
         before = self.told.pods.get(uid)

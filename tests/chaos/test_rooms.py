@@ -170,16 +170,32 @@ def test_what_was_lost_without_harm_is_not_kept_when_more_members_are_needed_lat
     assert binds(run) == []
 
 
-@pytest.mark.parametrize(("outcome", "found"), [(Outcome.TRANSIENT, 0), (Outcome.REFUSED, 1)])
+@pytest.mark.parametrize(("outcome", "found"), [(Outcome.TRANSIENT, 0), (Outcome.CONFLICT, 1)])
 def test_a_gang_with_a_member_that_may_be_bound_lacks_one_less(outcome: Outcome, found: int) -> None:
-    """Its binding is asked for again where it was: with it the gang has all that it needs. One that was refused has no
-    room any more.
+    """Its binding is asked for again where it was: with it the gang has all that it needs. One that another
+    scheduler has bound has no room there.
     """
     run = running()
     told(run, pod("m3").gang("g").priority(5))
     told(run, asks=[Bind(1, PodRef("d", "m3", "uid-d-m3"), "n2")])
     told(run, WriteDone(1, outcome))
     told(run, LOST)
+    assert len(binds(run)) == found
+
+
+@pytest.mark.parametrize(("priority", "seconds", "found"), [(4, 29.0, 1), (5, 29.0, 1), (6, 29.0, 0), (4, 30.0, 0)])
+def test_room_of_a_member_that_was_refused_is_kept_for_half_a_minute(priority: int, seconds: float, found: int) -> None:
+    """From when it was refused for the first time."""
+    there: list[Built] = [NODE, node("n2").cpu(4), GROUP, pod("r").priority(priority).cpu(4)]
+    members = [pod(name).gang("g").priority(5).cpu(4) for name in ("m1", "m2")]
+    run = played(*there, *members)
+    told(run, *there, *members, asks=[Bind(1, about(run, "m1"), "n2"), Bind(2, about(run, "m2"), "n1")])
+    run.world.clock.advance_to(10.0)
+    told(run, members[0].on("n2"), WriteDone(1, Outcome.OK))
+    told(run, WriteDone(2, Outcome.REFUSED), asks=[Bind(3, about(run, "m2"), "n1")])
+    run.world.clock.advance_to(20.0)
+    told(run, WriteDone(3, Outcome.REFUSED))
+    run.world.clock.advance_to(10.0 + seconds)
     assert len(binds(run)) == found
 
 

@@ -148,6 +148,11 @@ class Told(msgspec.Struct):
                 return frozenset((self.pods[action.pod.uid].gang.key,))
         return frozenset()
 
+    def binding_of(self, action_id: int) -> tuple[Pod | None, str]:
+        """The pod that is being bound by this write, and the node; None: by no write that has no answer."""
+        uid = self._binds.get(action_id, "")
+        return self.pods.get(uid), self.bindings.get(uid, "")
+
     @property
     def busy(self) -> set[str]:
         """The gangs (``namespace/name``) for which any write has no answer."""
