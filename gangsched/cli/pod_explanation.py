@@ -9,7 +9,7 @@ from gangsched.cli.decisions import State
 from gangsched.core.decision import Decision, Preempt, Spared, Unschedulable, Victim
 from gangsched.core.preemption.drained import Leaving, budgets_of
 from gangsched.core.preemption.patience import Patience
-from gangsched.core.quota.victims import REASON_TEXT
+from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.messages.text import are, counted, listed
 from gangsched.model.preemptible import OF_DAEMONSET, protection
 from gangsched.model.records import SINGLE, Pod

@@ -10,7 +10,7 @@ from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.ledger.condemned import Cause, Eviction
 from gangsched.core.ledger.ledger import Kind, Reservation, announced_by
 from gangsched.core.options import Options
-from gangsched.core.planning.decider import Decider, Verdict, gathering
+from gangsched.core.planning.cycle import Decider, Verdict, gathering
 from gangsched.core.planning.outcomes import said_of
 from gangsched.core.preemption.drained import Leaving, all_leaving
 from gangsched.core.preemption.removal import suspended_for

@@ -14,7 +14,7 @@ from gangsched.core.ledger.backfill import STRICT
 from gangsched.core.lifecycle.executor import Executor, Ids
 from gangsched.core.lifecycle.table import State
 from gangsched.core.options import Options
-from gangsched.core.planning.decider import Decider
+from gangsched.core.planning.cycle import Decider
 from gangsched.core.state.jobs import OwnerKey, Suspendable, family_of
 from gangsched.core.state.membership import rules_of
 from gangsched.core.state.sightings import SchedulerNames

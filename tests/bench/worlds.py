@@ -10,7 +10,7 @@ import msgspec
 from gangsched.core.decision import group_key
 from gangsched.core.events import Synced
 from gangsched.core.options import Options
-from gangsched.core.planning.decider import Decider, Verdict
+from gangsched.core.planning.cycle import Decider, Verdict
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import (
     IN,

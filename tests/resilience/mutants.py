@@ -152,7 +152,7 @@ _BINDING = "gangsched/core/lifecycle/binding.py"
 _RECHECKS = "gangsched/core/lifecycle/rechecks.py"
 _RECOVERY = "gangsched/core/lifecycle/recovery.py"
 _CONTEXT = "gangsched/core/planning/context.py"
-_DECIDER = "gangsched/core/planning/decider.py"
+_CYCLE = "gangsched/core/planning/cycle.py"
 _ELIGIBLE = "gangsched/core/preemption/eligible.py"
 _MEMBERSHIP = "gangsched/core/state/membership.py"
 
@@ -272,7 +272,7 @@ MUTANTS = (
     ),
     Mutant(
         "a gang waits however long it takes",
-        ((_DECIDER, "if slow <= limit:", "if slow:"),),
+        ((_CYCLE, "if slow <= limit:", "if slow:"),),
         ("tests/core/preemption/test_awaited_terminations.py::test_a_gang_that_would_wait_too_long_evicts_others",),
     ),
     Mutant(

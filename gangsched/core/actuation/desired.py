@@ -28,7 +28,7 @@ from gangsched.core.actions import (
 )
 from gangsched.core.actuation.records import Intent, Owner, Owners, written
 from gangsched.core.ledger.condemned import Eviction
-from gangsched.core.quota.victims import REASON_TEXT
+from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.messages import notes
 from gangsched.model.records import Pod
 from gangsched.model.times import render_time

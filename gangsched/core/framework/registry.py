@@ -7,7 +7,7 @@ a score, or both under one name; both are made from the same arguments. Plug-ins
 
 Plug-ins of others are wrapped, so that an error in them names them and ends one decision, not the process. Whatever a
 plug-in raises, and every answer that is not of the promised form, becomes a :class:`PluginError`, of which
-:class:`~gangsched.core.planning.decider.Decider` makes a verdict on the gang that was being decided.
+:class:`~gangsched.core.planning.cycle.Decider` makes a verdict on the gang that was being decided.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from gangsched.core.ledger.ledger import Kind, announced_by
 from gangsched.core.lifecycle import conditions, report
 from gangsched.core.lifecycle.group import Group
 from gangsched.core.lifecycle.run import Run
-from gangsched.core.planning.decider import Decider
+from gangsched.core.planning.cycle import Decider
 from gangsched.core.state.announced import what_of
 from gangsched.messages import notes
 from gangsched.model.records import GangId, Pod

@@ -20,7 +20,7 @@ from gangsched.core.lifecycle import conditions, report
 from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.quota.assignment import in_flavors
-from gangsched.core.quota.usage import Flavors
+from gangsched.core.quota.flavors import Flavors
 from gangsched.core.state.jobs import Suspendable
 from gangsched.core.volumes.binding import ClaimBinding, assign, progress
 from gangsched.core.world.suspended import held

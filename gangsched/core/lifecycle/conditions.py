@@ -33,8 +33,8 @@ from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import State
+from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.stop_policy import Stop
-from gangsched.core.quota.victims import REASON_TEXT
 from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.world.suspended import LENIENT
 from gangsched.messages import notes

@@ -23,7 +23,7 @@ from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.options import Options
-from gangsched.core.planning.decider import Decider, Verdict
+from gangsched.core.planning.cycle import Decider, Verdict
 from gangsched.core.planning.outcomes import said_of
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.queue.signature import Signature, signature_of, speaks_for_others

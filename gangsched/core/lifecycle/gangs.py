@@ -16,8 +16,8 @@ from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import HOLDING, TIMED, UNDER_WAY, Do, Signal, State, step
 from gangsched.core.lifecycle.waiting import Waiting
 from gangsched.core.options import Options
-from gangsched.core.planning.decider import Decider
-from gangsched.core.queue.unschedulable_gangs import UnschedulableGangs
+from gangsched.core.planning.cycle import Decider
+from gangsched.core.queue.scheduling_queue import UnschedulableGangs
 from gangsched.core.world.world import World
 from gangsched.model.records import GangId, Pod
 

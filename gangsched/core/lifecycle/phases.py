@@ -22,8 +22,7 @@ from gangsched.core.lifecycle.group import TRIES, Failed, Group, Plan
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
-from gangsched.core.planning.cycle import NO_PAUSE, Pause
-from gangsched.core.planning.decider import Decider
+from gangsched.core.planning.cycle import NO_PAUSE, Decider, Pause
 from gangsched.core.volumes.binding import needs_binding
 from gangsched.messages import notes
 

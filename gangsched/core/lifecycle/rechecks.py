@@ -24,7 +24,7 @@ from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.run import Run
-from gangsched.core.planning.decider import Decider
+from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.drained import budgets_of
 from gangsched.core.preemption.removal import incomplete
 from gangsched.core.preemption.work import unsaved

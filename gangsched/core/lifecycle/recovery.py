@@ -18,7 +18,7 @@ from gangsched.core.ledger.condemned import Cause, Eviction
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Group, Plan
-from gangsched.core.planning.decider import Decider
+from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
 from gangsched.core.preemption.drained import budgets_of
 from gangsched.core.preemption.removal import SUSPEND, as_begun, incomplete

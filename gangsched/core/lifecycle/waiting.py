@@ -23,7 +23,7 @@ from gangsched.core.ledger.condemned import Phase
 from gangsched.core.lifecycle.group import Group
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.options import Options
-from gangsched.core.planning.decider import Decider
+from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.blocked_gang import block, reserve
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.world.world import World, queue_order

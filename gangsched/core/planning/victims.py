@@ -27,7 +27,7 @@ from gangsched.core.preemption.units import Units
 from gangsched.core.preemption.work import unsaved, work_lost
 from gangsched.core.preemption.workloads import WorkloadsOnNodes, add_workload, is_overdue
 from gangsched.core.quota.assignment import QuotaAssignment
-from gangsched.core.quota.victims import Taken, holders_of
+from gangsched.core.quota.preemption import Taken, holders_of
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.world.world import World
 from gangsched.model.records import GangId, Pod

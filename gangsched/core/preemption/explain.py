@@ -17,7 +17,7 @@ from gangsched.core.preemption.cap import Cap
 from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
 from gangsched.core.preemption.work import told
-from gangsched.core.quota.victims import REASON_TEXT
+from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.messages import causes
 from gangsched.messages.text import counted, listed
 from gangsched.model.records import Job, Pod

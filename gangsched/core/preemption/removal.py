@@ -18,8 +18,8 @@ from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.options import Options
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.owners import survives
+from gangsched.core.quota.preemption import IN_QUEUE, REASON_TEXT, RECLAMATION
 from gangsched.core.quota.stop_policy import STOPPED
-from gangsched.core.quota.victims import IN_QUEUE, REASON_TEXT, RECLAMATION
 from gangsched.core.state.jobs import Suspendable, family_of
 from gangsched.core.world.suspended import LENIENT, two_admitters
 from gangsched.messages import causes

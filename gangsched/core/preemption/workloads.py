@@ -19,9 +19,9 @@ from gangsched.core.preemption.fit import Fit
 from gangsched.core.preemption.harm import Harm, Loss, harm
 from gangsched.core.preemption.patience import Patience, member_too_young
 from gangsched.core.preemption.units import Units
-from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.gang_workloads import Managed
-from gangsched.core.quota.victims import Taken, Target
+from gangsched.core.quota.preemption import Taken, Target
+from gangsched.core.quota.workloads import Holder
 from gangsched.core.state.podtable import ASSUMED, PROTECTED
 from gangsched.messages import causes
 from gangsched.model.records import GangId
@@ -33,7 +33,7 @@ _PODS_PER_STEP = 400
 
 
 class WorkloadsOnNodes:
-    """The nodes of one search; see :class:`~gangsched.core.quota.victims.Nodes`. ``units`` has the pods without a
+    """The nodes of one search; see :class:`~gangsched.core.quota.preemption.Nodes`. ``units`` has the pods without a
     queue, ``fit`` the simulated nodes with nothing taken. ``works`` ``(slots,)`` is the work lost with each pod;
     workloads with a pod in ``overdue`` (UIDs) give nothing back, and what has just the slots of one of ``left_out`` is
     no target. With ``within_budgets`` no disruption budget is exceeded.

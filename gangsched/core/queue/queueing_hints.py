@@ -28,13 +28,13 @@ from gangsched.core.arrays import isin
 from gangsched.core.events import Change, Hint
 from gangsched.core.framework.registry import PluginError
 from gangsched.core.planning.context import SchedulingContext
-from gangsched.core.planning.decider import Decider
+from gangsched.core.planning.cycle import Decider
 from gangsched.core.plugins.base import Filter
 from gangsched.core.plugins.node import clash
 from gangsched.core.queue.signature import Signature
-from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.assignment import in_flavors
-from gangsched.core.quota.workloads import Amounts
+from gangsched.core.quota.tree import Amounts
+from gangsched.core.quota.workloads import Holder
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.termcounts import Selection, selection_of

@@ -4,15 +4,29 @@ Semantics as in kube-scheduler, at the level of gangs. A gang is *active* (to be
 active at a time, and is decided before it when nothing is active), *resting* after failed writes (will be active at a
 time, never before it) or *parked* (unschedulable until something happens that may help, or :data:`FLUSH_SECONDS` have
 passed).
+
+Gangs that do not fit are kept by their signature. An event that may help one of them takes the refusal of its
+signature back, and the first gang is decided again, the next one when that has got what it asked for: the order of
+decisions is the one that they would have if all were woken, without the decisions that are bound to fail. Those for
+which nodes were not even looked at, because quota alone refused them, are asked about only when quota changes in their
+tree of cohorts.
 """
 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Sequence
 
 from gangsched.core.agenda import Page
-from gangsched.core.decision import Order
+from gangsched.core.decision import Order, Unschedulable, Verdict
+from gangsched.core.events import Change
 from gangsched.core.options import Options
+from gangsched.core.planning.cycle import Decider
+from gangsched.core.queue.queueing_hints import QueueingHints
+from gangsched.core.queue.signature import Signature
+from gangsched.core.world.world import World
+from gangsched.model.records import GangId
 
 #: A parked gang is tried again after this time even if no event has woken it, as in kube-scheduler.
 FLUSH_SECONDS = Options().flush_seconds
@@ -131,3 +145,211 @@ def _first(heap: list[Order], valid: dict[str, Order]) -> str | None:
             return heap[0][2]
         heapq.heappop(heap)
     return None
+
+
+class Refusal:
+    """That gangs of one signature do not fit, decided for the one with this ``order``. It ``stands`` until something
+    happens that may help. ``of_quota``: it is quota alone that they lack, whatever the nodes. ``behind``: gangs ahead
+    keep something from them. ``had`` is the quota that they do not lack.
+    """
+
+    __slots__ = ("behind", "had", "of_quota", "order", "stands", "verdict")
+
+    def __init__(self, verdict: Verdict, order: Order, of_quota: bool, why: Unschedulable) -> None:
+        self.verdict = verdict
+        self.order = order
+        self.of_quota = of_quota
+        self.behind = why.behind
+        self.had = why.had_quota
+        self.stands = True
+
+
+class UnschedulableGangs:
+    """The gangs in ``queue`` that sleep, by their keys; ``wake`` makes one of them active.
+
+    Whoever moves a gang says so (:meth:`moved`). Every signature of a gang that sleeps has a refusal that stands, or
+    one of its gangs has been woken.
+    """
+
+    def __init__(
+        self, world: World, decider: Decider, strict_budgets: bool, queue: Queue, wake: Callable[[str], None]
+    ) -> None:
+        self._world = world
+        self._decider = decider
+        self._strict_budgets = strict_budgets
+        self._queue = queue
+        self._signal = wake
+        #: The last refusal of each signature of which gangs sleep or are tried.
+        self._refusals: dict[Signature, Refusal] = {}
+        self._asleep: dict[Signature, list[Order]] = {}
+        self._known: dict[str, tuple[Signature, Order, Sequence[GangId]]] = {}
+        #: Gangs that were woken and are not through yet.
+        self._woken: dict[str, tuple[Signature, Order]] = {}
+        self._tried: dict[Signature, dict[str, Order]] = {}
+        #: Signatures of those that only quota can help, and of the others.
+        self._for_quota: dict[str, dict[str, dict[Signature, None]]] = {}
+        self._for_more: dict[Signature, None] = {}
+
+    # -- following the gangs -------------------------------------------------------------------------------
+
+    def __bool__(self) -> bool:
+        return bool(self._refusals)
+
+    def refusal(self, signature: Signature, order: Order) -> Verdict | None:
+        """The refusal of an equal gang before this place in the queue, if it still holds."""
+        known = self._refusals.get(signature)
+        return known.verdict if known is not None and known.stands and known.order < order else None
+
+    def refused(self, signature: Signature, order: Order, verdict: Verdict, why: Unschedulable) -> None:
+        """A gang of this signature has been decided and does not fit. Neither do the others behind it."""
+        first = self._next(signature, None)
+        # In a queue that is strictly FIFO for it alone nodes may not matter: others are ahead.
+        alone = first is None or order <= first
+        of_quota = alone and why.short_of_quota and why.nodes_unseen
+        self._refusals[signature] = Refusal(verdict, order, of_quota, why)
+        for key, place in self._tried.get(signature, {}).items():
+            if order < place:
+                self._queue.calm(key)  # it would be decided needlessly before its backoff is over
+        if first is not None:
+            self._index(signature)
+
+    def moved(self, key: str, signature: Signature | None, gangs: Sequence[GangId], *, queued: bool) -> None:
+        """A gang has been put to sleep, woken, decided or changed; ``queued`` says that it is to be decided."""
+        place = self._queue.asleep(key) if not queued else None
+        if place is None or signature is None:
+            self._leave(key)
+        elif self._known.get(key) != (signature, place, gangs):
+            self._leave(key)
+            self._known[key] = signature, place, gangs
+            insort(self._asleep.setdefault(signature, []), place)
+            self._index(signature)
+        if key in self._woken and not queued and not self._queue.backs_off(key):
+            self._through(key)
+        if signature is not None and not queued and signature not in self._asleep and signature not in self._tried:
+            self._refusals.pop(signature, None)  # it rests, or goes on: no gang sleeps because of that
+
+    def forget(self, key: str) -> None:
+        """The gang is no more."""
+        self._leave(key)
+        if key in self._woken:
+            self._through(key)
+
+    def due(self, key: str) -> None:
+        """A gang is to be decided because time has passed; one that was not woken has slept long enough."""
+        known = self._known.get(key)
+        if known is not None and key not in self._woken:
+            signature, order, _ = known
+            self._refusals[signature].stands = False
+            self._try(key, signature, order)
+
+    def _leave(self, key: str) -> None:
+        """Take a gang out of those that sleep."""
+        known = self._known.pop(key, None)
+        if known is None:
+            return
+        signature, order, _ = known
+        members = self._asleep[signature]
+        del members[bisect_left(members, order)]
+        if not members:
+            del self._asleep[signature]
+            self._drop(signature)
+            if signature not in self._tried:
+                self._refusals.pop(signature, None)
+
+    def _through(self, key: str) -> None:
+        """A gang that was woken has been decided, or is gone: if nothing stands against it, the next is tried."""
+        signature, order = self._woken.pop(key)
+        tried = self._tried[signature]
+        del tried[key]
+        if not tried:
+            del self._tried[signature]
+        if signature in self._asleep:
+            if not self._refusals[signature].stands:
+                self._wake_first(signature, order)
+        elif not tried:
+            self._refusals.pop(signature, None)
+
+    # -- what is asked about -------------------------------------------------------------------------------
+
+    def _index(self, signature: Signature) -> None:
+        """What the gangs of a signature lack says which events they are asked about."""
+        self._drop(signature)
+        if self._refusals[signature].of_quota:
+            tree, local_queue = _place(signature)
+            self._for_quota.setdefault(tree, {}).setdefault(local_queue, {})[signature] = None
+        else:
+            self._for_more[signature] = None
+
+    def _drop(self, signature: Signature) -> None:
+        self._for_more.pop(signature, None)
+        tree, local_queue = _place(signature)
+        queues = self._for_quota.get(tree, {})
+        queues.get(local_queue, {}).pop(signature, None)
+        if local_queue in queues and not queues[local_queue]:
+            del queues[local_queue]
+        if tree in self._for_quota and not queues:
+            del self._for_quota[tree]
+
+    def _short(self, hints: QueueingHints) -> list[Signature]:
+        """Those that only quota can help, and to which that may have happened."""
+        out: list[Signature] = []
+        for tree in list(self._for_quota) if hints.everywhere else sorted(hints.trees):
+            queues = self._for_quota.get(tree, {})
+            for local_queue in hints.queues(tree, queues):
+                out += queues[local_queue]
+        return out
+
+    # -- waking --------------------------------------------------------------------------------------------
+
+    def wake(self, changes: Sequence[Change], now: float) -> None:
+        """Something happened that may help."""
+        if not self._asleep:
+            return
+        hints = QueueingHints(self._world, self._decider, self._strict_budgets, changes)
+        for key in hints.reserving():
+            if self._queue.asleep(key) is not None:
+                self._wake(key, now)
+        for signature in [*self._for_more, *self._short(hints)]:
+            if signature in self._asleep and self._helped(hints, signature, now):
+                self._refusals[signature].stands = False
+                self._wake_first(signature)
+
+    def _helped(self, hints: QueueingHints, signature: Signature, now: float) -> bool:
+        refusal = self._refusals[signature]
+        if refusal.of_quota:
+            return hints.gives_quota(signature)
+        if hints.turns and refusal.behind:
+            return True
+        key = self._asleep[signature][0][2]
+        return hints.helps(signature, refusal.had, self._known[key][2], key, now)
+
+    def _wake_first(self, signature: Signature, after: Order | None = None) -> None:
+        """Wake the first one, or the first behind this place; none that is behind one that is tried already: it goes
+        on from there. Those that lack nothing but quota skip their backoff, as in Kueue: a gang behind them
+        would take what was given back.
+        """
+        order = self._next(signature, after)
+        if order is None or any(tried < order for tried in self._tried.get(signature, {}).values()):
+            return
+        self._try(order[2], signature, order)
+        self._wake(order[2], self._world.now, self._refusals[signature].of_quota)
+
+    def _next(self, signature: Signature, after: Order | None) -> Order | None:
+        """The place of the first of these gangs that sleeps, or of the first behind this place."""
+        places = self._asleep.get(signature, [])
+        i = bisect_right(places, after) if after is not None else 0
+        return places[i] if i < len(places) else None
+
+    def _try(self, key: str, signature: Signature, order: Order) -> None:
+        self._woken[key] = signature, order
+        self._tried.setdefault(signature, {})[key] = order
+
+    def _wake(self, key: str, now: float, at_once: bool = False) -> None:
+        if at_once or self._queue.wake(key, now):
+            self._signal(key)
+
+
+def _place(signature: Signature) -> tuple[str, str]:
+    """The root of the cohort tree and the LocalQueue; empty where there is none."""
+    known = signature.queue
+    return (known[2], known[0]) if known is not None else ("", "")

@@ -1,7 +1,7 @@
 """Equal gangs are decided once: what a decision depends on of the gangs themselves.
 
 A refusal holds for every gang with the same signature behind in the queue: such a gang asks for the same, and
-sees no more room. It stands until something happens that may help (:mod:`.unschedulable_gangs`).
+sees no more room. It stands until something happens that may help (:class:`.scheduling_queue.UnschedulableGangs`).
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from gangsched.core.decision import Awaited, QuotaUse
-from gangsched.core.quota.flavors import Assignment, Mode, mismatch
+from gangsched.core.quota.flavors import Assignment, Flavors, Mode, mismatch
 from gangsched.core.quota.gang_workloads import Claim, Managed
-from gangsched.core.quota.usage import Flavors
-from gangsched.core.quota.victims import REASON_TEXT
-from gangsched.core.quota.workloads import PODS, Amounts, PodSet, Workload, quantity
+from gangsched.core.quota.preemption import REASON_TEXT
+from gangsched.core.quota.tree import Amounts
+from gangsched.core.quota.workloads import PODS, PodSet, Workload, quantity
 from gangsched.model.queues import ClusterQueue, ResourceFlavor
 from gangsched.model.records import GangId, Pod, PodShape
 

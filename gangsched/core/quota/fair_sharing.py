@@ -17,10 +17,9 @@ from contextlib import contextmanager
 
 import msgspec
 
-from gangsched.core.quota.admitted_workloads import Holder, Holders, Key, Order, Ranked, Rankings
-from gangsched.core.quota.preemption import Need, satisfies
+from gangsched.core.quota.preemption import FAIR_SHARING, IN_QUEUE, RECLAMATION, Need, OwnLimits, satisfies
 from gangsched.core.quota.tree import Node
-from gangsched.core.quota.victims import FAIR_SHARING, IN_QUEUE, RECLAMATION, OwnLimits
+from gangsched.core.quota.workloads import Holder, Holders, Key, Order, Ranked, Rankings
 from gangsched.model.queues import NEVER, ClusterQueue
 
 #: When a workload of another queue may be displaced: the preemptor's share, with the new workload, must be at most that
@@ -289,7 +288,7 @@ class Walk:
 
 
 class FairRules:
-    """Who may be taken for one workload, and in which order; see :class:`~.victims.Rules`.
+    """Who may be taken for one workload, and in which order; see :class:`~.preemption.Rules`.
 
     Shares are compared with the workload's own usage counted. Whether its queue borrows with it does not matter.
     """

@@ -15,11 +15,11 @@ import msgspec
 from gangsched.core.actions import QueueStatus
 from gangsched.core.decision import group_key, names_of
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.quota.admitted_workloads import Holder
+from gangsched.core.quota.flavors import Flavors, PodFlavors, boost_of, gave_back, holds_less, used
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.status import QueueStatuses, Tally
-from gangsched.core.quota.usage import Flavors, PodFlavors, boost_of, gave_back, holds_less, used
-from gangsched.core.quota.workloads import Admission, Amounts, Cell, Place, Workload, pod_sets, workload_priority
+from gangsched.core.quota.tree import Amounts, Cell
+from gangsched.core.quota.workloads import Admission, Holder, Place, Workload, pod_sets, workload_priority
 from gangsched.core.state.jobs import AdmittedByKueue, Jobs
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.simulation import Phantom

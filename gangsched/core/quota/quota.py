@@ -10,13 +10,21 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from gangsched.core.quota import flavors as flavor_rules
-from gangsched.core.quota.admitted_workloads import Holder, Holders
 from gangsched.core.quota.fair_sharing import FairRules, Shares
 from gangsched.core.quota.flavors import Assignment, Chosen, Mode
-from gangsched.core.quota.preemption import ClassicRules, Need, has_room
-from gangsched.core.quota.tree import Node, Tree, lowest_fitting
-from gangsched.core.quota.victims import QUOTA_ALONE, REASON_TEXT, Nodes, Taken, VictimSearch, holders_of
-from gangsched.core.quota.workloads import Admission, Amounts, Workload
+from gangsched.core.quota.preemption import (
+    QUOTA_ALONE,
+    REASON_TEXT,
+    ClassicRules,
+    Need,
+    Nodes,
+    Taken,
+    VictimSearch,
+    has_room,
+    holders_of,
+)
+from gangsched.core.quota.tree import Amounts, Node, Tree, lowest_fitting
+from gangsched.core.quota.workloads import Admission, Holder, Holders, Workload
 from gangsched.messages import causes
 from gangsched.model.queues import (
     ANY,

@@ -15,8 +15,8 @@ import msgspec
 
 from gangsched.core.actions import QueueStatus
 from gangsched.core.quota.quota import Quota
-from gangsched.core.quota.tree import Node
-from gangsched.core.quota.workloads import Admission, Amounts, Cell, Workload, quantity
+from gangsched.core.quota.tree import Amounts, Cell, Node
+from gangsched.core.quota.workloads import Admission, Workload, quantity
 from gangsched.messages import causes
 from gangsched.model.queues import GROUP, STOP_NONE, ClusterQueue, LocalQueue
 

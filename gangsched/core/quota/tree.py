@@ -17,8 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gangsched.core.quota.workloads import Cell
 from gangsched.model.queues import ClusterQueue, Cohort, Limits, ResourceGroup
+
+#: ``(flavor, resource)``: what quota is counted in.
+Cell = tuple[str, str]
+Amounts = tuple[tuple[Cell, int], ...]
 
 #: A taller tree of cohorts is taken for a mistake.
 MAX_DEPTH = 100

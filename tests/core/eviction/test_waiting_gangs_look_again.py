@@ -12,7 +12,7 @@ from gangsched.cluster.sim.history import moment
 from gangsched.cluster.sim.invariants import violations
 from gangsched.core.actions import Mark, Nominate, Remove
 from gangsched.core.options import Options
-from gangsched.core.planning.decider import Decider
+from gangsched.core.planning.cycle import Decider
 from gangsched.model.records import GangId
 from tests.builders import gang, node, pod
 from tests.core.harness import Built, Cluster, event, nodes_of

@@ -10,7 +10,7 @@ import numpy as np
 from gangsched.core.agenda import Watchdog
 from gangsched.core.arrays import Ints
 from gangsched.core.decision import group_key
-from gangsched.core.planning.decider import Decider
+from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.demand import Demand, demands_of
 from gangsched.core.preemption.drained import budgets_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gangsched.core.decision import UNSCHEDULABLE
-from gangsched.core.queue.unschedulable_gangs import UnschedulableGangs
+from gangsched.core.queue.scheduling_queue import UnschedulableGangs
 from gangsched.core.scheduler import Scheduler
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.events import Gone
-from gangsched.core.planning.decider import Decider, Verdict
+from gangsched.core.planning.cycle import Decider, Verdict
 from gangsched.model.records import GangId, PodTerm
 from tests.builders import gang, node, pod, selects
 from tests.core.harness import Built, Cluster, nodes_of, plan

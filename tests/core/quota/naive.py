@@ -6,8 +6,8 @@ Usage of cohorts is summed up from the workloads each time; candidates are liste
 from __future__ import annotations
 
 from gangsched.core.quota.quota import Quota
-from gangsched.core.quota.tree import quotas
-from gangsched.core.quota.workloads import Admission, Amounts, Cell, Workload
+from gangsched.core.quota.tree import Amounts, Cell, quotas
+from gangsched.core.quota.workloads import Admission, Workload
 from gangsched.model.queues import ANY, LOWER, NEVER, Limits
 
 

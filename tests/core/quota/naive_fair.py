@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangsched.core.quota.admitted_workloads import Holder
 from gangsched.core.quota.fair_sharing import FINAL_SHARE, INITIAL_SHARE, Shares, passes
 from gangsched.core.quota.preemption import Need, has_room, satisfies
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.tree import Node
+from gangsched.core.quota.workloads import Holder
 
 OWN, RECLAIMED, SHARED = "InClusterQueue", "InCohortReclamation", "InCohortFairSharing"
 Left = dict[Node, list[Holder]]

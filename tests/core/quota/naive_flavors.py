@@ -13,7 +13,8 @@ import msgspec
 
 from gangsched.core.quota.preemption import Need
 from gangsched.core.quota.quota import Quota
-from gangsched.core.quota.workloads import Amounts, Cell, Workload
+from gangsched.core.quota.tree import Amounts, Cell
+from gangsched.core.quota.workloads import Workload
 from gangsched.model.queues import MAY_STOP, NEVER, PREEMPTION_FIRST, Fungibility
 from tests.core.quota.naive import Naive
 from tests.core.quota.naive_fair import NaiveFair

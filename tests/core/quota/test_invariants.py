@@ -10,9 +10,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.quota.flavors import Mode
-from gangsched.core.quota.preemption import ClassicRules, Need
+from gangsched.core.quota.preemption import ClassicRules, Need, VictimSearch, holders_of
 from gangsched.core.quota.quota import Quota
-from gangsched.core.quota.victims import VictimSearch, holders_of
 from gangsched.core.quota.workloads import Workload
 from tests.core.quota.naive import Naive
 from tests.core.quota.random_worlds import SEEDS, asks, fill, objects, world

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.quota.admitted_workloads import merged
 from gangsched.core.quota.fair_sharing import FairRules
-from gangsched.core.quota.preemption import Need
+from gangsched.core.quota.preemption import Need, VictimSearch, holders_of
 from gangsched.core.quota.quota import Quota
-from gangsched.core.quota.victims import VictimSearch, holders_of
-from gangsched.core.quota.workloads import Admission
+from gangsched.core.quota.workloads import Admission, merged
 from tests.core.quota.naive_fair import NaiveFair
 from tests.core.quota.random_worlds import SEEDS, asks, fill, objects
 
