@@ -166,7 +166,7 @@ class _Weights:
 class _Watcher:
     """Keeps :class:`_Weights` current while pods come and go."""
 
-    name = "InterPodAffinityScore/score"
+    name = "InterPodAffinity/score"
 
     def __init__(self, hard_weight: int) -> None:
         self._hard_weight = hard_weight
@@ -217,7 +217,7 @@ class InterPodAffinityScore:
     scored.
     """
 
-    name = "InterPodAffinityScore"
+    name = "InterPodAffinity"
     local = False
 
     def __init__(

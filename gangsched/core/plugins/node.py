@@ -313,7 +313,7 @@ class NodeResourcesFit:
 class TaintTolerationScore(NodeScore):
     """Fewer untolerated PreferNoSchedule taints are better."""
 
-    name = "TaintTolerationScore"
+    name = "TaintToleration"
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         _, sets = sim.snapshot.columns.taints()
@@ -334,7 +334,7 @@ class TaintTolerationScore(NodeScore):
 class NodeAffinityScore(NodeScore):
     """More weight of matching preferred terms is better: the pod's own, and those ``added`` to all pods."""
 
-    name = "NodeAffinityScore"
+    name = "NodeAffinity"
 
     def __init__(self, added: tuple[tuple[int, NodeTerm], ...] = ()) -> None:
         self._added = added

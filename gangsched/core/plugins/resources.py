@@ -61,7 +61,7 @@ class NodeResourcesFitScore:
     ``resources`` are ``(name, weight)``.
     """
 
-    name = "NodeResourcesFitScore"
+    name = "NodeResourcesFit"
     local = True
 
     def __init__(

@@ -198,7 +198,7 @@ class _Tally:
 class _Watcher:
     """Keeps the counts of all soft constraints current while pods come and go."""
 
-    name = "PodTopologySpreadScore/score"
+    name = "PodTopologySpread/score"
 
     def __init__(self, defaults: SpreadDefaults) -> None:
         self.defaults = defaults
@@ -233,7 +233,7 @@ class _Scored:
 class PodTopologySpreadScore:
     """The constraints with whenUnsatisfiable ScheduleAnyway, the pod's own or else the ``defaults``."""
 
-    name = "PodTopologySpreadScore"
+    name = "PodTopologySpread"
     local = False
 
     def __init__(self, defaults: SpreadDefaults = DEFAULTS) -> None:
