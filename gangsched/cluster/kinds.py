@@ -205,6 +205,10 @@ def _kinds() -> Iterator[Kind]:
         if each.decoded_as is not None and each.gang_from_object is not None:
             record = _plain(each.gang_from_object)
             yield _where_served("PodGroup", each.family, "podgroups", each.decoded_as, record, versions=each.versions)
+        if each.queue is not None:
+            decoded, versions = each.queue[0], each.queue_versions or each.versions
+            queue = _where_served("Queue", each.family, "queues", decoded, _plain(each.queue[1]), namespaced=False)
+            yield msgspec.structs.replace(queue, versions=versions)
     name, plural, decoded = "ClusterNetworkTopology", "clusternetworktopologies", koordinator.NetworkTopologyObject
     record = _plain(koordinator.layers_from_object)
     topology = _where_served(name, "scheduling.koordinator.sh", plural, decoded, record, namespaced=False)

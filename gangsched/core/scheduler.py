@@ -23,7 +23,7 @@ from gangsched.core.world.suspended import LateOwners
 from gangsched.core.world.world import World, api_of, group_refused, queue_object_refused, take_in
 from gangsched.model.dialects import BY_FAMILY
 from gangsched.model.jobsets import GROUP, JOBSET, JobSet
-from gangsched.model.queues import QUEUE_KINDS, KueueWorkload, QueueObject
+from gangsched.model.queues import QUEUE_KINDS, KueueWorkload, QueueObject, foreign_queue
 from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Namespace, Pod, PriorityClass
 from gangsched.model.stakes import as_of
 
@@ -222,6 +222,8 @@ class Scheduler:
             case ev.Changed(record) if isinstance(record, QueueObject):
                 if self.options.quota and not world.managed.quota.knows(record):
                     self._queues_changed(world.put_queue_object(record))
+            case ev.Gone("Queue", _, name, group=family):
+                self._quota_changed(ev.Gone("ClusterQueue", "", foreign_queue(family, name)))
             case ev.Gone(kind, namespace, name) if kind in QUEUE_KINDS:
                 if self.options.quota:
                     self._queues_changed(world.drop_queue_object(kind, namespace, name))

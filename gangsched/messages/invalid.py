@@ -81,7 +81,6 @@ COMPOSITE = "groups of groups (CompositePodGroup) are not supported: the gang wa
 SUBGROUPS = "groups within a group are not supported"
 HARD_TOPOLOGY = "HyperNodes are not read, and a hard topology cannot be kept without them"
 SOFT_TOPOLOGY = "HyperNodes are not read: the soft topology is not looked at"
-queue_not_read = Text("Queues of {api} are not read: only a LocalQueue that is called {queue} would limit it")
 SOFT_TOPOLOGY_OF_SUBGROUP = "a preferred level within a group is not looked at"
 HARD_TOPOLOGY_OF_SUBGROUP = "a required level of a part of a group is not supported"
 few_subgroups = Text("only all {count} parts together are supported, not any {wanted} of them")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -101,10 +101,21 @@ class Fungibility(Record, frozen=True):
     preference: str = BORROWING_FIRST
 
 
+#: The flavor of queues of other APIs: every node.
+ANY_NODE = "*"
+
+
+def foreign_queue(family: str, name: str) -> str:
+    """What a queue of the API group ``family`` is called beside ClusterQueues and LocalQueues; no object can be."""
+    return f"{family}:{name}"
+
+
 class ClusterQueue(Record, frozen=True):
-    """A ClusterQueue.
+    """A ClusterQueue, or a queue of another API (:func:`of_other_api`).
 
     ``cohort`` is empty for none. ``namespaces`` None selects no namespace. ``checks`` names its admission checks.
+    ``preempt_after`` and ``reclaim_after`` are how many seconds its pods run before others of the same queue, or of
+    other queues, may evict them.
     """
 
     name: str
@@ -119,6 +130,32 @@ class ClusterQueue(Record, frozen=True):
     checks: tuple[str, ...] = ()
     uid: str = ""
     generation: int = 0
+    preempt_after: float = 0.0
+    reclaim_after: float = 0.0
+
+    @property
+    def foreign(self) -> bool:
+        """Is it one of another API? What such a queue has no quota for is not limited, and its status is not ours."""
+        return ":" in self.name
+
+
+def of_other_api(
+    family: str, meta: wire.ObjectMeta, parent: str, limits: Mapping[str, Limits], **more: Any
+) -> ClusterQueue:
+    """A queue of the API group ``family`` with these limits by resource, which lends to the queues of its ``parent``
+    and takes back what it lends.
+    """
+    quota = FlavorQuota(ANY_NODE, tuple(sorted(limits.items())))
+    return ClusterQueue(
+        foreign_queue(family, meta.name),
+        foreign_queue(family, parent),
+        (ResourceGroup(tuple(sorted(limits)), (quota,)),) if limits else (),
+        namespaces=LabelSelector(),
+        preemption=QueuePreemption(LOWER, ANY),
+        uid=meta.uid,
+        generation=meta.generation,
+        **more,
+    )
 
 
 class Cohort(Record, frozen=True):

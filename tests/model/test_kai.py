@@ -8,7 +8,7 @@ import pytest
 from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.dialects import needs_object, role_of
-from gangsched.model.dialects.kai import PodGroup, gang_from_object
+from gangsched.model.dialects.kai import PodGroup, Queue, gang_from_object, queue_from_object
 from gangsched.model.errors import FieldError
 
 
@@ -129,8 +129,7 @@ SOFT = {"topology": "t", "preferredTopologyLevel": "rack"}
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
-        ({"queue": "default-queue"}, None),
-        ({"queue": "research"}, "spec.queue"),
+        ({"queue": "research"}, None),
         ({"subGroups": [part("a", topologyConstraint=SOFT)]}, "spec.subGroups[0].topologyConstraint"),
     ],
 )
@@ -138,3 +137,28 @@ def test_what_is_not_looked_at_is_told(spec, field):
     """A wish that is not met, and breaks nothing, is told."""
     remark = group(**spec).remark
     assert (remark.field if remark else None) == field
+
+
+def queue(**spec):
+    """A Queue."""
+    return queue_from_object(msgspec.convert({"metadata": {"name": "team", "uid": "u"}, "spec": spec}, Queue))
+
+
+def test_a_queue_is_one_of_ours():
+    """Its quota is its own, up to its limit it borrows; below 0 there is none. Units are KAI's."""
+    resources = {"cpu": {"quota": 4000, "limit": 6000}, "memory": {"quota": 100}, "gpu": {"quota": -1, "limit": 2}}
+    found = queue(parentQueue="all", resources=resources)
+    assert (found.name, found.cohort) == ("scheduling.run.ai:team", "scheduling.run.ai:all")
+    amounts = {r: (q.nominal, q.borrowing) for r, q in found.groups[0].flavors[0].resources}
+    assert amounts == {"cpu": (4000, 2000), "memory": (100_000_000, None), "nvidia.com/gpu": (2, 0)}
+    assert queue(resources={"cpu": {"quota": -1}}).groups == ()
+
+
+def test_minimum_run_times_of_a_queue():
+    """In seconds; none unless it says so."""
+    found = queue(preemptMinRuntime="5m", reclaimMinRuntime="30s")
+    assert (found.preempt_after, found.reclaim_after) == (300.0, 30.0)
+    assert (queue().preempt_after, queue().reclaim_after) == (0.0, 0.0)
+    with pytest.raises(FieldError) as caught:
+        queue(preemptMinRuntime="soon")
+    assert caught.value.field == "spec.preemptMinRuntime"

@@ -8,7 +8,7 @@ import pytest
 from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.dialects import needs_object, role_of
-from gangsched.model.dialects.volcano import gang_from_object
+from gangsched.model.dialects.volcano import Queue, gang_from_object, queue_from_object
 from gangsched.model.errors import FieldError
 
 
@@ -94,9 +94,8 @@ def test_what_cannot_be_kept_is_refused(spec, field):
     ("spec", "field"),
     [
         ({}, None),
-        ({"queue": "default"}, None),
         ({"networkTopology": {"mode": "hard"}}, None),
-        ({"queue": "research"}, "spec.queue"),
+        ({"queue": "research"}, None),
         ({"networkTopology": {"mode": "soft", "highestTierAllowed": 1}}, "spec.networkTopology"),
     ],
 )
@@ -104,3 +103,46 @@ def test_what_is_not_looked_at_is_told(spec, field):
     """A wish that is not met, and breaks nothing, is told."""
     remark = group(minMember=1, **spec).remark
     assert (remark.field if remark else None) == field
+
+
+def queue(state="Open", **spec):
+    """A Queue."""
+    raw = {"metadata": {"name": "research", "uid": "u"}, "spec": spec, "status": {"state": state}}
+    return queue_from_object(msgspec.convert(raw, Queue))
+
+
+def limits(found):
+    """Nominal quota, borrowing limit and lending limit by resource."""
+    return {r: (q.nominal, q.borrowing, q.lending) for g in found.groups for r, q in g.flavors[0].resources}
+
+
+def test_a_queue_is_one_of_ours():
+    """What it deserves is its own, up to its capability it borrows, its guarantee it keeps."""
+    found = queue(
+        parent="all",
+        weight=3,
+        deserved={"cpu": "4"},
+        capability={"cpu": "6", "nvidia.com/gpu": "2"},
+        guarantee={"resource": {"cpu": "1"}},
+    )
+    assert (found.name, found.cohort, found.weight) == (
+        "scheduling.volcano.sh:research",
+        "scheduling.volcano.sh:all",
+        3,
+    )
+    assert limits(found) == {"cpu": (4000, 2000, 3000), "nvidia.com/gpu": (2, 0, None)}
+    assert limits(queue(deserved={"cpu": "4"})) == {"cpu": (4000, None, None)}
+    assert limits(queue(deserved={"cpu": "4"}, reclaimable=False)) == {"cpu": (4000, 0, None)}
+    assert queue().groups == ()
+
+
+def test_a_queue_that_is_closed_admits_nothing_more():
+    """What runs goes on."""
+    assert [queue(state).stop for state in ("Open", "Closed", "Closing", "Unknown")] == ["None", "Hold", "Hold", "None"]
+
+
+def test_a_queue_that_cannot_be_read_is_named():
+    """With its field."""
+    with pytest.raises(FieldError) as caught:
+        queue(deserved={"cpu": "many"})
+    assert caught.value.field == "spec.deserved.cpu"

@@ -20,6 +20,7 @@ from gangsched.core.quota.assignment import NO_QUOTA, NoQuota, QuotaAssignment
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Classes, Phantom, Restriction, Simulation
 from gangsched.core.world.world import World, queue_order
+from gangsched.model.queues import foreign_queue
 from gangsched.model.records import NOT_IN, PREEMPT_NEVER, GangId, NodeTerm, Pod, Requirement
 
 #: No slots.
@@ -58,7 +59,9 @@ class SchedulingContext:
         self.now = now
         member = self.world.membership
         self.priority = member.preemptor_priority(gangs)
-        self.patience = Patience(member, self.world.classes, options, world.sightings.began_at, self.priority)
+        spec = member.spec(self.gangs[0])
+        queue = foreign_queue(spec.family, spec.queue_name) if spec is not None and spec.queue_name else ""
+        self.patience = Patience(member, self.world.classes, options, world.sightings.began_at, self.priority, queue)
         self.census = {g: member.census(g) for g in self.gangs}
         #: Pods of other schedulers to which the nodes are left to which they are nominated.
         self._foreign = [*world.foreign_nominations.above(self.priority)]

@@ -15,6 +15,7 @@ from gangsched.core.options import Options
 from gangsched.core.state.membership import Membership
 from gangsched.messages import causes
 from gangsched.model.dialects.objects import preemption_delay
+from gangsched.model.queues import foreign_queue
 from gangsched.model.records import Gang, GangId, Pod, PriorityClass
 from gangsched.model.stakes import TOLERATION_SECONDS
 from gangsched.model.times import render_duration, render_time
@@ -26,7 +27,8 @@ FOR_EVER = causes.TOLERATES_PREEMPTION
 class Patience:
     """Answers both questions for one state of the cluster. ``classes`` are the PriorityClasses by name.
 
-    A preemptor of this ``priority`` may find that pods tolerate it for a time, or for ever.
+    A preemptor of this ``priority`` may find that pods tolerate it for a time, or for ever. ``queue`` is its queue, if
+    that is one of another API: such queues may protect their pods from those of the same queue, and from others.
 
     ``seen`` has, by UID and in the order of the times, when pods were seen to begin to run: by the scheduler's clock,
     so it takes precedence over their stamps, which are of the API server's. Others have only those.
@@ -39,13 +41,16 @@ class Patience:
         options: Options,
         seen: dict[str, float] | None = None,
         priority: int = 2**31,
+        queue: str = "",
     ) -> None:
         self._membership = membership
         self._priority = priority
         self._seen = {} if seen is None else seen
         self._classes = classes
         self._options = options
+        self._queue = queue
         own = [max(c.minimum_run_time_seconds or 0.0, self._toleration(c)) for c in classes.values()]
+        own += [seconds for both in membership.minimum_run_times.values() for seconds in both]
         #: No pod has to run longer than this, in seconds; it may be infinite.
         self.longest = max([options.minimum_run_time_seconds, *own])
 
@@ -56,6 +61,10 @@ class Patience:
         found = self._classes.get((spec.priority_class if spec is not None else "") or pod.priority_class)
         own = found.minimum_run_time_seconds if found is not None else None
         own = self._options.minimum_run_time_seconds if own is None else own
+        if spec is not None and self._membership.minimum_run_times:
+            queue = foreign_queue(spec.family, spec.queue_name)
+            of_queue = self._membership.minimum_run_times.get(queue, (0.0, 0.0))
+            own = max(own, of_queue[0 if queue == self._queue else 1])
         return own if found is None else max(own, self._toleration(found))
 
     def _toleration(self, found: PriorityClass) -> float:

@@ -213,6 +213,8 @@ class _Assigner:
             group = self.group_of.get(resource)
             if resource in choices or (group is None and not units):
                 continue
+            if group is None and self.queue.foreign:
+                continue
             if group is None:
                 text = causes.resource_not_in_queue(resource)
                 return PodSetFlavors(pod_set.name, {}, (text,)), False

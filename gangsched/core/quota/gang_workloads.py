@@ -25,7 +25,15 @@ from gangsched.core.state.membership import Membership
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.messages import causes
-from gangsched.model.queues import QUEUE_KINDS, QUEUE_LABEL, STRICT_FIFO, ClusterQueue, QueueObject, queue_labels
+from gangsched.model.queues import (
+    QUEUE_KINDS,
+    QUEUE_LABEL,
+    STRICT_FIFO,
+    ClusterQueue,
+    QueueObject,
+    foreign_queue,
+    queue_labels,
+)
 from gangsched.model.records import (
     NAMESPACE_NAME,
     NO_LABELS,
@@ -100,11 +108,16 @@ class Managed:
         """A queue object was created or changed."""
         was = self.active
         self.quota.put(item)
+        if isinstance(item, ClusterQueue):
+            self._membership.minimum_run_times.pop(item.name, None)
+            if item.preempt_after or item.reclaim_after:
+                self._membership.minimum_run_times[item.name] = item.preempt_after, item.reclaim_after
         self._objects_changed(was)
 
     def drop(self, kind: str, namespace: str, name: str) -> None:
         """A queue object of this API kind is gone."""
         was = self.active
+        self._membership.minimum_run_times.pop(name, None)
         self.quota.drop(QUEUE_KINDS[kind], f"{namespace}/{name}" if namespace else name)
         self._objects_changed(was)
 
@@ -160,8 +173,8 @@ class Managed:
 
     def written_labels(self, gangs: Sequence[GangId]) -> QueueLabels:
         """The first labels that say anything: of a group object, of the Job (or its JobSet) that owns a member, of
-        a member. Without any of them a group is in the LocalQueue that is called as the queue of its own API, if there
-        is one.
+        a member. Without any of them a group is in the LocalQueue that is called as the queue of its own API, or else
+        in that queue, if that has any limits.
         """
         membership, by_name = self._membership, NO_QUEUE
         for gang in gangs:
@@ -175,8 +188,11 @@ class Managed:
                 continue
             if spec.queue.local_queue:
                 return spec.queue
+            of_its_api = foreign_queue(gang.family, spec.queue_name)
             if spec.queue_name and f"{gang.namespace}/{spec.queue_name}" in self.quota.local_queues:
                 by_name = QueueLabels(spec.queue_name, spec.queue.priority_class)
+            elif of_its_api in self.quota.queues and self.quota.queues[of_its_api].groups:
+                by_name = QueueLabels(of_its_api, spec.queue.priority_class)
         for gang in gangs:
             for pod in membership.pods(gang):
                 found = self._jobs.queue_of_pod(pod)

@@ -28,6 +28,7 @@ from gangsched.core.quota.workloads import Admission, Holder, Holders, Workload
 from gangsched.messages import causes
 from gangsched.model.queues import (
     ANY,
+    ANY_NODE,
     LOWER_OR_NEWER,
     NEVER,
     STOP_NONE,
@@ -52,7 +53,7 @@ class Quota:
 
     def __init__(self, fair_sharing: bool = False) -> None:
         self.fair_sharing = fair_sharing
-        self.flavors: dict[str, ResourceFlavor] = {}
+        self.flavors: dict[str, ResourceFlavor] = {ANY_NODE: ResourceFlavor(ANY_NODE)}
         self.queues: dict[str, ClusterQueue] = {}
         self.cohorts: dict[str, Cohort] = {}
         self.local_queues: dict[str, LocalQueue] = {}
@@ -136,6 +137,8 @@ class Quota:
         """``(ClusterQueue, problem)`` of a LocalQueue's name in a namespace. One that is stopped has both: no workload
         gets quota by it, and those that run keep that of its ClusterQueue.
         """
+        if local_queue in self.queues and self.queues[local_queue].foreign:
+            return local_queue, ""
         found = self.local_queues.get(f"{namespace}/{local_queue}")
         if found is None:
             return "", causes.local_queue_missing(local_queue)

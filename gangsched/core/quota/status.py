@@ -151,7 +151,11 @@ class QueueStatuses:
         if everything:
             queues, locals_ = set(quota.queues), set(quota.local_queues)
             self._told = {key: told for key, told in self._told.items() if self._exists(told)}
-        found = [self._queue(quota.queues[name]) for name in sorted(queues) if name in quota.queues]
+        found = [
+            self._queue(quota.queues[name])
+            for name in sorted(queues)
+            if name in quota.queues and not quota.queues[name].foreign
+        ]
         found += [self._local(quota.local_queues[key]) for key in sorted(locals_) if key in quota.local_queues]
         if quota.fair_sharing is not None:
             found += self._cohorts(queues)

@@ -97,6 +97,9 @@ class Membership:
         self.objects: dict[tuple[str, str, str], Gang] = {}
         #: The node labels of layers, by the keys that constraints of gangs have for them.
         self.layers: dict[str, str] = {}
+        #: How long pods of a queue of another API run before those of the same queue, and others, may evict them
+        #: (seconds).
+        self.minimum_run_times: dict[str, tuple[float, float]] = {}
         #: What group objects say about the loss of their pods.
         self.stakes: dict[tuple[str, str, str], Stakes] = {}
         self.members: dict[GangId, dict[str, Pod]] = {}

@@ -9,6 +9,7 @@ from gangsched.messages import notes
 from gangsched.model import wire
 from gangsched.model.conditions import Condition
 from gangsched.model.errors import Mistake
+from gangsched.model.queues import ClusterQueue
 from gangsched.model.records import Gang, Labels, Pod
 
 #: Which pods of a group were evicted last; in an API that knows no conditions the server drops it.
@@ -46,6 +47,8 @@ class Dialect(NamedTuple):
     ``status`` makes the fields that the group object's status should have; None: its status is not ours to write. The
     controllers write it, unless others create no pods before it says so: then the scheduler does, at once, for groups
     without members as well where the scheduler is called ``awaited_from``.
+
+    ``queue`` is what its Queue objects are decoded as, and what they say, in ``queue_versions`` (none: ``versions``).
     """
 
     family: str
@@ -62,6 +65,8 @@ class Dialect(NamedTuple):
     role_of: Callable[[Labels, Labels], str] = lambda _labels, _notes: ""
     status: Callable[[Told, Seen], dict[str, Any]] | None = None
     awaited_from: str = ""
+    queue: tuple[type[wire.Object], Callable[[Any], ClusterQueue]] | None = None
+    queue_versions: tuple[str, ...] = ()
 
 
 def scheduled(told: Told, name: str) -> list[Condition]:

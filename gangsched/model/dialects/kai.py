@@ -18,7 +18,9 @@ from gangsched.model.dialects.dialect import STARTED, Dialect, Seen, Told, count
 from gangsched.model.dialects.objects import described, members
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.names import shown
+from gangsched.model.queues import ClusterQueue, Limits, of_other_api
 from gangsched.model.records import Gang, Labels
+from gangsched.model.times import parse_duration
 
 FAMILY = "scheduling.run.ai"
 #: The scheduler name whose pods the podgrouper puts into groups.
@@ -27,7 +29,6 @@ GROUP_NAME = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"
 SKIP = "kai.scheduler/skip-podgrouper"
 QUEUE = "kai.scheduler/queue"
-DEFAULT_QUEUE = "default-queue"
 #: The condition of a group that does not fit, and the only node pool.
 _UNSCHEDULABLE, _NODE_POOL = "UnschedulableOnNodePool", "default"
 _PREEMPTIBILITY = {"": False, "preemptible": False, "non-preemptible": True}
@@ -145,9 +146,58 @@ def _remark(spec: PodGroupSpec) -> Mistake | None:
     for number, each in enumerate(spec.sub_groups or ()):
         if each.topology_constraint is not None and each.topology_constraint.preferred_topology_level:
             return Mistake(f"spec.subGroups[{number}].topologyConstraint", invalid.SOFT_TOPOLOGY_OF_SUBGROUP)
-    if spec.queue not in ("", DEFAULT_QUEUE):
-        return Mistake("spec.queue", invalid.queue_not_read("KAI", spec.queue))
     return None
+
+
+class QueueResource(wire.Wire):
+    """What is owned and the most that is used of a resource; below 0: any amount."""
+
+    quota: float = 0
+    limit: float = -1
+
+
+class QueueResources(wire.Wire):
+    """Milli-cores, megabytes, and devices of ``nvidia.com/gpu``."""
+
+    cpu: QueueResource | None = None
+    memory: QueueResource | None = None
+    gpu: QueueResource | None = None
+
+
+class QueueSpec(wire.Wire):
+    """What a Queue may use, and how long its pods run before they may be evicted."""
+
+    parent_queue: str = ""
+    resources: QueueResources | None = None
+    preempt_min_runtime: str = ""
+    reclaim_min_runtime: str = ""
+
+
+class Queue(wire.Object):
+    """``scheduling.run.ai/v2`` Queue."""
+
+    spec: QueueSpec = msgspec.field(default_factory=QueueSpec)
+
+
+def queue_from_object(obj: Queue) -> ClusterQueue:
+    """One Queue: its quota is its own, up to its limit it borrows from the others of its parent. Raises
+    :class:`FieldError`.
+    """
+    spec, limits = obj.spec, {}
+    given = spec.resources or QueueResources()
+    for name, each, unit in (("cpu", given.cpu, 1), ("memory", given.memory, 10**6), ("nvidia.com/gpu", given.gpu, 1)):
+        if each is None or (each.quota < 0 and each.limit < 0):
+            continue
+        nominal = round((each.quota if each.quota >= 0 else each.limit) * unit)
+        limits[name] = Limits(nominal, None if each.limit < 0 else max(0, round(each.limit * unit) - nominal))
+    first, later = (
+        parse_duration(raw or "0s", f"spec.{field}")
+        for field, raw in (
+            ("preemptMinRuntime", spec.preempt_min_runtime),
+            ("reclaimMinRuntime", spec.reclaim_min_runtime),
+        )
+    )
+    return of_other_api(FAMILY, obj.metadata, spec.parent_queue, limits, preempt_after=first, reclaim_after=later)
 
 
 def status(told: Told, seen: Seen) -> dict[str, Any]:
@@ -186,4 +236,6 @@ DIALECT = Dialect(
     unread=("markUnschedulable", "schedulingBackoff"),
     role_of=part,
     status=status,
+    queue=(Queue, queue_from_object),
+    queue_versions=("v2",),
 )

@@ -9,13 +9,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from gangsched.messages import invalid
 from gangsched.messages import notes as said
 from gangsched.model import conditions, wire
 from gangsched.model.dialects.dialect import Dialect, Seen, Told, counts, evicted
 from gangsched.model.dialects.objects import described, members, min_resources
 from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.queues import (
+    BEST_EFFORT_FIFO,
+    STOP_HOLD,
+    STOP_NONE,
+    STRICT_FIFO,
+    ClusterQueue,
+    Limits,
+    of_other_api,
+)
 from gangsched.model.records import Gang, Labels
+from gangsched.model.shapes import parse_list
 
 FAMILY = "scheduling.volcano.sh"
 VERSION = "v1beta1"
@@ -23,7 +35,7 @@ VERSION = "v1beta1"
 SCHEDULER = "volcano"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 TASK = "volcano.sh/task-spec"
-DEFAULT_QUEUE = "default"
+ROOT = "root"
 #: The conditions of which a group has one or none.
 _SCHEDULED, _UNSCHEDULABLE = "Scheduled", "Unschedulable"
 
@@ -75,9 +87,63 @@ def _remark(spec: wire.VolcanoPodGroupSpec) -> Mistake | None:
             text = invalid.HARD_TOPOLOGY
             raise FieldError("spec.networkTopology", text)
         return Mistake("spec.networkTopology", invalid.SOFT_TOPOLOGY)
-    if spec.queue not in ("", DEFAULT_QUEUE):
-        return Mistake("spec.queue", invalid.queue_not_read("Volcano", spec.queue))
     return None
+
+
+class Guarantee(wire.Wire):
+    """What a queue keeps for itself."""
+
+    resource: wire.Quantities | None = None
+
+
+class QueueSpec(wire.Wire):
+    """What a Queue may use."""
+
+    weight: int | None = None
+    capability: wire.Quantities | None = None
+    deserved: wire.Quantities | None = None
+    guarantee: Guarantee | None = None
+    reclaimable: bool | None = None
+    parent: str = ""
+    dequeue_strategy: str = ""
+
+
+class QueueState(wire.Wire):
+    """Where a Queue stands."""
+
+    state: str = ""
+
+
+class Queue(wire.Object):
+    """``scheduling.volcano.sh/v1beta1`` Queue."""
+
+    spec: QueueSpec = msgspec.field(default_factory=QueueSpec)
+    status: QueueState = msgspec.field(default_factory=QueueState)
+
+
+def queue_from_object(obj: Queue) -> ClusterQueue:
+    """One Queue: what it deserves is its own, up to its capability it borrows from the others of its parent, and its
+    guarantee it does not lend. One that cannot be reclaimed from borrows nothing. Raises :class:`FieldError`.
+    """
+    spec = obj.spec
+    deserved = parse_list(spec.deserved, "spec.deserved")
+    most = parse_list(spec.capability, "spec.capability")
+    kept = parse_list(spec.guarantee.resource if spec.guarantee else None, "spec.guarantee.resource")
+    limits = {}
+    for name in {**deserved, **most}:
+        nominal = deserved.get(name, most.get(name, 0))
+        borrowing = max(0, most[name] - nominal) if name in most else None
+        lending = max(0, nominal - kept[name]) if name in kept else None
+        limits[name] = Limits(nominal, 0 if spec.reclaimable is False else borrowing, lending)
+    return of_other_api(
+        FAMILY,
+        obj.metadata,
+        spec.parent or ROOT,
+        limits,
+        weight=float(1 if spec.weight is None else spec.weight),
+        strategy=STRICT_FIFO if spec.dequeue_strategy == "fifo" else BEST_EFFORT_FIFO,
+        stop=STOP_HOLD if obj.status.state in ("Closed", "Closing") else STOP_NONE,
+    )
 
 
 def status(told: Told, seen: Seen) -> dict[str, Any]:
@@ -116,4 +182,5 @@ DIALECT = Dialect(
     role_of=role,
     status=status,
     awaited_from=SCHEDULER,
+    queue=(Queue, queue_from_object),
 )
