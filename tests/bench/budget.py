@@ -180,7 +180,9 @@ async def writing(count: int, port: int) -> tuple[float, float]:
         task = asyncio.create_task(writer.run())
         refs = [PodRef("default", f"pod-{n}", f"uid-{n}") for n in range(count)]
         binds: list[Action] = [Bind(n, ref, f"node-{n % NODES}") for n, ref in enumerate(refs)]
-        told: list[Action] = [report.scheduled(ref, f"node-{n % NODES}") for n, ref in enumerate(refs)]
+        told: list[Action] = [
+            report.event(ref, report.SCHEDULED, f"assigned to node-{n % NODES}") for n, ref in enumerate(refs)
+        ]
         spent = []
         for actions in (binds, told):
             start = time.thread_time()

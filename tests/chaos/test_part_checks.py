@@ -11,7 +11,7 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Cause
 from gangsched.core.actions import JobRef, Mark, Remove, ResumeJob
 from gangsched.core.events import Changed, Gone, Outcome
-from gangsched.core.lifecycle.report import rollback_message
+from gangsched.messages.notes import rolling_back
 from gangsched.model.queues import QUEUE_LABEL, STOP_DRAIN, STOP_HOLD, STOP_NONE, ClusterQueue, LocalQueue
 from gangsched.model.records import Job, QueueLabels
 from tests.builders import OURS, SIGS, PodBuilder, bound_claim, claim, gang, node, pdb, pod, volume
@@ -25,7 +25,7 @@ from tests.core.harness import Built, event
 
 # -- rollbacks -----------------------------------------------------------------------------------------------------
 
-ROLLBACK = rollback_message(OURS, "d/g", "d/m3")
+ROLLBACK = rolling_back(OURS, "d/g", "d/m3")
 
 
 def half_of_three(*, refused: bool = True, **options: Any) -> Played:

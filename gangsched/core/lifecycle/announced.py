@@ -74,7 +74,7 @@ class AnnouncedRoom:
             if about is not None:
                 kept = ", ".join(f"{count} {what}" for what, count in sorted(self._sizes(room, room.places).items()))
                 note = notes.announced_room_released(int(self._run.options.announced_hold_seconds), kept)
-                self._run.actions.append(report.event(about, "Normal", report.ROOM_RELEASED, "Scheduling", note))
+                self._run.actions.append(report.event(about, report.ROOM_RELEASED, note))
             self._keep(key, msgspec.structs.replace(room, places=[]))
 
     def take_over(self) -> None:

@@ -42,7 +42,7 @@ def nominate(run: Run, group: Group) -> None:
     plan.nominated = dict(plan.node_of)
     for place in plan.placements:
         run.actuator.ask(group.key, desired.nominate(run.new_id(), reference(place), plan.intent(place)))
-    conditions.tell(run, group, report.UNSCHEDULABLE, group.message, report.waiting_on_preemption)
+    conditions.tell(run, group, report.UNSCHEDULABLE, group.message, report.WAITING_ON_PREEMPTION)
 
 
 def withdraw(run: Run, group: Group) -> None:

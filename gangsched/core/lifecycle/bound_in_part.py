@@ -283,14 +283,15 @@ def removed(run: Run, group: Group, members: Iterable[Victim]) -> Iterator[Repor
     for victim in members:
         pod = run.world.pods.get(victim.uid)
         if pod is not None and pod.owner is not None:
-            yield report.rolled_back(victim, pod.owner, group.name, group.message)
+            note = notes.rolled_back(victim.node, group.name, pod.owner.kind, pod.owner.name, group.message)
+            yield report.event(victim, report.ROLLED_BACK, note)
 
 
 def mark_text(run: Run, group: Group) -> str:
     """What the marks of its members say: a restart finds out by it that this was under way, and takes it back."""
     pending = [pod for gang in group.gangs for pod in run.world.membership.census(gang).pending]
     trigger = min((pod.key for pod in pending), default=group.gangs[0].key)
-    return report.rollback_message(group.gangs[0].scheduler, group.name, trigger)
+    return notes.rolling_back(group.gangs[0].scheduler, group.name, trigger)
 
 
 # -- members whose binding was refused --------------------------------------------------------------------

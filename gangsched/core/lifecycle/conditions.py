@@ -9,7 +9,7 @@ those of others alone. The Events' actions are those of pods: what waits to be r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -21,7 +21,6 @@ from gangsched.core.actions import (
     JobRef,
     JobStatus,
     PodRef,
-    Report,
     SetCondition,
     SetGroupStatus,
     pod_reference,
@@ -31,6 +30,7 @@ from gangsched.core.decision import QuotaUse, Verdict, Victim, group_key
 from gangsched.core.ledger.condemned import Phase
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import Failed, Group, Plan
+from gangsched.core.lifecycle.report import ADMITTED, EVICTED, PENDING, PREEMPTED, RESERVED
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import State
 from gangsched.core.quota.preemption import REASON_TEXT
@@ -54,16 +54,16 @@ def where_it_stands(run: Run, group: Group) -> None:
     if group.obstacle is not None or group.state is State.GATHERING:
         reason, text = group.obstacle or (report.GANG_NOT_READY, "")
         # Of two admitters, and of a mistake, an Event tells whose object it is.
-        tell(run, group, reason, text, report.not_ready if reason == report.GANG_NOT_READY else None)
+        tell(run, group, reason, text, reason if reason == report.GANG_NOT_READY else "")
         return
     # A gang that is decided before its backoff is over has no more to say for it.
     early = run.now < group.quiet_until
     if group.outlook.failed_plugin:
-        told = tell(run, group, report.SCHEDULER_ERROR, group.message, report.scheduler_error, early=early)
+        told = tell(run, group, report.SCHEDULER_ERROR, group.message, report.SCHEDULER_ERROR, early=early)
     else:
         text = _with_what_is_bound(run, group)
         queued = group.gangs[0].family in WITHOUT_PODS and run.world.managed.is_managed(group.gangs)
-        event = workload_waits if queued else report.failed_scheduling
+        event = report.PENDING if queued else report.FAILED_SCHEDULING
         told = tell(run, group, report.UNSCHEDULABLE, text, event, early=early)
         if told:
             quota_pending(run, group)
@@ -83,65 +83,59 @@ def _with_what_is_bound(run: Run, group: Group) -> str:
     return notes.and_bound_are_removed(text) if group.rolled_back else text
 
 
-def tell(  # noqa: C901
-    run: Run,
-    group: Group,
-    reason: str,
-    text: str,
-    event: Callable[[report.Reference, str], Report] | None,
-    early: bool = False,
-) -> bool:
-    """Condition and Event on every pending member, when the text is a new one for it. If it is ``early``, those
-    that have another reason get it later. Without ``event`` there is the condition only. Returns whether
+def tell(run: Run, group: Group, reason: str, text: str, event: str, early: bool = False) -> bool:
+    """Condition and Event on every pending member, when the text is a new one for it. If it is ``early``, those that
+    have another reason get it later. ``event`` is its reason; without one there is the condition only. Returns whether
     anything was written.
 
     With one Event per gang the conditions are the same, and the Event is written once, when the text is a new one
     for the gang.
     """
-    some = False
-    text = text[:_TEXT_LIMIT]
-    if not text:
-        return some
-    for gang in group.gangs:
+    said, some = (reason, text[:_TEXT_LIMIT]), False
+    for gang in group.gangs if text else ():
         pending = run.world.membership.census(gang).pending
+        as_one = _as_one(run, gang)
         if gang.family in WITHOUT_PODS:
-            if not pending:
-                continue  # it goes on
-            job, pending = run.job(gang), []
-            if early and group.told.get(job.uid, (reason, text)) != (reason, text):
-                run.to_tell.at(group.key, group.quiet_until)
-            elif group.told.get(job.uid) != (reason, text):
-                some = True
-                group.told[job.uid] = (reason, text)
-                if event is not None:
-                    run.actions.append(event(pod_reference(job), text))
-        refs = []
-        for pod in pending:
-            seen = pod.scheduled_condition
-            shown = (seen.reason, seen.message) if seen is not None else None
-            if group.told.get(pod.uid) == (reason, text) or (pod.uid not in group.told and shown == (reason, text)):
-                continue
-            if early and pod.uid in group.told:
-                run.to_tell.at(group.key, group.quiet_until)
-                continue
-            some = True
-            group.told[pod.uid] = (reason, text)
-            ref = reference(pod)
-            refs.append(ref)
-            run.actions.append(SetCondition(ref, reason, text))
-            if event is not None and not _as_one(run, gang):
-                run.actions.append(event(pod_reference(ref), text))
-        if event is not None and refs and _as_one(run, gang) and group.told.get(str(gang)) != (reason, text):
-            group.told[str(gang)] = (reason, text)
-            run.actions.append(event(_spokesman(run, gang, refs), text))
+            job = run.job(gang)
+            refs: list[PodRef] = [job] if pending and _news(run, group, job.uid, said, early) else []  # else it goes on
+        else:
+            new = (p for p in pending if not _shows(group, p, said) and _news(run, group, p.uid, said, early))
+            refs = [reference(pod) for pod in new]
+        for ref in refs:
+            if not isinstance(ref, JobRef):
+                run.actions.append(SetCondition(ref, *said))
+            if event and not as_one:
+                run.actions.append(report.event(ref, event, said[1]))
+        if event and refs and as_one and group.told.get(str(gang)) != said:
+            group.told[str(gang)] = said
+            run.actions.append(report.event(_spokesman(run, gang, refs), event, said[1]))
+        some = some or bool(refs)
     return some
+
+
+def _shows(group: Group, pod: Pod, said: tuple[str, str]) -> bool:
+    """Does a member show this already, written by another process?"""
+    seen = pod.scheduled_condition
+    return pod.uid not in group.told and seen is not None and (seen.reason, seen.message) == said
+
+
+def _news(run: Run, group: Group, uid: str, said: tuple[str, str], early: bool) -> bool:
+    """Is this new for a member, or a Job? If it is early for that, it follows."""
+    known = group.told.get(uid)
+    if known == said:
+        return False
+    if early and known is not None:
+        run.to_tell.at(group.key, group.quiet_until)
+        return False
+    group.told[uid] = said
+    return True
 
 
 def bound(run: Run, key: str, group: Group | None, action: Bind) -> None:
     """A pod has been bound by a write of the phase of the group ``key`` (empty: of none)."""
     pod = run.world.pods.get(action.pod.uid)
     if pod is None or not _as_one(run, pod.gang):
-        run.actions.append(report.scheduled(action.pod, action.node))
+        run.actions.append(report.event(action.pod, report.SCHEDULED, notes.assigned(action.pod.key, action.node)))
     else:
         run.unsaid.setdefault(key, {}).setdefault(pod.gang, []).append(action)
     if group is not None:
@@ -158,8 +152,8 @@ def bound_by_now(run: Run, key: str) -> None:
 
 
 def _as_one(run: Run, gang: GangId) -> bool:
-    """Is an Event about members of this gang written once for all of them?"""
-    return run.options.events_per_gang and gang.family != SINGLE
+    """Is an Event about members of this gang written once for all of them? A Job without pods is one anyway."""
+    return run.options.events_per_gang and gang.family != SINGLE and gang.family not in WITHOUT_PODS
 
 
 def _spokesman(run: Run, gang: GangId, members: Iterable[PodRef]) -> report.Reference:
@@ -235,7 +229,7 @@ def room_taken(run: Run, group: Group, plan: Plan, why: str) -> str:
         if p.uid not in plan.neighbours and p.deleting_since is None
     )
     text = notes.room_taken(" by " + ", ".join(thieves[:5]) if thieves else "", why)
-    run.actions.append(report.room_taken(run.trigger(group), text))
+    run.actions.append(report.event(run.trigger(group), report.ROOM_TAKEN, text))
     return text
 
 
@@ -255,7 +249,7 @@ def tell_two_admitters(run: Run, gangs: Sequence[GangId]) -> None:
         if len(run.told_two_admitters) >= _MOST_TOLD:
             run.told_two_admitters.clear()
         run.told_two_admitters.add(about[4])
-        run.actions.append(report.event(about, "Warning", report.TWO_ADMITTERS, "Admitting", text))
+        run.actions.append(report.event(about, report.TWO_ADMITTERS, text))
 
 
 def _admitted_object(run: Run, gang: GangId) -> report.Reference | None:
@@ -295,8 +289,7 @@ def pods_evicted(run: Run, group: Group, victims: Iterable[Victim], plan: str) -
         elif about[1] in (JOB, JOBSET):
             set_conditions(run, about, (_EVICTED_PODS, "True", report.PREEMPTED, last))
         else:
-            trigger = pod_reference(run.trigger(group))
-            run.actions.append(report.event(about, "Normal", report.PODS_EVICTED, "Preempting", text, trigger))
+            run.actions.append(report.event(about, report.PODS_EVICTED, text, run.trigger(group)))
 
 
 def _owners_of(run: Run, pod: Pod) -> Iterator[tuple[report.Reference, GangId | None]]:
@@ -311,10 +304,6 @@ def _owners_of(run: Run, pod: Pod) -> Iterator[tuple[report.Reference, GangId | 
         about = report.group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
         yield about, gang if membership.is_ours(gang) and has_status(gang.family) else None
 
-
-#: Reasons of Events; the first two and the last are those of conditions as well.
-RESERVED, ADMITTED, PENDING, EVICTED = "QuotaReserved", "Admitted", "Pending", "EvictedDueToPreempted"
-PREEMPTED = "Preempted"
 
 #: Type, status, reason and message.
 Condition: TypeAlias = tuple[str, str, str, str]
@@ -358,7 +347,7 @@ def quota_reserved(run: Run, group: Group, verdict: Verdict) -> None:
     waited = max(0, int(run.now - _waits_since(run, group)))
     note = notes.quota_reserved_after(condition[3], waited)
     for about in _objects(run, group.gangs):
-        run.actions.append(report.event(about, "Normal", RESERVED, "Admitting", note))
+        run.actions.append(report.event(about, RESERVED, note))
         set_conditions(run, about, condition)
 
 
@@ -384,7 +373,7 @@ def admitted(run: Run, group: Group) -> None:
     queue, since = run.reserved.pop(group.key)
     note = notes.admitted_after(queue, max(0, int(run.now - since)))
     for about in _objects(run, group.gangs):
-        run.actions.append(report.event(about, "Normal", ADMITTED, "Binding", note))
+        run.actions.append(report.event(about, ADMITTED, note))
         set_conditions(run, about, _RUNS)
 
 
@@ -407,11 +396,6 @@ def quota_pending(run: Run, group: Group) -> None:
         _waits(run, group, group.message, told=True)
 
 
-def workload_waits(about: report.Reference, why: str) -> Report:
-    """The Event that says that a workload waits, and why."""
-    return report.event(about, "Warning", PENDING, "Scheduling", why)
-
-
 def _waits(run: Run, group: Group, why: str, *, told: bool) -> None:
     """The group has no quota, or no nodes with it. Where an Event about its members says so on the same object, there
     is no second one, nor for the same reason again; ``told`` says that a Job without pods has had its Event.
@@ -429,7 +413,7 @@ def _waits(run: Run, group: Group, why: str, *, told: bool) -> None:
             new = gang.family != SINGLE and not run.options.events_per_gang and group.told.get(key) != said
             group.told[key] = said
         if new:
-            run.actions.append(workload_waits(about, why))
+            run.actions.append(report.event(about, PENDING, why))
         set_conditions(
             run,
             about,
@@ -460,7 +444,7 @@ def evicted_for_quota(run: Run, group: Group, plan: Plan, uids: Container[str]) 
         said = managed.quota.message(victim.workload, reason, workload, owner)
         note = notes.evicted_for_quota(said, group.name, workload.priority, plan.ident)
         for about in _objects(run, gangs):
-            run.actions.append(report.event(about, "Normal", EVICTED, "Preempting", note, asking))
+            run.actions.append(report.event(about, EVICTED, note, asking))
             set_conditions(run, about, ("Evicted", "True", PREEMPTED, said), (PREEMPTED, "True", reason, said))
 
 
@@ -468,7 +452,7 @@ def drained(run: Run, gangs: Iterable[GangId], stop: Stop) -> None:
     """These gangs are being removed because their queue is drained."""
     note = notes.drained_workload(stop.message, stop)
     for about in _objects(run, gangs):
-        run.actions.append(report.event(about, "Normal", report.EVICTED_DUE_TO + stop.reason, "Draining", note))
+        run.actions.append(report.event(about, report.EVICTED_DUE_TO + stop.reason, note))
         set_conditions(run, about, ("Evicted", "True", stop.reason, stop.message))
 
 
@@ -476,7 +460,7 @@ def drain_blocked(run: Run, gangs: Iterable[GangId], stop: Stop, why: str) -> No
     """These gangs have to leave because their queue is drained, and cannot for now."""
     for about in _objects(run, gangs):
         note = notes.drain_blocked(stop, why)
-        run.actions.append(report.event(about, "Warning", report.DRAIN_BLOCKED, "Draining", note))
+        run.actions.append(report.event(about, report.DRAIN_BLOCKED, note))
 
 
 def _workloads(run: Run, plan: Plan, uids: Container[str]) -> Iterator[tuple[tuple[GangId, ...], str]]:

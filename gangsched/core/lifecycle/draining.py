@@ -122,7 +122,7 @@ class Drains:
         """This is the queue because of which the workload leaves, and what the marks of its pods say."""
         drain.stop, eviction = stop, drain.eviction
         eviction.owner, eviction.reason = str(stop), stop.reason
-        text = report.drain_message(_first(self._run), stop, drain.name)
+        text = notes.draining(_first(self._run), stop, drain.name)
         if text != eviction.mark:
             eviction.acknowledged.clear()
         eviction.mark = text
@@ -338,7 +338,10 @@ class Drains:
         """The removal of these pods has been accepted: it is reported on them, where their workload is not one pod."""
         drain = next((d for d in self._open.values() if d.eviction is eviction), None)
         if drain is not None and (len(drain.gangs) > 1 or len(eviction.victims) > 1 or any(_in_group(v) for v in pods)):
-            self._run.actions += [report.drained(v, drain.stop, drain.name) for v in pods]
+            stop, reason = drain.stop, report.EVICTED_DUE_TO + drain.stop.reason
+            for v in pods:
+                note = notes.drained_pod(stop.message, stop, drain.name, v.node)
+                self._run.actions.append(report.event(v, reason, note))
 
 
 def _in_group(victim: Victim) -> bool:

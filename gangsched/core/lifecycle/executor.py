@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from gangsched.core import events as ev
-from gangsched.core.actions import Action, Report
+from gangsched.core.actions import Action
 from gangsched.core.actuation.records import owners_of
 from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Fits, FitsWhenFreed, Order, Preempt, Unschedulable
 from gangsched.core.events import Change, Hint
@@ -166,15 +166,15 @@ class Executor:
         if taken:
             self.gangs.leave(name)
         if owner.shown_by is not None:
-            text = notes.pods_left_to_owner(owner.text, name)
-            self.run.actions.append(report.name_served(owner.shown_by, text if taken else "", name))
+            note = notes.pods_left_to_owner(owner.text, name) if taken else notes.name_served(name)
+            reason = report.NAME_TAKEN if taken else report.NAME_SERVED
+            self.run.actions.append(report.event(owner.shown_by, reason, note))
 
     def refused(self, event: ev.ObjectRefused) -> None:
         """Tell the owner of an object that cannot be understood, once."""
         kind, _, api = event.kind.partition(".")
         reference = report.group_reference(api, kind, event.namespace, event.name, event.uid)
-        note = f"{event.field}: {event.message}"[:1024]
-        self.run.actions.append(Report(reference, "Warning", report.REFUSED, "Reading", note))
+        self.run.actions.append(report.event(reference, report.REFUSED, f"{event.field}: {event.message}"))
 
     # -- what follows from changes -------------------------------------------------------------------------
 

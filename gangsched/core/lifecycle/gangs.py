@@ -150,7 +150,7 @@ class Gangs:
         if group.rolled_back:
             return
         note = report.evicted_for(group.name, leaving, plan.ident)
-        run.actions.append(report.preemptor_evicts(run.trigger(group), note))
+        run.actions.append(report.event(run.trigger(group), report.PREEMPTED, note))
         conditions.pods_evicted(run, group, leaving, plan.ident)
         conditions.evicted_for_quota(run, group, plan, {victim.uid for victim in leaving})
 

@@ -25,6 +25,7 @@ from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.planning.cycle import NO_PAUSE, Decider, Pause
 from gangsched.core.volumes.binding import needs_binding
 from gangsched.messages import notes
+from gangsched.messages.text import counted
 
 
 class Phases:
@@ -70,7 +71,9 @@ class Phases:
         if isinstance(action, Bind):
             self._bound(key, group, action, outcome)
         if isinstance(action, ResumeJob) and group.plan is not None and outcome is Outcome.OK:
-            self._run.actions.append(report.job_resumed(action.job, len(group.plan.placements), message))
+            note = notes.job_resumed(counted(len(group.plan.placements), "pod"))
+            note = f"{note}; {message}" if message else note
+            self._run.actions.append(report.event(action.job, report.RESUMED, note))
             conditions.admitted(self._run, group)
 
     def _late(self, key: str, group: Group | None, action: Action, outcome: Outcome) -> None:
@@ -96,14 +99,17 @@ class Phases:
         elif eviction.cause is Cause.ROLLBACK and group is not None:
             self._run.actions += bound_in_part.removed(self._run, group, victims)
         elif eviction.former:
-            told = [report.finished(victim, eviction.owner) for victim in victims]
-            self._run.actions += told
+            for v in victims:
+                note = notes.finished(v.node, v.unit.kind, v.unit.name, eviction.owner)
+                self._run.actions.append(report.event(v, report.PREEMPTED, note))
         elif group is not None:
             trigger, priority = self._run.trigger(group), self._world.membership.preemptor_priority(group.gangs)
-            told = [report.victim_evicted(victim, group.name, trigger, priority) for victim in victims]
+            for v in victims:
+                note = notes.preempted_by(group.name, priority, trigger.key, v.node, v.reason, v.why)
+                self._run.actions.append(report.event(v, report.PREEMPTED, note, trigger))
             if isinstance(removal, SuspendJob):
-                told.append(report.job_suspended(removal.job, group.name, trigger, priority, eviction.ident))
-            self._run.actions += told
+                note = notes.job_suspended(group.name, priority, trigger.key, eviction.ident)
+                self._run.actions.append(report.event(removal.job, report.PREEMPTED, note, trigger, "Suspending"))
 
     def _bound(self, key: str, group: Group | None, action: Bind, outcome: Outcome) -> None:
         if outcome is Outcome.OK:

@@ -29,6 +29,7 @@ from gangsched.core.preemption.drained import budgets_of
 from gangsched.core.preemption.removal import incomplete
 from gangsched.core.preemption.work import unsaved
 from gangsched.core.world.world import World
+from gangsched.messages import notes
 from gangsched.model.times import render_time
 
 #: What may give a gang room.
@@ -211,9 +212,9 @@ def notice_ends(run: Run, victims: Iterable[Victim], known: Mapping[str, float])
 
 def announce(run: Run, eviction: Eviction, preemptor: str) -> None:
     """Report it on each victim that stands, as an Event."""
-    when = render_time(eviction.begins)
+    note = notes.eviction_announced(preemptor, render_time(eviction.begins))
     for pod in eviction.standing(run.world.pods):
-        run.actions.append(report.eviction_announced(reference(pod), preemptor, when))
+        run.actions.append(report.event(reference(pod), report.EVICTION_ANNOUNCED, note))
 
 
 def calls_for_another_look(run: Run, eviction: Eviction) -> bool:

@@ -1,4 +1,4 @@
-"""Reports: texts of conditions and Events, and the status of group objects."""
+"""Events: for each reason its kind and action, and how one is made; and the status of group objects."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, TypeAlias
 
 from gangsched.core.actions import MARK_REASON, JobRef, PodRef, Report, pod_reference, reference
 from gangsched.core.decision import Victim
-from gangsched.core.quota.stop_policy import STOPPED, Stop
+from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.state.jobs import Suspendable, family_of
 from gangsched.core.state.membership import Census
 from gangsched.messages import notes
 from gangsched.messages.text import counted, listed
 from gangsched.model.dialects import DIALECTS
 from gangsched.model.dialects.operators import FAMILIES
-from gangsched.model.records import Gang, Owner, Pod
+from gangsched.model.records import Gang, Pod
 
-#: Reasons of Events and of the PodScheduled condition.
+#: Reasons of Events, and of conditions.
 SCHEDULED = "Scheduled"
 FAILED_SCHEDULING = "FailedScheduling"
 WAITING_ON_PREEMPTION = "WaitingOnPreemption"
@@ -33,10 +33,37 @@ RESUMED = "Resumed"
 ROLLED_BACK = "RolledBack"
 TWO_ADMITTERS = "TwoAdmitters"
 NAME_TAKEN, NAME_SERVED = "SchedulerNameTaken", "SchedulerNameServed"
-
+RESERVED, ADMITTED, PENDING = "QuotaReserved", "Admitted", "Pending"
 #: Reasons of Events that say that a workload leaves begin so; the reason of the eviction follows.
 EVICTED_DUE_TO = "EvictedDueTo"
+EVICTED = EVICTED_DUE_TO + PREEMPTED
 DRAIN_BLOCKED = "DrainBlocked"
+
+#: Of each Event kind (Normal or Warning) and action, by its reason.
+EVENTS = {
+    SCHEDULED: ("Normal", "Binding"),
+    FAILED_SCHEDULING: ("Warning", "Scheduling"),
+    WAITING_ON_PREEMPTION: ("Normal", "Scheduling"),
+    GANG_NOT_READY: ("Normal", "Scheduling"),
+    SCHEDULER_ERROR: ("Warning", "Scheduling"),
+    ROOM_RELEASED: ("Normal", "Scheduling"),
+    NAME_TAKEN: ("Warning", "Scheduling"),
+    NAME_SERVED: ("Normal", "Scheduling"),
+    REFUSED: ("Warning", "Reading"),
+    PREEMPTED: ("Normal", "Preempting"),
+    PODS_EVICTED: ("Normal", "Preempting"),
+    EVICTION_ANNOUNCED: ("Normal", "Preempting"),
+    ROOM_TAKEN: ("Warning", "Preempting"),
+    RESUMED: ("Normal", "Resuming"),
+    ROLLED_BACK: ("Warning", "RollingBack"),
+    TWO_ADMITTERS: ("Warning", "Admitting"),
+    RESERVED: ("Normal", "Admitting"),
+    ADMITTED: ("Normal", "Binding"),
+    PENDING: ("Warning", "Scheduling"),
+    EVICTED: ("Normal", "Preempting"),
+    DRAIN_BLOCKED: ("Warning", "Draining"),
+    **{EVICTED_DUE_TO + reason: ("Normal", "Draining") for reason in STOPPED.values()},
+}
 
 #: Events are cut at this length by the API server.
 _NOTE_LIMIT = 1024
@@ -45,6 +72,8 @@ _NAMES = 10
 
 #: (apiVersion, kind, namespace, name, uid).
 Reference: TypeAlias = tuple[str, str, str, str, str]
+#: What an Event can be about.
+About: TypeAlias = Reference | PodRef | Victim
 
 #: The version under which the objects of gang APIs are named in Events, by group; v1 for others.
 _VERSIONS = {
@@ -68,14 +97,17 @@ def group_reference(family: str, kind: str, namespace: str, name: str, uid: str)
     return (f"{family}/{version}" if family else version, kind, namespace, name, uid)
 
 
-def event(about: Reference, kind: str, reason: str, action: str, note: str, related: Reference | None = None) -> Report:
-    """An Event (``kind`` is Normal or Warning) whose note is cut where the API server would refuse it."""
-    return Report(about, kind, reason, action, note[:_NOTE_LIMIT], related)
+def event(about: About, reason: str, note: str, related: About | None = None, action: str = "") -> Report:
+    """An Event, whose note is cut where the API server would refuse it. ``action`` is another one than usual."""
+    kind, usual = EVENTS[reason]
+    other = _referred(related) if related is not None else None
+    return Report(_referred(about), kind, reason, action or usual, note[:_NOTE_LIMIT], other)
 
 
-def scheduled(pod: PodRef, node: str) -> Report:
-    """The pod was bound."""
-    return Report(pod_reference(pod), "Normal", SCHEDULED, "Binding", notes.assigned(pod.key, node))
+def _referred(about: About) -> Reference:
+    if isinstance(about, Victim):
+        about = reference(about)
+    return pod_reference(about) if isinstance(about, PodRef) else about
 
 
 def members_scheduled(about: Reference, bound: Iterable[tuple[PodRef, str]]) -> Report:
@@ -83,60 +115,7 @@ def members_scheduled(about: Reference, bound: Iterable[tuple[PodRef, str]]) -> 
     places = sorted((pod.name, node) for pod, node in bound)
     shown = listed([f"{name} to {node}" for name, node in places], _NAMES)
     nodes = len({node for _, node in places})
-    note = notes.pods_assigned(counted(len(places), "pod"), nodes, shown)
-    return event(about, "Normal", SCHEDULED, "Binding", note)
-
-
-def failed_scheduling(about: Reference, message: str) -> Report:
-    """The pod's gang does not fit."""
-    return event(about, "Warning", FAILED_SCHEDULING, "Scheduling", message)
-
-
-def waiting_on_preemption(about: Reference, message: str) -> Report:
-    """The pod's gang fits as soon as others have left, who do."""
-    return event(about, "Normal", WAITING_ON_PREEMPTION, "Scheduling", message)
-
-
-def scheduler_error(about: Reference, message: str) -> Report:
-    """Nothing could be decided about the pod's gang."""
-    return event(about, "Warning", SCHEDULER_ERROR, "Scheduling", message)
-
-
-def not_ready(about: Reference, message: str) -> Report:
-    """The pod waits for the rest of its gang."""
-    return event(about, "Normal", GANG_NOT_READY, "Scheduling", message)
-
-
-def victim_evicted(victim: Victim, preemptor: str, trigger: PodRef, priority: int) -> Report:
-    """On the victim: the preemptor, and the rule that allowed the eviction."""
-    ref = reference(victim)
-    note = notes.preempted_by(preemptor, priority, trigger.key, victim.node, victim.reason, victim.why)
-    return event(pod_reference(ref), "Normal", PREEMPTED, "Preempting", note, pod_reference(trigger))
-
-
-def eviction_announced(pod: PodRef, preemptor: str, when: str) -> Report:
-    """On a victim that has notice: when it will be evicted, and for whom."""
-    note = notes.eviction_announced(preemptor, when)
-    return event(pod_reference(pod), "Normal", EVICTION_ANNOUNCED, "Preempting", note)
-
-
-def finished(victim: Victim, preemptor: str) -> Report:
-    """The same, where the gang for which others of its unit had to go does not need it any more."""
-    note = notes.finished(victim.node, victim.unit.kind, victim.unit.name, preemptor)
-    ref = pod_reference(reference(victim))
-    return event(ref, "Normal", PREEMPTED, "Preempting", note)
-
-
-def job_suspended(job: JobRef, preemptor: str, trigger: PodRef, priority: int, plan: str) -> Report:
-    """On a Job whose pods were evicted."""
-    note = notes.job_suspended(preemptor, priority, trigger.key, plan)
-    return event(pod_reference(job), "Normal", PREEMPTED, "Suspending", note, pod_reference(trigger))
-
-
-def job_resumed(job: JobRef, pods: int, but: str = "") -> Report:
-    """On a Job that goes on; ``but`` is what could not be done with it."""
-    note = notes.job_resumed(counted(pods, "pod"))
-    return event(pod_reference(job), "Normal", RESUMED, "Resuming", f"{note}; {but}" if but else note)
+    return event(about, SCHEDULED, notes.pods_assigned(counted(len(places), "pod"), nodes, shown))
 
 
 def evicted_for(preemptor: str, victims: Iterable[Victim], plan: str) -> str:
@@ -146,43 +125,9 @@ def evicted_for(preemptor: str, victims: Iterable[Victim], plan: str) -> str:
     return note[:_NOTE_LIMIT]
 
 
-def preemptor_evicts(trigger: PodRef, note: str) -> Report:
-    """On the preemptor: the evicted pods."""
-    return Report(pod_reference(trigger), "Normal", PREEMPTED, "Preempting", note)
-
-
-def room_taken(trigger: PodRef, message: str) -> Report:
-    """On the preemptor: another pod was bound into the room that was freed for it."""
-    return event(pod_reference(trigger), "Warning", ROOM_TAKEN, "Preempting", message)
-
-
-def rolled_back(victim: Victim, owner: Owner, gang: str, why: str) -> Report:
-    """On a member that ran: the others of its gang have no place."""
-    ref = reference(victim)
-    note = notes.rolled_back(victim.node, gang, owner.kind, owner.name, why)
-    return event(pod_reference(ref), "Warning", ROLLED_BACK, "RollingBack", note)
-
-
-def name_served(about: Reference, owner: str, name: str) -> Report:
-    """Where it is seen who serves a scheduler name: its ``owner`` (in words), or this scheduler (empty)."""
-    if owner:
-        return event(about, "Warning", NAME_TAKEN, "Scheduling", owner)
-    return event(about, "Normal", NAME_SERVED, "Scheduling", notes.name_served(name))
-
-
 def mark_message(scheduler: str, preemptor: str, trigger: str) -> str:
     """The message of a victim's DisruptionTarget condition, in the words that Koordinator's users know."""
     return notes.preempting(scheduler, notes.HIGHER_PRIORITY, preemptor, trigger)
-
-
-def rollback_message(scheduler: str, gang: str, trigger: str) -> str:
-    """The same for a member that is removed because the rest of its gang has no place."""
-    return notes.rolling_back(scheduler, gang, trigger)
-
-
-def drain_message(scheduler: str, stop: Stop, workload: str) -> str:
-    """The message of the DisruptionTarget condition of a pod that leaves because its queue is drained."""
-    return notes.draining(scheduler, stop, workload)
 
 
 def spared(owner: str) -> tuple[str, str]:
@@ -193,13 +138,6 @@ def spared(owner: str) -> tuple[str, str]:
     if kind in STOPPED:
         return notes.no_longer_drained(owner), STOPPED[kind]
     return notes.no_longer_needed(owner), MARK_REASON
-
-
-def drained(victim: Victim, stop: Stop, workload: str) -> Report:
-    """On a pod that is evicted because its queue is drained; ``workload`` is what leaves as a whole."""
-    ref = reference(victim)
-    note = notes.drained_pod(stop.message, stop, workload, victim.node)
-    return event(pod_reference(ref), "Normal", EVICTED_DUE_TO + stop.reason, "Draining", note)
 
 
 def gang_status(

@@ -12,9 +12,10 @@ import pytest
 
 from gangsched.cluster.kube.client import ApiError, UnreachableError
 from gangsched.cluster.kube.history import LIMIT_BYTES, MOST_OBJECTS, History, Line, bounded, lines_of
-from gangsched.core.actions import PodRef, Report, pod_reference
+from gangsched.core.actions import PodRef, Report
 from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.lifecycle import report
+from gangsched.messages import notes
 from tests.cluster.kube.conftest import Reader
 from tests.controlplane.client import Client as Admin
 from tests.controlplane.client import wait_until
@@ -27,8 +28,8 @@ SPACE = "gangsched-system"
 def evicted(number: int, gang: str = "d/g") -> Report:
     """The Event of a victim."""
     victim = Victim("d", f"v{number}", f"uid-{number}", f"n{number}", UnitRef("Pod", f"d/v{number}"), False, 0, False)
-    victim = msgspec.structs.replace(victim, reason="LowerPriority", why="lower priority (0 < 9)")
-    return report.victim_evicted(victim, gang, TRIGGER, 9)
+    note = notes.preempted_by(gang, 9, TRIGGER.key, victim.node, "LowerPriority", "lower priority (0 < 9)")
+    return report.event(victim, report.PREEMPTED, note, TRIGGER)
 
 
 def line(number: int, size: int = 0) -> Line:
@@ -100,8 +101,8 @@ async def test_victims_of_one_plan_share_a_line_and_a_write() -> None:
     server = Server()
     record = history(server)
     record.note([evicted(n) for n in range(3)])
-    record.note([evicted(3, "d/other"), report.scheduled(TRIGGER, "n")])
-    record.note([report.preemptor_evicts(TRIGGER, "Preempted 3 pods")])
+    record.note([evicted(3, "d/other"), report.event(TRIGGER, report.SCHEDULED, "on n")])
+    record.note([report.event(TRIGGER, report.PREEMPTED, "Preempted 3 pods")])
     await record.write()
     assert server.requests == ["GET", "POST"]
     first, second = server.lines()
@@ -213,10 +214,7 @@ async def test_a_leader_adds_to_the_record(
         reader = await make_cluster(history_namespace=SPACE)
         await reader.leading()
         about = [("v1", "Pod", namespace, f"p{number}-{n}", f"u{n}") for n in range(40 if number == 1 else 1)]
-        reports = [
-            report.event(each, "Normal", "Preempted", "Preempting", "on node n1: why", pod_reference(TRIGGER))
-            for each in about
-        ]
+        reports = [report.event(each, "Preempted", "on node n1: why", TRIGGER) for each in about]
         reader.cluster.submit(reports)
 
         async def objects() -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from gangsched.core.actions import Action, JobStatus, Mark, Remove, Report, ResumeJob, SuspendJob
 from gangsched.core.events import Changed, Gone
-from gangsched.core.lifecycle.conditions import ADMITTED, EVICTED, PENDING, RESERVED
+from gangsched.core.lifecycle.report import ADMITTED, EVICTED, PENDING, RESERVED
 from gangsched.model.queues import LocalQueue
 from gangsched.model.records import Job, QueueLabels
 from tests.builders import gang, pod

@@ -10,6 +10,7 @@ from gangsched.core.actions import MARK_REASON, Mark, Nominate, Remove, Report, 
 from gangsched.core.events import ObjectRefused
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
+from gangsched.messages import notes
 from gangsched.model.dialects import koordinator
 from gangsched.model.dialects.objects import PREEMPTION_DELAY
 from gangsched.model.errors import FieldError, Mistake
@@ -393,7 +394,7 @@ def test_giant_names_make_no_giant_texts(made: PodBuilder) -> None:
 @pytest.mark.parametrize("owner", ["m", "other"])
 def test_a_forged_mark_of_a_rollback_removes_nobody(owner: str) -> None:
     """Nor does one that names the pod's own gang, or another: it is taken back, and the pod runs on."""
-    text = report.rollback_message("py-gang-scheduler", f"d/{owner}", "d/x")
+    text = notes.rolling_back("py-gang-scheduler", f"d/{owner}", "d/x")
     forged = pod("m").cpu(1).on("n1").field(disruption=Condition("True", MARK_REASON, text))
     cluster = Cluster(node("n1"), forged, pod("other").cpu(1), rollback=True)
     cluster.run()
