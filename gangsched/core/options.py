@@ -82,3 +82,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def plugins_of(self, scheduler: str) -> PluginSet:
         """The filters and scores for pods of this scheduler name."""
         return dict(self.profiles).get(scheduler) or PluginSet()
+
+    def backoff(self, attempts: int) -> float:
+        """Seconds after so many attempts that did not help: doubles with each."""
+        doubled = self.backoff_initial_seconds * 2.0 ** min(attempts - 1, 30)
+        return min(doubled, self.backoff_max_seconds)

@@ -14,7 +14,7 @@ import msgspec
 
 from gangsched.core.decision import group_key
 from gangsched.core.ledger.ledger import Kind, announced_by
-from gangsched.core.lifecycle import conditions, report
+from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import Group
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.planning.cycle import Decider
@@ -70,7 +70,7 @@ class AnnouncedRoom:
         """What has not come in time need not come any more."""
         for key in self._until.due(self._run.now):
             room = self._rooms[key]
-            about = conditions.stands_for(self._run, room.gangs[0])
+            about = self._run.reporter.stands_for(room.gangs[0])
             if about is not None:
                 kept = ", ".join(f"{count} {what}" for what, count in sorted(self._sizes(room, room.places).items()))
                 note = notes.announced_room_released(int(self._run.options.announced_hold_seconds), kept)

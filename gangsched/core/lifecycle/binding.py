@@ -16,7 +16,7 @@ from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Aspect
 from gangsched.core.decision import Placement
 from gangsched.core.events import Change, Failure, Hint, Outcome
-from gangsched.core.lifecycle import conditions, report
+from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.quota.assignment import in_flavors
@@ -42,7 +42,7 @@ def nominate(run: Run, group: Group) -> None:
     plan.nominated = dict(plan.node_of)
     for place in plan.placements:
         run.actuator.ask(group.key, desired.nominate(run.new_id(), reference(place), plan.intent(place)))
-    conditions.tell(run, group, report.UNSCHEDULABLE, group.message, report.WAITING_ON_PREEMPTION)
+    run.reporter.tell(group, report.UNSCHEDULABLE, group.message, report.WAITING_ON_PREEMPTION)
 
 
 def withdraw(run: Run, group: Group) -> None:
@@ -197,7 +197,7 @@ def _assume(run: Run, group: Group, plan: Plan) -> None:
 def let_go_on(run: Run, group: Group) -> None:
     """End the suspension; the room that the stand-ins hold is now for the pods that will come."""
     gang = group.gangs[0]
-    job = run.job_of(gang)
+    job = run.reporter.job_of(gang)
     run.actuator.begin(group.key)
     if group.plan is None or job is None:
         return

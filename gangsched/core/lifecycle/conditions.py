@@ -15,6 +15,7 @@ from typing import TypeAlias
 import msgspec
 
 from gangsched.core.actions import (
+    Action,
     Bind,
     GangStatus,
     GroupRef,
@@ -26,17 +27,19 @@ from gangsched.core.actions import (
     pod_reference,
     reference,
 )
+from gangsched.core.agenda import Page
 from gangsched.core.decision import QuotaUse, Verdict, Victim, group_key
 from gangsched.core.ledger.condemned import Phase
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.report import ADMITTED, EVICTED, PENDING, PREEMPTED, RESERVED
-from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import State
+from gangsched.core.options import Options
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.stop_policy import Stop
-from gangsched.core.state.jobs import WITHOUT_PODS
+from gangsched.core.state.jobs import WITHOUT_PODS, Suspendable
 from gangsched.core.world.suspended import LENIENT
+from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.messages.text import listed
 from gangsched.model.dialects import BY_FAMILY, changed_status, has_status
@@ -49,260 +52,16 @@ from gangsched.model.times import render_time
 _TEXT_LIMIT = 4096
 
 
-def where_it_stands(run: Run, group: Group) -> None:
-    """Tell every member where its gang stands."""
-    if group.obstacle is not None or group.state is State.GATHERING:
-        reason, text = group.obstacle or (report.GANG_NOT_READY, "")
-        # Of two admitters, and of a mistake, an Event tells whose object it is.
-        tell(run, group, reason, text, reason if reason == report.GANG_NOT_READY else "")
-        return
-    # A gang that is decided before its backoff is over has no more to say for it.
-    early = run.now < group.quiet_until
-    if group.outlook.failed_plugin:
-        told = tell(run, group, report.SCHEDULER_ERROR, group.message, report.SCHEDULER_ERROR, early=early)
-    else:
-        text = _with_what_is_bound(run, group)
-        queued = group.gangs[0].family in WITHOUT_PODS and run.world.managed.is_managed(group.gangs)
-        event = report.PENDING if queued else report.FAILED_SCHEDULING
-        told = tell(run, group, report.UNSCHEDULABLE, text, event, early=early)
-        if told:
-            quota_pending(run, group)
-    if told:
-        group.quiet_until = run.now + run.pause(group.failures.count(Failed.ATTEMPT) + 1)
-
-
-def _with_what_is_bound(run: Run, group: Group) -> str:
-    """Why the gang does not fit; of one that is bound in part, that it is."""
-    membership = run.world.membership
-    if not group.message or not membership.half_bound(group.gangs):
-        return group.message
-    members = [membership.census(gang) for gang in group.gangs]
-    needed = [membership.required(gang, census) for gang, census in zip(group.gangs, members, strict=True)]
-    bound = sum(len(census.bound) for census in members)
-    text = notes.bound_in_part(group.message.rstrip("."), bound, sum(needed))
-    return notes.and_bound_are_removed(text) if group.rolled_back else text
-
-
-def tell(run: Run, group: Group, reason: str, text: str, event: str, early: bool = False) -> bool:
-    """Condition and Event on every pending member, when the text is a new one for it. If it is ``early``, those that
-    have another reason get it later. ``event`` is its reason; without one there is the condition only. Returns whether
-    anything was written.
-
-    With one Event per gang the conditions are the same, and the Event is written once, when the text is a new one
-    for the gang.
-    """
-    said, some = (reason, text[:_TEXT_LIMIT]), False
-    for gang in group.gangs if text else ():
-        pending = run.world.membership.census(gang).pending
-        as_one = _as_one(run, gang)
-        if gang.family in WITHOUT_PODS:
-            job = run.job(gang)
-            refs: list[PodRef] = [job] if pending and _news(run, group, job.uid, said, early) else []  # else it goes on
-        else:
-            new = (p for p in pending if not _shows(group, p, said) and _news(run, group, p.uid, said, early))
-            refs = [reference(pod) for pod in new]
-        for ref in refs:
-            if not isinstance(ref, JobRef):
-                run.actions.append(SetCondition(ref, *said))
-            if event and not as_one:
-                run.actions.append(report.event(ref, event, said[1]))
-        if event and refs and as_one and group.told.get(str(gang)) != said:
-            group.told[str(gang)] = said
-            run.actions.append(report.event(_spokesman(run, gang, refs), event, said[1]))
-        some = some or bool(refs)
-    return some
-
-
 def _shows(group: Group, pod: Pod, said: tuple[str, str]) -> bool:
     """Does a member show this already, written by another process?"""
     seen = pod.scheduled_condition
     return pod.uid not in group.told and seen is not None and (seen.reason, seen.message) == said
 
 
-def _news(run: Run, group: Group, uid: str, said: tuple[str, str], early: bool) -> bool:
-    """Is this new for a member, or a Job? If it is early for that, it follows."""
-    known = group.told.get(uid)
-    if known == said:
-        return False
-    if early and known is not None:
-        run.to_tell.at(group.key, group.quiet_until)
-        return False
-    group.told[uid] = said
-    return True
-
-
-def bound(run: Run, key: str, group: Group | None, action: Bind) -> None:
-    """A pod has been bound by a write of the phase of the group ``key`` (empty: of none)."""
-    pod = run.world.pods.get(action.pod.uid)
-    if pod is None or not _as_one(run, pod.gang):
-        run.actions.append(report.event(action.pod, report.SCHEDULED, notes.assigned(action.pod.key, action.node)))
-    else:
-        run.unsaid.setdefault(key, {}).setdefault(pod.gang, []).append(action)
-    if group is not None:
-        group.told.pop(action.pod.uid, None)
-        if pod is not None:
-            group.told.pop(str(pod.gang), None)
-
-
-def bound_by_now(run: Run, key: str) -> None:
-    """No binding of the group ``key`` is on its way any more: one Event per gang for those that have succeeded."""
-    for gang, binds in run.unsaid.pop(key, {}).items():
-        about = _spokesman(run, gang, [action.pod for action in binds])
-        run.actions.append(report.members_scheduled(about, [(action.pod, action.node) for action in binds]))
-
-
-def _as_one(run: Run, gang: GangId) -> bool:
-    """Is an Event about members of this gang written once for all of them? A Job without pods is one anyway."""
-    return run.options.events_per_gang and gang.family != SINGLE and gang.family not in WITHOUT_PODS
-
-
-def _spokesman(run: Run, gang: GangId, members: Iterable[PodRef]) -> report.Reference:
-    """What Events about a gang are attached to: its group object, or the first by name of these members."""
-    spec = run.world.membership.objects.get((gang.family, gang.namespace, gang.name))
-    if spec is None:
-        return pod_reference(min(members, key=lambda ref: ref.name))
-    return report.group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
-
-
-def object_status(run: Run, gang: GangId, group: Group | None) -> None:
-    """The status of the group object, when it changed and is ours to tell.
-
-    The controllers write it. Where others create no members before it says so the scheduler does, also of a group that
-    has none yet if its members will be of this scheduler name; what another client writes over it is corrected.
-    """
-    dialect = BY_FAMILY.get(gang.family)
-    if dialect is None or dialect.status is None:
-        return
-    membership = run.world.membership
-    spec = membership.objects.get((gang.family, gang.namespace, gang.name))
-    if spec is None or spec.mistake is not None:  # what cannot be read is not written to either
-        run.statuses.pop(gang, None)
-        run.evicted.pop(gang, None)
-        return
-    awaited = bool(dialect.awaited_from)
-    if gang not in membership.members and not (
-        gang.scheduler == dialect.awaited_from if awaited else gang in run.statuses
-    ):
-        return  # another scheduler's group, or one that is not used yet
-    message = group.message if group else ""
-    if awaited and group:
-        message = next((text for _, text in group.told.values()), "")  # not each one that it might be
-    problem = group.problem if group else ""
-    pods, census = membership.pods(gang), membership.census(gang)
-    found = report.gang_status(spec, pods, census, problem, message, run.evicted.get(gang, ""))
-    if awaited:
-        _write_at_once(run, gang, spec, found, dialect.versions[0])
-    elif run.statuses.get(gang) != found:
-        run.statuses[gang] = found
-        run.actions.append(GangStatus(gang.family, gang.namespace, gang.name, spec.uid, found))
-
-
-def _write_at_once(run: Run, gang: GangId, spec: Gang, told: Told, version: str) -> None:
-    """Change what is not as it should be in the status as it was last seen, unless that has been written since."""
-    seen = spec.status or {}
-    known = run.statuses.get(gang)
-    written = known[1] if isinstance(known, tuple) and known[0] == seen else seen
-    news = changed_status(gang.family, told, Seen(version, spec.generation, written, run.now))
-    run.statuses[gang] = seen, {**written, **news}
-    if not news:
-        return
-    # What was written may have been lost: all that differs from what was seen is in the next write.
-    fields = {**changed_status(gang.family, told, Seen(version, spec.generation, seen, run.now)), **news}
-    ref = GroupRef(gang.namespace, gang.name, spec.uid, gang.family, version)
-    run.actions.append(SetGroupStatus(ref, fields))
-
-
-def waits_for(run: Run, group: Group) -> str:
-    """What a gang is doing, and which pods it waits for to be gone."""
-    uids = run.world.ledger.waits(group.key) if group.evicts(Phase.LEAVING) else ()
-    stay = {pod.uid for pod in group.plan.eviction.to_go(run.world.pods)} if group.plan is not None else ()
-    names = sorted(run.world.pods[uid].key for uid in uids if uid in run.world.pods and uid not in stay)
-    return notes.still_terminating(group.message, listed(names, 5)) if names else group.message
-
-
-def room_taken(run: Run, group: Group, plan: Plan, why: str) -> str:
-    """Say who took the room that was freed, on the gang's first member too."""
-    thieves = sorted(
-        f"{p.key} ({p.scheduler})"
-        for node in sorted(set(plan.node_of.values()))
-        for p in run.world.snapshot.pods_on(node)
-        if p.uid not in plan.neighbours and p.deleting_since is None
-    )
-    text = notes.room_taken(" by " + ", ".join(thieves[:5]) if thieves else "", why)
-    run.actions.append(report.event(run.trigger(group), report.ROOM_TAKEN, text))
-    return text
-
-
-# -- two admitters ----------------------------------------------------------------------------------------
-
 #: So many objects are remembered as reported.
 _MOST_TOLD = 10_000
-
-
-def tell_two_admitters(run: Run, gangs: Sequence[GangId]) -> None:
-    """If these gangs have two admitters, tell the objects that stand for them, each once."""
-    text = run.world.managed.two_admitters(gangs)
-    for gang in gangs if text else ():
-        about = _admitted_object(run, gang)
-        if about is None or about[4] in run.told_two_admitters:
-            continue
-        if len(run.told_two_admitters) >= _MOST_TOLD:
-            run.told_two_admitters.clear()
-        run.told_two_admitters.add(about[4])
-        run.actions.append(report.event(about, report.TWO_ADMITTERS, text))
-
-
-def _admitted_object(run: Run, gang: GangId) -> report.Reference | None:
-    """What stands for a gang that is not over; None if nothing does, or if it is up to another scheduler."""
-    if any(pod.live for pod in run.world.membership.pods(gang)):
-        return stands_for(run, gang)
-    owner = run.job_of(gang) if gang.family in WITHOUT_PODS else None
-    if owner is None or not owner.suspended or owner.finished or owner.template is None:
-        return None
-    if owner.owner is not None and owner.owner.kind not in LENIENT:
-        return None  # what is above it starts it
-    ours = (owner.suspended_by or owner.template.scheduler) == gang.scheduler
-    return pod_reference(report.job_reference(owner)) if ours else None
-
-
-# -- owners of pods that leave ----------------------------------------------------------------------------
-
-# The pods and their Events do not last, owners do. Jobs, JobSets and groups of ours get a condition; other owners an
-# Event, since their status is not ours to write. Each is written once for all of its pods that a plan takes.
-
 #: The condition of Jobs and JobSets; that of groups is made of their status.
 _EVICTED_PODS = f"gangsched.dev/{report.PODS_EVICTED}"
-
-
-def pods_evicted(run: Run, group: Group, victims: Iterable[Victim], plan: str) -> None:
-    """These victims are being removed for the group."""
-    lost: dict[tuple[report.Reference, GangId | None], list[Victim]] = {}
-    for victim in victims:
-        pod = run.world.pods.get(victim.uid)
-        for owner in _owners_of(run, pod) if pod is not None else ():
-            lost.setdefault(owner, []).append(victim)
-    for (about, gang), theirs in lost.items():
-        text = report.evicted_for(group.name, theirs, plan)
-        last = f"{render_time(run.now)}: {text}"
-        if gang is not None:
-            run.evicted[gang] = last  # its status follows when the pods change
-        elif about[1] in (JOB, JOBSET):
-            set_conditions(run, about, (_EVICTED_PODS, "True", report.PREEMPTED, last))
-        else:
-            run.actions.append(report.event(about, report.PODS_EVICTED, text, run.trigger(group)))
-
-
-def _owners_of(run: Run, pod: Pod) -> Iterator[tuple[report.Reference, GangId | None]]:
-    """What a pod belongs to; with its gang where that is a group whose status is ours to write."""
-    job, membership, gang = run.world.jobs.owner_of(pod), run.world.membership, pod.gang
-    if job is not None:
-        yield pod_reference(report.job_reference(job)), None
-    elif pod.owner is not None:
-        yield ("", pod.owner.kind, pod.namespace, pod.owner.name, pod.owner.uid), None
-    spec = membership.objects.get((gang.family, gang.namespace, gang.name))
-    if spec is not None and spec.kind not in (JOB, JOBSET):
-        about = report.group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
-        yield about, gang if membership.is_ours(gang) and has_status(gang.family) else None
 
 
 #: Type, status, reason and message.
@@ -310,116 +69,8 @@ Condition: TypeAlias = tuple[str, str, str, str]
 _RUNS: Condition = (ADMITTED, "True", ADMITTED, notes.WORKLOAD_ADMITTED)
 
 
-def _new_use(run: Run, group: Group, verdict: Verdict) -> QuotaUse | None:
-    """The quota that a decision gives the group. None if it needs none, or has had it before: it has pods on nodes, or
-    they are those of a Job that goes on.
-    """
-    use = next((d.quota for d in verdict.decisions if d.quota is not None), None)
-    world = run.world
-    if use is None or world.managed.pods_of(group.key):
-        return None
-    pods = (p for gang in group.gangs for p in world.membership.pods(gang))
-    return None if world.managed.rooms_of(pods) else use
-
-
-def quota_after_victims(run: Run, group: Group, verdict: Verdict) -> None:
-    """The group gets quota and nodes when others have left; until then it has neither, and says so."""
-    use = _new_use(run, group, verdict)
-    if use is None:
-        return
-    text = use.short or verdict.message
-    if verdict.victims:
-        text += notes.and_pending_preemption(len({v.unit for v in verdict.victims}))
-    elif use.short:
-        text += f". {verdict.message}"
-    _waits(run, group, text, told=False)
-
-
-def quota_reserved(run: Run, group: Group, verdict: Verdict) -> None:
-    """A decision gives the group its quota, and no pod has to leave first."""
-    use = _new_use(run, group, verdict)
-    if use is None:
-        return
-    run.reserved[group.key] = use.queue, run.now
-    for gang in group.gangs:
-        group.told.pop(_told_as(gang), None)
-    condition = _has_quota(use.queue)
-    waited = max(0, int(run.now - _waits_since(run, group)))
-    note = notes.quota_reserved_after(condition[3], waited)
-    for about in _objects(run, group.gangs):
-        run.actions.append(report.event(about, RESERVED, note))
-        set_conditions(run, about, condition)
-
-
-def _waits_since(run: Run, group: Group) -> float:
-    """Since when the group waits (seconds): it has its pods, or it is suspended. One that was preempted may be old."""
-    if group.gangs[0].family in WITHOUT_PODS:
-        owner = run.job_of(group.gangs[0])
-        if owner is not None:
-            return owner.suspended_since or owner.created
-    membership = run.world.membership
-    pods = (p.created for gang in group.gangs for p in membership.census(gang).pending)
-    return max(membership.created(group.gangs), min(pods, default=0.0))
-
-
 def _has_quota(queue: str) -> Condition:
     return RESERVED, "True", RESERVED, notes.quota_reserved(queue)
-
-
-def admitted(run: Run, group: Group) -> None:
-    """The group runs: its members are bound, or its suspension has ended."""
-    if group.key not in run.reserved:
-        return
-    queue, since = run.reserved.pop(group.key)
-    note = notes.admitted_after(queue, max(0, int(run.now - since)))
-    for about in _objects(run, group.gangs):
-        run.actions.append(report.event(about, ADMITTED, note))
-        set_conditions(run, about, _RUNS)
-
-
-def runs_with_quota(run: Run) -> None:
-    """Tell each Job that runs with quota so: an earlier process may have ended before it did. What stands on the Job
-    already is not written again.
-    """
-    managed = run.world.managed
-    managed.settle()
-    for uid, admission in sorted(managed.quota.admissions.items()):
-        if not admission.evicted and managed.tally.runs(uid):
-            ours = (gang for gang in managed.gangs_of(uid) if run.world.membership.is_ours(gang))
-            for about in _objects(run, ours):
-                set_conditions(run, about, _has_quota(admission.workload.queue), _RUNS)
-
-
-def quota_pending(run: Run, group: Group) -> None:
-    """The group's members have got the reason why it waits; of a Job without pods, the Job has."""
-    if run.world.managed.is_managed(group.gangs):
-        _waits(run, group, group.message, told=True)
-
-
-def _waits(run: Run, group: Group, why: str, *, told: bool) -> None:
-    """The group has no quota, or no nodes with it. Where an Event about its members says so on the same object, there
-    is no second one, nor for the same reason again; ``told`` says that a Job without pods has had its Event.
-    """
-    for gang in group.gangs:
-        about = stands_for(run, gang)
-        if about is None:
-            continue
-        said = report.UNSCHEDULABLE, why
-        if gang.family in WITHOUT_PODS:
-            new = not told and group.told.get(about[4]) != said
-            group.told[about[4]] = said
-        else:
-            key = _told_as(gang)
-            new = gang.family != SINGLE and not run.options.events_per_gang and group.told.get(key) != said
-            group.told[key] = said
-        if new:
-            run.actions.append(report.event(about, PENDING, why))
-        set_conditions(
-            run,
-            about,
-            (RESERVED, "False", PENDING, why),
-            (ADMITTED, "False", "NoReservation", notes.NO_RESERVATION),
-        )
 
 
 def _told_as(gang: GangId) -> str:
@@ -427,76 +78,432 @@ def _told_as(gang: GangId) -> str:
     return f"{PENDING} {gang}"
 
 
-def evicted_for_quota(run: Run, group: Group, plan: Plan, uids: Container[str]) -> None:
-    """These victims of the plan are being removed: tell those workloads among them that quota makes leave."""
-    managed = run.world.managed
-    managed.settle()
-    preemptor = managed.quota.admissions.get(group.key)
-    asking = stands_for(run, group.gangs[0])
-    if preemptor is None or asking is None:
-        return
-    workload = msgspec.structs.replace(preemptor.workload, uid=asking[4])
-    owner = asking[4] if asking[1] in (JOB, JOBSET) else ""
-    for gangs, reason in _workloads(run, plan, uids):
-        victim = managed.quota.admissions.get(group_key(gangs))
-        if victim is None:
-            continue
-        said = managed.quota.message(victim.workload, reason, workload, owner)
-        note = notes.evicted_for_quota(said, group.name, workload.priority, plan.ident)
-        for about in _objects(run, gangs):
-            run.actions.append(report.event(about, EVICTED, note, asking))
-            set_conditions(run, about, ("Evicted", "True", PREEMPTED, said), (PREEMPTED, "True", reason, said))
+class Reporter:
+    """Adds reports about gangs to the ``actions``; see each attribute for what it remembers of them."""
 
+    def __init__(self, world: World, options: Options, actions: list[Action]) -> None:
+        self._world = world
+        self._options = options
+        self._actions = actions
+        #: When reports follow that were held back, by the key of the group.
+        self.to_tell: Page[str] = world.ledger.agenda.page()
+        #: Groups that have their quota and do not run yet, by key: the ClusterQueue, and since when.
+        self.reserved: dict[str, tuple[str, float]] = {}
+        #: The statuses of group objects that were written last, and their text about the last eviction.
+        self._statuses: dict[GangId, object] = {}
+        self._evicted: dict[GangId, str] = {}
+        #: Bindings that succeeded and that one Event per gang will report, by the key of the group whose they are.
+        self._unsaid: dict[str, dict[GangId, list[Bind]]] = {}
+        #: The UIDs of objects that know that Kueue admits them as well.
+        self._told_two_admitters: set[str] = set()
 
-def drained(run: Run, gangs: Iterable[GangId], stop: Stop) -> None:
-    """These gangs are being removed because their queue is drained."""
-    note = notes.drained_workload(stop.message, stop)
-    for about in _objects(run, gangs):
-        run.actions.append(report.event(about, report.EVICTED_DUE_TO + stop.reason, note))
-        set_conditions(run, about, ("Evicted", "True", stop.reason, stop.message))
+    def trigger(self, group: Group) -> PodRef:
+        """The first placed member by name: the pod that messages name. For a Job without pods, the Job."""
+        if group.without_pods:
+            return self.job(group.gangs[0])
+        places = group.plan.placements if group.plan is not None else []
+        first = min(places, key=lambda p: p.key, default=None)
+        return reference(first) if first is not None else PodRef("", group.name, "")
 
+    def job(self, gang: GangId) -> JobRef:
+        """The Job or JobSet that a gang without pods stands for."""
+        spec = self._world.membership.spec(gang)
+        return JobRef(gang.namespace, gang.name, spec.uid if spec is not None else "", gang.family)
 
-def drain_blocked(run: Run, gangs: Iterable[GangId], stop: Stop, why: str) -> None:
-    """These gangs have to leave because their queue is drained, and cannot for now."""
-    for about in _objects(run, gangs):
-        note = notes.drain_blocked(stop, why)
-        run.actions.append(report.event(about, report.DRAIN_BLOCKED, note))
+    def job_of(self, gang: GangId) -> Suspendable | None:
+        """That Job or JobSet, if there is one."""
+        return self._world.jobs.find(gang.family, gang.namespace, gang.name)
 
+    def where_it_stands(self, group: Group) -> None:
+        """Tell every member where its gang stands."""
+        if group.obstacle is not None or group.state is State.GATHERING:
+            reason, text = group.obstacle or (report.GANG_NOT_READY, "")
+            # Of two admitters, and of a mistake, an Event tells whose object it is.
+            self.tell(group, reason, text, reason if reason == report.GANG_NOT_READY else "")
+            return
+        # A gang that is decided before its backoff is over has no more to say for it.
+        early = self._world.now < group.quiet_until
+        if group.outlook.failed_plugin:
+            told = self.tell(group, report.SCHEDULER_ERROR, group.message, report.SCHEDULER_ERROR, early=early)
+        else:
+            text = self._with_what_is_bound(group)
+            queued = group.gangs[0].family in WITHOUT_PODS and self._world.managed.is_managed(group.gangs)
+            event = report.PENDING if queued else report.FAILED_SCHEDULING
+            told = self.tell(group, report.UNSCHEDULABLE, text, event, early=early)
+            if told:
+                self.quota_pending(group)
+        if told:
+            group.quiet_until = self._world.now + self._options.backoff(group.failures.count(Failed.ATTEMPT) + 1)
 
-def _workloads(run: Run, plan: Plan, uids: Container[str]) -> Iterator[tuple[tuple[GangId, ...], str]]:
-    """The gangs of each workload that has to go because of quota, and why it may be taken."""
-    found: dict[tuple[GangId, ...], str] = {}
-    for uid, victim in plan.victims.items():
-        pod = run.world.pods.get(uid)
-        if pod is not None and uid in uids and victim.reason in REASON_TEXT:
-            gangs, _ = run.world.membership.group(pod.gang)
-            found.setdefault(gangs, victim.reason)
-    yield from sorted(found.items())
+    def _with_what_is_bound(self, group: Group) -> str:
+        """Why the gang does not fit; of one that is bound in part, that it is."""
+        membership = self._world.membership
+        if not group.message or not membership.half_bound(group.gangs):
+            return group.message
+        members = [membership.census(gang) for gang in group.gangs]
+        needed = [membership.required(gang, census) for gang, census in zip(group.gangs, members, strict=True)]
+        bound = sum(len(census.bound) for census in members)
+        text = notes.bound_in_part(group.message.rstrip("."), bound, sum(needed))
+        return notes.and_bound_are_removed(text) if group.rolled_back else text
 
+    def tell(self, group: Group, reason: str, text: str, event: str, early: bool = False) -> bool:
+        """Condition and Event on every pending member, when the text is a new one for it. If it is ``early``, those
+        that have another reason get it later. ``event`` is its reason; without one there is the condition only. Returns
+        whether anything was written.
 
-def set_conditions(run: Run, about: report.Reference, *conditions: Condition) -> None:
-    """Conditions of a Job or JobSet; other objects have none of these."""
-    api, kind, namespace, name, uid = about
-    if kind in (JOB, JOBSET):
-        family, plural = api.partition("/")[0], f"{kind.lower()}s"
-        run.actions.append(JobStatus(family, namespace, name, uid, {"conditions": conditions}, plural))
+        With one Event per gang the conditions are the same, and the Event is written once, when the text is a new one
+        for the gang.
+        """
+        said, some = (reason, text[:_TEXT_LIMIT]), False
+        for gang in group.gangs if text else ():
+            pending = self._world.membership.census(gang).pending
+            as_one = self._as_one(gang)
+            if gang.family in WITHOUT_PODS:
+                job = self.job(gang)
+                refs: list[PodRef] = (
+                    [job] if pending and self._news(group, job.uid, said, early) else []
+                )  # else it goes on
+            else:
+                new = (p for p in pending if not _shows(group, p, said) and self._news(group, p.uid, said, early))
+                refs = [reference(pod) for pod in new]
+            for ref in refs:
+                if not isinstance(ref, JobRef):
+                    self._actions.append(SetCondition(ref, *said))
+                if event and not as_one:
+                    self._actions.append(report.event(ref, event, said[1]))
+            if event and refs and as_one and group.told.get(str(gang)) != said:
+                group.told[str(gang)] = said
+                self._actions.append(report.event(self._spokesman(gang, refs), event, said[1]))
+            some = some or bool(refs)
+        return some
 
+    def _news(self, group: Group, uid: str, said: tuple[str, str], early: bool) -> bool:
+        """Is this new for a member, or a Job? If it is early for that, it follows."""
+        known = group.told.get(uid)
+        if known == said:
+            return False
+        if early and known is not None:
+            self.to_tell.at(group.key, group.quiet_until)
+            return False
+        group.told[uid] = said
+        return True
 
-def _objects(run: Run, gangs: Iterable[GangId]) -> Iterator[report.Reference]:
-    found = (stands_for(run, gang) for gang in gangs)
-    return (about for about in found if about is not None)
+    def bound(self, key: str, group: Group | None, action: Bind) -> None:
+        """A pod has been bound by a write of the phase of the group ``key`` (empty: of none)."""
+        pod = self._world.pods.get(action.pod.uid)
+        if pod is None or not self._as_one(pod.gang):
+            self._actions.append(
+                report.event(action.pod, report.SCHEDULED, notes.assigned(action.pod.key, action.node))
+            )
+        else:
+            self._unsaid.setdefault(key, {}).setdefault(pod.gang, []).append(action)
+        if group is not None:
+            group.told.pop(action.pod.uid, None)
+            if pod is not None:
+                group.told.pop(str(pod.gang), None)
 
+    def bound_by_now(self, key: str) -> None:
+        """No binding of the group ``key`` is on its way any more: one Event per gang for those that have succeeded."""
+        for gang, binds in self._unsaid.pop(key, {}).items():
+            about = self._spokesman(gang, [action.pod for action in binds])
+            self._actions.append(report.members_scheduled(about, [(action.pod, action.node) for action in binds]))
 
-def stands_for(run: Run, gang: GangId) -> report.Reference | None:
-    """What stands for a gang: its object, else the first of its pods by name; None if there is neither."""
-    membership = run.world.membership
-    if gang.family in WITHOUT_PODS:  # its pods have no stand-ins any more when the cluster shows that it goes on
-        owner = run.job_of(gang)
-        return pod_reference(report.job_reference(owner)) if owner is not None else None
-    spec = membership.objects.get((gang.family, gang.namespace, gang.name))
-    if spec is not None and spec.kind in (JOB, JOBSET):
-        return pod_reference(JobRef(gang.namespace, gang.name, spec.uid, spec.kind))
-    if spec is not None:
+    def _as_one(self, gang: GangId) -> bool:
+        """Is an Event about members of this gang written once for all of them? A Job without pods is one anyway."""
+        return self._options.events_per_gang and gang.family != SINGLE and gang.family not in WITHOUT_PODS
+
+    def _spokesman(self, gang: GangId, members: Iterable[PodRef]) -> report.Reference:
+        """What Events about a gang are attached to: its group object, or the first by name of these members."""
+        spec = self._world.membership.objects.get((gang.family, gang.namespace, gang.name))
+        if spec is None:
+            return pod_reference(min(members, key=lambda ref: ref.name))
         return report.group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
-    first = min(membership.pods(gang), key=lambda p: p.name, default=None)
-    return pod_reference(PodRef(first.namespace, first.name, first.uid)) if first is not None else None
+
+    def object_status(self, gang: GangId, group: Group | None) -> None:
+        """The status of the group object, when it changed and is ours to tell.
+
+        The controllers write it. Where others create no members before it says so the scheduler does, also of a group
+        that has none yet if its members will be of this scheduler name; what another client writes over it is
+        corrected.
+        """
+        dialect = BY_FAMILY.get(gang.family)
+        if dialect is None or dialect.status is None:
+            return
+        membership = self._world.membership
+        spec = membership.objects.get((gang.family, gang.namespace, gang.name))
+        if spec is None or spec.mistake is not None:  # what cannot be read is not written to either
+            self._statuses.pop(gang, None)
+            self._evicted.pop(gang, None)
+            return
+        awaited = bool(dialect.awaited_from)
+        if gang not in membership.members and not (
+            gang.scheduler == dialect.awaited_from if awaited else gang in self._statuses
+        ):
+            return  # another scheduler's group, or one that is not used yet
+        message = group.message if group else ""
+        if awaited and group:
+            message = next((text for _, text in group.told.values()), "")  # not each one that it might be
+        problem = group.problem if group else ""
+        pods, census = membership.pods(gang), membership.census(gang)
+        found = report.gang_status(spec, pods, census, problem, message, self._evicted.get(gang, ""))
+        if awaited:
+            self._write_at_once(gang, spec, found, dialect.versions[0])
+        elif self._statuses.get(gang) != found:
+            self._statuses[gang] = found
+            self._actions.append(GangStatus(gang.family, gang.namespace, gang.name, spec.uid, found))
+
+    def _write_at_once(self, gang: GangId, spec: Gang, told: Told, version: str) -> None:
+        """Change what is not as it should be in the status as it was last seen, unless that has been written since."""
+        seen = spec.status or {}
+        known = self._statuses.get(gang)
+        written = known[1] if isinstance(known, tuple) and known[0] == seen else seen
+        news = changed_status(gang.family, told, Seen(version, spec.generation, written, self._world.now))
+        self._statuses[gang] = seen, {**written, **news}
+        if not news:
+            return
+        # What was written may have been lost: all that differs from what was seen is in the next write.
+        fields = {**changed_status(gang.family, told, Seen(version, spec.generation, seen, self._world.now)), **news}
+        ref = GroupRef(gang.namespace, gang.name, spec.uid, gang.family, version)
+        self._actions.append(SetGroupStatus(ref, fields))
+
+    def waits_for(self, group: Group) -> str:
+        """What a gang is doing, and which pods it waits for to be gone."""
+        uids = self._world.ledger.waits(group.key) if group.evicts(Phase.LEAVING) else ()
+        stay = {pod.uid for pod in group.plan.eviction.to_go(self._world.pods)} if group.plan is not None else ()
+        names = sorted(self._world.pods[uid].key for uid in uids if uid in self._world.pods and uid not in stay)
+        return notes.still_terminating(group.message, listed(names, 5)) if names else group.message
+
+    def room_taken(self, group: Group, plan: Plan, why: str) -> str:
+        """Say who took the room that was freed, on the gang's first member too."""
+        thieves = sorted(
+            f"{p.key} ({p.scheduler})"
+            for node in sorted(set(plan.node_of.values()))
+            for p in self._world.snapshot.pods_on(node)
+            if p.uid not in plan.neighbours and p.deleting_since is None
+        )
+        text = notes.room_taken(" by " + ", ".join(thieves[:5]) if thieves else "", why)
+        self._actions.append(report.event(self.trigger(group), report.ROOM_TAKEN, text))
+        return text
+
+    def tell_two_admitters(self, gangs: Sequence[GangId]) -> None:
+        """If these gangs have two admitters, tell the objects that stand for them, each once."""
+        text = self._world.managed.two_admitters(gangs)
+        for gang in gangs if text else ():
+            about = self._admitted_object(gang)
+            if about is None or about[4] in self._told_two_admitters:
+                continue
+            if len(self._told_two_admitters) >= _MOST_TOLD:
+                self._told_two_admitters.clear()
+            self._told_two_admitters.add(about[4])
+            self._actions.append(report.event(about, report.TWO_ADMITTERS, text))
+
+    def _admitted_object(self, gang: GangId) -> report.Reference | None:
+        """What stands for a gang that is not over; None if nothing does, or if it is up to another scheduler."""
+        if any(pod.live for pod in self._world.membership.pods(gang)):
+            return self.stands_for(gang)
+        owner = self.job_of(gang) if gang.family in WITHOUT_PODS else None
+        if owner is None or not owner.suspended or owner.finished or owner.template is None:
+            return None
+        if owner.owner is not None and owner.owner.kind not in LENIENT:
+            return None  # what is above it starts it
+        ours = (owner.suspended_by or owner.template.scheduler) == gang.scheduler
+        return pod_reference(report.job_reference(owner)) if ours else None
+
+    def pods_evicted(self, group: Group, victims: Iterable[Victim], plan: str) -> None:
+        """These victims are being removed for the group. The pods and their Events do not last, owners do: Jobs,
+        JobSets and groups of ours get a condition; other owners an Event, since their status is not ours to write. Each
+        is written once for all of its pods that a plan takes.
+        """
+        lost: dict[tuple[report.Reference, GangId | None], list[Victim]] = {}
+        for victim in victims:
+            pod = self._world.pods.get(victim.uid)
+            for owner in self._owners_of(pod) if pod is not None else ():
+                lost.setdefault(owner, []).append(victim)
+        for (about, gang), theirs in lost.items():
+            text = report.evicted_for(group.name, theirs, plan)
+            last = f"{render_time(self._world.now)}: {text}"
+            if gang is not None:
+                self._evicted[gang] = last  # its status follows when the pods change
+            elif about[1] in (JOB, JOBSET):
+                self.set_conditions(about, (_EVICTED_PODS, "True", report.PREEMPTED, last))
+            else:
+                self._actions.append(report.event(about, report.PODS_EVICTED, text, self.trigger(group)))
+
+    def _owners_of(self, pod: Pod) -> Iterator[tuple[report.Reference, GangId | None]]:
+        """What a pod belongs to; with its gang where that is a group whose status is ours to write."""
+        job, membership, gang = self._world.jobs.owner_of(pod), self._world.membership, pod.gang
+        if job is not None:
+            yield pod_reference(report.job_reference(job)), None
+        elif pod.owner is not None:
+            yield ("", pod.owner.kind, pod.namespace, pod.owner.name, pod.owner.uid), None
+        spec = membership.objects.get((gang.family, gang.namespace, gang.name))
+        if spec is not None and spec.kind not in (JOB, JOBSET):
+            about = report.group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
+            yield about, gang if membership.is_ours(gang) and has_status(gang.family) else None
+
+    def _new_use(self, group: Group, verdict: Verdict) -> QuotaUse | None:
+        """The quota that a decision gives the group. None if it needs none, or has had it before: it has pods on nodes,
+        or they are those of a Job that goes on.
+        """
+        use = next((d.quota for d in verdict.decisions if d.quota is not None), None)
+        world = self._world
+        if use is None or world.managed.pods_of(group.key):
+            return None
+        pods = (p for gang in group.gangs for p in world.membership.pods(gang))
+        return None if world.managed.rooms_of(pods) else use
+
+    def quota_after_victims(self, group: Group, verdict: Verdict) -> None:
+        """The group gets quota and nodes when others have left; until then it has neither, and says so."""
+        use = self._new_use(group, verdict)
+        if use is None:
+            return
+        text = use.short or verdict.message
+        if verdict.victims:
+            text += notes.and_pending_preemption(len({v.unit for v in verdict.victims}))
+        elif use.short:
+            text += f". {verdict.message}"
+        self._waits(group, text, told=False)
+
+    def quota_reserved(self, group: Group, verdict: Verdict) -> None:
+        """A decision gives the group its quota, and no pod has to leave first."""
+        use = self._new_use(group, verdict)
+        if use is None:
+            return
+        self.reserved[group.key] = use.queue, self._world.now
+        for gang in group.gangs:
+            group.told.pop(_told_as(gang), None)
+        condition = _has_quota(use.queue)
+        waited = max(0, int(self._world.now - self._waits_since(group)))
+        note = notes.quota_reserved_after(condition[3], waited)
+        for about in self._objects(group.gangs):
+            self._actions.append(report.event(about, RESERVED, note))
+            self.set_conditions(about, condition)
+
+    def _waits_since(self, group: Group) -> float:
+        """Since when the group waits (seconds): it has its pods, or it is suspended. A preempted one may be old."""
+        if group.gangs[0].family in WITHOUT_PODS:
+            owner = self.job_of(group.gangs[0])
+            if owner is not None:
+                return owner.suspended_since or owner.created
+        membership = self._world.membership
+        pods = (p.created for gang in group.gangs for p in membership.census(gang).pending)
+        return max(membership.created(group.gangs), min(pods, default=0.0))
+
+    def admitted(self, group: Group) -> None:
+        """The group runs: its members are bound, or its suspension has ended."""
+        if group.key not in self.reserved:
+            return
+        queue, since = self.reserved.pop(group.key)
+        note = notes.admitted_after(queue, max(0, int(self._world.now - since)))
+        for about in self._objects(group.gangs):
+            self._actions.append(report.event(about, ADMITTED, note))
+            self.set_conditions(about, _RUNS)
+
+    def runs_with_quota(self) -> None:
+        """Tell each Job that runs with quota so: an earlier process may have ended before it did. What stands on the
+        Job already is not written again.
+        """
+        managed = self._world.managed
+        managed.settle()
+        for uid, admission in sorted(managed.quota.admissions.items()):
+            if not admission.evicted and managed.tally.runs(uid):
+                ours = (gang for gang in managed.gangs_of(uid) if self._world.membership.is_ours(gang))
+                for about in self._objects(ours):
+                    self.set_conditions(about, _has_quota(admission.workload.queue), _RUNS)
+
+    def quota_pending(self, group: Group) -> None:
+        """The group's members have got the reason why it waits; of a Job without pods, the Job has."""
+        if self._world.managed.is_managed(group.gangs):
+            self._waits(group, group.message, told=True)
+
+    def _waits(self, group: Group, why: str, *, told: bool) -> None:
+        """The group has no quota, or no nodes with it. Where an Event about its members says so on the same object,
+        there is no second one, nor for the same reason again; ``told`` says that a Job without pods has had its Event.
+        """
+        for gang in group.gangs:
+            about = self.stands_for(gang)
+            if about is None:
+                continue
+            said = report.UNSCHEDULABLE, why
+            if gang.family in WITHOUT_PODS:
+                new = not told and group.told.get(about[4]) != said
+                group.told[about[4]] = said
+            else:
+                key = _told_as(gang)
+                new = gang.family != SINGLE and not self._options.events_per_gang and group.told.get(key) != said
+                group.told[key] = said
+            if new:
+                self._actions.append(report.event(about, PENDING, why))
+            self.set_conditions(
+                about,
+                (RESERVED, "False", PENDING, why),
+                (ADMITTED, "False", "NoReservation", notes.NO_RESERVATION),
+            )
+
+    def evicted_for_quota(self, group: Group, plan: Plan, uids: Container[str]) -> None:
+        """These victims of the plan are being removed: tell those workloads among them that quota makes leave."""
+        managed = self._world.managed
+        managed.settle()
+        preemptor = managed.quota.admissions.get(group.key)
+        asking = self.stands_for(group.gangs[0])
+        if preemptor is None or asking is None:
+            return
+        workload = msgspec.structs.replace(preemptor.workload, uid=asking[4])
+        owner = asking[4] if asking[1] in (JOB, JOBSET) else ""
+        for gangs, reason in self._workloads(plan, uids):
+            victim = managed.quota.admissions.get(group_key(gangs))
+            if victim is None:
+                continue
+            said = managed.quota.message(victim.workload, reason, workload, owner)
+            note = notes.evicted_for_quota(said, group.name, workload.priority, plan.ident)
+            for about in self._objects(gangs):
+                self._actions.append(report.event(about, EVICTED, note, asking))
+                self.set_conditions(about, ("Evicted", "True", PREEMPTED, said), (PREEMPTED, "True", reason, said))
+
+    def drained(self, gangs: Iterable[GangId], stop: Stop) -> None:
+        """These gangs are being removed because their queue is drained."""
+        note = notes.drained_workload(stop.message, stop)
+        for about in self._objects(gangs):
+            self._actions.append(report.event(about, report.EVICTED_DUE_TO + stop.reason, note))
+            self.set_conditions(about, ("Evicted", "True", stop.reason, stop.message))
+
+    def drain_blocked(self, gangs: Iterable[GangId], stop: Stop, why: str) -> None:
+        """These gangs have to leave because their queue is drained, and cannot for now."""
+        for about in self._objects(gangs):
+            note = notes.drain_blocked(stop, why)
+            self._actions.append(report.event(about, report.DRAIN_BLOCKED, note))
+
+    def _workloads(self, plan: Plan, uids: Container[str]) -> Iterator[tuple[tuple[GangId, ...], str]]:
+        """The gangs of each workload that has to go because of quota, and why it may be taken."""
+        found: dict[tuple[GangId, ...], str] = {}
+        for uid, victim in plan.victims.items():
+            pod = self._world.pods.get(uid)
+            if pod is not None and uid in uids and victim.reason in REASON_TEXT:
+                gangs, _ = self._world.membership.group(pod.gang)
+                found.setdefault(gangs, victim.reason)
+        yield from sorted(found.items())
+
+    def set_conditions(self, about: report.Reference, *conditions: Condition) -> None:
+        """Conditions of a Job or JobSet; other objects have none of these."""
+        api, kind, namespace, name, uid = about
+        if kind in (JOB, JOBSET):
+            family, plural = api.partition("/")[0], f"{kind.lower()}s"
+            self._actions.append(JobStatus(family, namespace, name, uid, {"conditions": conditions}, plural))
+
+    def _objects(self, gangs: Iterable[GangId]) -> Iterator[report.Reference]:
+        found = (self.stands_for(gang) for gang in gangs)
+        return (about for about in found if about is not None)
+
+    def stands_for(self, gang: GangId) -> report.Reference | None:
+        """What stands for a gang: its object, else the first of its pods by name; None if there is neither."""
+        membership = self._world.membership
+        if gang.family in WITHOUT_PODS:  # its pods have no stand-ins any more when the cluster shows that it goes on
+            owner = self.job_of(gang)
+            return pod_reference(report.job_reference(owner)) if owner is not None else None
+        spec = membership.objects.get((gang.family, gang.namespace, gang.name))
+        if spec is not None and spec.kind in (JOB, JOBSET):
+            return pod_reference(JobRef(gang.namespace, gang.name, spec.uid, spec.kind))
+        if spec is not None:
+            return report.group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
+        first = min(membership.pods(gang), key=lambda p: p.name, default=None)
+        return pod_reference(PodRef(first.namespace, first.name, first.uid)) if first is not None else None

@@ -19,7 +19,7 @@ from gangsched.core.agenda import Page
 from gangsched.core.decision import Victim, names_of
 from gangsched.core.events import Outcome
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase
-from gangsched.core.lifecycle import conditions, evicting, report
+from gangsched.core.lifecycle import evicting, report
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import Signal, State
@@ -172,7 +172,7 @@ class Drains:
         it leaves with them.
         """
         run, group, stop = self._run, self._groups.get(key), self._stop_of(key)
-        job = run.job_of(group.gangs[0]) if group is not None else None
+        job = run.reporter.job_of(group.gangs[0]) if group is not None else None
         if group is None or group.state is not State.STARTING or job is None or stop is None:
             self._started(key)
             return
@@ -185,12 +185,12 @@ class Drains:
         if job.suspended or key_of(key) in self._due or run.actuator.any_of(key) or run.actuator.any_of(key_of(key)):
             return
         self._starting[key] = tried + 1
-        self._due.at(key_of(key), run.now + run.pause(tried + 1))
+        self._due.at(key_of(key), run.now + run.options.backoff(tried + 1))
         about, gang = report.job_reference(job), group.gangs[0]
         action = SuspendJob(run.new_id(), about, job.version, gang.scheduler, str(stop), notes.drain_of(gang.key))
         run.actuator.ask(key_of(key), action)
         if not tried:
-            conditions.drained(run, group.gangs, stop)
+            run.reporter.drained(group.gangs, stop)
 
     def _started(self, key: str) -> None:
         del self._starting[key]
@@ -228,7 +228,7 @@ class Drains:
             if drain.uid in self._due:
                 return
             if not self._settled(drain):
-                self._due.at(drain.uid, self._run.now + self._run.pause(1))
+                self._due.at(drain.uid, self._run.now + self._run.options.backoff(1))
             else:
                 drain.stop, drain.gangs = stop, self._world.managed.gangs_of(drain.uid)
                 if not self._mark(drain):
@@ -302,7 +302,7 @@ class Drains:
     def _remove(self, drain: Drain) -> None:
         first = not any(p.deleting_since is not None for p in self._world.managed.pods_of(drain.uid))
         if evicting.remove(self._run, drain.eviction) and first:
-            conditions.drained(self._run, drain.gangs, drain.stop)
+            self._run.reporter.drained(drain.gangs, drain.stop)
 
     def _rest(self, drain: Drain, why: str, *, marks_stay: bool) -> None:
         """Try again later. ``why`` is what is in the way, if people should know."""
@@ -310,10 +310,10 @@ class Drains:
             self._take_back(drain)
         drain.rests = True
         drain.failures += 1
-        self._due.at(drain.uid, self._run.now + self._run.pause(drain.failures))
+        self._due.at(drain.uid, self._run.now + self._run.options.backoff(drain.failures))
         if why and why != drain.blocked:
             drain.blocked = why
-            conditions.drain_blocked(self._run, drain.gangs, drain.stop, why)
+            self._run.reporter.drain_blocked(drain.gangs, drain.stop, why)
 
     def _give_up(self, drain: Drain) -> None:
         """The queue is open again, or the workload is gone: who has not been removed stays."""

@@ -12,7 +12,7 @@ from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Fits, FitsWhe
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import NO_PLAN, UNBEGUN, Cause, Eviction, Phase
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.lifecycle import binding, bound_in_part, conditions, evicting, rechecks, report
+from gangsched.core.lifecycle import binding, bound_in_part, evicting, rechecks, report
 from gangsched.core.lifecycle.bound_in_part import other_nodes, pause_of
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.gangs import Gangs
@@ -79,7 +79,7 @@ class Executor:
 
     @now.setter
     def now(self, value: float) -> None:
-        self.run.now = self.world.now = value
+        self.world.now = value
         for uid in self.world.sightings.look(value):
             self.run.check.update(self.world.ledger.awaited.get(uid, ()))
 
@@ -110,7 +110,8 @@ class Executor:
             losing = run.losing or run.losing_owners or self.gangs.losses.unsettled()
             if not (self.touched or losing or run.check or run.changes or run.taken_from or run.spared or run.anew):
                 break
-        out, run.actions = run.actions, []
+        out = run.actions.copy()
+        run.actions.clear()
         return out
 
     def _refresh(self) -> None:
@@ -248,7 +249,7 @@ class Executor:
                 self._signal(group, Signal.DONE)
                 self.gangs.refresh(group.gangs[0])
                 continue
-            group.message = notes.timed_out(group.stage, conditions.waits_for(self.run, group))
+            group.message = notes.timed_out(group.stage, self.run.reporter.waits_for(group))
             self._signal(group, Signal.FAILED)
         self.run.check.update(self.run.removals.due(self.now))
         self.gangs.announced.time_over()
@@ -258,8 +259,8 @@ class Executor:
             self.run.changes.append(Change(Hint.ROOM, node))
         for uid in self.world.ledger.condemned.unseen(self.now):
             evicting.spare(self.run, uid, NO_PLAN)
-        for key in self.run.to_tell.due(self.now):
-            conditions.where_it_stands(self.run, self.groups[key])
+        for key in self.run.reporter.to_tell.due(self.now):
+            self.run.reporter.where_it_stands(self.groups[key])
         for key in self.queue.due(self.now):
             if key in self.groups:
                 self.gangs.unschedulable.due(key)
@@ -355,8 +356,9 @@ class Executor:
 
     def _adopt(self, group: Group, verdict: Verdict, signal: Signal) -> None:
         """Make a verdict with placements the gang's plan and start on it."""
-        tell = conditions.quota_after_victims if signal is Signal.EVICT else conditions.quota_reserved
-        tell(self.run, group, verdict)
+        reporter = self.run.reporter
+        tell = reporter.quota_after_victims if signal is Signal.EVICT else reporter.quota_reserved
+        tell(group, verdict)
         self.run.follow(group, verdict)
         paused = pause_of(self.world, group).until > self.now
         victims, others = evicting.owned(self.run, group.gangs, verdict, paused=paused)
@@ -382,7 +384,7 @@ class Executor:
         if plan.eviction.cause is Cause.ROLLBACK:
             plan.eviction.mark = bound_in_part.mark_text(self.run, group)
         else:
-            plan.eviction.trigger = self.run.trigger(group).key
+            plan.eviction.trigger = self.run.reporter.trigger(group).key
             plan.eviction.mark = report.mark_message(plan.eviction.scheduler, group.name, plan.eviction.trigger)
         plan.eviction.priority = self.world.membership.preemptor_priority(group.gangs)
         evicting.begin(self.run, plan.eviction, for_gang=True)
@@ -431,7 +433,7 @@ class Executor:
             evicting.go_on(self.run, rest)
         for pod, owners in found.owned:
             evicting.take_over(self.run, pod, owners)
-        conditions.runs_with_quota(self.run)
+        self.run.reporter.runs_with_quota()
 
     def _begun(self) -> set[int]:
         """Gangs that are bound in part come first among those of their priority; returns these priorities. Nothing

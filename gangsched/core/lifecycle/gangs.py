@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gangsched.core.decision import group_key
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import UNBEGUN, Cause, Phase
-from gangsched.core.lifecycle import binding, conditions, evicting, report
+from gangsched.core.lifecycle import binding, evicting, report
 from gangsched.core.lifecycle.announced import AnnouncedRoom
 from gangsched.core.lifecycle.bound_in_part import Losses
 from gangsched.core.lifecycle.group import Failed, Group, Obstacle, Plan
@@ -53,7 +53,7 @@ class Gangs:
             Do.WITHDRAW: lambda group: binding.withdraw(run, group),
             Do.UNMARK: self._unmark,
             Do.RELEASE: self._release,
-            Do.REPORT: lambda group: conditions.where_it_stands(run, group),
+            Do.REPORT: run.reporter.where_it_stands,
             Do.ENQUEUE: run.enqueue,
             Do.RETRY: run.retry,
             Do.PARK: run.park,
@@ -79,7 +79,7 @@ class Gangs:
         self._release(group)
         self.groups.pop(group.key, None)
         self._run.deadlines.never(group.key)
-        self._run.to_tell.never(group.key)
+        self._run.reporter.to_tell.never(group.key)
         self.prebinding.discard(group.key)
         self._run.check.discard(group.key)
         for gang in group.gangs:
@@ -122,7 +122,7 @@ class Gangs:
             if place.uid in self._world.pods:
                 self._run.changes.append(Change(Hint.VICTIMS, place.node, self._world.pods[place.uid]))
         if found.state is not State.BACKOFF:
-            self._run.to_tell.never(group.key)
+            self._run.reporter.to_tell.never(group.key)
         if found.state is State.BACKOFF:
             self.waiting.block(group)
         elif found.state is not State.QUEUED:
@@ -150,9 +150,9 @@ class Gangs:
         if group.rolled_back:
             return
         note = report.evicted_for(group.name, leaving, plan.ident)
-        run.actions.append(report.event(run.trigger(group), report.PREEMPTED, note))
-        conditions.pods_evicted(run, group, leaving, plan.ident)
-        conditions.evicted_for_quota(run, group, plan, {victim.uid for victim in leaving})
+        run.actions.append(report.event(run.reporter.trigger(group), report.PREEMPTED, note))
+        run.reporter.pods_evicted(group, leaving, plan.ident)
+        run.reporter.evicted_for_quota(group, plan, {victim.uid for victim in leaving})
 
     def _unmark(self, group: Group) -> None:
         if group.plan is not None:
@@ -169,7 +169,7 @@ class Gangs:
             evicting.end(run, plan.eviction)
             binding.forget_claims(run, plan)
         run.actuator.end(group.key)
-        run.reserved.pop(group.key, None)
+        run.reporter.reserved.pop(group.key, None)
         run.world.ledger.stop_waiting(group.key)
         run.give_back(group.key)
         self.announced.plan_over(group.key)
@@ -181,7 +181,7 @@ class Gangs:
         seen: set[GangId] = set()
         for gang in sorted(gangs):
             if gang in seen:
-                conditions.object_status(self._run, gang, self.of(gang))
+                self._run.reporter.object_status(gang, self.of(gang))
             else:
                 seen.update(self.refresh(gang))
 
@@ -223,8 +223,8 @@ class Gangs:
                 group.signature = None
                 self._moved(group)
             self._follow(group, obstacle, pending, other)
-        conditions.object_status(self._run, gang, self.of(gang))
-        conditions.tell_two_admitters(self._run, gangs)
+        self._run.reporter.object_status(gang, self.of(gang))
+        self._run.reporter.tell_two_admitters(gangs)
         return gangs
 
     def _obstacle(self, gangs: Sequence[GangId], *, leaves: bool) -> Obstacle | None:
@@ -266,14 +266,14 @@ class Gangs:
         elif pending and not obstacle and (group.state is State.BOUND or (group.state is State.BACKOFF and other)):
             self.signal(group, Signal.MORE)
         elif obstacle and pending:
-            conditions.where_it_stands(self._run, group)
+            self._run.reporter.where_it_stands(group)
         elif other and group.state is State.QUEUED:
             self._run.enqueue(group)  # its place in the queue may be another now
 
     def _follow_job(self, group: Group) -> None:
         """A Job that goes on has no stand-ins any more; until its pods are there, only its end means anything."""
         gang = group.gangs[0]
-        job = self._run.job_of(gang)
+        job = self._run.reporter.job_of(gang)
         if job is None or job.finished or binding.suspended_anew(self._run, job):
             self._forget(group)
             self.refresh(gang)

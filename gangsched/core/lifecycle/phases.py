@@ -15,7 +15,7 @@ from gangsched.core.actions import (
 from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.events import Change, Failure, Hint, Outcome
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase
-from gangsched.core.lifecycle import binding, bound_in_part, conditions, evicting, rechecks, report
+from gangsched.core.lifecycle import binding, bound_in_part, evicting, rechecks, report
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.group import TRIES, Failed, Group, Plan
@@ -65,7 +65,7 @@ class Phases:
         elif answer.settled:
             self._late(key, group, action, outcome)
         if not self._run.actuator.any_of(key):
-            conditions.bound_by_now(self._run, key)
+            self._run.reporter.bound_by_now(key)
 
     def _answered(self, key: str, group: Group, action: Action, outcome: Outcome, message: str) -> None:
         if isinstance(action, Bind):
@@ -74,7 +74,7 @@ class Phases:
             note = notes.job_resumed(counted(len(group.plan.placements), "pod"))
             note = f"{note}; {message}" if message else note
             self._run.actions.append(report.event(action.job, report.RESUMED, note))
-            conditions.admitted(self._run, group)
+            self._run.reporter.admitted(group)
 
     def _late(self, key: str, group: Group | None, action: Action, outcome: Outcome) -> None:
         """The outcome of a write for which no phase waits (any more)."""
@@ -103,7 +103,10 @@ class Phases:
                 note = notes.finished(v.node, v.unit.kind, v.unit.name, eviction.owner)
                 self._run.actions.append(report.event(v, report.PREEMPTED, note))
         elif group is not None:
-            trigger, priority = self._run.trigger(group), self._world.membership.preemptor_priority(group.gangs)
+            trigger, priority = (
+                self._run.reporter.trigger(group),
+                self._world.membership.preemptor_priority(group.gangs),
+            )
             for v in victims:
                 note = notes.preempted_by(group.name, priority, trigger.key, v.node, v.reason, v.why)
                 self._run.actions.append(report.event(v, report.PREEMPTED, note, trigger))
@@ -113,7 +116,7 @@ class Phases:
 
     def _bound(self, key: str, group: Group | None, action: Bind, outcome: Outcome) -> None:
         if outcome is Outcome.OK:
-            conditions.bound(self._run, key, group, action)
+            self._run.reporter.bound(key, group, action)
             if group is not None:
                 group.failures.begun.add(action.pod.uid)
                 bound_in_part.bound(group, action)
@@ -188,7 +191,7 @@ class Phases:
 
     def _taken(self, group: Group, plan: Plan, why: str) -> None:
         """The room that was freed is not there any more."""
-        group.message = conditions.room_taken(self._run, group, plan, why)
+        group.message = self._run.reporter.room_taken(group, plan, why)
         group.failures.room_taken()
         self._signal(group, Signal.BROKEN)
 
@@ -238,7 +241,7 @@ class Phases:
             return False
         names = ", ".join(sorted(self._world.pods[uid].key for uid in overdue)[:5])
         group.message = notes.timed_out_while_terminating(group.stage, names)
-        conditions.where_it_stands(self._run, group)
+        self._run.reporter.where_it_stands(group)
         self._signal(group, Signal.BROKEN)
         return True
 
@@ -307,7 +310,7 @@ class Phases:
         return fits
 
     def _all_bound(self, group: Group) -> None:
-        conditions.admitted(self._run, group)
+        self._run.reporter.admitted(group)
         self._signal(group, Signal.DONE)
         group.message = ""
         group.failures.bound()
@@ -382,7 +385,7 @@ class Phases:
 
     def _bind(self, group: Group, plan: Plan, verdict: Verdict) -> None:
         """There is room for the gang where this verdict has it: it waits for no pod any more."""
-        conditions.quota_reserved(self._run, group, verdict)
+        self._run.reporter.quota_reserved(group, verdict)
         nodes = {place.uid: place.node for place in verdict.placements}
         self._end(group, plan, nodes)
         group.plan = Plan(verdict.placements, group.eviction(plan.ident))

@@ -7,10 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from gangsched.core.actions import (
     Action,
     Bind,
-    JobRef,
     Mark,
-    PodRef,
-    reference,
 )
 from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Actuator, Aspect, Kept
@@ -19,6 +16,7 @@ from gangsched.core.agenda import Page
 from gangsched.core.decision import Verdict
 from gangsched.core.events import Change, Hint, Outcome
 from gangsched.core.ledger.ledger import Kind, Reservation
+from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.options import Options
 from gangsched.core.queue.scheduling_queue import Queue
@@ -32,31 +30,24 @@ from gangsched.model.records import SINGLE, GangId, Pod
 class Run:
     """What is intended for the gangs under way, and what follows; it never changes a gang's state.
 
-    ``deadlines`` are when the time of groups is over, by key, ``to_tell`` when reports follow that were held back,
-    ``removals`` when more victims of theirs are removed.
-    ``actuator`` knows what has been asked for and is not settled; ``losing`` are the gangs of pods that have been
-    condemned or spared, ``losing_owners`` the Jobs and JobSets of those without a group, by UID. ``check`` are the keys
-    of groups whose phase may be over, ``taken_from`` those whose held room a gang of higher priority may have taken,
-    ``spared`` UIDs of pods that a plan does not need to leave any more,
-    ``anew`` the keys of groups that were decided after a plan that is withdrawn.
-    ``statuses`` are those of group objects that were written last, ``evicted``
-    their text about the last eviction. ``unsaid`` are bindings that succeeded and that one Event per gang will
-    tell of, by the key of the group whose writes they are part of. ``reserved`` are groups that have their quota and do
-    not run yet, by key: the ClusterQueue, and since when. ``told_two_admitters`` are the UIDs of objects that know that
-    Kueue admits them as well.
+    ``deadlines`` are when the time of groups is over, by key, ``removals`` when more victims of theirs are removed.
+    ``actuator`` knows what has been asked for and is not settled, ``reporter`` what was reported of gangs. ``losing``
+    are the gangs of pods that have been condemned or spared, ``losing_owners`` the Jobs and JobSets of those without a
+    group, by UID. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room a gang
+    of higher priority may have taken, ``spared`` UIDs of pods that a plan does not need to leave any more, ``anew`` the
+    keys of groups that were decided after a plan that is withdrawn.
     """
 
     def __init__(self, world: World, options: Options, ids: Iterator[int]) -> None:
         self.world = world
         self.options = options
-        self.now = world.now
         agenda = world.ledger.agenda
         self.deadlines: Page[str] = agenda.page()
-        self.to_tell: Page[str] = agenda.page()
         self.removals: Page[str] = agenda.page()
         self.queue = Queue(agenda.page(), options.flush_seconds)
         self.actions: list[Action] = []
-        self.actuator = Actuator(self.send, self.pause, agenda.page(), world.ledger.condemned.named)
+        self.reporter = Reporter(world, options, self.actions)
+        self.actuator = Actuator(self.actions.append, options.backoff, agenda.page(), world.ledger.condemned.named)
         self.changes: list[Change] = []
         self.check: set[str] = set()
         self.taken_from: set[str] = set()
@@ -65,11 +56,11 @@ class Run:
         self.losing: set[GangId] = set()
         self.losing_owners: dict[str, Suspendable] = {}
         self._ids = ids
-        self.statuses: dict[GangId, object] = {}
-        self.evicted: dict[GangId, str] = {}
-        self.unsaid: dict[str, dict[GangId, list[Bind]]] = {}
-        self.reserved: dict[str, tuple[str, float]] = {}
-        self.told_two_admitters: set[str] = set()
+
+    @property
+    def now(self) -> float:
+        """The time of the call that is being served."""
+        return self.world.now
 
     def follow(self, group: Group, verdict: Verdict) -> None:
         """The group's members are going to run where, and in the flavors in which, this verdict has them."""
@@ -105,10 +96,6 @@ class Run:
             self.losing.add(pod.gang)
         elif owner is not None:
             self.losing_owners[owner.uid] = owner
-
-    def send(self, action: Action) -> None:
-        """Hand this to the cluster."""
-        self.actions.append(action)
 
     def ask_again(self) -> list[GangId]:
         """Ask again for what is due, if what it is about is still so. Returns the gangs of members that are pending
@@ -154,23 +141,6 @@ class Run:
         """A number that no other write of this process has."""
         return next(self._ids)
 
-    def trigger(self, group: Group) -> PodRef:
-        """The first placed member by name: the pod that messages name. For a Job without pods, the Job."""
-        if group.without_pods:
-            return self.job(group.gangs[0])
-        places = group.plan.placements if group.plan is not None else []
-        first = min(places, key=lambda p: p.key, default=None)
-        return reference(first) if first is not None else PodRef("", group.name, "")
-
-    def job(self, gang: GangId) -> JobRef:
-        """The Job or JobSet that a gang without pods stands for."""
-        spec = self.world.membership.spec(gang)
-        return JobRef(gang.namespace, gang.name, spec.uid if spec is not None else "", gang.family)
-
-    def job_of(self, gang: GangId) -> Suspendable | None:
-        """That Job or JobSet, if there is one."""
-        return self.world.jobs.find(gang.family, gang.namespace, gang.name)
-
     def give_back(self, key: str) -> None:
         """Room is no longer held under a key, nor are volumes, which others may use elsewhere."""
         given = self.world.ledger.release(key)
@@ -196,12 +166,7 @@ class Run:
 
     def backoff(self, group: Group) -> float:
         """Seconds; doubles with every attempt that did not help."""
-        return self.pause(group.failures.count(Failed.ATTEMPT))
-
-    def pause(self, attempts: int) -> float:
-        """Seconds after so many attempts."""
-        doubled = self.options.backoff_initial_seconds * 2.0 ** min(attempts - 1, 30)
-        return min(doubled, self.options.backoff_max_seconds)
+        return self.options.backoff(group.failures.count(Failed.ATTEMPT))
 
     def look_around(self, plan: Plan) -> None:
         """Remember who is on the plan's nodes when it is made."""
