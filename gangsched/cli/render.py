@@ -1,6 +1,4 @@
-"""Plans, explanations and queues for people; and what all texts for people are made of: a console, a headline, lines
-under labels.
-"""
+"""Plans, explanations and queues as text, and its parts: a console, a headline, lines under labels."""
 
 from __future__ import annotations
 
