@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +21,22 @@ OK, FAILED, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 
 _DOCUMENTS = ("json", "yaml")
 _AGES = ((86400, 2, "d"), (3600, 3, "h"), (60, 3, "m"))
+
+
+#: How streams take what their encoding does not have: see :func:`_stand_in`.
+STAND_INS = "gangsched.stand-ins"
+_OF = dict(zip("█▓▒░│─·•’×", "#%+/|--*'x", strict=True)) | {"→": "->", "…": "..."}
+
+
+def _stand_in(error: UnicodeError) -> tuple[str, int]:
+    """Where only ASCII can be written, the typographic characters used here have stand-ins; others are escaped."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(_OF.get(c) or c.encode("ascii", "backslashreplace").decode() for c in missing), error.end
+
+
+codecs.register_error(STAND_INS, _stand_in)
 
 
 class UsageError(UserError):

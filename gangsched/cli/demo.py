@@ -17,7 +17,7 @@ from rich.text import Text
 from gangsched.cli import answers
 from gangsched.cli.decisions import can_start, sentence
 from gangsched.cli.render import headline, printed
-from gangsched.cli.render_simulation import Glyphs, Painter
+from gangsched.cli.render_simulation import Painter
 from gangsched.cli.simulation import Simulation, amount, clock, group_name, pods_of, quantity, simulate, summary_of
 from gangsched.cluster.manifests import load
 from gangsched.cluster.sim import history as log
@@ -181,7 +181,7 @@ def _pause(speed: float) -> Pause:
 
 
 #: Width of a story where there is no terminal to ask, and the most it uses of one.
-WIDTH = 80
+WIDTH, WIDEST = 80, 100
 
 #: What is shown; pods that are admitted, conditions, Events and status updates are left out.
 _TOLD = (
@@ -246,9 +246,8 @@ class Teller:
         self._console = console
         self._run = simulation
         self._pause = pause
-        self._glyphs = Glyphs(console.encoding)
-        self._width = min(console.width, WIDTH + 20)
-        self._painter = Painter(simulation.history, self._glyphs, bar_width=max(16, min(48, self._width - 46)))
+        self._width = min(console.width, WIDEST)
+        self._painter = Painter(simulation.history, bar_width=max(16, min(48, self._width - 46)))
         self._decisions = dict(simulation.decisions)
 
     def tell(self) -> None:
@@ -264,21 +263,14 @@ class Teller:
 
     def paragraph(self, text: str) -> None:
         """Running text."""
-        self._print(Padding(Text(self._safe(text)), (0, 0, 0, 1)))
+        self._print(Padding(Text(one_line(text)), (0, 0, 0, 1)))
 
     def heading(self, text: str) -> None:
         """A line with a rule behind it."""
-        self._print(headline(text, width=min(self._width, WIDTH)))
+        self._print(headline(text, width=self._width))
 
     def _print(self, what: RenderableType) -> None:
-        printed(self._console, lambda out: out.print(what, width=min(self._width, WIDTH)))
-
-    def _safe(self, text: str) -> str:
-        """One line; on a console with only ASCII, with stand-ins for the typographic characters used here."""
-        clean = one_line(text)
-        if self._glyphs.arrow == "->":
-            clean = clean.replace("→", "->").replace("·", "-").replace("…", "...").replace("’", "'")
-        return clean
+        printed(self._console, lambda out: out.print(what, width=self._width))
 
     # ------------------------------------------------------------------------------------------------------- steps
 
@@ -349,10 +341,10 @@ class Teller:
         """A step: its time, a word for it, a sentence, and below that lines and what was written on an object."""
         below = Table.grid(padding=(0, 1))
         for line in lines:
-            below.add_row(self._glyphs.bullet, Text(self._safe(line)))
-        said: list[RenderableType] = [Text(self._safe(text)), *([below] if lines else [])]
+            below.add_row("•", Text(one_line(line)))
+        said: list[RenderableType] = [Text(one_line(text)), *([below] if lines else [])]
         if quote:
-            said.append(Padding(Text(self._safe(quote), style="italic dim"), (0, 0, 0, 2)))
+            said.append(Padding(Text(one_line(quote), style="italic dim"), (0, 0, 0, 2)))
         row = Table.grid(padding=(0, 1))
         row.add_column(width=10, style="dim")
         row.add_column(width=9, style=f"bold {style}".strip())

@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # an arrow must not end a command in a C locale
+            stream.reconfigure(errors=answers.STAND_INS)  # an arrow must not end a command in a C locale
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()

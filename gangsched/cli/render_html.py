@@ -12,6 +12,8 @@ from gangsched.cluster.sim import history as log
 from gangsched.model.records import SINGLE, GangId, Node, Pod
 
 _LEFT, _WIDTH, _LANE, _GAP, _TOP = 150, 1000, 56, 14, 30
+#: Width of a label of the axis, and characters of a name beside a lane.
+_LABEL, _NAME = 60, 20
 _HUES = (205, 28, 140, 275, 350, 60, 175, 315, 100, 240)
 
 _STYLE = """
@@ -98,7 +100,8 @@ def _lanes(simulation: Simulation, last: float) -> str:
         top = _TOP + row * (_LANE + _GAP)
         total = dict(nodes[name].allocatable).get(resource, 0)
         parts.append(f"<rect class='lane' x='{_LEFT}' y='{top}' width='{_WIDTH}' height='{_LANE}' rx='4'/>")
-        parts.append(f"<text x='0' y='{top + 24}'>{escape(name)}</text>")
+        shown = name if len(name) <= _NAME else f"{name[: _NAME // 2]}…{name[1 - _NAME // 2 :]}"
+        parts.append(f"<text x='0' y='{top + 24}'><title>{escape(name)}</title>{escape(shown)}</text>")
         parts.append(f"<text class='axis' x='0' y='{top + 40}'>{escape(quantity(resource, total))}</text>")
         parts += _boxes([s for s in known if s.pod.node == name], top, total, resource, span, hues)
     parts.append("</svg>")
@@ -109,8 +112,9 @@ def _axis(span: float, height: int) -> Iterable[str]:
     step = next(s for s in (0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 3600, 10**5, 10**9) if span / s <= 12)
     for i in range(int(span / step) + 1):
         x = _LEFT + i * step / span * _WIDTH
+        anchor = " text-anchor='end'" if x > _LEFT + _WIDTH - _LABEL else ""
         yield f"<line class='tick' x1='{x:.1f}' y1='20' x2='{x:.1f}' y2='{height - 6}'/>"
-        yield f"<text class='axis' x='{x:.1f}' y='12'>{clock(i * step)}</text>"
+        yield f"<text class='axis' x='{x:.1f}' y='12'{anchor}>{clock(i * step)}</text>"
 
 
 def _boxes(

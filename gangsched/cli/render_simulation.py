@@ -64,7 +64,7 @@ def _print(out: Console, simulation: Simulation) -> None:
     out.print(_timeline(simulation, out.width, most))
     out.print()
     out.print(headline("nodes at the end"))
-    painter = Painter(simulation.history, Glyphs(out.encoding), most_nodes=most_rows(out, MAX_NODES))
+    painter = Painter(simulation.history, most_nodes=most_rows(out, MAX_NODES))
     nodes = painter.nodes(moment(simulation.history, len(simulation.history)), out.width // 4)
     out.print(Padding(nodes, (0, 0, 0, 2), expand=False))
     out.print()
@@ -186,21 +186,13 @@ MAX_NODES = 16
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
 
-class Glyphs:
-    """The characters of a picture, or their stand-ins for an output that has only ASCII."""
-
-    def __init__(self, encoding: str) -> None:
-        fancy = encoding.lower().replace("-", "").startswith("utf")
-        self.used, self.leaving, self.free = ("█", "░", "·") if fancy else ("#", "/", ".")
-        self.wall, self.arrow, self.rule = ("│", "→", "─") if fancy else ("|", "->", "-")
-        self.bullet = "•" if fancy else "*"
+_USED, _LEAVING, _FREE, _WALL = "█", "░", "·", "│"
 
 
 class Painter:
     """Draws nodes with the resource that is the scarcest in this history, and one colour per gang."""
 
-    def __init__(self, history: History, glyphs: Glyphs, bar_width: int = 36, most_nodes: int = MAX_NODES) -> None:
-        self.glyphs = glyphs
+    def __init__(self, history: History, bar_width: int = 36, most_nodes: int = MAX_NODES) -> None:
         self._most_nodes = most_nodes
         self._width = bar_width
         self.resource = scarcest(history)
@@ -239,17 +231,17 @@ class Painter:
 
     def _bar(self, node: Node, pods: Sequence[Pod]) -> Text:
         resource, room = self._of(node)
-        bar = Text(self.glyphs.wall, style="dim")
+        bar = Text(_WALL, style="dim")
         left, units = self._width, 0
         for pod in pods:
             before = round(units / room * self._width) if room else 0
             units += amount(pod, resource)
             cells = min(left, max(1, round(units / room * self._width) - before)) if room else 0
             left -= cells
-            fill = self.glyphs.used if pod.live else self.glyphs.leaving
+            fill = _USED if pod.live else _LEAVING
             bar.append(_segment(_clean(pod.name), cells, fill), style=self.colour(pod))
-        bar.append(self.glyphs.free * left, style="dim")
-        bar.append(self.glyphs.wall, style="dim")
+        bar.append(_FREE * left, style="dim")
+        bar.append(_WALL, style="dim")
         return bar
 
     def _legend(self, node: Node, pods: Iterable[Pod], held: Sequence[Pod]) -> Text:
@@ -258,7 +250,7 @@ class Painter:
         text = Text(f"{quantities.render(resource, used)} of {quantity(resource, total)}", style="dim")
         if held:
             names = ", ".join(_clean(p.name) for p in held)
-            text.append(f" {self.glyphs.arrow} {names}", style=self.colour(held[0]))
+            text.append(f" → {names}", style=self.colour(held[0]))
         return text
 
 

@@ -205,7 +205,7 @@ def test_completion_knows_every_option(shell, capsys):
 
 
 def test_output_survives_a_terminal_without_unicode():
-    """An arrow is written in another way when the encoding has none."""
+    """An arrow is written as `->` when the encoding has none."""
     done = subprocess.run(
         [sys.executable, "-m", "gangsched.cli.main", "plan", "-f", "examples/koordinator"],
         capture_output=True,
@@ -214,4 +214,4 @@ def test_output_survives_a_terminal_without_unicode():
         cwd=Path(__file__).parents[2],
     )
     assert done.returncode == 0
-    assert b"hp-worker-1" in done.stdout
+    assert b"hp-worker-1  -> node-1" in done.stdout
