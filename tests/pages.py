@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+SCHEMAS = ROOT / "gangsched/cli/schemas"
 PAGES = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "examples/README.md")),
     *sorted((ROOT / "examples").glob("*/README.md")),
@@ -21,6 +24,12 @@ def without_code(text: str) -> str:
 def text_of(name: str) -> str:
     """A page by its path from the top."""
     return (ROOT / name).read_text()
+
+
+def read_schema(name: str) -> dict[str, Any]:
+    """A published JSON Schema by its file name without the ending, such as ``plan-v1``."""
+    schema: dict[str, Any] = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
+    return schema
 
 
 def between(text: str, marker: str) -> str:

@@ -16,8 +16,7 @@ import pytest
 import gangsched
 from gangsched import api, explain, load, plan, plugins, simulate
 from gangsched.cli.main import main
-from gangsched.cli.schemas import read_schema
-from tests.pages import ROOT, text_of
+from tests.pages import ROOT, read_schema, text_of
 
 EXAMPLES = ROOT / "examples"
 FOLDERS = ("koordinator", "workload", "quota-gpu")

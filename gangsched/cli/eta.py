@@ -22,8 +22,8 @@ from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.world.world import World
 from gangsched.messages import causes
+from gangsched.model.preemptible import EXPECTED_RUN_TIME
 from gangsched.model.records import NO_STAKES, SINGLE, GangId, Job, Pod
-from gangsched.model.stakes import EXPECTED_RUN_TIME
 from gangsched.model.times import LONGEST_SECONDS, render_time
 
 #: What declared run times are multiplied with, for the earliest, the likely and the latest start.

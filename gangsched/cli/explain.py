@@ -10,7 +10,7 @@ import msgspec
 
 from gangsched.cli import answers, plan
 from gangsched.cli.answers import Contract
-from gangsched.cli.contracts import Eta, Planned
+from gangsched.cli.contracts import Eta, Planned, Section
 from gangsched.cli.decisions import STARTS, State
 from gangsched.cli.explanation import Explanation, explain
 from gangsched.cli.inputs import (
@@ -23,7 +23,6 @@ from gangsched.cli.inputs import (
     named,
     read_either,
 )
-from gangsched.cli.pod_explanation import Section
 from gangsched.messages import failures
 from gangsched.model.errors import Problem
 from gangsched.model.records import GangId
@@ -87,7 +86,7 @@ def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
     from gangsched.cli.eta import etas  # noqa: PLC0415 - the simulator is for this only
 
     found_etas = etas(read.events, state.options, state.now, [decision for decision, _ in state.decisions])
-    when = Section(STARTS, tuple(found_etas[found.own.gang].lines()))
+    when = Section(STARTS, list(found_etas[found.own.gang].lines()))
     found = msgspec.structs.replace(found, sections=(when, *found.sections))
     return Explained(state, found, found_etas), read.warnings
 

@@ -10,7 +10,7 @@ import msgspec
 from gangsched.cli import contracts
 from gangsched.cli.answers import UsageError
 from gangsched.cli.decisions import WOULD_HELP, State
-from gangsched.cli.pod_explanation import MANY, Section, choice, conditions, drained_sections, pod_sections, under
+from gangsched.cli.pod_explanation import MANY, choice, conditions, drained_sections, pod_sections, under
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Gone
 from gangsched.core.plugins.node import tolerates
@@ -33,15 +33,14 @@ class Explanation(msgspec.Struct, frozen=True):
     title: str
     word: str
     sentence: str
-    sections: tuple[Section, ...]
+    sections: tuple[contracts.Section, ...]
     decisions: tuple[Decision, ...] = ()
     own: Decision | None = None
     drained: tuple[Leaving, ...] = ()
 
     def told(self, decisions: Sequence[contracts.Decision] = ()) -> contracts.Explanation:
         """In the words of the contract, with these ``decisions``."""
-        sections = [contracts.Section(section.label, list(section.lines)) for section in self.sections]
-        return contracts.Explanation(self.title, self.word, self.sentence, sections, list(decisions))
+        return contracts.Explanation(self.title, self.word, self.sentence, list(self.sections), list(decisions))
 
 
 def explain(state: State, namespace: str, name: str, kind: str = "") -> Explanation:
@@ -154,7 +153,7 @@ def _unknown(state: State, key: str) -> str:
     return f"there is no gang or pod {key} among {len(state.world.pods)} pods{and_nearest(key, known, 0.6)}"
 
 
-def gang_sections(state: State, decision: Decision, asked: Pod | None) -> Iterator[Section]:
+def gang_sections(state: State, decision: Decision, asked: Pod | None) -> Iterator[contracts.Section]:
     """What there is to say beside the decision itself; ``asked`` is the member that was asked for, if one was."""
     if asked is not None and asked.gang.family != SINGLE:
         yield from under("asked for", [_member(asked, decision)])

@@ -196,14 +196,14 @@ def connect(args: argparse.Namespace) -> tuple[Configuration, Connection]:
     # What talks to a cluster takes long to import; manifests do without.
     from gangsched.runtime.connecting import connect as connected  # noqa: PLC0415
 
-    configuration = configure(argparse.Namespace(**vars(args), port=None, log_level="error"))
+    configuration = configure(args, log_level="error")
     connection = connected(configuration)
     answers.complain([failures.reading(connection)])
     return configuration, connection
 
 
-def configure(args: argparse.Namespace) -> Configuration:
-    """The configuration file with the options over it; sets up logging.
+def configure(args: argparse.Namespace, *, log_level: str | None = None) -> Configuration:
+    """The configuration file with the options over it, those that the command has; sets up logging.
 
     Raises :class:`~gangsched.model.errors.UserError`.
     """
@@ -213,14 +213,14 @@ def configure(args: argparse.Namespace) -> Configuration:
     read = config.load(Path(args.config)) if args.config else config.Configuration()
     for section, changes in (
         ("client_connection", {"kubeconfig": args.kubeconfig, "context": args.context}),
-        ("http", {"port": args.port}),
-        ("logging", {"level": args.log_level}),
+        ("http", {"port": getattr(args, "port", None)}),
+        ("logging", {"level": log_level}),
     ):
         given = {name: value for name, value in changes.items() if value is not None}
         changed = msgspec.structs.replace(getattr(read, section), **given)
         read = msgspec.structs.replace(read, **{section: changed})
-    if args.scheduler_name:
-        read = read.serving(args.scheduler_name)
+    if names := getattr(args, "scheduler_name", None):
+        read = read.serving(names)
     logs.configure(read.logging.format, read.logging.level)
     return read
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
+from gangsched.cli.contracts import Section
 from gangsched.cli.decisions import State
 from gangsched.core.decision import Decision, Preempt, Spared, Unschedulable, Victim
 from gangsched.core.preemption.drained import Leaving, budgets_of
@@ -19,16 +19,9 @@ from gangsched.model.times import render_duration, render_time
 MANY = 12
 
 
-class Section(NamedTuple):
-    """Lines under one heading."""
-
-    label: str
-    lines: tuple[str, ...]
-
-
 def under(label: str, lines: Iterable[str]) -> Iterator[Section]:
     """A section of these lines, if there are any."""
-    found = tuple(lines)
+    found = list(lines)
     if found:
         yield Section(label, found)
 

@@ -33,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file; the exit code."""
-    args.scheduler_name = None
     configuration, connection = connect(args)
     skipped: list[str] = []
     items = asyncio.run(_read(configuration, connection, skipped))

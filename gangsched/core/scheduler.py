@@ -23,9 +23,9 @@ from gangsched.core.world.suspended import LateOwners
 from gangsched.core.world.world import World, api_of, group_refused, queue_object_refused, take_in
 from gangsched.model.dialects import BY_FAMILY
 from gangsched.model.jobsets import GROUP, JOBSET, JobSet
+from gangsched.model.preemptible import as_of
 from gangsched.model.queues import QUEUE_KINDS, KueueWorkload, QueueObject, foreign_queue
 from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Namespace, Pod, PriorityClass
-from gangsched.model.stakes import as_of
 
 #: So many objects that cannot be understood are remembered, lest each is reported twice.
 _REFUSED_AT_MOST = 10_000

@@ -1,6 +1,11 @@
 """What controllers make: the pods of a Job and the Jobs of a JobSet, with the names and labels that they give them.
 
 Sources: https://kubernetes.io/docs/concepts/workloads/controllers/job/ and https://jobset.sigs.k8s.io/docs/concepts/ .
+
+A pod template gains node labels as a selector, and tolerations, while its Job runs in a flavor. These are scheduling
+directives, which a suspended Job may change
+(https://kubernetes.io/docs/concepts/workloads/controllers/job/#mutable-scheduling-directives). What has been added is
+kept in an annotation of the Job or JobSet, one entry for each template, so that it can be taken off again.
 """
 
 from __future__ import annotations

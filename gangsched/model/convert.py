@@ -18,6 +18,8 @@ from gangsched.model.dialects import HINT_PREFIXES, membership, remark, upstream
 from gangsched.model.dialects.owners import declared
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import JobSet, RawJobSet, RawReplicatedJob, ReplicatedJob
+from gangsched.model.preemptible import KEYS as STAKES
+from gangsched.model.preemptible import preemption_toleration, stakes_of
 from gangsched.model.queues import queue_labels
 from gangsched.model.records import (
     NAMESPACE_NAME,
@@ -38,8 +40,6 @@ from gangsched.model.records import (
 )
 from gangsched.model.selectors import label_selector, taint
 from gangsched.model.shapes import parse_list, pod_shape, shape_key
-from gangsched.model.stakes import KEYS as STAKES
-from gangsched.model.stakes import preemption_toleration, stakes_of
 from gangsched.model.times import parse_duration, parse_time, true_since
 from gangsched.model.volumes import pod_volumes
 

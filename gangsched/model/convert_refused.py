@@ -18,6 +18,7 @@ from gangsched.model.convert import MINIMUM_RUN_TIME, PREEMPTION_DELAY, Converte
 from gangsched.model.dialects.owners import GANG
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import JobSet, RawJobSet
+from gangsched.model.preemptible import preemption_toleration
 from gangsched.model.records import (
     PREEMPT_LOWER,
     PREEMPT_NEVER,
@@ -31,13 +32,22 @@ from gangsched.model.records import (
     PriorityClass,
 )
 from gangsched.model.selectors import label_selector
-from gangsched.model.stakes import preemption_toleration
 from gangsched.model.times import LONGEST_SECONDS, parse_time
 
 #: More pods than any node takes: beside this one there is room for none.
 _ALL = 1 << 30
 FILLS_ITS_NODE = PodShape(requests=(("pods", _ALL),))
 _T = TypeVar("_T")
+_S = TypeVar("_S", bound=wire.Wire)
+
+#: The fields of a pod that cannot be wrong in themselves, and those that say which room it takes.
+_SPEC = (
+    *("node_name", "scheduler_name", "priority", "priority_class_name", "preemption_policy", "scheduling_group"),
+    "termination_grace_period_seconds",
+)
+_ROOM_OF_SPEC = ("containers", "init_containers", "resources", "overhead", "host_network")
+_STATUS = ("phase", "nominated_node_name")
+_ROOM_OF_STATUS = ("container_statuses", "init_container_statuses", "resources", "allocated_resources")
 
 
 class _AnySpec(msgspec.Struct, rename="camel"):
@@ -58,48 +68,16 @@ class _AnyPod(msgspec.Struct):
 def refused_pod(convert: Converter, raw: wire.Pod, error: FieldError) -> Pod:
     """The record of a pod that :meth:`~gangsched.model.convert.Converter.pod` does not accept for this reason."""
     meta, spec, status = raw.metadata, raw.spec, raw.status
-    plain = wire.Pod(
-        metadata=msgspec.structs.replace(
-            meta,
-            creation_timestamp=_time(meta.creation_timestamp),
-            deletion_timestamp=_time(meta.deletion_timestamp),
-        ),
-        spec=wire.PodSpec(
-            node_name=spec.node_name,
-            scheduler_name=spec.scheduler_name,
-            priority=spec.priority,
-            priority_class_name=spec.priority_class_name,
-            preemption_policy=spec.preemption_policy if spec.preemption_policy == PREEMPT_LOWER else PREEMPT_NEVER,
-            scheduling_group=spec.scheduling_group,
-            termination_grace_period_seconds=spec.termination_grace_period_seconds,
-        ),
-        status=wire.PodStatus(
-            phase=status.phase,
-            nominated_node_name=status.nominated_node_name,
-            start_time=_time(status.start_time),
-            conditions=_timed(status.conditions),
-        ),
-    )
-    with_room = wire.Pod(
-        plain.metadata,
-        msgspec.structs.replace(
-            plain.spec,
-            containers=spec.containers,
-            init_containers=spec.init_containers,
-            resources=spec.resources,
-            overhead=spec.overhead,
-            host_network=spec.host_network,
-        ),
-        msgspec.structs.replace(
-            plain.status,
-            container_statuses=status.container_statuses,
-            init_container_statuses=status.init_container_statuses,
-            resources=status.resources,
-            allocated_resources=status.allocated_resources,
-        ),
-    )
-    known = _unless_wrong(lambda: convert.pod(with_room), None)
-    pod = known or msgspec.structs.replace(convert.pod(plain), shape=FILLS_ITS_NODE)
+    times = {"creation_timestamp": _time(meta.creation_timestamp), "deletion_timestamp": _time(meta.deletion_timestamp)}
+    meta = msgspec.structs.replace(meta, **times)
+    never = {} if spec.preemption_policy == PREEMPT_LOWER else {"preemption_policy": PREEMPT_NEVER}
+    known = {"start_time": _time(status.start_time), "conditions": _timed(status.conditions)}
+
+    def only(of_spec: tuple[str, ...], of_status: tuple[str, ...]) -> Pod:
+        return convert.pod(wire.Pod(meta, _only(spec, of_spec, **never), _only(status, of_status, **known)))
+
+    with_room = _unless_wrong(lambda: only(_SPEC + _ROOM_OF_SPEC, _STATUS + _ROOM_OF_STATUS), None)
+    pod = with_room or msgspec.structs.replace(only(_SPEC, _STATUS), shape=FILLS_ITS_NODE)
     gang = pod.gang if pod.node else GangId(SINGLE, pod.namespace, pod.name, pod.scheduler)
     return msgspec.structs.replace(pod, gang=gang, mistake=error.mistake)
 
@@ -172,6 +150,11 @@ def _without_template(raw: wire.Job) -> wire.Job:
 def _plain(meta: wire.ObjectMeta) -> wire.ObjectMeta:
     notes = {key: text for key, text in (meta.annotations or {}).items() if key not in (ADDED_BY_FLAVOR, GANG)}
     return msgspec.structs.replace(meta, annotations=notes, creation_timestamp=_time(meta.creation_timestamp))
+
+
+def _only(found: _S, names: tuple[str, ...], **others: Any) -> _S:
+    """These fields of it, and others."""
+    return type(found)(**{**{name: getattr(found, name) for name in names}, **others})
 
 
 def _timed(conditions: list[wire.Condition] | None) -> list[wire.Condition]:

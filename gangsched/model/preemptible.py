@@ -1,19 +1,39 @@
-"""Which pods their owners have excluded from preemption, in every dialect that has a mark for it.
+"""What owners say about evictions: which pods are excluded from preemption, what an eviction costs, and for how long a
+class tolerates preemption, in every dialect that has a mark for it.
 
-Sources: Koordinator ``scheduling.koordinator.sh/disable-preemptible`` and
+Excluded: Koordinator ``scheduling.koordinator.sh/disable-preemptible`` and
 ``quota.scheduling.koordinator.sh/preemptible`` (labels); Volcano ``volcano.sh/preemptable`` (the annotation wins
 over the label, an unreadable value means "false"); Godel ``godel.bytedance.com/can-be-preempted`` (annotation);
 KAI ``kai.scheduler/preemptibility`` (label), and that of its PodGroups;
 Koordinator's ``scheduling.koordinator.sh/eviction-cost``, of which the largest number says never.
+
+Costs, in annotations of a pod, its group, or its Job or JobSet: ours are ``gangsched.dev/last-checkpoint`` (RFC 3339)
+and ``gangsched.dev/restart-cost`` (a duration), and, for when others may start, ``gangsched.dev/expected-run-time`` (a
+duration); Volcano's ``volcano.sh/last-checkpoint-time`` stands where ours is absent (volcano-sh/volcano#5998). On pods
+alone Koordinator's ``scheduling.koordinator.sh/eviction-cost`` (int32), and where that is absent Kubernetes' own
+``controller.kubernetes.io/pod-deletion-cost`` (int32). Kueue's ``kueue.x-k8s.io/priority-boost`` (int32) is added to
+the priority of a workload as a victim (KEP-7990, where it stands on the Workload).
+
+Toleration, in annotations of a PriorityClass: those of the plug-in PreemptionToleration of
+kubernetes-sigs/scheduler-plugins (``pkg/preemptiontoleration``), whose older versions have another prefix.
 """
 
 from __future__ import annotations
 
-from gangsched.messages import causes
-from gangsched.model.records import Pod
+import math
+import re
+from collections.abc import Collection
+from typing import TypeVar
+
+import msgspec
+
+from gangsched.messages import causes, invalid
+from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.jobsets import JobSet
+from gangsched.model.records import NO_STAKES, Gang, Job, Labels, Pod, Stakes
+from gangsched.model.times import LONGEST_SECONDS, parse_duration, parse_time
 
 _TRUE = ("true", "True", "TRUE", "t", "T", "1")
-
 
 #: Why a pod may never be a victim.
 STATIC = causes.STATIC_POD
@@ -52,3 +72,124 @@ def _marked(pod: Pod) -> bool:
 def protected(pod: Pod, evict_daemonset_pods: bool = False) -> bool:
     """True when the pod may never be a victim, whatever its priority."""
     return bool(protection(pod, evict_daemonset_pods))
+
+
+LAST_CHECKPOINT = "gangsched.dev/last-checkpoint"
+RESTART_COST = "gangsched.dev/restart-cost"
+EXPECTED_RUN_TIME = "gangsched.dev/expected-run-time"
+VOLCANO_CHECKPOINT = "volcano.sh/last-checkpoint-time"
+EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+PRIORITY_BOOST = "kueue.x-k8s.io/priority-boost"
+#: All of them, as annotations are looked for.
+KEYS = frozenset(
+    {
+        LAST_CHECKPOINT,
+        RESTART_COST,
+        EXPECTED_RUN_TIME,
+        VOLCANO_CHECKPOINT,
+        EVICTION_COST,
+        DELETION_COST,
+        PRIORITY_BOOST,
+    }
+)
+#: An eviction cost that says never.
+NEVER = 2**31 - 1
+
+#: A checkpoint may be so many seconds ahead of the scheduler's clock.
+SKEW_SECONDS = 10.0
+
+Saved = TypeVar("Saved", Pod, Gang, Job, JobSet)
+
+_INT32 = re.compile(r"0|-?[1-9][0-9]{0,9}")
+
+
+def stakes_of(notes: Labels | None, *, of_pod: bool = False) -> tuple[Stakes, Mistake | None]:
+    """What these annotations say, and the first thing that is invalid: it is ignored."""
+    if not notes or KEYS.isdisjoint(notes):
+        return NO_STAKES, None
+    wrong: list[Mistake] = []
+    checkpoint, cost, boost = None, 0, None
+    durations: dict[str, float] = {}
+    for key in (VOLCANO_CHECKPOINT, LAST_CHECKPOINT):
+        if notes.get(key):
+            try:
+                checkpoint = parse_time(notes[key], _field(key))
+            except FieldError as error:
+                wrong.append(error.remark)
+    for key in (RESTART_COST, EXPECTED_RUN_TIME):
+        if notes.get(key):
+            try:
+                durations[key] = parse_duration(notes[key], _field(key))
+            except FieldError as error:
+                wrong.append(error.remark)
+    for key in (PRIORITY_BOOST, *((DELETION_COST, EVICTION_COST) if of_pod else ())):
+        if key in notes:
+            try:
+                value = int32(notes[key], key)
+            except FieldError as error:
+                wrong.append(error.remark)
+                continue
+            if key == PRIORITY_BOOST:
+                boost = value
+            else:
+                cost = value
+    never = of_pod and notes.get(EVICTION_COST) == str(NEVER)
+    restart, expected = durations.get(RESTART_COST), durations.get(EXPECTED_RUN_TIME)
+    return Stakes(checkpoint, restart, cost, never, boost, expected), wrong[0] if wrong else None
+
+
+def as_of(record: Saved, now: float, ignored: Collection[str] = ()) -> Saved:
+    """The record without a checkpoint that has not been yet, which is ignored; it may be a little ahead, for
+    clocks differ. It says never, and more than its priority, by no annotation that is ``ignored``.
+    """
+    off: dict[str, object] = {}
+    if record.stakes.never and EVICTION_COST in ignored and isinstance(record, Pod):
+        off["never"] = False
+    if record.stakes.boost is not None and PRIORITY_BOOST in ignored:
+        off["boost"] = None
+    if off:
+        record = msgspec.structs.replace(record, stakes=msgspec.structs.replace(record.stakes, **off))
+    checkpoint = record.stakes.checkpoint
+    if checkpoint is None or checkpoint <= now + SKEW_SECONDS:
+        return record
+    stakes = msgspec.structs.replace(record.stakes, checkpoint=None)
+    wrong = FieldError(_field(LAST_CHECKPOINT), invalid.IN_THE_FUTURE).remark
+    return msgspec.structs.replace(record, stakes=stakes, remark=record.remark or wrong)
+
+
+def int32(raw: str, key: str) -> int:
+    """A whole number of 32 bits. Raises :class:`FieldError`."""
+    value = int(raw) if _INT32.fullmatch(raw) else 2**31
+    if not -(2**31) <= value < 2**31:
+        raise FieldError(_field(key), invalid.not_whole_between(repr(raw[:40]), -2147483648, 2147483647))
+    return value
+
+
+def _field(key: str) -> str:
+    return f"metadata.annotations[{key}]"
+
+
+PREFIXES = ("preemption-toleration.scheduling.x-k8s.io/", "preemption-toleration.scheduling.sigs.k8s.io/")
+SECONDS, PRIORITY = "toleration-seconds", "minimum-preemptable-priority"
+#: The annotation that may say for ever.
+TOLERATION_SECONDS = PREFIXES[0] + SECONDS
+
+
+def preemption_toleration(notes: Labels, priority: int) -> tuple[int, float]:
+    """From which priority on pods of a class of this ``priority`` do not tolerate preemption any more, and for how many
+    seconds they tolerate it by lower ones: infinite for a number below 0. Raises :class:`FieldError`.
+    """
+    least, seconds = priority + 1, 0.0
+    for prefix in reversed(PREFIXES):
+        if prefix + PRIORITY in notes:
+            least = int32(notes[prefix + PRIORITY], prefix + PRIORITY)
+        if prefix + SECONDS in notes:
+            seconds = _seconds(notes[prefix + SECONDS], prefix + SECONDS)
+    return least, seconds
+
+
+def _seconds(raw: str, key: str) -> float:
+    if not re.fullmatch(r"-?[0-9]{1,18}", raw):
+        raise FieldError(f"metadata.annotations[{key}]", invalid.not_whole_seconds(raw[:40]))
+    return math.inf if int(raw) < 0 else min(float(raw), LONGEST_SECONDS)

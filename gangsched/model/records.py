@@ -235,7 +235,7 @@ class Stakes(Record, frozen=True):
     """What is lost with a pod, as annotations say: when its work was last saved (seconds since the epoch), how many
     seconds of work a restart costs besides, and its cost to be compared by; ``never`` says that it is not to be
     evicted, ``boost`` what a workload's priority is raised by as a victim, ``expected_seconds`` for how long
-    it runs. See :mod:`gangsched.model.stakes`.
+    it runs. See :mod:`gangsched.model.preemptible`.
     """
 
     checkpoint: float | None = None

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from gangsched.cli.main import main
-from gangsched.cli.schemas import read_schema
+from tests.pages import read_schema
 
 CLUSTER = """
 apiVersion: v1

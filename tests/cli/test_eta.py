@@ -11,7 +11,6 @@ import jsonschema
 import msgspec
 import pytest
 
-from gangsched.cli import schemas
 from gangsched.cli.contracts import Eta
 from gangsched.cli.decisions import decide
 from gangsched.cli.eta import etas
@@ -20,11 +19,12 @@ from gangsched.cli.simulation import simulate, started_at
 from gangsched.core.options import Options
 from gangsched.model import wire
 from gangsched.model.convert import Converter
+from gangsched.model.preemptible import EXPECTED_RUN_TIME, stakes_of
 from gangsched.model.records import Pod, Stakes
-from gangsched.model.stakes import EXPECTED_RUN_TIME, stakes_of
 from gangsched.model.times import parse_time, render_time
 from tests.builders import PodBuilder, gang, node, pod
 from tests.core.harness import Built, event
+from tests.pages import read_schema
 
 NOW = 10_000.0
 RUN_FOR = "sim.gangsched.dev/run-for"
@@ -242,7 +242,7 @@ def test_it_is_said_where_it_is_asked_for(
     for _ in range(2):
         assert main([*asked, "--eta", "-o", "json"]) == 0
         answer = json.loads(capsys.readouterr().out)
-        jsonschema.validate(answer, schemas.read_schema("plan-v1"))
+        jsonschema.validate(answer, read_schema("plan-v1"))
         answers.append(answer["decisions"][0]["eta"])
     assert answers[0] == answers[1]
     assert [answers[0][key] for key in ("earliest", "likely", "latest")] == [

@@ -9,10 +9,10 @@ import pytest
 
 from gangsched.cli import explanation, pod_explanation
 from gangsched.cli.main import main
-from gangsched.cli.schemas import read_schema
 from gangsched.core.decision import Gap, Preempt, UnitRef, Victim
 from gangsched.model.records import GangId
 from tests.cli.worlds import HIGH, NODES, node
+from tests.pages import read_schema
 
 EXAMPLE = "examples/koordinator"
 

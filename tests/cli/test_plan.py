@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 from gangsched.cli.main import main
-from gangsched.cli.schemas import read_schema
 from tests.cli.worlds import NODES
+from tests.pages import read_schema
 
 ROOT = Path(__file__).parents[2]
 KOORDINATOR = str(ROOT / "examples" / "koordinator")

@@ -10,14 +10,15 @@ import jsonschema
 import msgspec
 import pytest
 
-from gangsched.cli import contracts, plan, schemas
+from gangsched.cli import contracts, plan
 from gangsched.cli.main import main
 from gangsched.core.decision import Gap, UnitRef, Victim
 from gangsched.model.records import GangId
 from tests.builders import decided
+from tests.pages import SCHEMAS, read_schema
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NAMES = sorted(p.name.removesuffix(".schema.json") for p in Path(schemas.__file__).parent.glob("*.schema.json"))
+NAMES = sorted(p.name.removesuffix(".schema.json") for p in SCHEMAS.glob("*.schema.json"))
 
 
 def printed(command, *args, capsys):
@@ -41,7 +42,7 @@ def objects(schema):
 @pytest.mark.parametrize("name", NAMES)
 def test_schemas_are_valid_and_strict(name):
     """Each is a JSON Schema, and each of its objects lists all properties it may have."""
-    schema = schemas.read_schema(name)
+    schema = read_schema(name)
     jsonschema.Draft202012Validator.check_schema(schema)
     described = list(objects(schema))
     assert described
@@ -53,7 +54,7 @@ def test_schemas_are_valid_and_strict(name):
 def test_outputs_on_the_examples_are_valid(command, example, capsys):
     """What is printed is what is published."""
     answer = printed(command, "-f", str(EXAMPLES / example), capsys=capsys)
-    jsonschema.validate(answer, schemas.read_schema(f"{command}-v1"))
+    jsonschema.validate(answer, read_schema(f"{command}-v1"))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_the_proof_of_a_plan(outcome, optimal, gap, printed_gap, valid):
     entry = msgspec.to_builtins(found)
     answer = plan.CONTRACT.document({"decisions": [entry | {"outcome": outcome}]})
     assert (answer["decisions"][0]["optimal"], answer["decisions"][0]["gap"]) == (optimal, printed_gap)
-    assert jsonschema.Draft202012Validator(schemas.read_schema("plan-v1")).is_valid(answer) == valid
+    assert jsonschema.Draft202012Validator(read_schema("plan-v1")).is_valid(answer) == valid
 
 
 @pytest.mark.parametrize("command", ["plan", "simulate", "queues", "get"])
@@ -89,7 +90,7 @@ def test_outputs_on_bad_input_are_valid(command, capsys):
     """The error has its place in the contract as well."""
     answer = printed(command, "-f", "/no/such/file", capsys=capsys)
     assert answer["error"]["file"] == "/no/such/file"
-    jsonschema.validate(answer, schemas.read_schema(f"{command}-v1"))
+    jsonschema.validate(answer, read_schema(f"{command}-v1"))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_a_wrong_plan_is_refused_by_its_schema(path, value, capsys):
     else:
         answer = value
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(answer, schemas.read_schema("plan-v1"))
+        jsonschema.validate(answer, read_schema("plan-v1"))
 
 
 @pytest.mark.parametrize(
@@ -135,10 +136,10 @@ def test_a_wrong_plan_is_refused_by_its_schema(path, value, capsys):
 def test_wrong_queues_are_refused_by_their_schema(path, value, capsys):
     """A cohort has no workloads of its own, amounts are quantities, and with an error there are no queues."""
     answer = printed("queues", "-f", str(EXAMPLES / "quota-gpu"), capsys=capsys)
-    jsonschema.validate(answer, schemas.read_schema("queues-v1"))
+    jsonschema.validate(answer, read_schema("queues-v1"))
     holder = answer
     for step in path[:-1]:
         holder = holder[step]
     holder[path[-1]] = value
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(answer, schemas.read_schema("queues-v1"))
+        jsonschema.validate(answer, read_schema("queues-v1"))

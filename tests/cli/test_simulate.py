@@ -13,11 +13,11 @@ import jsonschema
 import pytest
 
 from gangsched.cli.main import main
-from gangsched.cli.schemas import read_schema
 from gangsched.cli.simulation import simulate, summary_of
 from gangsched.core.options import Options
 from gangsched.model.dialects.koordinator import GROUP_LABEL
 from tests.cluster.sim.objects import event, gang, node, pod
+from tests.pages import read_schema
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 KOORDINATOR, WORKLOAD = str(EXAMPLES / "koordinator"), str(EXAMPLES / "workload")

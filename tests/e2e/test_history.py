@@ -8,11 +8,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gangsched.cli.schemas import read_schema
 from tests.cli.on_a_cluster import ran
 from tests.controlplane.client import Client, Object, load
 from tests.e2e.jobs import CLUSTER, job, template, urgent
 from tests.e2e.stories import Start, nodes_ready
+from tests.pages import read_schema
 
 pytestmark = pytest.mark.controlplane
 CONDITION = "gangsched.dev/PodsEvicted"

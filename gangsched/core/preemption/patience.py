@@ -2,7 +2,7 @@
 
 Both are off by default. Annotations of a PriorityClass go over the configuration. A group with a PriorityClass of its
 own has it for its members. Pods of a class may also tolerate preemption by some priorities for a time
-(:mod:`gangsched.model.stakes`), which is one more minimum run time.
+(:mod:`gangsched.model.preemptible`), which is one more minimum run time.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from gangsched.core.options import Options
 from gangsched.core.state.membership import Membership
 from gangsched.messages import causes
 from gangsched.model.dialects.objects import preemption_delay
+from gangsched.model.preemptible import TOLERATION_SECONDS
 from gangsched.model.queues import foreign_queue
 from gangsched.model.records import Gang, GangId, Pod, PriorityClass
-from gangsched.model.stakes import TOLERATION_SECONDS
 from gangsched.model.times import render_duration, render_time
 
 #: Of a pod whose class has a negative toleration.

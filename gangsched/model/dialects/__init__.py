@@ -13,9 +13,8 @@ from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.dialects import coscheduling, kai, koordinator, kueue, owners, upstream, volcano, yunikorn
 from gangsched.model.dialects.dialect import Dialect, Seen, Told
-from gangsched.model.dialects.objects import delay_remark
+from gangsched.model.dialects.objects import ALLOWED, delay_remark, is_subdomain, shown
 from gangsched.model.errors import Mistake
-from gangsched.model.names import ALLOWED, is_subdomain, shown
 from gangsched.model.records import SINGLE, Gang, GangId, Pod
 
 #: Annotation prefixes that some dialect or preemption rule reads; all other annotations are dropped on decode.

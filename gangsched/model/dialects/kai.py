@@ -15,9 +15,8 @@ import msgspec
 from gangsched.messages import invalid
 from gangsched.model import conditions, wire
 from gangsched.model.dialects.dialect import STARTED, Dialect, Seen, Told, counts, evicted
-from gangsched.model.dialects.objects import described, members
+from gangsched.model.dialects.objects import described, members, shown
 from gangsched.model.errors import FieldError, Mistake
-from gangsched.model.names import shown
 from gangsched.model.queues import ClusterQueue, Limits, of_other_api
 from gangsched.model.records import Gang, Labels
 from gangsched.model.times import parse_duration

@@ -19,9 +19,8 @@ import msgspec
 from gangsched.messages import invalid
 from gangsched.model import conditions, wire
 from gangsched.model.dialects.dialect import STARTED, Dialect, Seen, Told, counts, evicted, scheduled
-from gangsched.model.dialects.objects import MAX_MEMBERS, described, members, min_resources
+from gangsched.model.dialects.objects import ALLOWED, MAX_MEMBERS, described, is_key, members, min_resources, shown
 from gangsched.model.errors import FieldError, Mistake
-from gangsched.model.names import ALLOWED, is_key, shown
 from gangsched.model.records import ClusterNetworkTopology, Gang, Labels, Pod
 from gangsched.model.times import parse_duration, render_time
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.dialects.dialect import Dialect
-from gangsched.model.dialects.objects import MAX_MEMBERS
+from gangsched.model.dialects.objects import MAX_MEMBERS, shown
 from gangsched.model.errors import FieldError, Mistake
-from gangsched.model.names import shown
 from gangsched.model.records import Gang, Labels, Pod
 
 FAMILY = "kueue.x-k8s.io"

@@ -2,24 +2,52 @@
 
 KAI's ``kai.scheduler/preemption-delay`` counts on both: how long a workload that does not fit waits before it evicts
 others. What is no Go duration is ignored with a warning; KAI ignores it without one.
+
+Names are DNS-1123 subdomains, as the API server accepts them:
+https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.preemptible import stakes_of
 from gangsched.model.queues import queue_labels
 from gangsched.model.records import Gang, Labels
 from gangsched.model.shapes import frozen, parse_list
-from gangsched.model.stakes import stakes_of
 from gangsched.model.times import parse_duration, parse_time
 
 PREEMPTION_DELAY = "kai.scheduler/preemption-delay"
 #: No gang has more members than this.
 MAX_MEMBERS = 1_000_000
+MAX_NAME = 253
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_NAMESPACE = re.compile(_LABEL)
+#: So much of a wrong name is shown.
+_SHOWN = 60
+
+ALLOWED = invalid.subdomain(MAX_NAME)
+
+
+def is_subdomain(name: str) -> bool:
+    """Can an object have this name?"""
+    return len(name) <= MAX_NAME and _SUBDOMAIN.fullmatch(name) is not None
+
+
+def is_key(text: str) -> bool:
+    """Is this ``namespace/name``, both such as objects have?"""
+    namespace, _, name = text.partition("/")
+    return len(namespace) <= 63 and _NAMESPACE.fullmatch(namespace) is not None and is_subdomain(name)
+
+
+def shown(text: str) -> str:
+    """What users have written, in quotes and cut to a readable length."""
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
 def members(count: int, field: str, least: int = 0) -> int:

@@ -15,8 +15,8 @@ from typing import Literal, TypeAlias
 
 from gangsched.messages import invalid
 from gangsched.model.dialects.dialect import Dialect
+from gangsched.model.dialects.objects import is_subdomain, shown
 from gangsched.model.errors import FieldError, Mistake
-from gangsched.model.names import is_subdomain, shown
 from gangsched.model.records import Gang, GangId, Labels, Pod
 
 #: The kinds of owners that can be gangs.

@@ -15,10 +15,9 @@ import msgspec
 from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.dialects.dialect import Dialect
-from gangsched.model.dialects.objects import MAX_MEMBERS, members
+from gangsched.model.dialects.objects import MAX_MEMBERS, members, shown
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.jobsets import MAX_WITHOUT_PODS
-from gangsched.model.names import shown
 from gangsched.model.records import Announced, Gang, Labels, Pod, PodShape
 from gangsched.model.selectors import required_node_terms, toleration
 from gangsched.model.shapes import DEFAULT_SCORED, frozen, parse_list

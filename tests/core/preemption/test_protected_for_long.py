@@ -14,8 +14,7 @@ from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.convert_refused import refused_class
 from gangsched.model.errors import FieldError
-from gangsched.model.records import PriorityClass, Stakes
-from gangsched.model.stakes import (
+from gangsched.model.preemptible import (
     EVICTION_COST,
     NEVER,
     PREFIXES,
@@ -24,6 +23,7 @@ from gangsched.model.stakes import (
     preemption_toleration,
     stakes_of,
 )
+from gangsched.model.records import PriorityClass, Stakes
 from tests.builders import node, pod
 from tests.core.harness import Built, Cluster, plan, victims
 from tests.core.queues import job, objects, owned, queued

@@ -12,8 +12,7 @@ from gangsched.core.actions import Report
 from gangsched.core.preemption import branch_and_bound
 from gangsched.core.preemption.harm import Harm
 from gangsched.model.jobsets import JOBSET, JobSet
-from gangsched.model.records import Job, Owner, Stakes
-from gangsched.model.stakes import (
+from gangsched.model.preemptible import (
     DELETION_COST,
     EVICTION_COST,
     LAST_CHECKPOINT,
@@ -22,6 +21,7 @@ from gangsched.model.stakes import (
     VOLCANO_CHECKPOINT,
     stakes_of,
 )
+from gangsched.model.records import Job, Owner, Stakes
 from tests.builders import PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, plan, victims
 from tests.oracle import brute, generate
