@@ -9,15 +9,17 @@ which say what the pod itself says, are counted apart, so that they never drive 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import enum
 import math
 from collections import deque
 from collections.abc import Hashable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from gangsched.core.actions import Bind, Removal, Report, SetCondition, SetGroupStatus, Spare, Write, overruled_by
+
+if TYPE_CHECKING:
+    import asyncio
 
 #: The action of Events that say why a pod is not scheduled, and that it was.
 WHY_NOT, BOUND = "Scheduling", "Binding"
@@ -70,6 +72,8 @@ class Item:
         """Wait before the next attempt, or until there is to be none."""
         if self.unwanted:
             return
+        import asyncio  # noqa: PLC0415 - a simulated cluster does without, and it takes long to import
+
         self._pause = asyncio.Event()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
