@@ -115,7 +115,7 @@ def _rightly(played: Played, each: Round, unmark: Entry) -> bool:
     """Did the gang need this victim to go no more, or could the list not help it any more, as far as the process knew
     that let it off? That is so where all that it lacks has room beside those who stay; and where a node to which its
     members were nominated has no room for them even without the list, because of pods that have come, of bindings on
-    their way and of what is kept for gangs of higher priority.
+    their way and of what is kept for gangs of higher priority, or of the same whose plans were made before.
     """
     batch = _asked_in(played, each, unmark)
     if batch is None:
@@ -149,10 +149,14 @@ def _named(mark: Mark) -> list[tuple[str, str]]:
 
 
 class _Known(msgspec.Struct):
-    """What a process knows, to which nodes (``kept``) it keeps room for pods that wait, and whom it lets off (UIDs)."""
+    """What a process knows, to which nodes (``kept``) it keeps room for pods that wait, the numbers of its own plans
+    for those that it has ``planned``, and whom it lets off (UIDs).
+    """
 
     told: Told
     kept: dict[str, str] = {}
+    planned: dict[str, int] = {}
+    plans: int = 0
     let_off: set[str] = set()
 
     def decide(self, decision: Decision) -> None:
@@ -161,7 +165,12 @@ class _Known(msgspec.Struct):
         """
         self.kept.update((pod.uid, "") for pod in self.told.members(decision.gang))
         if decision.outcome == BIND:
-            self.kept.update((place.uid, place.node) for place in decision.placements)
+            self._keep({place.uid: place.node for place in decision.placements})
+
+    def _keep(self, places: dict[str, str]) -> None:
+        self.plans += 1
+        self.kept.update(places)
+        self.planned.update(dict.fromkeys(places, self.plans))
 
     def ask(self, action: Action, *, only: bool = False) -> None:
         """It asks for this; ``only`` who is let off by that matters."""
@@ -174,7 +183,7 @@ class _Known(msgspec.Struct):
             case Mark():
                 self.let_off.discard(action.pod.uid)
             case Nominate(node=node):
-                self.kept[action.pod.uid] = node
+                self._keep({action.pod.uid: node})
             case WithdrawNomination() | Bind():
                 self.kept[action.pod.uid] = ""
 
@@ -257,14 +266,19 @@ def _hopeless(played: Played, each: Round, known: _Known) -> bool:
     places = {uid: str(entries[number].detail["node"]) for uid, number in each.nominated.items()}
     members = [pod for uid in places if (pod := known.told.pods.get(uid)) is not None]
     own = min(map(known.priority, members), default=math.inf)
+    first = min((known.planned.get(uid, -1) for uid in places), default=-1)  # -1: by an earlier process
     for name in sorted(set(places.values())):
         node = known.told.nodes.get(name)
         mine = [pod for pod in members if places[pod.uid] == name and known.waits(pod)]
         if node is None or not all(_usable(node, pod) for pod in mine):
             return True
         stay = [pod for pod in known.stay(name) if pod.uid not in each.marked]
-        stronger = [pod for pod in known.kept_for(name, recorded=True) if known.priority(pod) > own]
-        if short_of(node, [*stay, *stronger, *mine]):
+        theirs = [
+            pod
+            for pod in known.kept_for(name, recorded=True)
+            if known.priority(pod) >= own + (known.planned.get(pod.uid, math.inf) >= first)
+        ]
+        if short_of(node, [*stay, *theirs, *mine]):
             return True
     return False
 

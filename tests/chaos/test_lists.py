@@ -94,6 +94,12 @@ def test_a_list_that_a_stronger_gangs_room_makes_useless_may_end(
     assert lets_off(meanwhile=lambda run: [keeps(run, name, to, kind)]) == found
 
 
+@pytest.mark.parametrize(("name", "found"), [("equal", []), ("weaker", FOUND)])
+def test_a_list_that_an_earlier_plan_of_an_equal_makes_useless_may_end(name: str, found: list[str]) -> None:
+    """It was made with that room taken, and another pod has come since."""
+    assert lets_off(before=lambda run: [keeps(run, name, "n1")]) == found
+
+
 @pytest.mark.parametrize(
     ("decides", "found"),
     [
