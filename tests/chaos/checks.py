@@ -8,6 +8,7 @@ by object, never by the whole run.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 
 from gangsched.cluster.sim import disrupted, invariants
@@ -19,6 +20,7 @@ from gangsched.core.events import LeadershipChanged, Synced
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
+from gangsched.model.times import parse_time
 from tests.chaos import lists, notices, part_checks, removals, rooms
 from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import UNTIL_SECONDS, Played
@@ -273,8 +275,18 @@ def asleep(played: Played) -> list[str]:
     return [
         f"{decision.gang.key} could {decision.outcome}"
         for decision in core.drain_decisions()
-        if decision.outcome in (BIND, WAIT, PREEMPT) and not _busy(world.history, decision.gang, now)
+        if decision.outcome in (BIND, WAIT, PREEMPT)
+        and not _busy(world.history, decision.gang, now)
+        and not (decision.outcome == PREEMPT and _pauses(world.history, decision.gang, now))
     ]
+
+
+def _pauses(history: History, gang: GangId, now: float) -> bool:
+    """Does the gang evict no pod before a later time, as was last said on a member?"""
+    mine = {e.uid for e in history if isinstance(e.record, Pod) and e.record.gang == gang}
+    said = [str(e.detail["message"]) for e in history.of(log.CONDITION, actor=log.SCHEDULER) if e.uid in mine]
+    found = re.search(r"no pod is evicted for it until (\S+Z)", said[-1]) if said else None
+    return found is not None and parse_time(found[1], "") > now
 
 
 def _busy(history: History, gang: GangId, now: float) -> bool:

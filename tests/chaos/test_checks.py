@@ -15,7 +15,9 @@ from gangsched.core.decision import Preempt, UnitRef, Victim
 from gangsched.core.events import Changed, Outcome, WriteDone
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.core.state.membership import Membership
+from gangsched.messages import causes
 from gangsched.model.records import GangId, Job
+from gangsched.model.times import render_time
 from tests import generators
 from tests.builders import OURS, gang, node, pod
 from tests.chaos.__main__ import run as play_seed
@@ -87,6 +89,17 @@ def test_nobody_is_asleep_over_what_has_only_just_happened() -> None:
         run.world.apply(Changed(node("n1").obj()), Cause(log.USER, log.CREATE))
         run.world.clock.advance_to(100.0 + seconds)
         assert asleep(run) == found
+
+
+@pytest.mark.parametrize(("until", "found"), [(300.0, []), (150.0, ["d/p could preempt"])])
+def test_a_gang_that_pauses_is_not_asleep(until: float, found: list[str]) -> None:
+    """Rounds of evictions have not led to its binding: it evicts no pod before the time that it has named."""
+    ours = [each.scheduler(generators.SCHEDULER).cpu(1) for each in (pod("v").on("n1"), pod("p").priority(5))]
+    run = played(node("n1").cpu(1), *ours)
+    said = {"message": causes.not_yet("it pauses", render_time(until))}
+    run.world.history.add(Cause(log.SCHEDULER, log.CONDITION, said), "Pod", "d/p", uid=about(run, "p").uid)
+    run.world.clock.advance_to(200.0)
+    assert asleep(run) == found
 
 
 def test_a_refused_pair_stays_refused() -> None:
