@@ -1,5 +1,6 @@
-"""`make producers`: build the JobSet controller, run it beside the scheduler on a real control plane, and record what
-it makes of two JobSets of which one preempts the other. Takes some minutes the first time.
+"""`make producers`: build the JobSet controller and Ray's operator, run each beside the scheduler on a real control
+plane, and record what they make: of two JobSets of which one preempts the other, and of a Ray cluster whose groups are
+Volcano's. Takes some minutes the first time.
 """
 
 from __future__ import annotations
@@ -12,43 +13,48 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import yaml
 
 from tests.controlplane import binaries, certificates
 from tests.controlplane.client import Client, Object, load, wait_until, wait_until_served
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
-from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac
+from tests.controlplane.rbac import MANIFESTS, apply_manifests_crds, apply_manifests_rbac
 from tests.e2e.scheduler import free_port, running_scheduler
 from tests.e2e.stories import EXAMPLES, nodes_ready
 
 HERE = Path(__file__).resolve().parent
-MODULE = HERE / "go"
 RECORDED = HERE / "recorded.json"
+RECORDED_RAY = HERE / "recorded-kuberay.json"
 PACKAGE = "sigs.k8s.io/jobset"
+RAY_PACKAGE = "github.com/ray-project/kuberay/ray-operator"
+RAY, GROUP = "ray.io/v1/RayCluster", "scheduling.volcano.sh/v1beta1/PodGroup"
 KIND = "jobset.x-k8s.io/v1alpha2/JobSet"
 #: What the scheduler reads of the story.
 KINDS = (
     *("Node", "PriorityClass", "scheduling.k8s.io/v1alpha2/Workload", "scheduling.k8s.io/v1alpha2/PodGroup"),
     *(KIND, "Job", "Pod"),
 )
-MEMBERS = 4
+MEMBERS, RAY_MEMBERS = 4, 3
+#: What happens on a control plane, in a folder, with a controller and its sources.
+Story: TypeAlias = Callable[[ControlPlane, Path, Path, Path], Coroutine[None, None, None]]
 
 
-def controller() -> tuple[Path, Path]:
-    """The controller's binary, built into the user's cache, and the folder of its sources."""
-    go = binaries.go_command(print)
-    digest = hashlib.sha256((MODULE / "go.sum").read_bytes()).hexdigest()[:16]
-    binary = binaries.cache_root() / f"producers-{digest}" / "jobset"
+def controller(module: Path, package: str) -> tuple[Path, Path]:
+    """A controller's binary, built into the user's cache, and the folder of its sources. ``module`` pins versions."""
+    go, name = binaries.go_command(print), package.rpartition("/")[2]
+    digest = hashlib.sha256((module / "go.sum").read_bytes()).hexdigest()[:16]
+    binary = binaries.cache_root() / f"producers-{digest}" / name
     if not os.access(binary, os.X_OK):
         binary.parent.mkdir(parents=True, exist_ok=True)
-        binaries.build_one(go, MODULE, PACKAGE, binary, "jobset", print)
-    command = [str(go), "list", "-m", "-f", "{{.Dir}}", PACKAGE]
+        binaries.build_one(go, module, package, binary, name, print)
+    command = [str(go), "list", "-m", "-f", "{{.Dir}}", package]
     sources = subprocess.run(
-        command, cwd=MODULE, env=binaries.go_environment(), capture_output=True, text=True, check=True
+        command, cwd=module, env=binaries.go_environment(), capture_output=True, text=True, check=True
     )
     return binary, Path(sources.stdout.strip())
 
@@ -80,11 +86,17 @@ def running_controller(binary: Path, kubeconfig: Path, folder: Path, port: int) 
         "health": {"healthProbeBindAddress": f"127.0.0.1:{free_port()}"},
     }
     (folder / "jobset.yaml").write_text(yaml.safe_dump(config))
-    command = [str(binary), "--config", str(folder / "jobset.yaml"), "--kubeconfig", str(kubeconfig)]
-    with (folder / "jobset.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+    with running(folder, "jobset", binary, "--config", folder / "jobset.yaml", "--kubeconfig", kubeconfig):
+        yield pki.ca.read_bytes()
+
+
+@contextmanager
+def running(folder: Path, name: str, *command: object) -> Iterator[None]:
+    """A process while the block lasts; its log is in the folder."""
+    with (folder / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen([str(word) for word in command], stdout=log, stderr=log)
         try:
-            yield pki.ca.read_bytes()
+            yield
         finally:
             process.terminate()
             process.wait(10)
@@ -106,19 +118,22 @@ async def all_in(admin: Client, jobset: str, phase: str) -> None:
     await wait_until(reached, what=f"the pods of {jobset} are {phase}", timeout=90)
 
 
-async def record(admin: Client) -> None:
-    """What is in the cluster, without who wrote which field."""
+async def record(admin: Client, kinds: Iterable[str], path: Path) -> None:
+    """What is in the cluster of these kinds, without who wrote which field."""
     items = []
-    for kind in KINDS:
+    for kind in kinds:
         for found in await admin.list(kind):
             found["metadata"].pop("managedFields", None)
             version, _, name = kind.rpartition("/")
             versions = {"PriorityClass": "scheduling.k8s.io/v1", "Job": "batch/v1"}
             items.append({"apiVersion": version or versions.get(name, "v1"), "kind": name, **found})
     kept = [i for i in items if not i["metadata"]["name"].startswith("system-")]
-    RECORDED.write_text(
-        json.dumps({"apiVersion": "v1", "kind": "List", "items": kept}, indent=1, sort_keys=True) + "\n"
-    )
+    _write({"apiVersion": "v1", "kind": "List", "items": kept}, path)
+
+
+def _write(found: Object, path: Path) -> None:
+    path.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    print(f"recorded in {path.relative_to(Path.cwd())}")
 
 
 async def story(plane: ControlPlane, folder: Path, binary: Path, sources: Path) -> None:
@@ -140,7 +155,7 @@ async def story(plane: ControlPlane, folder: Path, binary: Path, sources: Path) 
                 await all_in(admin, "lp-js", "Running")
             await admin.apply(things[3:])
             await all_in(admin, "hp-js", "Pending")
-            await record(admin)
+            await record(admin, KINDS, RECORDED)
             async with running_scheduler(plane.scheduler_kubeconfig, folder):
                 await all_in(admin, "hp-js", "Running")
                 waits = await admin.wait_for(KIND, "lp-js", lambda found: found["spec"].get("suspend"))
@@ -153,14 +168,39 @@ async def story(plane: ControlPlane, folder: Path, binary: Path, sources: Path) 
             print(f"lp-js runs again after hp-js; restarts: {jobset['status'].get('restarts', 0)}")
 
 
-def main() -> int:
-    """Build, run and record; 0 on success."""
-    try:
-        binary, sources = controller()
-        binaries.find()
-    except (binaries.BinariesError, subprocess.CalledProcessError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+async def ray_story(plane: ControlPlane, folder: Path, binary: Path, sources: Path) -> None:
+    """A Ray cluster is recorded as its operator makes it for Volcano, and starts whole without Volcano."""
+    async with Client(plane.admin_kubeconfig) as admin:
+        await apply_manifests_crds(admin)
+        await apply_manifests_rbac(admin, SCHEDULER_USER)
+        for each in ("rayclusters", "rayjobs", "rayservices"):
+            await admin.apply(load(sources / "config" / "crd" / "bases" / f"ray.io_{each}.yaml"))
+        await admin.apply(load(MANIFESTS / "volcano" / "crd-podgroups.yaml"))
+        for kind in (RAY, GROUP):
+            await wait_until_served(admin, kind)
+        await admin.apply(load(EXAMPLES / "volcano" / "00-cluster.yaml"))
+        await nodes_ready(admin)
+        metrics, probes = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        addresses = ("--metrics-addr", metrics, "--health-probe-bind-address", probes)
+        flags = ("--batch-scheduler", "volcano", "--enable-leader-election=false", *addresses)
+        with running(folder, "kuberay", binary, "--kubeconfig", plane.admin_kubeconfig, *flags):
+            await admin.apply(load(HERE / "raycluster.yaml"))
+
+            async def made() -> bool:
+                return len(await admin.list("Pod")) == RAY_MEMBERS
+
+            await wait_until(made, what="the pods of the Ray cluster are made", timeout=90)
+            await record(admin, ("Node", RAY, GROUP, "Pod"), RECORDED_RAY)
+            settings = {"profiles": [{"schedulerName": "volcano"}]}
+            async with running_scheduler(plane.scheduler_kubeconfig, folder, **settings):
+                group = await admin.wait_for(
+                    GROUP, "ray-demo-pg", lambda found: found.get("status", {}).get("phase") == "Running"
+                )
+    print(f"Ray cluster demo runs; its PodGroup: {group['status']['phase']}, {group['status'].get('running')} pods")
+
+
+def play(story: Story, binary: Path, sources: Path) -> None:
+    """A story on a control plane of its own."""
     with tempfile.TemporaryDirectory(prefix="producers-") as name:
         folder = Path(name)
         with ControlPlane(folder / "plane") as plane:
@@ -170,7 +210,19 @@ def main() -> int:
                 for log in sorted(folder.glob("*.log")):
                     print(f"end of {log.name}:\n{log.read_text()[-3000:]}", file=sys.stderr)
                 raise
-    print(f"recorded in {RECORDED.relative_to(Path.cwd())}")
+
+
+def main() -> int:
+    """Build, run and record; 0 on success."""
+    try:
+        jobset = controller(HERE / "go", PACKAGE)
+        ray = controller(HERE / "go-kuberay", RAY_PACKAGE)
+        binaries.find()
+    except (binaries.BinariesError, subprocess.CalledProcessError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    play(story, *jobset)
+    play(ray_story, *ray)
     return 0
 
 

@@ -12,6 +12,7 @@ from gangsched.api import Decision, load, plan
 from tests.controlplane.client import Object
 
 RECORDED = Path(__file__).resolve().parent / "recorded.json"
+RECORDED_RAY = RECORDED.with_name("recorded-kuberay.json")
 WITHOUT_GROUPS = {
     "apiVersion": "gangsched.dev/v1alpha1",
     "kind": "GangSchedulerConfiguration",
@@ -58,3 +59,22 @@ def test_jobsets_by_owner(tmp_path: Path) -> None:
     assert (found.outcome, found.kind, found.required) == ("preempt", "JobSet", 4)
     assert sorted(found.placements) == pods(recorded, "hp-js")
     assert sorted(victim.pod for victim in found.victims) == pods(recorded, "lp-js")
+
+
+def volcano(folder: Path) -> Path:
+    """A configuration that answers to Volcano's name."""
+    path = folder / "config.yaml"
+    profiles = [{"schedulerName": "volcano"}]
+    path.write_text(yaml.safe_dump({**WITHOUT_GROUPS, "gangs": {"owners": []}, "profiles": profiles}))
+    return path
+
+
+def test_a_ray_cluster_whose_group_is_volcanos(tmp_path: Path) -> None:
+    """Its head and both workers start together, and only where there is room for all of them."""
+    recorded = json.loads(RECORDED_RAY.read_text())
+    found = decided(recorded, tmp_path, volcano(tmp_path))["default/ray-demo-pg"]
+    assert (found.outcome, found.required, len(found.placements)) == ("bind", 3, 3)
+    for each in (i for i in recorded["items"] if i["kind"] == "Node"):
+        each["status"]["allocatable"]["cpu"] = "1"
+    found = decided(recorded, tmp_path, volcano(tmp_path))["default/ray-demo-pg"]
+    assert (found.outcome, found.placements) == ("unschedulable", {})
