@@ -22,7 +22,8 @@ from gangsched.core.actions import Action, Bind, Remove
 from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.events import Changed, Event
 from gangsched.core.ledger.condemned import Eviction
-from gangsched.core.lifecycle import binding, evicting
+from gangsched.core.lifecycle import binding
+from gangsched.core.lifecycle.evicting import Evictions
 from gangsched.http import pool
 from gangsched.model.records import Pod
 from gangsched.runtime.observers import DecisionLog
@@ -159,7 +160,7 @@ def _record_requests(tag: str, put: Callable[[Entry], None]) -> None:
 
 def _record_lists(put: Callable[[Entry], None]) -> None:
     nominating: Any = binding
-    removing: Any = evicting
+    removing: Any = Evictions
     asked: Any = Actuator
     really_nominate, really_remove, really_ask = nominating.nominate, removing.remove, asked.ask
     under_way: list[Eviction] = []
@@ -169,10 +170,10 @@ def _record_lists(put: Callable[[Entry], None]) -> None:
             put(Listed(time.time(), group.plan.ident, tuple(group.plan.victims)))
         really_nominate(run, group)
 
-    def remove(steps: Any, eviction: Eviction) -> Any:
+    def remove(self: Any, eviction: Eviction) -> Any:
         under_way.append(eviction)
         try:
-            return really_remove(steps, eviction)
+            return really_remove(self, eviction)
         finally:
             under_way.pop()
 

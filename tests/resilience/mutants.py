@@ -157,7 +157,7 @@ _ELIGIBLE = "gangsched/core/preemption/eligible.py"
 _MEMBERSHIP = "gangsched/core/state/membership.py"
 
 _REMOVED_FIRST = "                    self._gangs.remove(group)\n            case"
-_ALL_MARKED = "if not eviction.acknowledged.issuperset(pod.uid for pod in eviction.to_go(run.world.pods)):"
+_ALL_MARKED = "if not eviction.acknowledged.issuperset(pod.uid for pod in eviction.to_go(self._world.pods)):"
 _NO_FENCE = "self._settings.timeout_seconds"
 _NAMES_UID = "tests/cluster/kube/test_fence.py::test_every_write_to_a_pod_names_the_uid_that_it_means"
 _REMEMBERED = (
@@ -197,7 +197,7 @@ MUTANTS = (
     Mutant(
         "phases: removal before the marks",
         (
-            (_PHASES, "                    evicting.mark(self._run, eviction)\n            case", _REMOVED_FIRST),
+            (_PHASES, "                    self._evictions.mark(eviction)\n            case", _REMOVED_FIRST),
             (_EVICTING, _ALL_MARKED, "if False:"),
         ),
         ("tests/core/recovery/test_restart.py::test_a_gang_that_is_marked_in_part_is_not_evicted_in_part",),
@@ -236,7 +236,7 @@ MUTANTS = (
     ),
     Mutant(
         "removals of a plan that was given up go on",
-        ((_EVICTING, "    run.actuator.spare(eviction.key, run.actuator.removals(eviction.key))\n", ""),),
+        ((_EVICTING, "        self._actuator.spare(eviction.key, self._actuator.removals(eviction.key))\n", ""),),
         ("tests/core/eviction/test_recall.py::test_what_has_not_been_sent_is_recalled",),
     ),
     Mutant(
@@ -254,8 +254,8 @@ MUTANTS = (
         (
             (
                 _EVICTING,
-                "        restate(run, pod, former.owner)\n",
-                "        if not run.mark(pod):\n            restate(run, pod, former.owner)\n",
+                "            self.restate(pod, former.owner)\n",
+                "            if not self._marked(pod):\n                self.restate(pod, former.owner)\n",
             ),
         ),
         ("tests/core/eviction/test_shared_victims.py::test_a_plan_that_is_withdrawn_takes_its_name_off",),
@@ -320,34 +320,34 @@ MUTANTS = (
     ),
     Mutant(
         "who counts on a pod that another plan removes does not own it",
-        ((_EVICTING, "    return not world.managed.is_managed(", "    return world.managed.is_managed("),),
+        ((_EVICTING, "        return not world.managed.is_managed(", "        return world.managed.is_managed("),),
         ("tests/core/eviction/test_owners.py::test_who_counts_on_a_pod_and_could_take_it_owns_it_too",),
     ),
     Mutant(
         "the rest of a gang leaves without the members that leave already",
-        ((_EVICTING, "        if rest:\n", "        if not pods:\n"),),
+        ((_EVICTING, "            if rest:\n", "            if not pods:\n"),),
         ("tests/core/eviction/test_owners.py::test_who_takes_the_rest_of_a_gang_owns_its_condemned_members",),
     ),
     Mutant(
         "later plans go on when an earlier one is withdrawn",
-        ((_EVICTING, "run.anew.update(run.world.ledger.condemned.after(key))", "pass"),),
+        ((_EVICTING, "self.anew.update(self._condemned.after(key))", "pass"),),
         ("tests/core/eviction/test_owners.py::test_later_plans_are_decided_anew",),
     ),
     Mutant(
         "a unit of which a pod has been removed is left half gone when a removal fails later",
-        ((_EVICTING, "            remove(run, eviction)", "            pass"),),
+        ((_EVICTING, "                self.remove(eviction)", "                pass"),),
         ("tests/core/eviction/test_begun_lists.py::test_a_begun_unit_is_finished_though_its_preemptor_goes_first",),
     ),
     Mutant(
         "a unit of which a pod has been removed is left half gone by the next process",
-        ((_EXECUTOR, "evicting.go_on(self.run, rest)", "pass"),),
+        ((_EXECUTOR, "self.gangs.evictions.go_on(rest)", "pass"),),
         (
             "tests/core/eviction/test_begun_lists.py::test_a_begun_unit_is_finished_after_a_restart_though_its_preemptor",
         ),
     ),
     Mutant(
         "a plan does not wait for what it depends on",
-        ((_PHASES, "evicting.depends(self._run, plan)", "False"),),
+        ((_PHASES, "self._evictions.depends(plan)", "False"),),
         (
             "tests/core/eviction/test_plans_of_one_moment.py::test_a_plan_removes_nothing_before_what_it_depends_on_leaves",
         ),

@@ -19,7 +19,7 @@ from gangsched.core.agenda import Page
 from gangsched.core.decision import Victim, names_of
 from gangsched.core.events import Outcome
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase
-from gangsched.core.lifecycle import evicting, report
+from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import Signal, State
@@ -71,6 +71,7 @@ class Drains:
 
     def __init__(self, run: Run, gangs: Gangs) -> None:
         self._run = run
+        self._evictions = gangs.evictions
         self._world = run.world
         self._gangs = gangs
         self._groups = gangs.groups
@@ -128,8 +129,8 @@ class Drains:
         eviction.mark = text
 
     def _condemn(self, drain: Drain, uids: Iterable[str]) -> None:
-        evicting.begin(self._run, drain.eviction)
-        evicting.condemn(self._run, drain.eviction, uids)
+        self._evictions.begin(drain.eviction)
+        self._evictions.condemn(drain.eviction, uids)
         for uid in uids:
             self._world.ledger.wait_for(uid, drain.eviction.key)
 
@@ -296,12 +297,12 @@ class Drains:
         drain.eviction.victims = {v.uid: v for v in found.victims}
         self._say(drain, drain.stop)
         self._condemn(drain, drain.eviction.victims)
-        evicting.mark(self._run, drain.eviction)
+        self._evictions.mark(drain.eviction)
         return True
 
     def _remove(self, drain: Drain) -> None:
         first = not any(p.deleting_since is not None for p in self._world.managed.pods_of(drain.uid))
-        if evicting.remove(self._run, drain.eviction) and first:
+        if self._evictions.remove(drain.eviction) and first:
             self._run.reporter.drained(drain.gangs, drain.stop)
 
     def _rest(self, drain: Drain, why: str, *, marks_stay: bool) -> None:
@@ -322,7 +323,7 @@ class Drains:
 
     def _take_back(self, drain: Drain) -> None:
         eviction = drain.eviction
-        evicting.withdraw(self._run, eviction)
+        self._evictions.withdraw(eviction)
         for uid in eviction.marked - eviction.removed:
             self._world.ledger.no_longer_waits(uid, eviction.key)
         eviction.marked &= eviction.removed
@@ -332,7 +333,7 @@ class Drains:
         self._open.pop(drain.uid, None)
         self._due.never(drain.uid)
         self._world.ledger.stop_waiting(drain.eviction.key)
-        evicting.end(self._run, drain.eviction)
+        self._evictions.end(drain.eviction)
 
     def leave(self, eviction: Eviction, pods: Sequence[Victim]) -> None:
         """The removal of these pods has been accepted: it is reported on them, where their workload is not one pod."""

@@ -13,20 +13,23 @@ remove, until all of their pods leave or the API refuses a removal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from gangsched.core.actions import Action, Remove, SuspendJob, Unmark, reference
+from gangsched.core.actions import Action, Mark, Remove, SuspendJob, Unmark, reference
 from gangsched.core.actuation import desired
+from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.actuation.records import Owner
+from gangsched.core.agenda import Page
 from gangsched.core.decision import Verdict, Victim
 from gangsched.core.events import Change, Failure, Hint, Outcome
 from gangsched.core.ledger.condemned import NO_PLAN, Cause, Eviction, Phase, unit_of
 from gangsched.core.lifecycle import report
-from gangsched.core.lifecycle.run import Run
+from gangsched.core.options import Options
 from gangsched.core.preemption.removal import SUSPEND, suspended_for
+from gangsched.core.state.jobs import Suspendable
 from gangsched.core.world.world import World
 from gangsched.model.preemptible import protected
 from gangsched.model.records import PREEMPT_NEVER, SINGLE, GangId, Pod
@@ -36,319 +39,6 @@ if TYPE_CHECKING:
 
 #: Grace periods have whole seconds: what differs by less is equal.
 _AT_ONCE_SECONDS = 0.1
-
-
-def begin(run: Run, eviction: Eviction, *, for_gang: bool = False) -> None:
-    """The victims are condemned from now on."""
-    run.actuator.begin(eviction.key)
-    run.world.ledger.condemned.begin(eviction, for_gang=for_gang)
-    condemn(run, eviction, eviction.victims)
-
-
-def mark(run: Run, eviction: Eviction) -> None:
-    """The eviction is to stand by name on every victim that has not been removed."""
-    eviction.phase = Phase.MARKING
-    run.actuator.begin(eviction.key)
-    for pod in eviction.to_go(run.world.pods):
-        run.world.ledger.condemned.name(pod, eviction)
-        if pod.uid not in eviction.acknowledged and (wanted := run.mark(pod)) is not None:
-            run.actuator.ask(eviction.key, wanted)
-    run.check.add(eviction.key)
-
-
-def mark_again(run: Run, eviction: Eviction) -> None:
-    """The same, before further victims are removed: a mark does not stand for ever on a pod that does not terminate."""
-    pods = run.world.pods
-    eviction.acknowledged -= {uid for uid in eviction.acknowledged if uid in pods and not pods[uid].disruption_target}
-    mark(run, eviction)
-
-
-def remove(run: Run, eviction: Eviction) -> list[Victim]:
-    """Remove the victims that stand and have not been removed, or mark them (again) if one of them is not known to be,
-    be it one that another eviction removes: until it is gone it has to say for whom else it leaves. As long as they
-    have notice nothing is removed.
-
-    A Job that is gone takes its pods with it, but that is not waited for: they are removed like others. Returns the
-    victims that are removed for the first time.
-    """
-    if not eviction.acknowledged.issuperset(pod.uid for pod in eviction.to_go(run.world.pods)):
-        mark(run, eviction)
-        return []
-    if run.now < eviction.begins:
-        eviction.phase = Phase.NOTICE
-        run.removals.at(eviction.key, eviction.begins)
-        return []
-    leaving = due(run, eviction)
-    eviction.phase = Phase.REMOVING
-    world, jobs, pods = run.world, {}, []
-    for pod in leaving:
-        eviction.removed.add(pod.uid)
-        job = world.jobs.owner_of(pod) if eviction.victims[pod.uid].method == SUSPEND else None
-        if job is None:
-            pods.append(pod)
-        else:
-            jobs[job.uid] = job
-            eviction.leaving_with.setdefault(job.uid, set()).add(pod.uid)
-    for job in jobs.values():
-        about = report.job_reference(job)
-        run.actuator.ask(eviction.key, desired.suspend(run.new_id(), eviction, about, job.version))
-    for pod in pods:
-        run.actuator.ask(eviction.key, desired.remove(run.new_id(), eviction, pod, run.options.strict_budgets))
-    run.check.add(eviction.key)
-    first = [eviction.victims[pod.uid] for pod in leaving if pod.uid not in eviction.reported]
-    eviction.reported.update(victim.uid for victim in first)
-    eviction.announced |= bool(first)
-    return first
-
-
-def due(run: Run, eviction: Eviction) -> list[Pod]:
-    """The victims whose removal is to be asked for now: those with long grace periods first, so that all room appears
-    together, and no other pod can take some of it while the gang waits for the rest.
-
-    Units go together, each as long before the last pod that the gang waits for should be gone as the longest grace
-    period in it takes. That time is read off the pods, so a process that takes over goes on in the same order.
-    """
-    waiting, world = not_asked_for(run, eviction), run.world
-    if eviction.cause is not Cause.PREEMPTION or eviction.former or not waiting:
-        return waiting
-    takes: dict[object, float] = {}
-    for uid, victim in eviction.victims.items():
-        if uid in world.pods:
-            unit = _goes_with(run, victim)
-            takes[unit] = max(takes.get(unit, 0.0), world.pods[uid].grace_seconds)
-    awaited = (pod for uid in world.ledger.waits(eviction.key) if (pod := world.pods.get(uid)) is not None)
-    last = max((world.leaves_by(pod) for pod in awaited), default=0.0)
-    begins = {pod.uid: last - takes[_goes_with(run, eviction.victims[pod.uid])] for pod in waiting}
-    soon = run.now + _AT_ONCE_SECONDS
-    later = [when for when in begins.values() if when > soon]
-    if later:
-        run.removals.no_later(eviction.key, min(later))
-    return [pod for pod in waiting if begins[pod.uid] <= soon]
-
-
-def _goes_with(run: Run, victim: Victim) -> object:
-    """What a victim leaves together with: its unit, or the Job that is suspended for it."""
-    pod = run.world.pods.get(victim.uid)
-    job = run.world.jobs.owner_of(pod) if pod is not None and victim.method == SUSPEND else None
-    return unit_of(victim) if job is None else job.uid
-
-
-def not_asked_for(run: Run, eviction: Eviction) -> list[Pod]:
-    """The victims that stand and whose removal has not been asked for, by this eviction or another, or has failed."""
-    condemned = run.world.ledger.condemned
-    return [pod for pod in eviction.to_go(run.world.pods) if not condemned.leaves_for_others(pod.uid, eviction.key)]
-
-
-def tell_owners(run: Run, eviction: Eviction, failures: Sequence[Failure]) -> None:
-    """These removals have failed: other owners of the pods may have to remove them."""
-    for uid in eviction.all_meant(failures):
-        run.check.update(run.world.ledger.condemned.owners(uid))
-
-
-def withdraw(run: Run, eviction: Eviction, but: Iterable[str] = ()) -> None:
-    """Take the eviction's name off those that stay, these aside."""
-    stay = eviction.all_meant(run.actuator.failures(eviction.key)) | (eviction.marked - eviction.removed)
-    for uid in sorted(stay.difference(but)):
-        pod = run.world.pods.get(uid)
-        if pod is not None and not pod.live:
-            continue  # it leaves, for whoever that is
-        job = run.world.jobs.owner_of(pod) if pod is not None else None
-        if job is None or not job.suspended:
-            disown(run, uid, eviction.key)
-
-
-def disown(run: Run, uid: str, key: str) -> None:
-    """The eviction with this key needs the pod no longer to leave. If none does, its mark is taken back."""
-    spare(run, uid, key)
-    former = run.world.ledger.condemned.unname(uid, key)
-    pod = run.world.pods.get(uid)
-    if former is not None and pod is not None and pod.live:
-        restate(run, pod, former.owner)
-
-
-def take_over(run: Run, pod: Pod, owners: Sequence[Owner]) -> None:
-    """An earlier process has left a pod with these owners: those that are none any more are taken off it."""
-    job = run.world.jobs.owner_of(pod)
-    named = run.world.ledger.condemned.named(pod.uid)
-    if not pod.live or (not named and job is not None and job.suspended):
-        return
-    said = {(o.name, o.plan) for o in owners if o.plan}
-    if not named or not said <= {(e.owner, e.ident) for e in named.values()}:
-        restate(run, pod, owners[0].name)
-
-
-def restate(run: Run, pod: Pod, former: str) -> None:
-    """The pod is to name its owners, to whom the one of this name does not belong any more, and no phase waits for
-    that: it is on its way for one of them. If it has none it need not leave.
-    """
-    wanted = run.mark(pod)
-    run.actuator.keep_up(wanted or Unmark(run.new_id(), reference(pod), *report.spared(former)))
-
-
-def end(run: Run, eviction: Eviction) -> None:
-    """It is given up: those of its victims stay whose removal has not been sent, or has failed."""
-    run.removals.never(eviction.key)
-    run.actuator.spare(eviction.key, run.actuator.removals(eviction.key))
-    condemned = run.world.ledger.condemned
-    failed = eviction.all_meant(run.actuator.failures(eviction.key))
-    for uid in eviction.victims.keys() | eviction.marked:
-        if uid in eviction.removed and uid not in failed:
-            condemned.sent(uid, eviction.key, run.now)
-        else:
-            spare(run, uid, eviction.key)
-    condemned.end(eviction)
-    run.actuator.end(eviction.key)
-
-
-def not_removed(run: Run, key: str, action: Action, outcome: Outcome) -> None:
-    """A removal has failed that its eviction does not follow any more: its pods stay, unless another one needs them to
-    leave.
-    """
-    uids = []
-    if isinstance(action, Remove):
-        uids = [action.pod.uid]
-    elif isinstance(action, SuspendJob):
-        job = run.world.jobs.find(action.job.kind, action.job.namespace, action.job.name)
-        if job is not None and job.uid == action.job.uid and not job.suspended:
-            uids = [pod.uid for pod in run.world.jobs.pods_of(job)]
-    for uid in uids:
-        spare(run, uid, NO_PLAN)
-        disown(run, uid, key)
-    for rest in run.world.ledger.condemned.rests.values():
-        rest.settle([Failure(uid, outcome, "") for uid in rest.removed.intersection(uids)])
-
-
-# -- what goes on without the gang that has needed the room -------------------------------------------------
-
-
-def give_up(run: Run, eviction: Eviction) -> None:
-    """The gang for which an eviction was does not need it any more: what has, or may have, begun goes on without it,
-    and its name is taken off the others.
-    """
-    waiting = {uid for each in run.actuator.removals(eviction.key) for uid in eviction.meant(each.pod.uid)}
-    if eviction.phase is Phase.REMOVING:
-        eviction.settle(run.actuator.failures(eviction.key))
-    begun = eviction.begun_units(run.world.pods, waiting, ()) | {unit_of(eviction.victims[uid]) for uid in waiting}
-    units = begun if eviction.cause is Cause.PREEMPTION else set()
-    refused = {unit_of(eviction.victims[uid]) for uid in eviction.refused}
-    rest = eviction.rest(v for v in eviction.victims.values() if unit_of(v) in units - refused)
-    go_on(run, rest)
-    for uid in rest.marked:
-        run.world.ledger.condemned.unname(uid, eviction.key)
-    withdraw(run, eviction, but=rest.marked)
-
-
-def go_on(run: Run, rest: Eviction) -> None:
-    """From now on this eviction, which is for no gang, goes on by itself. Pods that may not leave any more stay."""
-    leaves = [pod.uid for pod in rest.standing(run.world.pods) if _leaves(run, rest.victims[pod.uid], pod)]
-    stays = {pod.uid for pod in rest.standing(run.world.pods)}.difference(leaves)
-    rest.victims = {uid: victim for uid, victim in rest.victims.items() if uid not in stays}
-    if leaves:
-        begin(run, rest)
-        for uid in leaves:
-            run.world.ledger.condemned.name(run.world.pods[uid], rest)
-
-
-def _leaves(run: Run, victim: Victim, pod: Pod) -> bool:
-    """Does a victim leave with others, and not with its Job in any case?"""
-    job = run.world.jobs.owner_of(pod)
-    if protected(pod, run.options.evict_daemonset_pods) or (job is not None and job.suspended):
-        return False
-    return not victim.partial and victim.unit.kind != "Pod"
-
-
-def follow_abandoned(run: Run) -> None:
-    """Where every write has been answered, what is left of the units of which a pod was removed is removed, too, and
-    the others stay.
-    """
-    for eviction in list(run.world.ledger.condemned.rests.values()):
-        if not run.actuator.settled(eviction.key) or run.actuator.any_of(eviction.former):
-            continue
-        failures = eviction.settle(run.actuator.take_failures(eviction.key))
-        units = eviction.begun_units(run.world.pods, (), ())
-        for uid in [uid for uid, victim in eviction.victims.items() if unit_of(victim) not in units]:
-            del eviction.victims[uid]
-            eviction.marked.discard(uid)
-            disown(run, uid, eviction.key)
-        if eviction.fails(failures) or eviction.refused or not eviction.to_go(run.world.pods):
-            withdraw(run, eviction)
-            end(run, eviction)
-        else:
-            remove(run, eviction)
-
-
-# -- the ledger -------------------------------------------------------------------------------------------
-
-
-def condemn(run: Run, eviction: Eviction, uids: Iterable[str]) -> None:
-    """These pods leave by this eviction. Their room may help others."""
-    world = run.world
-    for uid in uids:
-        pod = world.pods.get(uid)
-        if pod is None or not pod.bound:
-            continue
-        if world.ledger.condemned.add(pod, eviction.key, suspended_for(world, eviction.victims.get(uid))):
-            run.pod_touched(uid)
-            world.managed.touch(pod.gang)
-            run.changes.append(Change(Hint.ROOM, pod.node, pod))
-
-
-def spare(run: Run, uid: str, key: str) -> None:
-    """The plan with this key does not need the pod to leave. If none does, it may be a victim again, and plans that
-    have counted on it are made anew.
-    """
-    world = run.world
-    if world.ledger.condemned.spare(uid, key):
-        pod = world.pods.get(uid)
-        if pod is not None:
-            run.pod_touched(uid)
-            world.managed.touch(pod.gang)
-            run.changes.append(Change(Hint.VICTIMS, pod.node, pod))
-    run.spared.add(uid)
-
-
-def depends(run: Run, plan: Plan) -> bool:
-    """Does the plan count on pods that others make leave, and that do not terminate yet? It removes no pod before."""
-    pods, awaited = run.world.pods, run.world.ledger.waits(plan.eviction.key)
-    return any(uid not in plan.victims and (pod := pods.get(uid)) is not None and pod.live for uid in awaited)
-
-
-def owned(run: Run, gangs: Sequence[GangId], verdict: Verdict, *, paused: bool) -> tuple[list[Victim], list[str]]:
-    """Whom the plan of this verdict owns: its victims, and of the condemned pods that it counts on those that it could
-    take itself. What leaves together is owned together: who takes the rest of a gang owns its condemned members, too.
-    Then the UIDs of those pods on which it only depends, or that terminate. A gang that is ``paused`` owns none.
-    """
-    if paused:
-        return [], sorted(a.uid for a in verdict.awaiting)
-    pods, found = run.world.pods, {v.uid: v for v in verdict.victims}
-    awaited, rests = {a.uid for a in verdict.awaiting}, list(_the_rest(run, verdict.victims))
-    for theirs in [*_shared(run, (a.uid for a in verdict.awaiting)), *rests]:
-        whole = [v for v in theirs if v.uid not in found and v.uid in pods and pods[v.uid].live]
-        if all(_has_the_right(run, v.uid, gangs) for v in whole):
-            found.update((v.uid, v) for v in whole)
-    awaited.update(v.uid for rest in rests for v in rest)
-    return list(found.values()), sorted(awaited - found.keys())
-
-
-def _shared(run: Run, uids: Iterable[str]) -> Iterator[list[Victim]]:
-    """Of pods that other plans make leave, each with those that leave together with it."""
-    for uid in uids:
-        eviction = run.world.ledger.condemned.first(uid)
-        if eviction is not None:
-            one = eviction.victims[uid]
-            yield [one] if one.partial else [v for v in eviction.victims.values() if v.unit == one.unit]
-
-
-def _the_rest(run: Run, victims: Sequence[Victim]) -> Iterator[list[Victim]]:
-    """Of gangs that leave as a whole with these victims the members that other plans make leave, in the same way."""
-    membership, condemned = run.world.membership, run.world.ledger.condemned
-    whole = {run.world.pods[v.uid].gang: v for v in victims if not v.partial and v.unit.kind != "Pod"}
-    for gang, like in whole.items() if condemned else ():
-        gangs = membership.group(gang)[0] if like.unit.kind == "GangGroup" else (gang,)
-        pods = (p for each in gangs if each.family != SINGLE for p in membership.census(each).bound)
-        rest = [p for p in pods if p.uid in condemned and p.live]
-        if rest:
-            yield [_like(like, pod, run.world.ledger.condemned.first(pod.uid)) for pod in rest]
 
 
 def _like(victim: Victim, pod: Pod, eviction: Eviction | None) -> Victim:
@@ -364,25 +54,367 @@ def _like(victim: Victim, pod: Pod, eviction: Eviction | None) -> Victim:
     )
 
 
-def _has_the_right(run: Run, uid: str, gangs: Sequence[GangId]) -> bool:
-    """Could these gangs evict a pod that others make leave? Where quota decides they could if the others are weaker;
-    otherwise they wait until it terminates, which is never wrong.
+class Evictions:
+    """Carries evictions out. ``check`` gets the keys of those of which a phase may be over, ``changes`` what may help
+    gangs that do not fit; ``actuator`` is asked for what they need, by writes with the ids that ``new_id`` gives.
     """
-    world = run.world
-    if not may_leave(world, world.pods[uid], gangs, run.options.evict_daemonset_pods):
-        return False
-    priority = world.membership.preemptor_priority(gangs)
-    owners = [run.world.ledger.condemned.evictions.get(key) for key in world.ledger.condemned.owners(uid)]
-    if all(owner is not None and owner.priority < priority for owner in owners):
-        return True
-    return not world.managed.is_managed(world.membership.group(world.pods[uid].gang)[0])
 
+    def __init__(
+        self,
+        world: World,
+        options: Options,
+        actuator: Actuator,
+        new_id: Callable[[], int],
+        check: set[str],
+        changes: list[Change],
+    ) -> None:
+        self._world = world
+        self._condemned = world.ledger.condemned
+        self._options = options
+        self._actuator = actuator
+        self._new_id = new_id
+        self._check = check
+        self._changes = changes
+        #: When more victims are removed, by the key of the eviction.
+        self.removals: Page[str] = world.ledger.agenda.page()
+        #: UIDs of pods that a plan does not need to leave any more, and the keys of the groups that were decided after
+        #: a plan that is withdrawn.
+        self.spared: set[str] = set()
+        self.anew: set[str] = set()
+        #: The gangs of pods that have been condemned or spared, and the Jobs and JobSets of those without a group, by
+        #: UID: what that means for their other members is seen anew.
+        self.losing: set[GangId] = set()
+        self.losing_owners: dict[str, Suspendable] = {}
 
-def withdrawn(run: Run, key: str) -> None:
-    """The plan with this key is about to end before its gang has its room: those made after it may need less, or other
-    victims.
-    """
-    run.anew.update(run.world.ledger.condemned.after(key))
+    def begin(self, eviction: Eviction, *, for_gang: bool = False) -> None:
+        """The victims are condemned from now on."""
+        self._actuator.begin(eviction.key)
+        self._condemned.begin(eviction, for_gang=for_gang)
+        self.condemn(eviction, eviction.victims)
+
+    def mark(self, eviction: Eviction) -> None:
+        """The eviction is to stand by name on every victim that has not been removed."""
+        eviction.phase = Phase.MARKING
+        self._actuator.begin(eviction.key)
+        for pod in eviction.to_go(self._world.pods):
+            self._condemned.name(pod, eviction)
+            if pod.uid not in eviction.acknowledged and (wanted := self._marked(pod)) is not None:
+                self._actuator.ask(eviction.key, wanted)
+        self._check.add(eviction.key)
+
+    def mark_again(self, eviction: Eviction) -> None:
+        """The same, before further victims are removed: a mark does not stand for ever on a pod that does not
+        terminate.
+        """
+        pods = self._world.pods
+        eviction.acknowledged -= {
+            uid for uid in eviction.acknowledged if uid in pods and not pods[uid].disruption_target
+        }
+        self.mark(eviction)
+
+    def remove(self, eviction: Eviction) -> list[Victim]:
+        """Remove the victims that stand and have not been removed, or mark them (again) if one of them is not known to
+        be, be it one that another eviction removes: until it is gone it has to say for whom else it leaves. As long as
+        they have notice nothing is removed.
+
+        A Job that is gone takes its pods with it, but that is not waited for: they are removed like others. Returns the
+        victims that are removed for the first time.
+        """
+        if not eviction.acknowledged.issuperset(pod.uid for pod in eviction.to_go(self._world.pods)):
+            self.mark(eviction)
+            return []
+        if self._world.now < eviction.begins:
+            eviction.phase = Phase.NOTICE
+            self.removals.at(eviction.key, eviction.begins)
+            return []
+        leaving = self.due(eviction)
+        eviction.phase = Phase.REMOVING
+        world, jobs, pods = self._world, {}, []
+        for pod in leaving:
+            eviction.removed.add(pod.uid)
+            job = world.jobs.owner_of(pod) if eviction.victims[pod.uid].method == SUSPEND else None
+            if job is None:
+                pods.append(pod)
+            else:
+                jobs[job.uid] = job
+                eviction.leaving_with.setdefault(job.uid, set()).add(pod.uid)
+        for job in jobs.values():
+            about = report.job_reference(job)
+            self._actuator.ask(eviction.key, desired.suspend(self._new_id(), eviction, about, job.version))
+        for pod in pods:
+            self._actuator.ask(
+                eviction.key, desired.remove(self._new_id(), eviction, pod, self._options.strict_budgets)
+            )
+        self._check.add(eviction.key)
+        first = [eviction.victims[pod.uid] for pod in leaving if pod.uid not in eviction.reported]
+        eviction.reported.update(victim.uid for victim in first)
+        eviction.announced |= bool(first)
+        return first
+
+    def due(self, eviction: Eviction) -> list[Pod]:
+        """The victims whose removal is to be asked for now: those with long grace periods first, so that all room
+        appears together, and no other pod can take some of it while the gang waits for the rest.
+
+        Units go together, each as long before the last pod that the gang waits for should be gone as the longest grace
+        period in it takes. That time is read off the pods, so a process that takes over goes on in the same order.
+        """
+        waiting, world = self.not_asked_for(eviction), self._world
+        if eviction.cause is not Cause.PREEMPTION or eviction.former or not waiting:
+            return waiting
+        takes: dict[object, float] = {}
+        for uid, victim in eviction.victims.items():
+            if uid in world.pods:
+                unit = self._goes_with(victim)
+                takes[unit] = max(takes.get(unit, 0.0), world.pods[uid].grace_seconds)
+        awaited = (pod for uid in world.ledger.waits(eviction.key) if (pod := world.pods.get(uid)) is not None)
+        last = max((world.leaves_by(pod) for pod in awaited), default=0.0)
+        begins = {pod.uid: last - takes[self._goes_with(eviction.victims[pod.uid])] for pod in waiting}
+        soon = self._world.now + _AT_ONCE_SECONDS
+        later = [when for when in begins.values() if when > soon]
+        if later:
+            self.removals.no_later(eviction.key, min(later))
+        return [pod for pod in waiting if begins[pod.uid] <= soon]
+
+    def _goes_with(self, victim: Victim) -> object:
+        """What a victim leaves together with: its unit, or the Job that is suspended for it."""
+        pod = self._world.pods.get(victim.uid)
+        job = self._world.jobs.owner_of(pod) if pod is not None and victim.method == SUSPEND else None
+        return unit_of(victim) if job is None else job.uid
+
+    def not_asked_for(self, eviction: Eviction) -> list[Pod]:
+        """Victims that stand and whose removal has not been asked for, by this eviction or another, or has failed."""
+        return [
+            pod
+            for pod in eviction.to_go(self._world.pods)
+            if not self._condemned.leaves_for_others(pod.uid, eviction.key)
+        ]
+
+    def tell_owners(self, eviction: Eviction, failures: Sequence[Failure]) -> None:
+        """These removals have failed: other owners of the pods may have to remove them."""
+        for uid in eviction.all_meant(failures):
+            self._check.update(self._condemned.owners(uid))
+
+    def withdraw(self, eviction: Eviction, but: Iterable[str] = ()) -> None:
+        """Take the eviction's name off those that stay, these aside."""
+        stay = eviction.all_meant(self._actuator.failures(eviction.key)) | (eviction.marked - eviction.removed)
+        for uid in sorted(stay.difference(but)):
+            pod = self._world.pods.get(uid)
+            if pod is not None and not pod.live:
+                continue  # it leaves, for whoever that is
+            job = self._world.jobs.owner_of(pod) if pod is not None else None
+            if job is None or not job.suspended:
+                self.disown(uid, eviction.key)
+
+    def disown(self, uid: str, key: str) -> None:
+        """The eviction with this key needs the pod no longer to leave. If none does, its mark is taken back."""
+        self.spare(uid, key)
+        former = self._condemned.unname(uid, key)
+        pod = self._world.pods.get(uid)
+        if former is not None and pod is not None and pod.live:
+            self.restate(pod, former.owner)
+
+    def take_over(self, pod: Pod, owners: Sequence[Owner]) -> None:
+        """An earlier process has left a pod with these owners: those that are none any more are taken off it."""
+        job = self._world.jobs.owner_of(pod)
+        named = self._condemned.named(pod.uid)
+        if not pod.live or (not named and job is not None and job.suspended):
+            return
+        said = {(o.name, o.plan) for o in owners if o.plan}
+        if not named or not said <= {(e.owner, e.ident) for e in named.values()}:
+            self.restate(pod, owners[0].name)
+
+    def restate(self, pod: Pod, former: str) -> None:
+        """The pod is to name its owners, to whom the one of this name does not belong any more, and no phase waits for
+        that: it is on its way for one of them. If it has none it need not leave.
+        """
+        wanted = self._marked(pod)
+        self._actuator.keep_up(wanted or Unmark(self._new_id(), reference(pod), *report.spared(former)))
+
+    def end(self, eviction: Eviction) -> None:
+        """It is given up: those of its victims stay whose removal has not been sent, or has failed."""
+        self.removals.never(eviction.key)
+        self._actuator.spare(eviction.key, self._actuator.removals(eviction.key))
+        failed = eviction.all_meant(self._actuator.failures(eviction.key))
+        for uid in eviction.victims.keys() | eviction.marked:
+            if uid in eviction.removed and uid not in failed:
+                self._condemned.sent(uid, eviction.key, self._world.now)
+            else:
+                self.spare(uid, eviction.key)
+        self._condemned.end(eviction)
+        self._actuator.end(eviction.key)
+
+    def not_removed(self, key: str, action: Action, outcome: Outcome) -> None:
+        """A removal has failed that its eviction does not follow any more: its pods stay, unless another one needs them
+        to leave.
+        """
+        uids = []
+        if isinstance(action, Remove):
+            uids = [action.pod.uid]
+        elif isinstance(action, SuspendJob):
+            job = self._world.jobs.find(action.job.kind, action.job.namespace, action.job.name)
+            if job is not None and job.uid == action.job.uid and not job.suspended:
+                uids = [pod.uid for pod in self._world.jobs.pods_of(job)]
+        for uid in uids:
+            self.spare(uid, NO_PLAN)
+            self.disown(uid, key)
+        for rest in self._condemned.rests.values():
+            rest.settle([Failure(uid, outcome, "") for uid in rest.removed.intersection(uids)])
+
+    def give_up(self, eviction: Eviction) -> None:
+        """The gang for which an eviction was does not need it any more: what has, or may have, begun goes on without
+        it, and its name is taken off the others.
+        """
+        waiting = {uid for each in self._actuator.removals(eviction.key) for uid in eviction.meant(each.pod.uid)}
+        if eviction.phase is Phase.REMOVING:
+            eviction.settle(self._actuator.failures(eviction.key))
+        begun = eviction.begun_units(self._world.pods, waiting, ()) | {
+            unit_of(eviction.victims[uid]) for uid in waiting
+        }
+        units = begun if eviction.cause is Cause.PREEMPTION else set()
+        refused = {unit_of(eviction.victims[uid]) for uid in eviction.refused}
+        rest = eviction.rest(v for v in eviction.victims.values() if unit_of(v) in units - refused)
+        self.go_on(rest)
+        for uid in rest.marked:
+            self._condemned.unname(uid, eviction.key)
+        self.withdraw(eviction, but=rest.marked)
+
+    def go_on(self, rest: Eviction) -> None:
+        """From now on this eviction, which is for no gang, goes on by itself. Pods that may not leave any more stay."""
+        leaves = [pod.uid for pod in rest.standing(self._world.pods) if self._leaves(rest.victims[pod.uid], pod)]
+        stays = {pod.uid for pod in rest.standing(self._world.pods)}.difference(leaves)
+        rest.victims = {uid: victim for uid, victim in rest.victims.items() if uid not in stays}
+        if leaves:
+            self.begin(rest)
+            for uid in leaves:
+                self._condemned.name(self._world.pods[uid], rest)
+
+    def _leaves(self, victim: Victim, pod: Pod) -> bool:
+        """Does a victim leave with others, and not with its Job in any case?"""
+        job = self._world.jobs.owner_of(pod)
+        if protected(pod, self._options.evict_daemonset_pods) or (job is not None and job.suspended):
+            return False
+        return not victim.partial and victim.unit.kind != "Pod"
+
+    def follow_abandoned(self) -> None:
+        """Where every write has been answered, what is left of the units of which a pod was removed is removed, too,
+        and the others stay.
+        """
+        for eviction in list(self._condemned.rests.values()):
+            if not self._actuator.settled(eviction.key) or self._actuator.any_of(eviction.former):
+                continue
+            failures = eviction.settle(self._actuator.take_failures(eviction.key))
+            units = eviction.begun_units(self._world.pods, (), ())
+            for uid in [uid for uid, victim in eviction.victims.items() if unit_of(victim) not in units]:
+                del eviction.victims[uid]
+                eviction.marked.discard(uid)
+                self.disown(uid, eviction.key)
+            if eviction.fails(failures) or eviction.refused or not eviction.to_go(self._world.pods):
+                self.withdraw(eviction)
+                self.end(eviction)
+            else:
+                self.remove(eviction)
+
+    def condemn(self, eviction: Eviction, uids: Iterable[str]) -> None:
+        """These pods leave by this eviction. Their room may help others."""
+        world = self._world
+        for uid in uids:
+            pod = world.pods.get(uid)
+            if pod is None or not pod.bound:
+                continue
+            if world.ledger.condemned.add(pod, eviction.key, suspended_for(world, eviction.victims.get(uid))):
+                self._touched(pod)
+                world.managed.touch(pod.gang)
+                self._changes.append(Change(Hint.ROOM, pod.node, pod))
+
+    def spare(self, uid: str, key: str) -> None:
+        """The plan with this key does not need the pod to leave. If none does, it may be a victim again, and plans that
+        have counted on it are made anew.
+        """
+        world = self._world
+        if world.ledger.condemned.spare(uid, key):
+            pod = world.pods.get(uid)
+            if pod is not None:
+                self._touched(pod)
+                world.managed.touch(pod.gang)
+                self._changes.append(Change(Hint.VICTIMS, pod.node, pod))
+        self.spared.add(uid)
+
+    def depends(self, plan: Plan) -> bool:
+        """Does it count on pods that others make leave, and that do not terminate yet? It removes no pod before."""
+        pods, awaited = self._world.pods, self._world.ledger.waits(plan.eviction.key)
+        return any(uid not in plan.victims and (pod := pods.get(uid)) is not None and pod.live for uid in awaited)
+
+    def owned(self, gangs: Sequence[GangId], verdict: Verdict, *, paused: bool) -> tuple[list[Victim], list[str]]:
+        """Whom the plan of this verdict owns: its victims, and of the condemned pods that it counts on those that it
+        could take itself. What leaves together is owned together: who takes the rest of a gang owns its condemned
+        members, too. Then the UIDs of those pods on which it only depends, or that terminate. A gang that is ``paused``
+        owns none.
+        """
+        if paused:
+            return [], sorted(a.uid for a in verdict.awaiting)
+        pods, found = self._world.pods, {v.uid: v for v in verdict.victims}
+        awaited, rests = {a.uid for a in verdict.awaiting}, list(self._the_rest(verdict.victims))
+        for theirs in [*self._shared(a.uid for a in verdict.awaiting), *rests]:
+            whole = [v for v in theirs if v.uid not in found and v.uid in pods and pods[v.uid].live]
+            if all(self._has_the_right(v.uid, gangs) for v in whole):
+                found.update((v.uid, v) for v in whole)
+        awaited.update(v.uid for rest in rests for v in rest)
+        return list(found.values()), sorted(awaited - found.keys())
+
+    def _shared(self, uids: Iterable[str]) -> Iterator[list[Victim]]:
+        """Of pods that other plans make leave, each with those that leave together with it."""
+        for uid in uids:
+            eviction = self._condemned.first(uid)
+            if eviction is not None:
+                one = eviction.victims[uid]
+                yield [one] if one.partial else [v for v in eviction.victims.values() if v.unit == one.unit]
+
+    def _the_rest(self, victims: Sequence[Victim]) -> Iterator[list[Victim]]:
+        """Of gangs that leave as a whole with these victims, the members that other plans make leave, as they do."""
+        membership, condemned = self._world.membership, self._condemned
+        whole = {self._world.pods[v.uid].gang: v for v in victims if not v.partial and v.unit.kind != "Pod"}
+        for gang, like in whole.items() if condemned else ():
+            gangs = membership.group(gang)[0] if like.unit.kind == "GangGroup" else (gang,)
+            pods = (p for each in gangs if each.family != SINGLE for p in membership.census(each).bound)
+            rest = [p for p in pods if p.uid in condemned and p.live]
+            if rest:
+                yield [_like(like, pod, self._condemned.first(pod.uid)) for pod in rest]
+
+    def _has_the_right(self, uid: str, gangs: Sequence[GangId]) -> bool:
+        """Could these gangs evict a pod that others make leave? Where quota decides they could if the others are
+        weaker; otherwise they wait until it terminates, which is never wrong.
+        """
+        world = self._world
+        if not may_leave(world, world.pods[uid], gangs, self._options.evict_daemonset_pods):
+            return False
+        priority = world.membership.preemptor_priority(gangs)
+        owners = [self._condemned.evictions.get(key) for key in world.ledger.condemned.owners(uid)]
+        if all(owner is not None and owner.priority < priority for owner in owners):
+            return True
+        return not world.managed.is_managed(world.membership.group(world.pods[uid].gang)[0])
+
+    def withdrawn(self, key: str) -> None:
+        """The plan with this key is about to end before its gang has its room: those made after it may need less, or
+        other victims.
+        """
+        self.anew.update(self._condemned.after(key))
+
+    def _marked(self, pod: Pod) -> Mark | None:
+        """What a victim is to bear; None if no eviction owns it."""
+        named = self._condemned.named(pod.uid).values()
+        wanted = desired.desired(pod.uid, None, named, self._world.now).mark
+        return desired.mark(self._new_id(), pod, wanted) if wanted is not None else None
+
+    def unsettled(self) -> bool:
+        """Is there something to follow up?"""
+        return bool(self.spared or self.anew or self.losing or self.losing_owners)
+
+    def _touched(self, pod: Pod) -> None:
+        owner = self._world.jobs.owner_of(pod)
+        if pod.gang.family != SINGLE:
+            self.losing.add(pod.gang)
+        elif owner is not None:
+            self.losing_owners[owner.uid] = owner
 
 
 def may_leave(world: World, pod: Pod, gangs: Sequence[GangId], evict_daemonset_pods: bool) -> bool:

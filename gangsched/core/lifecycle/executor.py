@@ -12,7 +12,7 @@ from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Fits, FitsWhe
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import NO_PLAN, UNBEGUN, Cause, Eviction, Phase
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.lifecycle import binding, bound_in_part, evicting, rechecks, report
+from gangsched.core.lifecycle import binding, bound_in_part, rechecks, report
 from gangsched.core.lifecycle.bound_in_part import other_nodes, pause_of
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.gangs import Gangs
@@ -107,8 +107,8 @@ class Executor:
                 self.gangs.rechecks.noted(changes)
                 self._nominated.noted(changes)
                 self.gangs.unschedulable.wake(changes, self.now)
-            losing = run.losing or run.losing_owners or self.gangs.losses.unsettled()
-            if not (self.touched or losing or run.check or run.changes or run.taken_from or run.spared or run.anew):
+            left = self.touched or run.check or run.changes or run.taken_from
+            if not (left or self.gangs.evictions.unsettled() or self.gangs.losses.unsettled()):
                 break
         out = run.actions.copy()
         run.actions.clear()
@@ -127,7 +127,8 @@ class Executor:
         """Helpful events, those that followed from our own steps last."""
         noted, self.noted = self.noted, []
         noted += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]
-        out, self.run.changes = self.run.changes, []
+        out = self.run.changes.copy()
+        self.run.changes.clear()
         if any(change.kind is Hint.VOLUMES for change in out):
             self.volumes_changed()  # another plan may have counted on what has been given up
         return noted + out
@@ -183,8 +184,8 @@ class Executor:
         """Gangs whose members are newly being evicted, or evicts no more, are looked at again, and the room of
         members that are lost is held.
         """
-        losing, self.run.losing = self.run.losing, set()
-        owners, self.run.losing_owners = self.run.losing_owners, {}
+        losing, self.gangs.evictions.losing = self.gangs.evictions.losing, set()
+        owners, self.gangs.evictions.losing_owners = self.gangs.evictions.losing_owners, {}
         losing.update(pod.gang for o in owners.values() for pod in self.world.jobs.pods_of(o) if not pod.node)
         self.gangs.refresh_all(losing)
         self.gangs.losses.nodes_changed(self.nodes_changed)
@@ -212,7 +213,7 @@ class Executor:
                 self._signal(group, Signal.BROKEN)
 
     def _counted_on_in_vain(self) -> None:
-        spared, self.run.spared = self.run.spared, set()
+        spared, self.gangs.evictions.spared = self.gangs.evictions.spared, set()
         ledger, pods = self.world.ledger, self.world.pods
         staying = [uid for uid in spared if (pod := pods.get(uid)) is not None and pod.live]
         keys = {key for uid in staying for key in ledger.in_vain(uid)}
@@ -229,7 +230,7 @@ class Executor:
         """Plans after one that is withdrawn are made anew, unless they have removed a pod: they may need less now, or
         other victims.
         """
-        anew, self.run.anew = self.run.anew, set()
+        anew, self.gangs.evictions.anew = self.gangs.evictions.anew, set()
         for key in sorted(anew):
             group = self.groups.get(key)
             if group is None or group.plan is None or not group.evicts(*UNBEGUN):
@@ -251,14 +252,14 @@ class Executor:
                 continue
             group.message = notes.timed_out(group.stage, self.run.reporter.waits_for(group))
             self._signal(group, Signal.FAILED)
-        self.run.check.update(self.run.removals.due(self.now))
+        self.run.check.update(self.gangs.evictions.removals.due(self.now))
         self.gangs.announced.time_over()
         for gang in self.run.ask_again():
             self.gangs.refresh(gang)
         for node in self.world.foreign_nominations.lapsed(self.now):
             self.run.changes.append(Change(Hint.ROOM, node))
         for uid in self.world.ledger.condemned.unseen(self.now):
-            evicting.spare(self.run, uid, NO_PLAN)
+            self.gangs.evictions.spare(uid, NO_PLAN)
         for key in self.run.reporter.to_tell.due(self.now):
             self.run.reporter.where_it_stands(self.groups[key])
         for key in self.queue.due(self.now):
@@ -361,7 +362,7 @@ class Executor:
         tell(group, verdict)
         self.run.follow(group, verdict)
         paused = pause_of(self.world, group).until > self.now
-        victims, others = evicting.owned(self.run, group.gangs, verdict, paused=paused)
+        victims, others = self.gangs.evictions.owned(group.gangs, verdict, paused=paused)
         group.plan = Plan(verdict.placements, group.eviction(self._new_ident(), victims), others)
         group.plan.required = self.world.membership.lacking(group.gangs)
         self.gangs.announced.hold(group, verdict.announced)
@@ -387,7 +388,7 @@ class Executor:
             plan.eviction.trigger = self.run.reporter.trigger(group).key
             plan.eviction.mark = report.mark_message(plan.eviction.scheduler, group.name, plan.eviction.trigger)
         plan.eviction.priority = self.world.membership.preemptor_priority(group.gangs)
-        evicting.begin(self.run, plan.eviction, for_gang=True)
+        self.gangs.evictions.begin(plan.eviction, for_gang=True)
 
     def _new_ident(self) -> str:
         return f"{int(self.now * 1000):x}-{next(self._plans)}"
@@ -430,9 +431,9 @@ class Executor:
                 binding.withdraw(self.run, group)
         self.drains.take_over()
         for rest in found.abandoned({eviction.ident for eviction in self.world.ledger.condemned.evictions.values()}):
-            evicting.go_on(self.run, rest)
+            self.gangs.evictions.go_on(rest)
         for pod, owners in found.owned:
-            evicting.take_over(self.run, pod, owners)
+            self.gangs.evictions.take_over(pod, owners)
         self.run.reporter.runs_with_quota()
 
     def _begun(self) -> set[int]:

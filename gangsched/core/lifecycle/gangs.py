@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from gangsched.core.decision import group_key
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import UNBEGUN, Cause, Phase
-from gangsched.core.lifecycle import binding, evicting, report
+from gangsched.core.lifecycle import binding, report
 from gangsched.core.lifecycle.announced import AnnouncedRoom
 from gangsched.core.lifecycle.bound_in_part import Losses
+from gangsched.core.lifecycle.evicting import Evictions
 from gangsched.core.lifecycle.group import Failed, Group, Obstacle, Plan
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.run import Run
@@ -27,7 +28,7 @@ _RESTING = (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND)
 class Gangs:
     """``groups`` has by key every gang or GangGroup that waits, or whose plan is being carried out.
 
-    ``waiting`` and ``unschedulable`` know those that do not fit.
+    ``evictions`` carries out those for them, ``waiting`` and ``unschedulable`` know those that do not fit.
     ``prebinding`` are the keys of those that wait for their volumes. ``rechecks`` looks again at those that evict, and
     ``losses`` is what those have lost that run, ``announced`` the room that is kept for members that come later.
     """
@@ -35,6 +36,7 @@ class Gangs:
     def __init__(self, world: World, decider: Decider, options: Options, run: Run) -> None:
         self._world = world
         self._run = run
+        self.evictions = Evictions(world, options, run.actuator, run.new_id, run.check, run.changes)
         self.groups: dict[str, Group] = {}
         self.losses = Losses(run)
         self.announced = AnnouncedRoom(run, decider)
@@ -134,7 +136,7 @@ class Gangs:
             return
         if group.rolled_back:
             self._run.deadlines.at(group.key, self._run.now + self._run.time_of(group))
-        evicting.mark(self._run, group.plan.eviction)
+        self.evictions.mark(group.plan.eviction)
 
     def remove(self, group: Group) -> None:
         """Remove the victims that are still there, have not been removed, and whose turn has come."""
@@ -142,7 +144,7 @@ class Gangs:
         if plan is None:
             return
         first = not plan.eviction.announced
-        leaving = evicting.remove(run, plan.eviction)
+        leaving = self.evictions.remove(plan.eviction)
         if not leaving:
             return
         if first:
@@ -156,7 +158,7 @@ class Gangs:
 
     def _unmark(self, group: Group) -> None:
         if group.plan is not None:
-            evicting.give_up(self._run, group.plan.eviction)
+            self.evictions.give_up(group.plan.eviction)
 
     def _release(self, group: Group) -> None:
         """Give up the plan and the room that is held for it."""
@@ -165,8 +167,8 @@ class Gangs:
         if plan is not None:
             begun = plan.eviction.begun_units(run.world.pods, (), run.actuator.failures(group.key))
             group.failures.round_ended(run.now, none_left=plan.eviction.announced and not begun)
-            evicting.withdrawn(run, group.key)
-            evicting.end(run, plan.eviction)
+            self.evictions.withdrawn(group.key)
+            self.evictions.end(plan.eviction)
             binding.forget_claims(run, plan)
         run.actuator.end(group.key)
         run.reporter.reserved.pop(group.key, None)

@@ -15,7 +15,7 @@ from gangsched.core.actions import (
 from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.events import Change, Failure, Hint, Outcome
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase
-from gangsched.core.lifecycle import binding, bound_in_part, evicting, rechecks, report
+from gangsched.core.lifecycle import binding, bound_in_part, rechecks, report
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.group import TRIES, Failed, Group, Plan
@@ -36,6 +36,7 @@ class Phases:
         self._world = run.world
         self._decider = decider
         self._run = run
+        self._evictions = gangs.evictions
         self._gangs = gangs
         self._groups = gangs.groups
         self._signal = gangs.signal
@@ -86,7 +87,7 @@ class Phases:
         elif isinstance(action, ResumeJob) and outcome is not Outcome.OK and group is not None:
             self._recheck(group)  # its room was given up meanwhile: if it is still suspended, it waits again
         elif outcome not in (Outcome.OK, Outcome.GONE):
-            evicting.not_removed(self._run, key, action, outcome)
+            self._evictions.not_removed(key, action, outcome)
 
     def _leaves(self, group: Group | None, eviction: Eviction, removal: Removal) -> None:
         """A removal has been accepted: it is reported on its pods."""
@@ -131,9 +132,10 @@ class Phases:
     def over(self) -> None:
         """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
         self._gangs.rechecks.follow()
-        evicting.follow_abandoned(self._run)
-        check, self._run.check = self._run.check, set()
-        for key in sorted(check):
+        self._evictions.follow_abandoned()
+        check = sorted(self._run.check)
+        self._run.check.clear()
+        for key in check:
             group = self._groups.get(key)
             if group is None or group.plan is None or not self._run.actuator.settled(key):
                 continue
@@ -160,16 +162,16 @@ class Phases:
             case Phase.LEAVING | Phase.NOTICE:
                 if not self._world.ledger.waits(group.key):
                     self._room_freed(group, plan)
-                elif evicting.due(self._run, eviction):  # their turn has come, or another has given them up
+                elif self._evictions.due(eviction):  # their turn has come, or another has given them up
                     self._more_leave(group, plan)
             case Phase.NOMINATING:
-                if evicting.depends(self._run, plan):
+                if self._evictions.depends(plan):
                     return  # they may be spared yet
                 failures = self._run.actuator.take_failures(group.key)
                 if failures:
                     self._fail(group, plan, failures)
                 else:
-                    evicting.mark(self._run, eviction)
+                    self._evictions.mark(eviction)
             case Phase.MARKING | Phase.REMOVING:
                 self._victims_written(group, plan)
 
@@ -180,12 +182,12 @@ class Phases:
             group.message = notes.WEIGHED_AGAIN
             self._signal(group, Signal.BROKEN)
         else:
-            evicting.mark_again(self._run, plan.eviction)
+            self._evictions.mark_again(plan.eviction)
 
     def _more_leave(self, group: Group, plan: Plan) -> None:
         """The turn of further victims has come. They stay if another pod has taken the room of those who left first."""
         if self.still_holds(group, plan):
-            evicting.mark_again(self._run, plan.eviction)
+            self._evictions.mark_again(plan.eviction)
         else:
             self._taken(group, plan, notes.NO_ROOM_ANY_MORE)
 
@@ -201,7 +203,7 @@ class Phases:
         """
         eviction = plan.eviction
         failures = eviction.settle(self._run.actuator.take_failures(group.key))
-        evicting.tell_owners(self._run, eviction, failures)
+        self._evictions.tell_owners(eviction, failures)
         marked = eviction.phase is Phase.MARKING
         if eviction.fails(failures):
             self._fail(group, plan, failures)
@@ -371,8 +373,8 @@ class Phases:
         otherwise another plan has to follow.
         """
         self._world.ledger.stop_waiting(group.key)
-        evicting.withdrawn(self._run, group.key)
-        evicting.give_up(self._run, plan.eviction)
+        self._evictions.withdrawn(group.key)
+        self._evictions.give_up(plan.eviction)
         if verdict.outcome == BIND:
             self._bind(group, plan, verdict)
         else:
@@ -381,7 +383,7 @@ class Phases:
     def _end(self, group: Group, plan: Plan, nodes: Mapping[str, str]) -> None:
         """The plan is over; what follows has the members (UIDs) on these nodes."""
         binding.clear(self._run, group, nodes, notes.OTHER_NODE)
-        evicting.end(self._run, plan.eviction)
+        self._evictions.end(plan.eviction)
 
     def _bind(self, group: Group, plan: Plan, verdict: Verdict) -> None:
         """There is room for the gang where this verdict has it: it waits for no pod any more."""

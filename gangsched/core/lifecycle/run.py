@@ -7,11 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from gangsched.core.actions import (
     Action,
     Bind,
-    Mark,
 )
 from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Actuator, Aspect, Kept
-from gangsched.core.actuation.desired import Desired
 from gangsched.core.agenda import Page
 from gangsched.core.decision import Verdict
 from gangsched.core.events import Change, Hint, Outcome
@@ -20,22 +18,19 @@ from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.options import Options
 from gangsched.core.queue.scheduling_queue import Queue
-from gangsched.core.state.jobs import Suspendable
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.world.world import World, queue_order
 from gangsched.messages import notes
-from gangsched.model.records import SINGLE, GangId, Pod
+from gangsched.model.records import GangId, Pod
 
 
 class Run:
     """What is intended for the gangs under way, and what follows; it never changes a gang's state.
 
-    ``deadlines`` are when the time of groups is over, by key, ``removals`` when more victims of theirs are removed.
-    ``actuator`` knows what has been asked for and is not settled, ``reporter`` what was reported of gangs. ``losing``
-    are the gangs of pods that have been condemned or spared, ``losing_owners`` the Jobs and JobSets of those without a
-    group, by UID. ``check`` are the keys of groups whose phase may be over, ``taken_from`` those whose held room a gang
-    of higher priority may have taken, ``spared`` UIDs of pods that a plan does not need to leave any more, ``anew`` the
-    keys of groups that were decided after a plan that is withdrawn.
+    ``deadlines`` are when the time of groups is over, by key. ``actuator`` knows what has been asked for and is not
+    settled, ``reporter`` what was reported of gangs. ``check`` are the keys of groups whose phase may be over,
+    ``taken_from`` those whose held room a gang of higher priority may have taken, ``changes`` is what may help gangs
+    that do not fit.
     """
 
     def __init__(self, world: World, options: Options, ids: Iterator[int]) -> None:
@@ -43,7 +38,6 @@ class Run:
         self.options = options
         agenda = world.ledger.agenda
         self.deadlines: Page[str] = agenda.page()
-        self.removals: Page[str] = agenda.page()
         self.queue = Queue(agenda.page(), options.flush_seconds)
         self.actions: list[Action] = []
         self.reporter = Reporter(world, options, self.actions)
@@ -51,10 +45,6 @@ class Run:
         self.changes: list[Change] = []
         self.check: set[str] = set()
         self.taken_from: set[str] = set()
-        self.spared: set[str] = set()
-        self.anew: set[str] = set()
-        self.losing: set[GangId] = set()
-        self.losing_owners: dict[str, Suspendable] = {}
         self._ids = ids
 
     @property
@@ -84,19 +74,6 @@ class Run:
             census = self.world.membership.census(gang)
             yield from (*census.pending, *census.gated)
 
-    def pod_touched(self, uid: str) -> None:
-        """The gang of this pod may lose it, or keep it after all: what that means for its other members is seen
-        anew.
-        """
-        pod = self.world.pods.get(uid)
-        if pod is None:
-            return
-        owner = self.world.jobs.owner_of(pod)
-        if pod.gang.family != SINGLE:
-            self.losing.add(pod.gang)
-        elif owner is not None:
-            self.losing_owners[owner.uid] = owner
-
     def ask_again(self) -> list[GangId]:
         """Ask again for what is due, if what it is about is still so. Returns the gangs of members that are pending
         again, because their node no longer takes them.
@@ -122,16 +99,8 @@ class Run:
         """What is to be asked for instead of this, which had no effect that is known; None: nothing any more."""
         if isinstance(action, Bind):
             return Bind(self.new_id(), action.pod, action.node) if self._still_takes(pod, action.node) else None
-        return desired.again(self.new_id(), action, pod, self.desired(pod))
-
-    def desired(self, pod: Pod) -> Desired:
-        """What is to stand on a pod that is no member of a plan."""
-        return desired.desired(pod.uid, None, self.world.ledger.condemned.named(pod.uid).values(), self.now)
-
-    def mark(self, pod: Pod) -> Mark | None:
-        """What a victim is to bear; None if no eviction owns it."""
-        wanted = self.desired(pod).mark
-        return desired.mark(self.new_id(), pod, wanted) if wanted is not None else None
+        named = self.world.ledger.condemned.named(pod.uid).values()
+        return desired.again(self.new_id(), action, pod, desired.desired(pod.uid, None, named, self.now))
 
     def _still_takes(self, pod: Pod, node: str) -> bool:
         """Has ``node`` still room for a member that is assumed there, as far as its profile looks?"""
