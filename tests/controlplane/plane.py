@@ -381,6 +381,8 @@ class ControlPlane:
             [sys.executable, "-I", "-S", *command],
             stdin=subprocess.PIPE,
             cwd=self.directory,
+            # Rarer collections: a seventh less processor time for tests on a control plane, and 120 MB more memory.
+            env={"GOGC": "400", **os.environ},
             start_new_session=True,  # Ctrl-C is for pytest, which then stops the components in order
         )
         self._components.append(_Component(name, log, guard))

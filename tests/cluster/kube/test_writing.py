@@ -164,7 +164,7 @@ async def test_remove_keeps_the_grace_period(
     """A removed pod gets its own grace period; removing it again is ok."""
     await make_nodes(1)
     finalizers = ["example.com/hold"]
-    pod = await make_pod(admin, namespace, "a", terminationGracePeriodSeconds=7)
+    pod = await make_pod(admin, namespace, "a", terminationGracePeriodSeconds=2)
     await admin.patch("Pod", "a", {"metadata": {"finalizers": finalizers}}, namespace)
     reader = await make_cluster()
     await reader.leading()
@@ -173,7 +173,7 @@ async def test_remove_keeps_the_grace_period(
     answers += await reader.do(Remove(3, pod))
     assert [answer.outcome for answer in answers] == [Outcome.OK, Outcome.OK]
     metadata = (await admin.get("Pod", "a", namespace))["metadata"]
-    assert metadata["deletionGracePeriodSeconds"] == 7
+    assert metadata["deletionGracePeriodSeconds"] == 2
     await admin.patch("Pod", "a", {"metadata": {"finalizers": None}}, namespace)
     await reader.until(Gone, lambda e: e.uid == pod.uid)
 
