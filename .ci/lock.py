@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HEADER = "# Written by `make lock` from pyproject.toml for Python 3.11 and newer, all platforms. Do not edit.\n"
 LOCKS = {
     "requirements.lock": [],
-    "requirements-dev.lock": ["--extra", "fast", "--group", "dev"],
+    "requirements-dev.lock": ["--group", "dev"],
 }
 
 

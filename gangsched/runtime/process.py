@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import queue
 import signal
@@ -104,7 +103,6 @@ class Process:
             controller=configuration.profiles[0].scheduler_name,
             on_gang_status=self._sink.post if self._sink else None,
             observe=self._metrics.note,
-            loop_factory=_io_loop,
             quota_mode=configuration.quota.mode,
             former_leases=former,
             history_namespace=configuration.leader_election.resource_namespace,
@@ -241,14 +239,6 @@ class Process:
             self._health.start()
         except OSError as error:
             raise cannot_listen(self._configuration, error) from None
-
-
-def _io_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop  # noqa: PLC0415 - an extra
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 def _lease(configuration: Configuration) -> LeaseSettings | None:

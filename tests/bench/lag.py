@@ -96,15 +96,6 @@ async def heartbeat(beats: list[Beat]) -> None:
         beats.append((due, max(0.0, time.perf_counter() - due)))
 
 
-def new_loop() -> asyncio.AbstractEventLoop:
-    """The loop that the scheduler would have here."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
 def idle(pipe: Pipe) -> None:
     """A loop that does nothing else, until something comes on the pipe; then it tells its beats."""
     beats: list[Beat] = []
@@ -117,8 +108,7 @@ def idle(pipe: Pipe) -> None:
         await over.wait()
         task.cancel()
 
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(beat())
+    asyncio.run(beat())
     pipe.send(beats)
 
 
@@ -138,7 +128,7 @@ class Io:
         self.inbox = Inbox(SteadyClock())
         self.wait, self.poll = self.inbox.wait, self.inbox.poll
         self._port = port
-        self._loop = new_loop()
+        self._loop = asyncio.new_event_loop()
         self._over = asyncio.Event()
         self._writer: Writer | None = None
         self._ready = threading.Event()

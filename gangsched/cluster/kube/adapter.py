@@ -142,7 +142,6 @@ class KubeCluster:
         controller: who signs Events (``reportingController``).
         on_gang_status: takes the state of group objects; called on the I/O thread, must be quick.
         observe: takes measurements; called on the I/O thread and on the decision thread.
-        loop_factory: makes the event loop (``uvloop.new_event_loop``); None is asyncio's own.
         discovery_seconds: how often to look for gang and queue APIs that came or went.
         quota_mode: whether queue objects are read: ``auto`` (not where Kueue runs), ``own`` or ``off``.
         history_namespace: where the record of evictions is kept; empty for nowhere.
@@ -162,7 +161,6 @@ class KubeCluster:
         controller: str = "py-gang-scheduler",
         on_gang_status: Callable[[GangStatus], None] | None = None,
         observe: Observe = ignore,
-        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
         discovery_seconds: float = 60.0,
         quota_mode: str = discovery.AUTO,
         history_namespace: str = "",
@@ -172,7 +170,6 @@ class KubeCluster:
         self._connection = connection
         self._dry_run = dry_run
         self._observe = observe
-        self._loop_factory = loop_factory
         self._drain_seconds = drain_seconds
         self._clock = SteadyClock()
         self._inbox = Inbox(self._clock)
@@ -305,8 +302,7 @@ class KubeCluster:
 
     def _run_loop(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=self._loop_factory) as runner:
-                runner.run(self._main())
+            asyncio.run(self._main())
         except Exception as error:  # noqa: BLE001 - whatever it is, the decision loop must learn that it is alone
             self._failure = f"{type(error).__name__}: {error}"
             _log.exception("the connection to the cluster has failed")

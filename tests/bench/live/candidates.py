@@ -26,7 +26,6 @@ _FLOOR_PROGRAM = (sys.executable, "-m", "tests.bench.live.floor")
 QPS, BURST = 5_000, 10_000
 _LOOK_SECONDS = 0.02
 #: As it is installed by default, whatever this environment has.
-WITHOUT_EXTRAS = "import sys; sys.modules['uvloop'] = None; from gangsched.cli.main import main; sys.exit(main())"
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -71,7 +70,7 @@ def ours_listening(plane: ControlPlane, folder: Path, port: int, **more: object)
     }
     config.write_text(yaml.safe_dump(settings))
     kubeconfig = str(plane.scheduler_kubeconfig)
-    return [sys.executable, "-c", WITHOUT_EXTRAS, "run", "--kubeconfig", kubeconfig, "--config", str(config)]
+    return [sys.executable, "-m", "gangsched.cli.main", "run", "--kubeconfig", kubeconfig, "--config", str(config)]
 
 
 def _kube(plane: ControlPlane, cell: Cell, folder: Path) -> list[str]:

@@ -1,16 +1,10 @@
-"""What the extra ``fast`` changes, and what orjson would.
+"""What a line of the log costs, and what it would with another maker of its JSON.
 
-    python -m tests.bench.extras [--rounds N] [--smoke] [--lines]
-
-The real scheduler binds 10,000 pods on a real API server, in turns with uvloop and with the event loop of asyncio; what
-counts is the CPU time of its process until the last binding, the least of all rounds. Lines are
-logged in a loop, by each of those that can make their JSON.
+python -m tests.bench.log_lines
 """
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import importlib
 import logging
 import os
@@ -27,14 +21,8 @@ import msgspec
 import structlog
 
 from gangsched import logs
-from tests.bench.live import backlog, cells
-from tests.bench.live.backlog import Result
-from tests.bench.live.candidates import ALL, OURS, Candidate
-from tests.bench.live.cells import Cell
 from tests.bench.table import table
-from tests.controlplane.plane import ControlPlane
 
-_OURS = next(c for c in ALL if c.name == OURS)
 _LINE = {
     "time": "2026-01-01T00:00:00.000000Z",
     "level": "info",
@@ -51,37 +39,10 @@ _LINE = {
 
 def main() -> int:
     """Run and print."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.extras", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=2, help="runs of each (default: 2)")
-    parser.add_argument("--smoke", action="store_true", help="few pods: shows only that it works")
-    parser.add_argument("--lines", action="store_true", help="only what a log line costs")
-    args = parser.parse_args()
     print(lines_table(microseconds()))
-    for name in ("orjson", "uvloop"):
-        if find_spec(name) is None:
-            print(f"{name} is not installed: not measured")
-    if args.lines:
-        return 0
-    cell = cells.BACKLOG[2].smaller() if args.smoke else cells.BACKLOG[2]
-    results: dict[str, list[Result]] = {"uvloop": [], "asyncio": []}
-    if find_spec("uvloop") is None:
-        del results["uvloop"]
-    for _ in range(args.rounds):
-        for name, found in results.items():
-            candidate = Candidate(OURS, _with_uvloop) if name == "uvloop" else _OURS
-            found.append(asyncio.run(backlog.measure(cell, candidate)))
-    print(loops_table(results))
-    return 0 if all(r.finished for found in results.values() for r in found) else 1
-
-
-def loops_table(results: dict[str, list[Result]]) -> str:
-    """CPU seconds for 10,000 bindings, and the time of the quickest run."""
-    cpu = {name: min(r.cpu_seconds * 10_000 / max(1, r.bound) for r in found) for name, found in results.items()}
-    rows = [
-        (name, f"{cpu[name]:.2f}", f"{cpu[name] / cpu['asyncio']:.2f}", f"{min(r.seconds for r in found):.1f}")
-        for name, found in results.items()
-    ]
-    return table(("event loop", "CPU s for 10,000", "of asyncio's", "seconds to the last"), rows)
+    if find_spec("orjson") is None:
+        print("orjson is not installed: not measured")
+    return 0
 
 
 class Line(NamedTuple):
@@ -143,12 +104,6 @@ def _least(make: Callable[[], object], count: int = 2_000) -> float:
             make()
         times.append(time.process_time() - began)
     return min(times) / count * 1e6
-
-
-def _with_uvloop(plane: ControlPlane, cell: Cell, folder: Path) -> list[str]:
-    """The same command in an interpreter that may import what is installed."""
-    python, _, _, *arguments = _OURS.command(plane, cell, folder)
-    return [python, "-m", "gangsched.cli.main", *arguments]
 
 
 if __name__ == "__main__":
