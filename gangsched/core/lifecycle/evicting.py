@@ -322,7 +322,7 @@ class Evictions:
             if pod is None or not pod.bound:
                 continue
             if world.ledger.condemned.add(pod, eviction.key, suspended_for(world, eviction.victims.get(uid))):
-                self._touched(pod)
+                self.touched(pod)
                 world.managed.touch(pod.gang)
                 self._changes.append(Change(Hint.ROOM, pod.node, pod))
 
@@ -334,7 +334,7 @@ class Evictions:
         if world.ledger.condemned.spare(uid, key):
             pod = world.pods.get(uid)
             if pod is not None:
-                self._touched(pod)
+                self.touched(pod)
                 world.managed.touch(pod.gang)
                 self._changes.append(Change(Hint.VICTIMS, pod.node, pod))
         self.spared.add(uid)
@@ -409,7 +409,10 @@ class Evictions:
         """Is there something to follow up?"""
         return bool(self.spared or self.anew or self.losing or self.losing_owners)
 
-    def _touched(self, pod: Pod) -> None:
+    def touched(self, pod: Pod) -> None:
+        """The gang of this pod, or its Job, may lose it, has lost it, or keeps it after all: what that means for the
+        others is seen anew.
+        """
         owner = self._world.jobs.owner_of(pod)
         if pod.gang.family != SINGLE:
             self.losing.add(pod.gang)

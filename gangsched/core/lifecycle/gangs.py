@@ -312,6 +312,8 @@ class Gangs:
         """A pod, as it was ``before``, no longer takes room: whoever waited for that may go on."""
         self._lost(before, leaving=False)
         self.losses.gone(uid, self._run.now)
+        if before is not None:
+            self._suspended(before)
         self._world.ledger.condemned.gone(uid, self._run.now)
         now = self._world.pods.get(uid)
         ended = now is not None and now.finished and now.deleting_since is None
@@ -326,6 +328,7 @@ class Gangs:
         """A pod's record changed: what it is now reported may have to be reported again."""
         if not pod.live and not pod.finished:
             self._lost(old, leaving=True)
+            self._suspended(pod)
             self._world.ledger.condemned.leaves(pod.uid, self._run.now)
             self._run.check.update(self._world.ledger.awaited.get(pod.uid, ()))
         if pod.node:
@@ -334,6 +337,12 @@ class Gangs:
             group = self.of(pod.gang)
             if group is not None and pod.node:
                 group.told.pop(pod.uid, None)
+
+    def _suspended(self, pod: Pod) -> None:
+        """A pod leaves, or is gone: if it was the last with which its Job was to leave, others of that may start."""
+        condemned = self._world.ledger.condemned
+        if condemned.suspends and pod.uid in condemned:
+            self.evictions.touched(pod)
 
     def _lost(self, before: Pod | None, *, leaving: bool) -> None:
         """A pod that was live has gone, or is ``leaving``. What leaves for others is no loss."""

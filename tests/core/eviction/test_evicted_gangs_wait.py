@@ -124,3 +124,12 @@ def test_a_pod_whose_job_stays_after_all_is_bound() -> None:
     cluster.answer()
     cluster.run()
     assert nodes_of(cluster.log) == {"train-2": "n2"}
+
+
+def test_a_pod_that_waits_while_its_job_is_suspended_is_not_forgotten() -> None:
+    """The pods that ran end before anything has come of the suspension: then it may start."""
+    cluster = suspended_for_top()
+    cluster.change("train-0", phase="Succeeded")
+    cluster.change("train-1", phase="Succeeded")
+    cluster.run()
+    assert nodes_of(cluster.log)["train-2"] == "n2"
