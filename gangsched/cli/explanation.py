@@ -364,7 +364,8 @@ def _short(state: State, pod: Pod, nodes: Sequence[Node]) -> Iterator[str]:
         if asked > most:
             said = True
             free, wanted = quantity(resource, max(0, most)), quantity(resource, asked)
-            yield f"room: {pod.key} asks for {wanted} {resource}, and at most {free} is free on one node"
+            where = "none is free on any node" if most <= 0 else f"at most {free} is free on one node"
+            yield f"room: {pod.key} asks for {wanted} {resource}, and {where}"
     if not said:
         yield f"room for all members at once: each asks for {_asked(pod)}"
 

@@ -261,17 +261,24 @@ def _grouped(rows: Iterable[tuple[str, str]]) -> list[Text]:
 
 
 def _summary(plan: Planned) -> Text:
+    """How many decisions have which outcome; and pods for which there is none, with the name of another scheduler."""
     decisions = [decision for decision, _ in plan.decisions]
-    if decisions:
-        counts = Counter(d.outcome for d in decisions)
-        parts = [f"{counts[o]} {o}" for o in _STYLES if counts[o]]
-        victims = {v.key for d in decisions for v in d.victims}
-        tail = f", {counted(len(victims), 'victim')}" if victims else ""
-        return Text(f"{counted(len(decisions), 'gang')}: {', '.join(parts)}{tail}", style="bold")
-    text = Text(clean(f"No pod of {' or '.join(plan.scheduler_names)} is waiting for a node in this input."))
+    counts = Counter(d.outcome for d in decisions)
+    parts = [f"{counts[o]} {o}" for o in _STYLES if counts[o]]
+    victims = {v.key for d in decisions for v in d.victims}
+    tail = f", {counted(len(victims), 'victim')}" if victims else ""
+    text, again, apart = (
+        Text(f"{counted(len(decisions), 'gang')}: {', '.join(parts)}{tail}", "bold"),
+        " waiting too",
+        "\n",
+    )
+    if not decisions:
+        names = " or ".join(plan.scheduler_names)
+        text, again, apart = Text(clean(f"No pod of {names} is waiting for a node in this input.")), "", " "
     if plan.others:
         name, count = min(plan.others.items(), key=lambda item: (-item[1], item[0]))
-        text.append(clean(f" {counted(count, 'pod')} of {name} {are(count)}: --scheduler-name {name} plans for them."))
+        others = f"{counted(count, 'pod')} of {name} {are(count)}{again}: --scheduler-name {name} plans for them."
+        text.append(apart).append(clean(others), style="not bold")
     return text
 
 

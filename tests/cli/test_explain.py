@@ -242,6 +242,7 @@ NEW = pod("new", cls="low")
             "less cpu in one pod, or larger nodes: default/new asks for 9, and the largest node has 4",
         ),
         ((NODES, pod("a", node="n1", cpu=3), pod("b", node="n2", cpu=2), NEW), "at most 2 is free on one node"),
+        ((NODES, pod("a", node="n1", cpu=4), pod("b", node="n2", cpu=4), NEW), "and none is free on any node"),
         (
             (LABELLED % ("n", ""), NEW.replace("spec:", "spec:\n  nodeSelector: {disk: ssd}")),
             "a node with the label disk=ssd, or another nodeSelector: none of 1 node that is large enough has it",

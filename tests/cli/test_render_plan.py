@@ -186,6 +186,15 @@ def test_an_empty_plan_says_whose_pods_wait():
     )
 
 
+def test_pods_of_other_schedulers_are_not_forgotten():
+    """A manifest without a schedulerName beside gangs of ours is not passed over in silence."""
+    lines = shown(decided(), others=Counter({"default-scheduler": 3, "x": 1})).splitlines()
+    assert lines[-2:] == [
+        "1 gang: 1 bind",
+        "3 pods of default-scheduler are waiting too: --scheduler-name default-scheduler plans for them.",
+    ]
+
+
 def test_names_cannot_steer_the_terminal():
     """Escape sequences and markup in names are shown as they are."""
     gang = GangId("scheduling.sigs.k8s.io", "ns", "a\x1b[31m[bold]b", "me")
