@@ -22,8 +22,7 @@ def asked(question):
     world = World(question)
     gangs = (GangId(SIGS, "default", "want", OURS),)
     attempt = world.decider.context(gangs, group_key(gangs), NOW)
-    sim = attempt.simulation()
-    attempt.lift_terminating(sim)
+    sim = attempt.planned()
     demand = demands_of(sim, attempt.placer.pipeline, attempt.wants)[0]
     return attempt, sim, fit_for(sim, attempt.placer, attempt.wants, demand)
 

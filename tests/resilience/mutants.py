@@ -292,7 +292,7 @@ MUTANTS = (
     ),
     Mutant(
         "a stronger gang that pauses breaks weaker plans",
-        ((_CONTEXT, "may_evict = not self._paused and ", "may_evict = "),),
+        ((_CONTEXT, "may_evict = not paused and ", "may_evict = "),),
         (
             "tests/core/eviction/test_plans_of_one_moment.py::test_a_stronger_gang_that_pauses_leaves_a_weaker_plan_alone",
         ),

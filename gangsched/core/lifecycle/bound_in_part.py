@@ -34,7 +34,8 @@ from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import TRIES, Failed, Group, Refusal, pause
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import State
-from gangsched.core.planning.cycle import Decider, Pause
+from gangsched.core.planning.context import Pause
+from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.explain import warnings
 from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.state.jobs import WITHOUT_PODS

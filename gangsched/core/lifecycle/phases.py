@@ -22,7 +22,8 @@ from gangsched.core.lifecycle.group import TRIES, Failed, Group, Plan
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
-from gangsched.core.planning.cycle import NO_PAUSE, Decider, Pause
+from gangsched.core.planning.context import NO_PAUSE, Pause
+from gangsched.core.planning.cycle import Decider
 from gangsched.core.volumes.binding import needs_binding
 from gangsched.messages import notes
 from gangsched.messages.text import counted
@@ -357,7 +358,7 @@ class Phases:
 
     def _room_freed(self, group: Group, plan: Plan) -> None:
         verdict = self._decider.decide(
-            group.gangs, group.key, self._run.now, may_preempt=False, prefer=plan.node_of, as_planned=True
+            group.gangs, group.key, self._run.now, may_preempt=False, prefer=plan.node_of, holding=True
         )
         if verdict.outcome == WAIT and all(plan.node_of.get(p.uid) == p.node for p in verdict.placements):
             for awaited in verdict.awaiting:  # others leave these nodes too

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from gangsched.core.agenda import Watchdog
 from gangsched.core.arrays import Bools, Ints, isin
+from gangsched.core.decision import Placement
 from gangsched.core.ledger.backfill import both, kept_nodes
 from gangsched.core.ledger.ledger import Turn, announced_by
 from gangsched.core.options import Options
@@ -27,38 +29,66 @@ from gangsched.model.records import NOT_IN, PREEMPT_NEVER, GangId, NodeTerm, Pod
 NO_PODS: Ints = np.zeros(0, dtype=np.int64)
 
 
+class Pause(NamedTuple):
+    """A gang evicts no pod ``until`` then (seconds), because of this."""
+
+    until: float
+    why: str
+
+
+NO_PAUSE = Pause(0.0, "")
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What is asked about the gangs of one group, which holds room under the key ``group``."""
+
+    gangs: Sequence[GangId]
+    group: str
+    now: float
+    may_preempt: bool = True
+    #: Before it is over the gang evicts no pod.
+    pause: Pause = NO_PAUSE
+    #: By UID, the node to try first; without it a member's own nomination is.
+    prefer: Mapping[str, str] = {}
+    #: When the gang first could not be placed (None: when its oldest pending member was created).
+    waiting_since: float | None = None
+    #: It is to use the room that it holds: what is kept for gangs ahead in the queue does not count, nor, where its
+    #: plan has its members, what is kept for plans that were made later.
+    holding: bool = False
+    #: By UID, nodes that a member must not go to.
+    keep_off: Mapping[str, Collection[str]] = {}
+    #: What is gone later than this (seconds) is taken to stay.
+    wait_until: float = math.inf
+
+    @property
+    def plain(self) -> bool:
+        """Does it want nothing special of nodes?"""
+        return not (self.prefer or self.keep_off or self.holding)
+
+
 class SchedulingContext:
-    """The members of one gang, and the cluster as they may see it. A ``gate`` is what quota makes of them.
+    """The members of one gang, and the cluster as they may see it. A ``gate`` is what quota makes of them."""
 
-    ``prefer`` names, by UID, the node to try first. A gang that is ``paused`` may evict no pod now.
-    """
-
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         world: World,
         options: Options,
         placer: Placer,
-        gangs: Sequence[GangId],
-        group: str,
-        now: float,
-        prefer: Mapping[str, str],
         watchdog: Watchdog,
+        asked: Question,
         gate: QuotaAssignment | NoQuota = NO_QUOTA,
-        *,
-        paused: bool = False,
     ) -> None:
         self.gate = gate
-        self._paused = paused
-        self.prefer = prefer
+        self.asked = asked
         self.watchdog = watchdog
         self.world = world
         self.options = options
         self.placer = placer
-        self.gangs = tuple(gangs)
-        self.group = group
-        self.now = now
+        self.gangs = tuple(asked.gangs)
+        self.group = asked.group
+        self.now = asked.now
         member = self.world.membership
-        self.priority = member.preemptor_priority(gangs)
+        self.priority = member.preemptor_priority(self.gangs)
         spec = member.spec(self.gangs[0])
         queue = foreign_queue(spec.family, spec.queue_name) if spec is not None and spec.queue_name else ""
         self.patience = Patience(member, self.world.classes, options, world.sightings.began_at, self.priority, queue)
@@ -70,15 +100,18 @@ class SchedulingContext:
                 world.snapshot.class_of(pod)  # its own terms may tell the others apart
             world.renew_classes()
         self._classes = Classes(world.snapshot)
-        self._turn: Turn | None = queue_order(self.world, self.gangs)
-        self.ahead = self.world.turns.ahead(self._turn)
+        self._turn: Turn | None = None if asked.holding else queue_order(self.world, self.gangs)
+        self.ahead = self.world.turns.ahead(self._turn) if self._turn is not None else []
         #: What the gangs ahead keep from it under the strict queue policy.
         self.kept: Restriction | None = None
         if self.ahead and self.world.turns.strict:
             self.kept = kept_nodes(self.ahead, Simulation(world.snapshot))
         self.needs = {g: member.required(g, self.census[g]) for g in self.gangs}
         for census in self.census.values():
-            census.pending = list(map(gate.member, census.pending))
+            census.pending = [
+                kept_off(gate.member(p), asked.keep_off[p.uid]) if p.uid in asked.keep_off else gate.member(p)
+                for p in census.pending
+            ]
         #: Stand-ins, by UID, for members that a gang announces, none of which runs yet: they need their room too.
         self.announced: dict[str, Pod] = {}
         for gang, census in self.census.items():
@@ -89,8 +122,8 @@ class SchedulingContext:
         self.required = sum(self.needs.values())
         #: Keys of the groups that hold room for these gangs: their own, and those of Jobs that have just gone on.
         self._mine = {
-            group,
-            announced_by(group),
+            self.group,
+            announced_by(self.group),
             *world.managed.rooms_of(p for c in self.census.values() for p in c.pending),
         }
         self.topology = Topology(self.world.snapshot, self._constraints(), self._bound())
@@ -98,11 +131,8 @@ class SchedulingContext:
         self.domain: Domain | None = None
         self.left_out = False
         self._joining: Sequence[Pod] | None = None
-        #: Are the gang's victims those of its plan, and gone? Keys of the plans that then take nothing from it.
-        self.counts_as_planned = False
+        #: Keys of the plans that take nothing from the gang where it is being tried.
         self._later: frozenset[str] = frozenset()
-        #: What is gone later than this (seconds) is not waited for.
-        self._until = math.inf
 
     def _wants(self) -> list[Want]:
         """The required members of each gang, and those that are announced."""
@@ -130,23 +160,34 @@ class SchedulingContext:
 
     # -- simulations ---------------------------------------------------------------------------------------
 
-    def simulation(self) -> Simulation:
-        """The cluster as this gang may see it: room held by others of at least its priority is taken, and what is left
-        to pods of other schedulers.
+    def simulation(self, leaving: Ints = NO_PODS) -> Simulation:
+        """The cluster as this gang may see it once these pods (slots) are gone: room held by others of at least its
+        priority is taken, and what is left to pods of other schedulers.
         """
         restriction = both(self.domain.restriction if self.domain is not None else None, self.kept)
         class_of = self.world.snapshot.class_of
         held = [*self.world.ledger.seen_by(self.priority, self._turn, {*self._mine, *self._later})]
         held += [Phantom(class_of(pod), pod.uid, pod.nominated_node) for pod in self._foreign]
-        return Simulation(self.world.snapshot, held, restriction, self.placer.pipeline.unlimited, self._classes)
+        sim = Simulation(self.world.snapshot, held, restriction, self.placer.pipeline.unlimited, self._classes)
+        if len(leaving):
+            sim.lift_all(leaving)
+        return sim
 
-    def as_planned(self) -> bool:
-        """From now on only of where the gang's own plan has its members. Plans that were made after it, with that room
-        taken, take nothing from it, whether or not their victims have left: it cannot count on these. False: there are
-        no such plans.
+    def planned(self, leaving: Ints = NO_PODS) -> Simulation:
+        """The same without those that are not there in the planned future."""
+        return self.simulation(np.union1d(self.terminating(), leaving))
+
+    def at(self, placements: Iterable[tuple[str, str]], leaving: Ints) -> Simulation:
+        """The same for members that are at these places, ``(UID, node)``. Where these are the gang's own plan, the
+        plans that were made after it, with that room taken, take nothing from it, whether or not their victims have
+        left: it cannot count on these.
         """
-        self._later = frozenset(self.world.ledger.condemned.after(self.group))
-        return bool(self._later)
+        held = {(place.uid, place.node) for place in self.world.ledger.pods_of(self.group)}
+        self._later = self._later_plans() if held.issuperset(placements) else frozenset()
+        return self.simulation(leaving)
+
+    def _later_plans(self) -> frozenset[str]:
+        return frozenset(self.world.ledger.condemned.after(self.group))
 
     def hold_later(self, sim: Simulation) -> None:
         """Members have their places as planned: for others the room of later plans is taken."""
@@ -155,11 +196,10 @@ class SchedulingContext:
             if each.node in rows:
                 sim.place(each.pod, rows[each.node])
 
-    def lift_terminating(self, sim: Simulation) -> bool:
-        """Take the pods off their nodes that are not there in the planned future; False when there are none."""
-        leaving = self.terminating()
-        sim.lift_all(leaving)
-        return bool(len(leaving))
+    def slots(self, uids: Iterable[str]) -> Ints:
+        """The slots of these pods, as far as they are known, ascending."""
+        slot_of = self.world.snapshot.table.slot_of
+        return np.array(sorted({slot_of[uid] for uid in uids if uid in slot_of}), dtype=np.int64)
 
     def condemned(self, *, weaker: bool = True) -> Ints:
         """Slots of the pods that plans under way remove, as far as this gang may count on them; unless ``weaker``,
@@ -167,7 +207,8 @@ class SchedulingContext:
         """
         known = self.world.ledger.condemned
         table, uids = self.world.snapshot.table, known.gone_for(self.group, self.priority)
-        may_evict = not self._paused and self.world.membership.policy(self.gangs) != PREEMPT_NEVER
+        paused = self.asked.pause.until > self.now
+        may_evict = not paused and self.world.membership.policy(self.gangs) != PREEMPT_NEVER
         if weaker and may_evict and self.group not in known.evictions:
             # It would own them, and the weaker plans be withdrawn: so it must have the right to take them itself.
             uids = list({*uids, *filter(self._may_own, known.gone_for(self.group))})
@@ -186,13 +227,13 @@ class SchedulingContext:
         """Slots of the pods that are not there in the planned future: those on their way out, and the condemned; with
         those that are not waited for, if they are to be gone ``ever``.
         """
-        return self.futures(math.inf if ever else self._until)[-1]
+        return self.futures(math.inf if ever else None)[-1]
 
     def futures(self, until: float | None = None) -> list[Ints]:
         """The same in two parts: those that terminate or whose plans this gang cannot break, which are the same to it,
         since the one becomes the other at any moment; then all, if there are more.
         """
-        until = self._until if until is None else until
+        until = self.asked.wait_until if until is None else until
         out = [self._gone_by(until, self._terminating())]
         if self.world.ledger.condemned:
             surely, perhaps = self.condemned(weaker=False), self.condemned()
@@ -217,26 +258,14 @@ class SchedulingContext:
         soon = ((pod := pods[s]) is not None and self.world.leaves_by(pod) <= until for s in leaving.tolist())
         return leaving[np.fromiter(soon, dtype=np.bool_, count=len(leaving))]
 
-    def wait_until(self, when: float) -> None:
-        """From now on what is gone later than this (seconds) is taken to stay."""
-        self._until = when
-
     def ignore_turns(self) -> None:
-        """From now on as if nothing were kept for gangs ahead of this one. What a gang holds already it keeps, whoever
-        has got a turn since.
-        """
+        """From now on as if nothing were kept for gangs ahead of this one."""
         self.ahead, self.kept, self._turn = [], None, None
-
-    def keep_off(self, nodes: Mapping[str, Collection[str]]) -> None:
-        """From now on these members (UIDs) go to none of these nodes."""
-        for census in self.census.values():
-            census.pending = [kept_off(p, nodes[p.uid]) if p.uid in nodes else p for p in census.pending]
-        self.wants = self._wants()
 
     def nominated(self, sim: Simulation) -> dict[str, int]:
         """Rows that members are already nominated to; they are tried first."""
         rows = sim.snapshot.row_of
-        wishes = ((p.uid, self.prefer.get(p.uid) or p.nominated_node) for p in self.pending)
+        wishes = ((p.uid, self.asked.prefer.get(p.uid) or p.nominated_node) for p in self.pending)
         return {uid: rows[node] for uid, node in wishes if node in rows}
 
     def anything(self, placed: Placed, sim: Simulation) -> bool:
@@ -278,26 +307,58 @@ class SchedulingContext:
 
     def fit(self, leaving: Ints) -> tuple[Simulation, Placed] | None:
         """The members where they would go once these pods (slots) are gone; None when they do not fit even then."""
-        if self.counts_as_planned and self.required and self.as_planned():
-            found = self._fit(leaving)
-            if found is not None:
-                return found
-        self._later = frozenset()
-        return self._fit(leaving)
+        later = self._later_plans() if self.asked.holding and self.required else frozenset()
+        tried = (self._fit(leaving, plans) for plans in ((later, frozenset()) if later else (frozenset(),)))
+        return next((found for found in tried if found is not None), None)
 
-    def _fit(self, leaving: Ints) -> tuple[Simulation, Placed] | None:
-        self.domain = None
-        sim = self._once_gone(leaving)
+    def _fit(self, leaving: Ints, later: frozenset[str]) -> tuple[Simulation, Placed] | None:
+        """The same with the room of these ``later`` plans, if there are any just where the gang's own plan has it."""
+        self.domain, self._later = None, later
+        sim = self.simulation(leaving)
         wishes = self.nominated(sim)
         for domain, as_wished in self._domains(sim, wishes):
             self.domain = domain
             if self.topology.constrained:
-                sim = self._once_gone(leaving)
+                sim = self.simulation(leaving)
             placed = self.placer.required(self.wants, sim, wishes)
             fits = placed.complete and (not (as_wished or self._later) or wishes_met(wishes, placed.rows))
             if fits and self.anything(placed, sim):
                 return sim, placed
         return None
+
+    def staying(self, uids: Iterable[str]) -> Ints:
+        """The slots of those of these pods that are on a node and not on their way out."""
+        table, slots = self.world.snapshot.table, self.slots(uids)
+        return slots[(table.row[slots] >= 0) & ((table.flags[slots] & TERMINATING) == 0)]
+
+    def holds(
+        self,
+        placements: Sequence[Placement],
+        victims: Iterable[str],
+        placed: Callable[[Pod, str], Pod],
+        *,
+        terminating_leave: bool,
+    ) -> bool:
+        """Do these members fit on these nodes, one after another as ``placed`` there, once the victims (UIDs) are gone,
+        and terminating pods, if they leave?
+        """
+        leaving = self.staying(victims)
+        if terminating_leave:
+            leaving = np.union1d(self.terminating(), leaving)
+        sim = self.at(((p.uid, p.node) for p in placements), leaving)
+        rows = sim.snapshot.row_of
+        if not self.topology.allows([rows[p.node] for p in placements if p.node in rows]):
+            return False
+        pending = {p.uid: p for p in self.pending}
+        for place in placements:
+            pod, row = pending.get(place.uid), rows.get(place.node)
+            if pod is None or row is None:
+                return False
+            found = sim.snapshot.class_of(placed(pod, place.node))
+            if not self.placer.pipeline.mask(found, sim)[row]:
+                return False
+            sim.place(found, row)
+        return True
 
     def stays(self, now: Simulation, placed: Placed) -> bool:
         """Do members that fit now still fit where they are in the planned future? They may want a pod beside them that
@@ -312,19 +373,12 @@ class SchedulingContext:
         leaving = self.terminating(ever=True)
         if not len(leaving):
             return True
-        sim = self.simulation()
-        sim.lift_all(leaving)
+        sim = self.simulation(leaving)
         for row, pod in members:
             if not pipeline.mask(pod, sim)[row]:
                 return False
             sim.place(pod, row)
         return True
-
-    def _once_gone(self, leaving: Ints) -> Simulation:
-        sim = self.simulation()
-        if len(leaving):
-            sim.lift_all(leaving)
-        return sim
 
     def _domains(self, sim: Simulation, wishes: Mapping[str, int]) -> Iterator[tuple[Domain, bool]]:
         """Where to try the gang: the domain that it is nominated to, then the narrowest that might hold it, then wider

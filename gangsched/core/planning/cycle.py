@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -34,7 +33,7 @@ from gangsched.core.framework.pipeline import Pipeline, Stopwatch, pipeline_of
 from gangsched.core.framework.registry import PluginError, PluginSet
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placer
-from gangsched.core.planning.context import SchedulingContext
+from gangsched.core.planning.context import NO_PAUSE, Pause, Question, SchedulingContext
 from gangsched.core.planning.outcomes import Outcomes, refused, without_quota
 from gangsched.core.planning.victims import VictimsOf
 from gangsched.core.preemption import explain
@@ -43,8 +42,6 @@ from gangsched.core.preemption.patience import delayed
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.assignment import NO_QUOTA, Nominated, NoQuota, QuotaAssignment
 from gangsched.core.quota.flavors import Assignment, Chosen, Flavors, Mode
-from gangsched.core.state.podtable import TERMINATING
-from gangsched.core.state.simulation import Simulation
 from gangsched.core.world.world import World, queue_order
 from gangsched.messages import causes
 from gangsched.messages.text import listed
@@ -57,37 +54,6 @@ _MAX_FLAVORS = 64
 _NAMED = 3
 #: Quota is out of reach: not even evictions would give it to the gang.
 _OUT_OF_REACH = (Mode.NO_FIT, Mode.NO_CANDIDATES)
-
-
-class Pause(NamedTuple):
-    """A gang evicts no pod ``until`` then (seconds), because of this."""
-
-    until: float
-    why: str
-
-
-NO_PAUSE = Pause(0.0, "")
-
-
-class Question(msgspec.Struct, frozen=True):
-    """What is asked about the gangs of one group; see :meth:`Decider.decide`."""
-
-    gangs: Sequence[GangId]
-    group: str
-    now: float
-    may_preempt: bool = True
-    pause: Pause = NO_PAUSE
-    prefer: Mapping[str, str] = {}
-    waiting_since: float | None = None
-    holding: bool = False
-    as_planned: bool = False
-    keep_off: Mapping[str, Collection[str]] = {}
-    wait_until: float = math.inf
-
-    @property
-    def plain(self) -> bool:
-        """Does it want nothing special of nodes?"""
-        return not (self.prefer or self.keep_off or self.holding)
 
 
 class GangCycle:
@@ -157,26 +123,7 @@ class GangCycle:
                     yield self._context(gate)
 
     def _context(self, gate: QuotaAssignment | NoQuota) -> SchedulingContext:
-        asked = self._asked
-        context = SchedulingContext(
-            self._world,
-            self._options,
-            self._placer,
-            self._gangs,
-            asked.group,
-            asked.now,
-            asked.prefer,
-            self._watchdog,
-            gate,
-            paused=asked.pause.until > asked.now,
-        )
-        if asked.keep_off:
-            context.keep_off(asked.keep_off)
-        if asked.holding:
-            context.ignore_turns()
-        context.counts_as_planned = asked.as_planned
-        context.wait_until(asked.wait_until)
-        return context
+        return SchedulingContext(self._world, self._options, self._placer, self._watchdog, self._asked, gate)
 
     # -- quota ---------------------------------------------------------------------------------------------
 
@@ -376,19 +323,19 @@ class Decider:
         return GangCycle(self.world, self.options, self._placers[asked.gangs[0].scheduler], self.watchdog, asked)
 
     def context(self, gangs: Sequence[GangId], group: str, now: float) -> SchedulingContext:
-        """Where the gangs could go, for questions of other kinds; it may raise :class:`PluginError` when asked. What
-        flavors of quota ask of nodes is left out: see :meth:`contexts`.
+        """Where the gangs could go if no gang were ahead of them, for questions of other kinds; it may raise
+        :class:`PluginError` when asked. What flavors of quota ask of nodes is left out: see :meth:`contexts`.
         """
-        placer = self._placers[gangs[0].scheduler]
-        return SchedulingContext(self.world, self.options, placer, gangs, group, now, {}, self.watchdog)
+        placer, asked = self._placers[gangs[0].scheduler], Question(gangs, group, now, holding=True)
+        return SchedulingContext(self.world, self.options, placer, self.watchdog, asked)
 
     def contexts(
-        self, gangs: Sequence[GangId], group: str, now: float, *, displacing: bool
+        self, gangs: Sequence[GangId], group: str, now: float, *, displacing: bool = False
     ) -> Iterator[SchedulingContext]:
-        """The same for gangs that may need quota: in each of the flavors in which they have it, in the order in which
-        they are tried, or, if ``displacing``, would have it if others left.
+        """Where gangs that may need quota could go: in each of the flavors in which they have it, in the order in which
+        they are tried, or, if ``displacing``, would have it if others left; then no gang is ahead of them.
         """
-        return self._cycle(Question(gangs, group, now)).contexts(displacing=displacing)
+        return self._cycle(Question(gangs, group, now, holding=displacing)).contexts(displacing=displacing)
 
     def decide(  # noqa: PLR0913
         self,
@@ -400,19 +347,13 @@ class Decider:
         pause: Pause = NO_PAUSE,
         prefer: Mapping[str, str] = {},
         waiting_since: float | None = None,
-        as_planned: bool = False,
+        holding: bool = False,
         keep_off: Mapping[str, Collection[str]] = {},
     ) -> Verdict:
-        """Decide the gangs of one group together.
-
-        ``group`` is the key under which it holds room. Before its ``pause`` is over it evicts no pod. ``prefer`` names,
-        by UID, the node to try first; without it a member's own nomination is. ``waiting_since`` is when the gang first
-        could not be placed (None: when its oldest pending member was created). The victims of one that is decided
-        ``as_planned`` are gone: what is kept for gangs ahead in the queue does not count, nor in the places of its plan
-        what is kept for plans that were made later. ``keep_off`` names, by UID, nodes that a member must
-        not go to. When a plug-in of others fails, so does the gang: the verdict says which.
+        """Decide the gangs of one group together; see :class:`.context.Question`. When a plug-in of others fails, so
+        does the gang: the verdict says which.
         """
-        asked = Question(gangs, group, now, may_preempt, pause, prefer, waiting_since, as_planned, as_planned, keep_off)
+        asked = Question(gangs, group, now, may_preempt, pause, prefer, waiting_since, holding, keep_off)
         found = self._answer(asked)
         return self._sooner(found, asked) if may_preempt and found.awaiting else found
 
@@ -480,14 +421,10 @@ class Decider:
         """
         try:
             job = self.context(gangs, group, now)
-            job.ignore_turns()
-            if {(held.uid, held.node) for held in self.world.ledger.pods_of(group)}.issuperset(
-                (place.uid, place.node) for place in placements
-            ):
-                job.as_planned()
             gone = frozenset(victims)
             nominated = Nominated(self.world.managed, gangs, flavors)
-            return self._holds(job, nominated, placements, gone, terminating_leave) and self._quota_holds(job, gone)
+            holds = job.holds(placements, gone, nominated.on, terminating_leave=terminating_leave)
+            return holds and self._quota_holds(job, gone)
         except PluginError:
             return False
 
@@ -499,11 +436,8 @@ class Decider:
         """
         try:
             gone = frozenset(victims)
-            slot_of = self.world.snapshot.table.slot_of
             for job in self.contexts(gangs, group, now, displacing=True):
-                job.ignore_turns()
-                leaving = {*job.terminating().tolist(), *(slot_of[uid] for uid in gone if uid in slot_of)}
-                found = Outcomes(job).once_gone(np.array(sorted(leaving), dtype=np.int64))
+                found = Outcomes(job).once_gone(np.union1d(job.terminating(), job.slots(gone)))
                 if found is not None:
                     return found.placements if self._quota_holds(job, gone) else ()
             return ()
@@ -523,8 +457,7 @@ class Decider:
         """
         try:
             job = self.context(gangs, group_key(gangs), now)
-            job.ignore_turns()
-            sim = self._once_gone(job, victims)
+            sim = job.planned(job.staying(victims))
             for place in placements:
                 if place.node in sim.snapshot.row_of:
                     sim.place(sim.class_of(self.world.pods[place.uid]), sim.snapshot.row_of[place.node])
@@ -542,41 +475,3 @@ class Decider:
         there = self.world.snapshot.table.pods
         leaving += [pod for slot in job.terminating().tolist() if (pod := there[slot]) is not None]
         return self.world.managed.still_holds(job.gangs, leaving)
-
-    def _once_gone(self, job: SchedulingContext, victims: Iterable[str], terminating_leave: bool = True) -> Simulation:
-        """The cluster without these pods (UIDs), and without terminating ones if they leave."""
-        sim = job.simulation()
-        if terminating_leave:
-            job.lift_terminating(sim)
-        table, lifted = self.world.snapshot.table, set(sim.lifted().tolist())
-        for uid in victims:
-            slot = table.slot_of.get(uid)
-            if slot is None or slot in lifted:
-                continue
-            if table.row[slot] >= 0 and not table.flags[slot] & TERMINATING:
-                sim.lift(slot)
-        return sim
-
-    def _holds(
-        self,
-        job: SchedulingContext,
-        nominated: Nominated,
-        placements: Sequence[Placement],
-        victims: Iterable[str],
-        terminating_leave: bool,
-    ) -> bool:
-        sim = self._once_gone(job, victims, terminating_leave)
-        rows = sim.snapshot.row_of
-        if not job.topology.allows([rows[p.node] for p in placements if p.node in rows]):
-            return False
-        pending = {p.uid: p for census in job.census.values() for p in census.pending}
-        for place in placements:
-            pod = pending.get(place.uid)
-            row = sim.snapshot.row_of.get(place.node)
-            if pod is None or row is None:
-                return False
-            found = self.world.snapshot.class_of(nominated.on(pod, place.node))
-            if not job.placer.pipeline.mask(found, sim)[row]:
-                return False
-            sim.place(found, row)
-        return True

@@ -175,7 +175,7 @@ class Outcomes:
             return None
         _, placed = found
         awaiting = self._awaiting(placed.rows)
-        sim = self._with(placed.rows, [a.uid for a in awaiting])
+        sim = self._with(placed.rows, (a.uid for a in awaiting))
         extras = self._extras(placed, sim)
         rows = {**placed.rows, **extras.rows}
         if not awaiting:
@@ -200,17 +200,10 @@ class Outcomes:
 
     def _with(self, rows: Mapping[str, int], leaving: Iterable[str]) -> Simulation:
         """The cluster with these members placed and these pods (UIDs) gone."""
-        sim = self._without(leaving)
+        sim = self.context.simulation(self.context.slots(leaving))
         for pod in self.context.pending:
             if pod.uid in rows:
                 sim.place(self._snapshot.class_of(pod), rows[pod.uid])
-        return sim
-
-    def _without(self, leaving: Iterable[str]) -> Simulation:
-        """The cluster without these pods (UIDs)."""
-        sim = self.context.simulation()
-        slot_of = self._snapshot.table.slot_of
-        sim.lift_all(np.array(sorted(slot_of[uid] for uid in leaving), dtype=np.int64))
         return sim
 
     def _awaiting(self, rows: Mapping[str, int], gone: Iterable[str] = ()) -> tuple[Awaited, ...]:
@@ -220,7 +213,9 @@ class Outcomes:
             return ()
         pending = {pod.uid: pod for pod in context.pending}
         members = [(row, pending[uid]) for uid, row in rows.items() if uid in pending]
-        found = awaited(self._without(gone), context.placer.pipeline, members, set(leaving.tolist()))
+        found = awaited(
+            context.simulation(context.slots(gone)), context.placer.pipeline, members, set(leaving.tolist())
+        )
         known = {a.uid for a in found}
         found = (*found, *(a for a in context.gate.awaited if a.uid not in known))
         removed_for = self._world.ledger.condemned.removed_for
@@ -234,16 +229,13 @@ class Outcomes:
         found = explain.victims(units, choice, budgets, context.options)
         victims = by_suspension(found, self._world, context.options, context.priority, budgets)
         gone = sorted(v.uid for v in victims)
-        sim = context.simulation()
-        waits = context.lift_terminating(sim)
-        slot_of = self._snapshot.table.slot_of
-        slots = [slot_of[uid] for uid in gone]
-        sim.lift_all(np.array(sorted(slots), dtype=np.int64))
+        slots = [self._snapshot.table.slot_of[uid] for uid in gone]
+        sim = context.planned(context.slots(gone))
         placed = context.placer.required(context.wants, sim, choice.rows or context.nominated(sim))
         if not placed.complete:  # quota counts no pods that leave with a Job without being of the workload
             return None
         awaiting = self._awaiting(placed.rows, gone)
-        if waits:  # further members join only where no more pods have to be awaited
+        if len(context.terminating()):  # further members join only where no more pods have to be awaited
             sim = self._with(placed.rows, [*gone, *(a.uid for a in awaiting)])
         extras = self._extras(placed, sim)
         lost = told(map(units.pod, slots), slots, units.unsaved, units.now)
@@ -330,7 +322,7 @@ class Outcomes:
         context.domain = None
         if context.topology.problem or not context.topology.constrained:
             return context.topology.nowhere
-        sim = context.simulation() if units is None else self._emptied(units)
+        sim = context.simulation() if units is None else context.planned(units.everything())
         return context.topology.nearest(context.demand(sim), sim.free)
 
     def _blocked(self, units: Units) -> tuple[list[Pod], list[Pod]]:
@@ -338,7 +330,7 @@ class Outcomes:
         without which the gang would fit then: a smallest set, for one of the placements that would be possible, or MOST
         of it. None if it would not fit without all of them, either.
         """
-        sim = self._emptied(units)
+        sim = self.context.planned(units.everything())
         blocked = self.context.placer.required(self.context.wants, sim, {}).failed
         return blocked, self._in_the_way(units, sim, blocked[0]) if blocked else []
 
@@ -351,27 +343,20 @@ class Outcomes:
         if not len(slots) or protected.room_for(class_of(blocked), sim, slots, usable) < max(1, count):
             return []
         slots = slots[~protected.no_victims_anyway(table, slots, context.gangs, context.priority, context.options)]
-        sim = self._emptied(units)
-        sim.lift_all(slots)
+        everything = units.everything()
+        sim = context.planned(np.union1d(everything, slots))
         placed = context.placer.required(context.wants, sim, {})
         if not placed.complete:
             return []
         members = {p.uid: p for want in context.wants for p in want.members}
         might_go = set(slots.tolist())
         return needed(
-            self._emptied(units),
+            context.planned(everything),
             context.placer.pipeline,
             [(row, members[uid]) for uid, row in placed.rows.items()],
             lambda p: table.slot_of[p.uid] in might_go,
             protected.MOST,
         )
-
-    def _emptied(self, units: Units) -> Simulation:
-        """The cluster without everything that may leave."""
-        sim = self.context.simulation()
-        self.context.lift_terminating(sim)
-        sim.lift_all(units.everything())
-        return sim
 
     # -- messages ------------------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ class VictimsOf:
     def _in_domains(self) -> tuple[Units, Choice | None]:
         context, topology = self._context, self._context.topology
         context.domain = None
-        sim = self._emptying()
+        sim = context.planned()
         units = self._units(context.usable(sim) & topology.within)
         if self._gate is not None:  # domains are ranked by everything that may leave in them
             managed = self._gate.managed
@@ -93,7 +93,7 @@ class VictimsOf:
 
     def _here(self, max_steps: int) -> tuple[Units, Choice | None, int]:
         """Look for victims in the present domain; the last is the number of steps spent."""
-        base = self._emptying()
+        base = self._context.planned()
         units = self._units(self._context.usable(base))
         if self._gate is not None:
             return self._with_quota(self._gate, units, base, max_steps)
@@ -112,18 +112,12 @@ class VictimsOf:
 
         def begin(max_steps: int, limits: Limits, *, ignore_budgets: bool = False) -> Search:
             budgets = Budgets(()) if ignore_budgets else self.budgets
-            return self._least_harm(units, self._emptying(), max_steps, budgets, limits)
+            return self._least_harm(units, self._context.planned(), max_steps, budgets, limits)
 
         found, smallest, spent = within(units, begin, most, max_steps, strict=self._context.options.strict_budgets)
         if found is None:
             self._smallest.append(min(len(choice.taken), smallest or len(choice.taken)))
         return found, spent
-
-    def _emptying(self) -> Simulation:
-        """The cluster in the planned future."""
-        sim = self._context.simulation()
-        self._context.lift_terminating(sim)
-        return sim
 
     def _least_harm(
         self,
@@ -164,7 +158,7 @@ class VictimsOf:
             found = self._in_order(gate, units, base, max_steps, within_budgets=True)
             if found[1] is not None:
                 return found
-            base = self._emptying()
+            base = self._context.planned()
         return self._in_order(gate, units, base, max_steps, within_budgets=False)
 
     def _in_order(
@@ -187,7 +181,7 @@ class VictimsOf:
                 return units, choice, spent
             self._smallest.append(count)
             left_out.add(min((v.target.slots for v in victims), key=self._room_for_each))
-            base = self._emptying()
+            base = context.planned()
 
     def _room_for_each(self, slots: Collection[int]) -> tuple[float, int]:
         """Share of the cluster that each of these pods requests on average; and how few they are."""

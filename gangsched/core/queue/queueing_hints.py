@@ -125,7 +125,6 @@ class QueueingHints:
             return True
         try:
             job = self._decider.context(gangs, key, now)
-            job.ignore_turns()
             may_leave = self._holds_quota if signature.queue is not None else None
             judge = _Judge(job, signature, may_leave, self._flavors(signature))
             return any(self._may_help(judge, change) for change in self._changes) and judge.enough()

@@ -147,28 +147,38 @@ def _first(heap: list[Order], valid: dict[str, Order]) -> str | None:
     return None
 
 
-class Refusal:
-    """That gangs of one signature do not fit, decided for the one with this ``order``. It ``stands`` until something
-    happens that may help. ``of_quota``: it is quota alone that they lack, whatever the nodes. ``behind``: gangs ahead
-    keep something from them. ``had`` is the quota that they do not lack.
+class _Alike:
+    """Gangs of one signature: the places of those that are ``asleep``, and by their keys of those that are ``tried``
+    again; and that they do not fit, decided for the one with this ``order``. That ``stands`` until something happens
+    that may help. ``of_quota``: it is quota alone that they lack, whatever the nodes. ``behind``: gangs ahead keep
+    something from them. ``had`` is the quota that they do not lack.
     """
 
-    __slots__ = ("behind", "had", "of_quota", "order", "stands", "verdict")
+    __slots__ = ("asleep", "behind", "had", "of_quota", "order", "stands", "tried", "verdict")
 
-    def __init__(self, verdict: Verdict, order: Order, of_quota: bool, why: Unschedulable) -> None:
-        self.verdict = verdict
-        self.order = order
-        self.of_quota = of_quota
-        self.behind = why.behind
-        self.had = why.had_quota
-        self.stands = True
+    def __init__(self) -> None:
+        self.asleep: list[Order] = []
+        self.tried: dict[str, Order] = {}
+
+    def refuse(self, verdict: Verdict, order: Order, why: Unschedulable) -> None:
+        """They do not fit."""
+        first = self.next()
+        # In a queue that is strictly FIFO for it alone nodes may not matter: others are ahead.
+        alone = first is None or order <= first
+        self.of_quota = alone and why.short_of_quota and why.nodes_unseen
+        self.verdict, self.order, self.behind, self.had, self.stands = verdict, order, why.behind, why.had_quota, True
+
+    def next(self, after: Order | None = None) -> Order | None:
+        """The place of the first that sleeps, or of the first behind this place."""
+        i = bisect_right(self.asleep, after) if after is not None else 0
+        return self.asleep[i] if i < len(self.asleep) else None
 
 
 class UnschedulableGangs:
     """The gangs in ``queue`` that sleep, by their keys; ``wake`` makes one of them active.
 
-    Whoever moves a gang says so (:meth:`moved`). Every signature of a gang that sleeps has a refusal that stands, or
-    one of its gangs has been woken.
+    Whoever moves a gang says so (:meth:`moved`). For every signature of a gang that sleeps a refusal stands, or one of
+    its gangs has been woken.
     """
 
     def __init__(
@@ -179,38 +189,32 @@ class UnschedulableGangs:
         self._strict_budgets = strict_budgets
         self._queue = queue
         self._signal = wake
-        #: The last refusal of each signature of which gangs sleep or are tried.
-        self._refusals: dict[Signature, Refusal] = {}
-        self._asleep: dict[Signature, list[Order]] = {}
+        self._alike: dict[Signature, _Alike] = {}
+        #: Gangs that sleep, and those that were woken and are not through yet.
         self._known: dict[str, tuple[Signature, Order, Sequence[GangId]]] = {}
-        #: Gangs that were woken and are not through yet.
         self._woken: dict[str, tuple[Signature, Order]] = {}
-        self._tried: dict[Signature, dict[str, Order]] = {}
-        #: Signatures of those that only quota can help, and of the others.
+        #: Signatures of those that only quota can help, by the root of the cohort tree and LocalQueue; and the others.
         self._for_quota: dict[str, dict[str, dict[Signature, None]]] = {}
         self._for_more: dict[Signature, None] = {}
 
     # -- following the gangs -------------------------------------------------------------------------------
 
     def __bool__(self) -> bool:
-        return bool(self._refusals)
+        return bool(self._alike)
 
     def refusal(self, signature: Signature, order: Order) -> Verdict | None:
         """The refusal of an equal gang before this place in the queue, if it still holds."""
-        known = self._refusals.get(signature)
-        return known.verdict if known is not None and known.stands and known.order < order else None
+        alike = self._alike.get(signature)
+        return alike.verdict if alike is not None and alike.stands and alike.order < order else None
 
     def refused(self, signature: Signature, order: Order, verdict: Verdict, why: Unschedulable) -> None:
         """A gang of this signature has been decided and does not fit. Neither do the others behind it."""
-        first = self._next(signature, None)
-        # In a queue that is strictly FIFO for it alone nodes may not matter: others are ahead.
-        alone = first is None or order <= first
-        of_quota = alone and why.short_of_quota and why.nodes_unseen
-        self._refusals[signature] = Refusal(verdict, order, of_quota, why)
-        for key, place in self._tried.get(signature, {}).items():
+        alike = self._alike.setdefault(signature, _Alike())
+        alike.refuse(verdict, order, why)
+        for key, place in alike.tried.items():
             if order < place:
                 self._queue.calm(key)  # it would be decided needlessly before its backoff is over
-        if first is not None:
+        if alike.asleep:
             self._index(signature)
 
     def moved(self, key: str, signature: Signature | None, gangs: Sequence[GangId], *, queued: bool) -> None:
@@ -219,14 +223,14 @@ class UnschedulableGangs:
         if place is None or signature is None:
             self._leave(key)
         elif self._known.get(key) != (signature, place, gangs):
-            self._leave(key)
+            self._leave(key, but=signature)
             self._known[key] = signature, place, gangs
-            insort(self._asleep.setdefault(signature, []), place)
+            insort(self._alike[signature].asleep, place)
             self._index(signature)
         if key in self._woken and not queued and not self._queue.backs_off(key):
             self._through(key)
-        if signature is not None and not queued and signature not in self._asleep and signature not in self._tried:
-            self._refusals.pop(signature, None)  # it rests, or goes on: no gang sleeps because of that
+        if signature is not None and not queued:
+            self._forget_unused(signature)  # it rests, or goes on: no gang sleeps because of that
 
     def forget(self, key: str) -> None:
         """The gang is no more."""
@@ -239,42 +243,42 @@ class UnschedulableGangs:
         known = self._known.get(key)
         if known is not None and key not in self._woken:
             signature, order, _ = known
-            self._refusals[signature].stands = False
+            self._alike[signature].stands = False
             self._try(key, signature, order)
 
-    def _leave(self, key: str) -> None:
-        """Take a gang out of those that sleep."""
+    def _leave(self, key: str, but: Signature | None = None) -> None:
+        """Take a gang out of those that sleep. Signatures of which none is left are forgotten, ``but`` this one."""
         known = self._known.pop(key, None)
         if known is None:
             return
         signature, order, _ = known
-        members = self._asleep[signature]
-        del members[bisect_left(members, order)]
-        if not members:
-            del self._asleep[signature]
+        asleep = self._alike[signature].asleep
+        del asleep[bisect_left(asleep, order)]
+        if not asleep:
             self._drop(signature)
-            if signature not in self._tried:
-                self._refusals.pop(signature, None)
+            if signature != but:
+                self._forget_unused(signature)
+
+    def _forget_unused(self, signature: Signature) -> None:
+        alike = self._alike.get(signature)
+        if alike is not None and not alike.asleep and not alike.tried:
+            del self._alike[signature]
 
     def _through(self, key: str) -> None:
         """A gang that was woken has been decided, or is gone: if nothing stands against it, the next is tried."""
         signature, order = self._woken.pop(key)
-        tried = self._tried[signature]
-        del tried[key]
-        if not tried:
-            del self._tried[signature]
-        if signature in self._asleep:
-            if not self._refusals[signature].stands:
-                self._wake_first(signature, order)
-        elif not tried:
-            self._refusals.pop(signature, None)
+        alike = self._alike[signature]
+        del alike.tried[key]
+        if alike.asleep and not alike.stands:
+            self._wake_first(signature, order)
+        self._forget_unused(signature)
 
     # -- what is asked about -------------------------------------------------------------------------------
 
     def _index(self, signature: Signature) -> None:
         """What the gangs of a signature lack says which events they are asked about."""
         self._drop(signature)
-        if self._refusals[signature].of_quota:
+        if self._alike[signature].of_quota:
             tree, local_queue = _place(signature)
             self._for_quota.setdefault(tree, {}).setdefault(local_queue, {})[signature] = None
         else:
@@ -303,46 +307,41 @@ class UnschedulableGangs:
 
     def wake(self, changes: Sequence[Change], now: float) -> None:
         """Something happened that may help."""
-        if not self._asleep:
+        if not self._known:
             return
         hints = QueueingHints(self._world, self._decider, self._strict_budgets, changes)
         for key in hints.reserving():
             if self._queue.asleep(key) is not None:
                 self._wake(key, now)
         for signature in [*self._for_more, *self._short(hints)]:
-            if signature in self._asleep and self._helped(hints, signature, now):
-                self._refusals[signature].stands = False
+            alike = self._alike.get(signature)
+            if alike is not None and alike.asleep and self._helped(hints, signature, alike, now):
+                alike.stands = False
                 self._wake_first(signature)
 
-    def _helped(self, hints: QueueingHints, signature: Signature, now: float) -> bool:
-        refusal = self._refusals[signature]
-        if refusal.of_quota:
+    def _helped(self, hints: QueueingHints, signature: Signature, alike: _Alike, now: float) -> bool:
+        if alike.of_quota:
             return hints.gives_quota(signature)
-        if hints.turns and refusal.behind:
+        if hints.turns and alike.behind:
             return True
-        key = self._asleep[signature][0][2]
-        return hints.helps(signature, refusal.had, self._known[key][2], key, now)
+        key = alike.asleep[0][2]
+        return hints.helps(signature, alike.had, self._known[key][2], key, now)
 
     def _wake_first(self, signature: Signature, after: Order | None = None) -> None:
         """Wake the first one, or the first behind this place; none that is behind one that is tried already: it goes
         on from there. Those that lack nothing but quota skip their backoff, as in Kueue: a gang behind them
         would take what was given back.
         """
-        order = self._next(signature, after)
-        if order is None or any(tried < order for tried in self._tried.get(signature, {}).values()):
+        alike = self._alike[signature]
+        order = alike.next(after)
+        if order is None or any(tried < order for tried in alike.tried.values()):
             return
         self._try(order[2], signature, order)
-        self._wake(order[2], self._world.now, self._refusals[signature].of_quota)
-
-    def _next(self, signature: Signature, after: Order | None) -> Order | None:
-        """The place of the first of these gangs that sleeps, or of the first behind this place."""
-        places = self._asleep.get(signature, [])
-        i = bisect_right(places, after) if after is not None else 0
-        return places[i] if i < len(places) else None
+        self._wake(order[2], self._world.now, alike.of_quota)
 
     def _try(self, key: str, signature: Signature, order: Order) -> None:
         self._woken[key] = signature, order
-        self._tried.setdefault(signature, {})[key] = order
+        self._alike[signature].tried[key] = order
 
     def _wake(self, key: str, now: float, at_once: bool = False) -> None:
         if at_once or self._queue.wake(key, now):

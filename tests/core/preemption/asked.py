@@ -32,8 +32,7 @@ class Asked:
     def __init__(self, decider: Decider, gangs: Sequence[GangId], now: float) -> None:
         self._context = decider.context(gangs, group_key(gangs), now)
         self._now = now
-        self.sim = self._context.simulation()
-        self._context.lift_terminating(self.sim)
+        self.sim = self._context.planned()
         self.wants = self._context.wants
         self.budgets = budgets_of(decider.world, group_key(gangs))
         self.demands = demands_of(self.sim, self._context.placer.pipeline, self.wants)

@@ -28,4 +28,4 @@ def sleeping_in_vain(core: Scheduler, now: float) -> list[str]:
 def _behind_its_equal(gangs: UnschedulableGangs, key: str) -> bool:
     """Has an equal gang that comes before this one been woken, and is not decided yet?"""
     signature, order, _ = gangs._known[key]
-    return any(tried < order for tried in gangs._tried.get(signature, {}).values())
+    return any(tried < order for tried in gangs._alike[signature].tried.values())
