@@ -329,7 +329,8 @@ class SchedulingContext:
     def staying(self, uids: Iterable[str]) -> Ints:
         """The slots of those of these pods that are on a node and not on their way out."""
         table, slots = self.world.snapshot.table, self.slots(uids)
-        return slots[(table.row[slots] >= 0) & ((table.flags[slots] & TERMINATING) == 0)]
+        staying: Ints = slots[(table.row[slots] >= 0) & ((table.flags[slots] & TERMINATING) == 0)]
+        return staying
 
     def holds(
         self,

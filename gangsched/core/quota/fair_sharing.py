@@ -356,10 +356,6 @@ class FairRules:
             mine = mine.parent
         return mine, theirs
 
-    def _falls(self, share: Share) -> bool:
-        """Does the share of a queue fall whoever of it leaves? Where only one cell matters this is seen at once."""
-        return len(self.need.cells) == 1 and self.need.cells.issuperset(share.over) and share.ratio > 0
-
     def share_without(self, holder: Holder, theirs: Node) -> Share:
         """The share of the other side once the holder is gone."""
         self.tree.remove(holder.node, holder.amounts)
@@ -392,9 +388,6 @@ class FairRules:
             shares = self.shares.of(mine), self.shares.of(theirs)
             if shares[0].key > shares[1].key:
                 walk.give_up(theirs)
-                continue
-            if shares[0].key == shares[1].key and node is theirs and self._falls(shares[1]):
-                walk.refuse_rest(node)
                 continue
             refused: set[tuple[tuple[int, int], ...]] = set()
             while walk.has(node):
