@@ -84,7 +84,7 @@ class Rules(Protocol):
         """While the walk lasts, usage in the tree is as these rules compare it."""
 
     def ways(self) -> tuple[bool, ...]:
-        """Whether the workload may borrow, in the order in which it is tried; nothing when no workload may be taken."""
+        """Whether the workload may borrow, in the order in which it is tried."""
 
     def walk(self, borrowing: bool) -> Walk:
         """All candidates in order."""
@@ -416,24 +416,6 @@ class ClassicRules:
         """Is there any candidate of another queue with (without) hierarchical advantage?"""
         return any(True for evicted in (True, False) for _ in self._others(evicted, hierarchical))
 
-    def _nobody(self) -> bool:
-        """Is it plain that there is no candidate at all? Most that wait ask when none may be taken."""
-        holders, cells = self.holders, self.need.cells
-        within, reclaim = self._highest(self.policy.within), self._highest(self.policy.reclaim)
-        for evicted in (False, True):
-            if self.policy.within != NEVER:
-                first = holders.first(self.node, evicted)
-                if first is not None and first[0] <= within:
-                    return False
-            rankings = holders.rankings(evicted)
-            for pool in self.pools:
-                for order, node in rankings.of(pool.cohort).above(cells):
-                    if order[0] > reclaim:
-                        break
-                    if node is not pool.skip:
-                        return False
-        return True
-
     def _attempts(self) -> tuple[bool, ...]:
         hierarchical, others = self._any(True), self._any(False)
         if not hierarchical and not others:
@@ -446,9 +428,7 @@ class ClassicRules:
         return (True, False)
 
     def ways(self) -> tuple[bool, ...]:
-        """Whether the workload may borrow, in the order in which it is tried; nothing when no workload may be taken."""
-        if not self.fits(True) and self._nobody():
-            return ()
+        """Whether the workload may borrow, in the order in which it is tried."""
         return tuple(b for b in self._attempts() if b or self._own_quota_suffices())
 
     def walk(self, borrowing: bool) -> Walk:
