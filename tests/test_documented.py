@@ -17,6 +17,7 @@ MOST_NOT_RUN = 14
 OFFLINE = {
     "gangsched plan -f examples/koordinator/": "1 gang: 1 preempt, 2 victims",
     "gangsched plan -f examples/job/": "3 pods that must start together",
+    "gangsched plan -f examples/owners/": "2 gangs: 1 bind, 1 unschedulable",
     "gangsched plan -f examples/kueue-pod-group/": "2 gangs: 1 bind, 1 gathering",
     "gangsched plan -f examples/volcano/ --scheduler-name volcano": "1 gang: 1 preempt, 3 victims",
     "gangsched plan -f examples/yunikorn/ --scheduler-name yunikorn": "BIND  3 members can start now",

@@ -29,6 +29,7 @@ from gangsched.model.children import JOBSET_NAME, SIMULATION
 from gangsched.model.convert import Converter, job_set
 from gangsched.model.dialects import DIALECTS
 from gangsched.model.dialects.operators import OperatorObject
+from gangsched.model.dialects.owners import LEADER_WORKER_SET
 from gangsched.model.errors import FieldError, InputError, InvalidInputError, Place, Problem
 from gangsched.model.jobsets import JOBSET, RawJobSet
 from gangsched.model.records import JOB, Gang, Job, Labels, Node, Pod, PriorityClass
@@ -337,6 +338,8 @@ class _Loading:
 
     def _warn_without_pods(self, each: Found) -> None:
         meta = each.object.metadata
+        if each.kind.name == LEADER_WORKER_SET:
+            return  # its pods are those of StatefulSets
         if (each.kind.name, meta.namespace, meta.name) not in self._controllers:
             self._warnings.append(each.place.warning("kind", invalid.NO_POD_IN_INPUT))
 

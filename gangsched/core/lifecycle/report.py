@@ -148,7 +148,7 @@ def gang_status(
     evicted last, and for whom.
     """
     phases = [p.phase for p in pods]
-    running, succeeded, failed = (phases.count(x) for x in ("Running", "Succeeded", "Failed"))
+    running, succeeded, failed = phases.count("Running"), phases.count("Succeeded"), phases.count("Failed")
     scheduled_now = len(census.bound) + len(census.terminating) + succeeded
     minimum = gang.min_member
     if succeeded >= minimum:
