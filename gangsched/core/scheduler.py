@@ -15,7 +15,7 @@ from gangsched.core.lifecycle.executor import Executor, Ids
 from gangsched.core.lifecycle.table import State
 from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.state.jobs import OwnerKey, Suspendable, family_of
+from gangsched.core.state.jobs import OwnerKey, Suspendable, family_of, key_of
 from gangsched.core.state.membership import rules_of
 from gangsched.core.state.sightings import SchedulerNames
 from gangsched.core.world import suspended
@@ -191,23 +191,16 @@ class Scheduler:
                 world.membership.drop_object(family, namespace, name)
                 self._pods_regrouped(world.owner_gangs.group_changed(family, gone, None))
                 self._gang_changed(family, namespace, name, gone)
-            case ev.Changed(Job() as job):
-                job = as_of(job, self._run.now, self.options.ignore_keys)
-                self._remark_on(job)
-                self._pods_regrouped(world.owner_gangs.set_job(job))
-                self._jobs.update(_with_jobset(job))
-            case ev.Gone("Job", namespace, name):
-                gone_job = world.jobs.get((namespace, name))
-                self._pods_regrouped(world.owner_gangs.drop_job(namespace, name))
-                self._jobs.update(_with_jobset(gone_job) if gone_job is not None else [(JOB, namespace, name)])
-            case ev.Changed(JobSet() as jobset):
-                jobset = as_of(jobset, self._run.now, self.options.ignore_keys)
-                self._remark_on(jobset)
-                self._pods_regrouped(world.owner_gangs.set_jobset(jobset))
-                self._jobs.add((JOBSET, jobset.namespace, jobset.name))
-            case ev.Gone("JobSet", namespace, name):
-                self._pods_regrouped(world.owner_gangs.drop_jobset(namespace, name))
-                self._jobs.add((JOBSET, namespace, name))
+            case ev.Changed(Job() | JobSet() as owner):
+                owner = as_of(owner, self._run.now, self.options.ignore_keys)
+                if owner.remark is not None:
+                    self._tell(_refused(owner, *owner.remark))
+                self._pods_regrouped(world.owner_gangs.put(owner))
+                self._jobs.update(_with_jobset(owner))
+            case ev.Gone("Job" | "JobSet" as kind, namespace, name):
+                before = world.jobs.find(kind, namespace, name)
+                self._pods_regrouped(world.owner_gangs.drop((kind, namespace, name)))
+                self._jobs.update(_with_jobset(before) if before is not None else [(kind, namespace, name)])
             case ev.Changed(KueueWorkload(namespace, name, owners)):
                 self._jobs.update(world.set_workload(namespace, name, owners))
             case ev.Gone("Workload", namespace, name):
@@ -229,13 +222,6 @@ class Scheduler:
                     self._queues_changed(world.drop_queue_object(kind, namespace, name))
             case _:
                 self._surroundings_changed(event)
-
-    def _remark_on(self, owner: Suspendable) -> None:
-        """Report what could not be understood of it to its owner."""
-        if owner.remark is not None:
-            family = family_of(owner)
-            kind = f"{family}.{_API_GROUPS[family]}"
-            self._tell(ev.ObjectRefused(kind, owner.namespace, owner.name, owner.uid, *owner.remark))
 
     def _surroundings_changed(self, event: ev.Event) -> None:
         """No gang in particular is concerned: those that did not fit may fit now, or their victims leave."""
@@ -295,7 +281,7 @@ class Scheduler:
         """A suspended Job is planned again when the last of its pods is gone."""
         owner = self.world.jobs.owner_of(pod)
         if owner is not None and (owner.suspended_by or suspended.ours(self.world, owner)):
-            self._jobs.add((family_of(owner), owner.namespace, owner.name))
+            self._jobs.add(key_of(owner))
 
     def _renew_jobs(self) -> None:
         """Suspended Jobs wait, or go on."""
@@ -309,10 +295,7 @@ class Scheduler:
             owner = self.world.jobs.find(*key)
             problem = suspended.refusal(self.world, owner) if owner is not None else None
             if problem is not None and owner is not None:
-                kind = f"{key[0]}.{_API_GROUPS[key[0]]}"
-                self._object_refused(
-                    ev.ObjectRefused(kind, owner.namespace, owner.name, owner.uid, problem.field, problem.message)
-                )
+                self._object_refused(_refused(owner, problem.field, problem.message))
         self._jobs.clear()
 
     def _pod_may_help(self, old: Pod | None, pod: Pod, assumed_on: str) -> None:
@@ -451,11 +434,18 @@ class Scheduler:
 _API_GROUPS = {JOB: "batch", JOBSET: GROUP}
 
 
-def _with_jobset(job: Job) -> Iterator[OwnerKey]:
-    """The Job, and the JobSet that it is one of."""
-    yield JOB, job.namespace, job.name
-    if job.owner is not None and job.owner.kind == JOBSET:
-        yield JOBSET, job.namespace, job.owner.name
+def _with_jobset(owner: Suspendable) -> Iterator[OwnerKey]:
+    """The Job or JobSet, and the JobSet that it is one of."""
+    yield key_of(owner)
+    if isinstance(owner, Job) and owner.owner is not None and owner.owner.kind == JOBSET:
+        yield JOBSET, owner.namespace, owner.owner.name
+
+
+def _refused(owner: Suspendable, field: str, message: str) -> ev.ObjectRefused:
+    """What could not be understood of a Job or JobSet, to be reported to its owner."""
+    family = family_of(owner)
+    kind = f"{family}.{_API_GROUPS[family]}"
+    return ev.ObjectRefused(kind, owner.namespace, owner.name, owner.uid, field, message)
 
 
 def _as_victim(pod: Pod) -> tuple[object, ...]:

@@ -99,7 +99,7 @@ NEVER = 2**31 - 1
 #: A checkpoint may be so many seconds ahead of the scheduler's clock.
 SKEW_SECONDS = 10.0
 
-Saved = TypeVar("Saved", Pod, Gang, Job, JobSet)
+Saved = TypeVar("Saved", bound=Pod | Gang | Job | JobSet)
 
 _INT32 = re.compile(r"0|-?[1-9][0-9]{0,9}")
 

@@ -106,7 +106,6 @@ class Candidates:
         order = ordered_by((row + 1) * len(self.levels) - level_of, *keys, table.tie[slots] >> 8)
         self.slot, self.row, self.useful = slots[order], row[order], useful[order]
         self.level, self.level_of = level[order], level_of[order]
-        del held  # of the largest arrays: the next takes its place
         self.req: Floats = demand.resources.held(self.slot)
         self.work: Floats = works[self.slot]
         nodes = units.snapshot.size

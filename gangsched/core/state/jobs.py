@@ -48,15 +48,14 @@ class Jobs:
 
     def __init__(self) -> None:
         self.known: dict[str, Any] = {}
-        self._jobs: dict[tuple[str, str], Job] = {}
-        self._jobsets: dict[tuple[str, str], JobSet] = {}
+        self._owners: dict[OwnerKey, Suspendable] = {}
         self._jobs_of: dict[str, dict[str, Job]] = {}
         self._pods: dict[tuple[str, str], dict[str, Pod]] = {}
         #: The Jobs and JobSets that say something about the loss of their pods.
         self.stakes: dict[OwnerKey, Stakes] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._jobs)
+        return bool(self._owners)
 
     # -- changes -------------------------------------------------------------------------------------------
 
@@ -79,7 +78,7 @@ class Jobs:
         """A pod takes or leaves room, or its record has changed."""
         if self.known and pod.owner is not None and pod.owner.kind == JOB:
             self.known.pop(pod.owner.uid, None)
-            job = self._jobs.get((pod.namespace, pod.owner.name))
+            job = self.get((pod.namespace, pod.owner.name))
             if job is not None:
                 self._forget(job)
 
@@ -88,38 +87,36 @@ class Jobs:
         if job.owner is not None:
             self.known.pop(job.owner.uid, None)
 
-    def put_job(self, job: Job) -> Job | None:
-        """A Job was created or changed; returns what was known under its name before."""
-        before = self._jobs.get((job.namespace, job.name))
-        if before is not None and (before.uid, before.owner) != (job.uid, job.owner):
-            self._leave_jobset(before)
-        self._forget(job)
-        if job.owner is not None and job.owner.kind == JOBSET:
-            self._jobs_of.setdefault(job.owner.uid, {})[job.name] = job
-        self._jobs[job.namespace, job.name] = job
-        self._note_stakes(JOB, job)
-        return before
-
-    def _note_stakes(self, family: str, owner: Suspendable) -> None:
-        key = (family, owner.namespace, owner.name)
+    def put(self, owner: Suspendable) -> Suspendable | None:
+        """A Job or JobSet was created or changed; returns what was known under its name before."""
+        key = key_of(owner)
+        before = self._owners.get(key)
+        if isinstance(owner, Job):
+            if isinstance(before, Job) and (before.uid, before.owner) != (owner.uid, owner.owner):
+                self._leave_jobset(before)
+            self._forget(owner)
+            if owner.owner is not None and owner.owner.kind == JOBSET:
+                self._jobs_of.setdefault(owner.owner.uid, {})[owner.name] = owner
+        self._owners[key] = owner
         self.stakes.pop(key, None)
         if owner.stakes != NO_STAKES:
             self.stakes[key] = owner.stakes
+        return before
+
+    def drop(self, key: OwnerKey) -> Suspendable | None:
+        """A Job or JobSet is gone; returns its last record."""
+        gone = self._owners.pop(key, None)
+        self.stakes.pop(key, None)
+        if isinstance(gone, Job):
+            self._leave_jobset(gone)
+        return gone
 
     def stakes_of(self, job: tuple[str, str]) -> list[Stakes]:
         """What the Job of this namespace and name says, and then its JobSet."""
-        found = self._jobs.get(job)
+        found = self.get(job)
         above = self.jobset_of(found) if found is not None else None
         keys = [(JOB, *job)] + ([(JOBSET, above.namespace, above.name)] if above is not None else [])
         return [self.stakes[key] for key in keys if key in self.stakes]
-
-    def drop_job(self, namespace: str, name: str) -> Job | None:
-        """A Job is gone; returns its last record."""
-        gone = self._jobs.pop((namespace, name), None)
-        self.stakes.pop((JOB, namespace, name), None)
-        if gone is not None:
-            self._leave_jobset(gone)
-        return gone
 
     def _leave_jobset(self, job: Job) -> None:
         self._forget(job)
@@ -127,33 +124,20 @@ class Jobs:
         if job.owner is not None and siblings is not None and siblings.pop(job.name, None) is not None and not siblings:
             del self._jobs_of[job.owner.uid]
 
-    def put_jobset(self, jobset: JobSet) -> JobSet | None:
-        """A JobSet was created or changed; returns what was known under its name before."""
-        before = self._jobsets.get((jobset.namespace, jobset.name))
-        self._jobsets[jobset.namespace, jobset.name] = jobset
-        self._note_stakes(JOBSET, jobset)
-        return before
-
-    def drop_jobset(self, namespace: str, name: str) -> JobSet | None:
-        """A JobSet is gone; returns its last record."""
-        self.stakes.pop((JOBSET, namespace, name), None)
-        return self._jobsets.pop((namespace, name), None)
-
     # -- questions -----------------------------------------------------------------------------------------
 
     def all(self) -> list[Suspendable]:
         """All Jobs, and all JobSets."""
-        return [*self._jobs.values(), *self._jobsets.values()]
+        return [*self._owners.values()]
 
     def get(self, key: tuple[str, str]) -> Job | None:
         """The Job of this namespace and name."""
-        return self._jobs.get(key)
+        found = self._owners.get((JOB, *key))
+        return found if isinstance(found, Job) else None
 
     def find(self, family: str, namespace: str, name: str) -> Suspendable | None:
         """The Job or JobSet that a gang of this family stands for."""
-        if family == JOBSET:
-            return self._jobsets.get((namespace, name))
-        return self._jobs.get((namespace, name)) if family == JOB else None
+        return self._owners.get((family, namespace, name))
 
     def of_gang(self, gang: GangId) -> Suspendable | None:
         """The Job or JobSet that a gang stands for, with its pods or without."""
@@ -183,15 +167,15 @@ class Jobs:
         """The Job that owns a pod, if it is known."""
         if pod.owner is None or pod.owner.kind != JOB:
             return None
-        job = self._jobs.get((pod.namespace, pod.owner.name))
+        job = self.get((pod.namespace, pod.owner.name))
         return job if job is not None and job.uid == pod.owner.uid else None
 
     def jobset_of(self, job: Job) -> JobSet | None:
         """The JobSet that owns a Job, if it is known."""
         if job.owner is None or job.owner.kind != JOBSET:
             return None
-        found = self._jobsets.get((job.namespace, job.owner.name))
-        return found if found is not None and found.uid == job.owner.uid else None
+        found = self._owners.get((JOBSET, job.namespace, job.owner.name))
+        return found if isinstance(found, JobSet) and found.uid == job.owner.uid else None
 
     def owner_of(self, pod: Pod) -> Suspendable | None:
         """The JobSet of a pod, or else its Job, if they are known."""
@@ -209,7 +193,7 @@ class Jobs:
 
     def queue_of_pod(self, pod: Pod) -> QueueLabels:
         """The same of the Job that owns a pod."""
-        job = self._jobs.get((pod.namespace, pod.owner.name)) if pod.owner and pod.owner.kind == JOB else None
+        job = self.get((pod.namespace, pod.owner.name)) if pod.owner and pod.owner.kind == JOB else None
         return self.queue_of(job) if job is not None else NO_QUEUE
 
     def queue_of_gang(self, gang: GangId) -> QueueLabels:
@@ -221,6 +205,11 @@ class Jobs:
 def family_of(owner: Suspendable) -> str:
     """The family of its gang while it has no pods, which is its API kind."""
     return JOB if isinstance(owner, Job) else JOBSET
+
+
+def key_of(owner: Suspendable) -> OwnerKey:
+    """The name of a Job or JobSet among both."""
+    return family_of(owner), owner.namespace, owner.name
 
 
 def templates_of(owner: Suspendable) -> list[Pod]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from gangsched.core.quota.gang_workloads import Managed
-from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, Suspendable, family_of, gang_of, templates_of
+from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey, Suspendable, family_of, gang_of, templates_of
 from gangsched.core.state.membership import Membership
 from gangsched.model.dialects import owners
 from gangsched.model.dialects.operators import FAMILIES, OPERATORS
@@ -136,34 +136,28 @@ class OwnerGangs:
 
     # -- changes: each returns the pods that are others because of it -----------------------------------------
 
-    def set_job(self, job: Job) -> list[Pod]:
-        """A Job was created or changed."""
-        before = self._jobs.put_job(job)
-        jobset = self._jobs.jobset_of(job)
-        counted = before if before is not None and before.owner == job.owner else _model_of(job, jobset)
-        if counted is None or _at_once(counted) != _at_once(job):  # most of its changes are others
+    def put(self, owner: Suspendable) -> list[Pod]:
+        """A Job or JobSet was created or changed."""
+        before = self._jobs.put(owner)
+        if isinstance(owner, JobSet):
+            if isinstance(before, JobSet) and _as_gang(before) == _as_gang(owner):
+                self._resize(owner)
+                return []  # its status changes all the time
+            return self._renew_jobset(owner, there=True)
+        jobset = self._jobs.jobset_of(owner)
+        counted = before if isinstance(before, Job) and before.owner == owner.owner else _model_of(owner, jobset)
+        if counted is None or _at_once(counted) != _at_once(owner):  # most of its changes are others
             self._resize(jobset)
-        return self._renew((job.namespace, job.name), job)
+        return self._renew((owner.namespace, owner.name), owner)
 
-    def drop_job(self, namespace: str, name: str) -> list[Pod]:
-        """A Job is gone."""
-        gone = self._jobs.drop_job(namespace, name)
+    def drop(self, key: OwnerKey) -> list[Pod]:
+        """A Job or JobSet is gone."""
+        gone = self._jobs.drop(key)
+        if isinstance(gone, JobSet):
+            return self._renew_jobset(gone, there=False)
         if gone is not None:
             self._resize(self._jobs.jobset_of(gone))
-        return self._renew((namespace, name), None)
-
-    def set_jobset(self, jobset: JobSet) -> list[Pod]:
-        """A JobSet was created or changed."""
-        before = self._jobs.put_jobset(jobset)
-        if before is not None and _as_gang(before) == _as_gang(jobset):
-            self._resize(jobset)
-            return []  # its status changes all the time
-        return self._renew_jobset(jobset, there=True)
-
-    def drop_jobset(self, namespace: str, name: str) -> list[Pod]:
-        """A JobSet is gone."""
-        gone = self._jobs.drop_jobset(namespace, name)
-        return self._renew_jobset(gone, there=False) if gone is not None else []
+        return self._renew(key[1:], None) if key[0] == JOB else []
 
     def renew_all(self, namespace: str = "") -> list[Pod]:
         """Queues count from now on, or no longer; or what the labels of this namespace say has changed."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gangsched.core.agenda import Page
-from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, gang_of
+from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, gang_of, key_of
 from gangsched.core.world.world import World
 from gangsched.messages import causes
 from gangsched.model.children import merged
@@ -38,7 +38,7 @@ def stands(world: World, key: OwnerKey) -> bool:
 def with_queue(world: World) -> list[OwnerKey]:
     """The Jobs and JobSets that are suspended and have a queue."""
     owners = (o for o in world.jobs.all() if o.suspended and o.queue.local_queue)
-    return [(family_of(o), o.namespace, o.name) for o in owners]
+    return [key_of(o) for o in owners]
 
 
 def ours(world: World, owner: Suspendable) -> bool:
