@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from gangsched.core.preemption.harm import Harm, work_lost
+from gangsched.core.preemption.harm import Harm, share
 from gangsched.model.records import Pod
 from tests.oracle.case import NOW
 from tests.oracle.model import Infeasible, Model, Solved, add
@@ -250,7 +250,8 @@ class Program:
 
     def work(self) -> dict[int, float]:
         """Work lost, as an objective."""
-        return {self.y[p.uid]: work_lost(p, self.problem.cluster, NOW) for p in self.problem.candidates()}
+        pods, cluster = self.problem.candidates(), self.problem.cluster
+        return {self.y[p.uid]: share(p, cluster) * max(0.0, NOW - p.started) for p in pods}
 
 
 def fits(problem: Problem, *, lift: bool, taken: Collection[str] = ()) -> bool:

@@ -26,7 +26,7 @@ from gangsched.core.placement.placer import Placed
 from gangsched.core.planning.context import NO_PODS, SchedulingContext
 from gangsched.core.planning.topology import Domain
 from gangsched.core.planning.victims import awaited, needed
-from gangsched.core.preemption import explain, protected
+from gangsched.core.preemption import explain
 from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.removal import by_suspension
 from gangsched.core.preemption.search import Choice
@@ -291,7 +291,7 @@ class Outcomes:
                 reasons = texts
         blocked, in_the_way = self._blocked(units) if units is not None else ([], [])
         if in_the_way:
-            why_not += f"; {protected.fits_without(in_the_way, context.options)}"
+            why_not += f"; {explain.fits_without(in_the_way, context.options)}"
         return self._verdict(
             Unschedulable,
             sim,
@@ -302,7 +302,7 @@ class Outcomes:
             + explain.message(sim.snapshot.size, reasons, why_not, context.topology.sentence(domain)),
             unplaced=unplaced,
             blockers=tuple(sorted(p.key for p in blocked if p.uid not in context.announced)),
-            spared=explain.not_considered(units, protected.spared(in_the_way, context.options)),
+            spared=explain.not_considered(units, explain.in_the_way(in_the_way, context.options)),
         )
 
     def behind(self, found: Verdict) -> Verdict:
@@ -327,7 +327,7 @@ class Outcomes:
 
     def _blocked(self, units: Units) -> tuple[list[Pod], list[Pod]]:
         """Required members without a node even when everything that may leave has left; and pods that are never victims
-        without which the gang would fit then: a smallest set, for one of the placements that would be possible, or MOST
+        without which the gang would fit then: a smallest set, for one of the placements that would be possible, or
         of it. None if it would not fit without all of them, either.
         """
         sim = self.context.planned(units.everything())
@@ -336,13 +336,13 @@ class Outcomes:
 
     def _in_the_way(self, units: Units, sim: Simulation, blocked: Pod) -> list[Pod]:
         context, table, class_of = self.context, self._snapshot.table, self._snapshot.class_of
-        slots = protected.never_victims(table)
+        slots = explain.never_victims(table)
         alike = [p for w in context.wants if len(w.members) == w.required for p in w.members]
         count = sum(class_of(p) is class_of(blocked) for p in alike)
         usable = context.placer.pipeline.static_mask(class_of(blocked), sim)
-        if not len(slots) or protected.room_for(class_of(blocked), sim, slots, usable) < max(1, count):
+        if not len(slots) or explain.room_for(class_of(blocked), sim, slots, usable) < max(1, count):
             return []
-        slots = slots[~protected.no_victims_anyway(table, slots, context.gangs, context.priority, context.options)]
+        slots = slots[~explain.no_victims_anyway(table, slots, context.gangs, context.priority, context.options)]
         everything = units.everything()
         sim = context.planned(np.union1d(everything, slots))
         placed = context.placer.required(context.wants, sim, {})
@@ -355,7 +355,7 @@ class Outcomes:
             context.placer.pipeline,
             [(row, members[uid]) for uid, row in placed.rows.items()],
             lambda p: table.slot_of[p.uid] in might_go,
-            protected.MOST,
+            explain.MOST_IN_THE_WAY,
         )
 
     # -- messages ------------------------------------------------------------------------------------------

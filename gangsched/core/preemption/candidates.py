@@ -23,7 +23,7 @@ from gangsched.core.preemption.units import Units
 
 _NONE = -1
 #: The usefulness of a pod has so many steps.
-_PARTS = 1e9
+_USEFUL = 1e9
 
 
 class Interruption(msgspec.Struct, frozen=True, eq=False):
@@ -218,10 +218,10 @@ class Candidates:
 
 
 def _useful(held: Floats, short: Floats, row: Ints) -> Ints:
-    """``(V,)`` how much of what its node is short of for one member each pod holds: _PARTS per resource at most."""
+    """``(V,)`` how much of what its node is short of for one member each pod holds: _USEFUL per resource at most."""
     out = np.zeros(len(row))
     for amount, lacking in zip(held, short, strict=True):
         if lacking.any():
             missing = lacking[row]
             out += np.minimum(amount, missing) / np.where(missing > 0, missing, 1.0)
-    return np.asarray(np.rint(out * _PARTS), dtype=np.int64)
+    return np.asarray(np.rint(out * _USEFUL), dtype=np.int64)

@@ -20,7 +20,7 @@ from gangsched.core.preemption.node_prices import NodePrices
 #: Pods in all, sets of pods of one node, kinds of members together on one, and fillings in all, up to which all are
 #: looked at. With a quarter of the sets or of the kinds together, or half of the fillings, 20 tight mixes come out the
 #: same.
-_PODS, _SETS, _VECTORS, _FILLINGS = 2000, 16384, 64, 4000
+_PODS, _ALL_SETS, _VECTORS, _FILLINGS = 2000, 16384, 64, 4000
 #: What a number of members on a node takes beside the sets that are looked at for it, in nodes x pods, and what all
 #: may take: a tenth of a second.
 _VECTOR, _WORK = 1000, 3_000_000
@@ -55,7 +55,7 @@ def fillings_of(nodes: NodePrices) -> Fillings | None:
             by_class.setdefault(int(key[pod]), []).append(pod)
         classes = list(by_class.values())
         shape = tuple(len(some) + 1 for some in classes)
-        if np.prod(shape, dtype=np.float64) > _SETS:
+        if np.prod(shape, dtype=np.float64) > _ALL_SETS:
             return None
         taken = np.indices(shape).reshape(len(shape), int(np.prod(shape, dtype=np.int64)))
         room = c.free[:, node, None] + (c.req[:, [some[0] for some in classes]][:, :, None] * taken[None]).sum(axis=1)

@@ -111,12 +111,6 @@ def _with_work(priority: int, gangs: int, pods: int, cost: float, work: float) -
     return priority, gangs, int(cost), round(work, 6), pods
 
 
-def work_lost(pod: Pod, cluster: Mapping[str, float], now: float) -> float:
-    """Share of the cluster that the pod requests, summed over resources, times the seconds it has run."""
-    seconds = max(0.0, now - pod.started)
-    return share(pod, cluster) * seconds
-
-
 def share(pod: Pod, cluster: Mapping[str, float]) -> float:
     """Share of the cluster that the pod requests."""
     return share_of(pod.shape.requests, cluster)

@@ -24,7 +24,7 @@ NEVER = 1e300 + 0j
 #: Bits of a part that are exact in float64, and those of the imaginary part that are left to the work lost.
 _BITS, _WORK_BITS = 52, 22
 #: All that could be lost at one priority is divided into so many steps, where that counts before the number of pods.
-_PARTS = 2**18
+_LOST = 2**18
 
 
 def rank(price: complex) -> tuple[float, float]:
@@ -64,10 +64,10 @@ class Tariff:
         counted, work = "pods", c.work / (1.0 + float(c.work.sum()))
         if c.by_work:  # what is lost with pods, in whole parts of all that could be lost, stands for their number
             total = np.bincount(of_pod, weights=c.work, minlength=len(levels))
-            single = np.rint(c.work / np.where(total > 0, total, 1.0)[of_pod] * _PARTS) + 1.0
+            single = np.rint(c.work / np.where(total > 0, total, 1.0)[of_pod] * _LOST) + 1.0
             lost = np.array([single[u.pods].sum() for u in c.units_of], dtype=np.float64)
             counted, work = "work", np.full(len(c), 1.0 / (1.0 + len(c)))
-            most = _PARTS + 2 * len(c) + int(c.unit_size.sum())
+            most = _LOST + 2 * len(c) + int(c.unit_size.sum())
             sizes = [(counted, level, most) if kind == "pods" else (kind, level, size) for kind, level, size in sizes]
         self.digits = _digits(sizes)
         weight = {(d.component, d.level): d.weight for d in self.digits}

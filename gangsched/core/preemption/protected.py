@@ -21,7 +21,7 @@ from gangsched.model.records import GangId, Pod
 #: So many are named in a message; the plan lists more.
 _NAMED = 3
 #: More than so many are not looked for: a gang of 1,000 that wants whole nodes can have 5,000 in its way (300 ms).
-MOST = 100
+MOST_IN_THE_WAY = 100
 
 
 def never_victims(table: PodTable) -> Ints:
@@ -56,21 +56,21 @@ def room_for(pod: PodClass, sim: Simulation, slots: Ints, usable: Bools) -> int:
     return int((room.free[:, usable] // amounts[:, None]).min(axis=0).clip(min=0).sum())
 
 
-def spared(pods: Sequence[Pod], options: Options) -> list[Spared]:
+def in_the_way(pods: Sequence[Pod], options: Options) -> list[Spared]:
     """Why each of them stays, by name."""
     return [Spared(UnitRef("Pod", p.key), _reason(p, options)) for p in sorted(pods, key=lambda p: p.key)]
 
 
 def fits_without(pods: Sequence[Pod], options: Options) -> str:
     """``it would fit without 2 pods of DaemonSet kube-system/agent and static pod kube-system/x, which are never
-    evicted``. From MOST pods on there may be more.
+    evicted``. From MOST_IN_THE_WAY pods on there may be more.
     """
     kinds = sorted(Counter(_kind(p, options) for p in pods).items())
     parts = [f"{counted(number, 'pod')} of {name}" if many else name for (name, many), number in kinds[:_NAMED]]
     if len(kinds) > _NAMED:
         parts.append(f"{sum(number for _, number in kinds[_NAMED:])} more")
     listed = " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
-    if len(pods) >= MOST:
+    if len(pods) >= MOST_IN_THE_WAY:
         return causes.fits_without_many_protected(listed)
     return causes.fits_without_protected(listed, "is" if len(pods) == 1 else "are")
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from gangsched.core.preemption.budgets import Budgets, from_spec
-from gangsched.core.preemption.harm import NO_HARM, Harm, Loss, harm, share, work_lost
+from gangsched.core.preemption.harm import NO_HARM, Harm, Loss, harm, share
 from gangsched.model.records import Pod
 from tests.builders import BudgetBuilder, PodBuilder, pdb, pod
 
@@ -72,8 +72,8 @@ def test_work_is_share_of_the_cluster_times_seconds() -> None:
     """Two of ten cores for 100 seconds are 20; a resource that the cluster does not have counts nothing."""
     made = pod("a").cpu(2).memory(4).on("n", 100).obj()
     assert share(made, CLUSTER) == pytest.approx(0.2)
-    assert work_lost(made, CLUSTER, 200) == pytest.approx(20)
-    assert work_lost(made, CLUSTER, 50) == 0
+    assert cost([Loss(made, 0)], now=200).work == pytest.approx(20)
+    assert cost([Loss(made, 0)], now=50).work == 0
 
 
 def test_harm_does_not_depend_on_the_order_of_the_losses() -> None:

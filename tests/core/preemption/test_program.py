@@ -152,7 +152,7 @@ def test_a_program_finds_what_is_better_than_the_plan_that_it_is_given():
 
 @pytest.mark.parametrize(
     ("module", "limit"),
-    [*((fillings, limit) for limit in ("_PODS", "_SETS", "_VECTORS", "_FILLINGS")), (program_module, "_ENTRIES")],
+    [*((fillings, limit) for limit in ("_PODS", "_ALL_SETS", "_VECTORS", "_FILLINGS")), (program_module, "_ENTRIES")],
 )
 def test_plans_are_as_good_with_and_without_a_program(module, limit, monkeypatch):
     """On both sides of each threshold the plan does the least harm."""
