@@ -43,7 +43,7 @@ from gangsched.core.options import Options
 
 if TYPE_CHECKING:
     from gangsched.cluster.manifests import Loaded
-    from gangsched.core.preemption.drained import Leaving
+    from gangsched.core.preemption.removal import Leaving
     from gangsched.model.errors import Problem
 
 __all__ = [

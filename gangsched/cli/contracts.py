@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gangsched.core import decision as decided
-from gangsched.core.preemption.drained import Leaving
+from gangsched.core.preemption.removal import Leaving
 from gangsched.messages import causes
 from gangsched.model.records import GangId
 

@@ -11,7 +11,7 @@ from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Pr
 from gangsched.core.events import Changed, Event
 from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
-from gangsched.core.preemption.drained import Leaving
+from gangsched.core.preemption.removal import Leaving
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.world.world import World
 from gangsched.messages.text import are, counted

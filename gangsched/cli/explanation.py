@@ -14,7 +14,7 @@ from gangsched.cli.pod_explanation import MANY, choice, conditions, drained_sect
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Gone
 from gangsched.core.plugins.node import tolerates
-from gangsched.core.preemption.drained import Leaving
+from gangsched.core.preemption.removal import Leaving
 from gangsched.core.quota.workloads import quantity
 from gangsched.messages.text import and_nearest, are, counted, listed
 from gangsched.model.children import JOBSET_NAME

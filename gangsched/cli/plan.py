@@ -25,7 +25,7 @@ from gangsched.cluster.manifests.loading import Around, overlaid
 from gangsched.core.decision import BIND
 from gangsched.core.events import records
 from gangsched.core.options import Options
-from gangsched.core.preemption.drained import Leaving
+from gangsched.core.preemption.removal import Leaving
 from gangsched.messages import failures
 from gangsched.model.errors import Problem
 from gangsched.model.records import Pod

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from gangsched.cli.contracts import Section
 from gangsched.cli.decisions import State
 from gangsched.core.decision import Decision, Preempt, Spared, Unschedulable, Victim
-from gangsched.core.preemption.drained import Leaving, budgets_of
-from gangsched.core.preemption.patience import Patience
+from gangsched.core.preemption.eligible import Patience
+from gangsched.core.preemption.removal import Leaving, budgets_of
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.messages.text import are, counted, listed
 from gangsched.model.preemptible import OF_DAEMONSET, protection

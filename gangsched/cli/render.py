@@ -32,7 +32,7 @@ from gangsched.core.decision import (
     Unschedulable,
     Victim,
 )
-from gangsched.core.preemption.drained import Leaving
+from gangsched.core.preemption.removal import Leaving
 from gangsched.core.quota.workloads import quantity
 from gangsched.messages import failures
 from gangsched.messages.text import are, counted, listed

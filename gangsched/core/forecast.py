@@ -12,8 +12,7 @@ from gangsched.core.ledger.ledger import Kind, Reservation, announced_by
 from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider, Verdict, gathering
 from gangsched.core.planning.outcomes import said_of
-from gangsched.core.preemption.drained import Leaving, all_leaving
-from gangsched.core.preemption.removal import suspended_for
+from gangsched.core.preemption.removal import Leaving, all_leaving, suspended_for
 from gangsched.core.queue.blocked_gang import block
 from gangsched.core.queue.signature import Signature, signature_of, speaks_for_others
 from gangsched.core.scheduler import Scheduler

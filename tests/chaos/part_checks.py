@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry, History, ends_object
 from gangsched.core.events import Outcome
-from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.harm import Budgets
 from gangsched.model.queues import STOP_DRAIN, STOP_NONE, ClusterQueue, LocalQueue, queue_labels
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
 from gangsched.model.selectors import any_node_term_matches

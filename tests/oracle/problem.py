@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from gangsched.core.preemption.budgets import Budgets
-from gangsched.core.preemption.harm import Harm, Loss, harm
+from gangsched.core.preemption.harm import Budgets, Harm, Loss, harm
 from gangsched.model.records import SINGLE, Gang, GangId, Node, Pod, PodTerm, Taint, Toleration
 from gangsched.model.selectors import any_node_term_matches, selector_matches
 from tests.oracle.case import NOW, OURS, Case

@@ -132,7 +132,7 @@ def render(verdicts: list[Verdict]) -> str:
     return table(("without", "noticed", "by", "s"), rows)
 
 
-_BUDGETS = "gangsched/core/preemption/budgets.py"
+_BUDGETS = "gangsched/core/preemption/harm.py"
 _CONDEMNED = "gangsched/core/ledger/condemned.py"
 _ACTUATOR = "gangsched/core/actuation/actuator.py"
 _EVICTING = "gangsched/core/lifecycle/evicting.py"

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from random import Random
 
 from gangsched.core.decision import PREEMPT
-from gangsched.core.preemption.budgets import Budgets
-from gangsched.core.preemption.harm import Harm, Loss, harm
+from gangsched.core.preemption.harm import Budgets, Harm, Loss, harm
 from gangsched.core.world.world import World
 from tests.controlplane.client import Object, wait_until
 from tests.sidebyside import our_side

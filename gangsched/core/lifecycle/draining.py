@@ -23,9 +23,8 @@ from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import Signal, State
-from gangsched.core.preemption.budgets import Budgets
-from gangsched.core.preemption.drained import Leaving, budgets_of, leaving, movable, standing
-from gangsched.core.preemption.removal import may_suspend
+from gangsched.core.preemption.harm import Budgets
+from gangsched.core.preemption.removal import Leaving, budgets_of, leaving, may_suspend, movable, standing
 from gangsched.core.quota import stop_policy
 from gangsched.core.quota.stop_policy import Stop
 from gangsched.messages import notes

@@ -25,9 +25,8 @@ from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.run import Run
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.preemption.drained import budgets_of
-from gangsched.core.preemption.removal import incomplete
-from gangsched.core.preemption.work import unsaved
+from gangsched.core.preemption.harm import unsaved
+from gangsched.core.preemption.removal import budgets_of, incomplete
 from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.model.times import render_time

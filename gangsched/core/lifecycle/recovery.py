@@ -20,8 +20,7 @@ from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
-from gangsched.core.preemption.drained import budgets_of
-from gangsched.core.preemption.removal import SUSPEND, as_begun, incomplete
+from gangsched.core.preemption.removal import SUSPEND, as_begun, budgets_of, incomplete
 from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.model.records import SINGLE, GangId, Pod

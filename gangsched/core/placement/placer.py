@@ -11,8 +11,7 @@ import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints, runs
 from gangsched.core.framework.pipeline import Pipeline, Ranking
-from gangsched.core.placement.arrangement import MAX_MEMBERS, Arranger, hopeless
-from gangsched.core.placement.packing import whole
+from gangsched.core.placement.arrangement import MAX_MEMBERS, Arranger, hopeless, whole
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Domains, Simulation
 from gangsched.core.state.snapshot import Snapshot

@@ -17,7 +17,7 @@ from gangsched.core.ledger.ledger import Turn, announced_by
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placed, Placer, Want
 from gangsched.core.planning.topology import Demand, Domain, Topology, wishes_met
-from gangsched.core.preemption.patience import Patience
+from gangsched.core.preemption.eligible import Patience
 from gangsched.core.quota.assignment import NO_QUOTA, NoQuota, QuotaAssignment
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Classes, Phantom, Restriction, Simulation

@@ -37,8 +37,8 @@ from gangsched.core.planning.context import NO_PAUSE, Pause, Question, Schedulin
 from gangsched.core.planning.outcomes import Outcomes, refused, without_quota
 from gangsched.core.planning.victims import VictimsOf
 from gangsched.core.preemption import explain
-from gangsched.core.preemption.budgets import Budgets
-from gangsched.core.preemption.patience import delayed
+from gangsched.core.preemption.eligible import delayed
+from gangsched.core.preemption.harm import Budgets
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.assignment import NO_QUOTA, Nominated, NoQuota, QuotaAssignment
 from gangsched.core.quota.flavors import Assignment, Chosen, Flavors, Mode

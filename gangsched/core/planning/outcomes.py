@@ -27,11 +27,10 @@ from gangsched.core.planning.context import NO_PODS, SchedulingContext
 from gangsched.core.planning.topology import Domain
 from gangsched.core.planning.victims import awaited, needed
 from gangsched.core.preemption import explain
-from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.harm import Budgets, told
 from gangsched.core.preemption.removal import by_suspension
 from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
-from gangsched.core.preemption.work import told
 from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.state.membership import Census
 from gangsched.core.state.simulation import Simulation
@@ -328,7 +327,7 @@ class Outcomes:
     def _blocked(self, units: Units) -> tuple[list[Pod], list[Pod]]:
         """Required members without a node even when everything that may leave has left; and pods that are never victims
         without which the gang would fit then: a smallest set, for one of the placements that would be possible, or
-        of it. None if it would not fit without all of them, either.
+        MOST_IN_THE_WAY of it. None if it would not fit without all of them, either.
         """
         sim = self.context.planned(units.everything())
         blocked = self.context.placer.required(self.context.wants, sim, {}).failed

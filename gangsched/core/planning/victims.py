@@ -13,18 +13,15 @@ from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.topology import Domain, least_harmful
 from gangsched.core.preemption import explain
-from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.blocks import Owners
 from gangsched.core.preemption.cap import cap_of, within
 from gangsched.core.preemption.demand import demands_of
-from gangsched.core.preemption.drained import budgets_of
+from gangsched.core.preemption.eligible import LoopGuard
 from gangsched.core.preemption.fit import fit_for
-from gangsched.core.preemption.harm import share
-from gangsched.core.preemption.loops import LoopGuard
-from gangsched.core.preemption.owners import Owners
-from gangsched.core.preemption.removal import by_suspension
+from gangsched.core.preemption.harm import Budgets, share, unsaved, work_lost
+from gangsched.core.preemption.removal import budgets_of, by_suspension
 from gangsched.core.preemption.search import NO_LIMITS, Choice, Limits, Search
 from gangsched.core.preemption.units import Units
-from gangsched.core.preemption.work import unsaved, work_lost
 from gangsched.core.preemption.workloads import WorkloadsOnNodes, add_workload, is_overdue
 from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.quota.preemption import Taken, holders_of

@@ -1,21 +1,142 @@
-"""Blocks: what may be taken together, and what singly.
+"""Blocks: what may be taken together, and what singly; and whose pods end together.
 
 A *block* is everything that may be taken of one gang (of one GangGroup, of one Job that would end): single pods up to a
-limit per gang, or the whole, everywhere in the cluster.
+limit per gang, or the whole, everywhere in the cluster. A Job that is past its backoffLimit with one more deleted pod
+ends, and its other pods with it; a JobSet is suspended as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Ints
+from gangsched.core.arrays import Ints, distinct
 from gangsched.core.decision import UnitRef
 from gangsched.core.options import Options
-from gangsched.core.preemption.owners import Ending
-from gangsched.model.records import SINGLE, Gang, GangId
+from gangsched.core.state.jobs import Suspendable
+from gangsched.core.state.podtable import TERMINATING, JobId
+from gangsched.model.records import SINGLE, Gang, GangId, Job, Pod
+
+if TYPE_CHECKING:
+    from gangsched.core.world.world import World
+
+
+class Survivor(msgspec.Struct, frozen=True, eq=False):
+    """A Job, the slots of its pods by name, and how many of these may be deleted: at most all."""
+
+    job: Job
+    slots: tuple[int, ...]
+    limit: int
+
+
+class Ending(msgspec.Struct, eq=False):
+    """A Job or JobSet of several pods that does not survive the loss of all of them.
+
+    ``slots`` are those of all of its pods that do not leave yet, on whatever node; ``gangs`` the numbers of the groups
+    that these are in; ``numbers`` those of its Jobs in the table. ``known`` is for whoever wants to remember something
+    as long as nothing changes about its Jobs and pods.
+    """
+
+    owner: Suspendable
+    jobs: tuple[Survivor, ...]
+    slots: Ints
+    gangs: frozenset[int]
+    numbers: frozenset[int]
+    known: object = None
+
+
+class Owners:
+    """The Jobs and JobSets of a cluster, as far as pods end with them. Pods in ``condemned`` slots leave anyway."""
+
+    def __init__(self, world: World, condemned: Collection[int] = ()) -> None:
+        self._world = world
+        self._condemned = frozenset(map(int, condemned))
+        busy = (world.snapshot.table.pods[slot] for slot in self._condemned)
+        owners = (world.jobs.owner_of(pod) for pod in busy if pod is not None)
+        #: Pods of these are condemned: what is known of them holds for this decision only.
+        self._busy: dict[str, Ending | None] = dict.fromkeys((o.uid for o in owners if o is not None), None)
+        self._asked: set[str] = set()
+
+    def endings(self, slots: Ints) -> list[Ending]:
+        """Those that pods in these slots belong to."""
+        table = self._world.snapshot.table
+        numbers = table.job[slots]
+        out: dict[str, Ending] = {}
+        for number in distinct(numbers[numbers >= 0]).tolist():
+            found = self._of(table.job_ids[number])
+            if found is not None:
+                out[found.owner.uid] = found
+        return list(out.values())
+
+    def _of(self, ident: JobId) -> Ending | None:
+        world = self._world
+        job = world.jobs.get(ident[:2])
+        if job is None or job.uid != ident[2]:
+            return None
+        owner = world.jobs.jobset_of(job) or job
+        known = world.jobs.known
+        if owner.uid in self._busy:
+            if owner.uid not in self._asked:
+                self._asked.add(owner.uid)
+                self._busy[owner.uid] = self._made(owner)
+            return self._busy[owner.uid]
+        if owner.uid not in known:
+            known[owner.uid] = self._made(owner)
+        found: Ending | None = known[owner.uid]
+        return found
+
+    def _made(self, owner: Suspendable) -> Ending | None:
+        table = self._world.snapshot.table
+        jobs = []
+        for job in self._world.jobs.jobs_of(owner):
+            pods = self._world.jobs.pods_of(job)
+            there = [table.slot_of[p.uid] for p in pods if p.uid in table.slot_of]
+            slots = tuple(s for s in there if not table.flags[s] & TERMINATING and s not in self._condemned)
+            limit = survives(job, sum(1 for p in pods if self._leaves(p)))
+            jobs.append(Survivor(job, slots, len(slots) if limit is None else min(limit, len(slots))))
+        found: Ints = np.array([s for each in jobs for s in each.slots], dtype=np.int64)
+        if len(found) < 2 or all(each.limit == len(each.slots) for each in jobs):
+            return None
+        numbers = frozenset(distinct(table.gang[found]).tolist())
+        gangs = frozenset(n for n in numbers if table.gang_ids[n].family != SINGLE)
+        return Ending(owner, tuple(jobs), found, gangs, frozenset(table.job[found].tolist()))
+
+    def _leaves(self, pod: Pod) -> bool:
+        """Does it leave, or will it for others?"""
+        return not pod.live or self._world.snapshot.table.slot_of.get(pod.uid, -1) in self._condemned
+
+
+def survives(job: Job, leaving: int) -> int | None:
+    """How many more of its pods may be deleted when so many are ``leaving`` that may not have been counted yet; None if
+    it does not matter how many.
+    """
+    if job.ignores_disruption:
+        return None
+    return 0 if job.fails_on_disruption else max(0, job.backoff_limit - job.failed - leaving)
+
+
+def joined(endings: Iterable[Ending], groups: dict[int, tuple[int, ...]]) -> list[tuple[list[Ending], set[int]]]:
+    """What ends together: Jobs and JobSets that have pods in the same gang, with the numbers of all these gangs.
+    ``groups`` has, for each gang, those that are decided with it.
+    """
+    out: dict[int, tuple[list[Ending], set[int]]] = {}
+    of_gang: dict[int, int] = {}
+    for ident, ending in enumerate(endings):
+        if not ending.gangs:
+            out[ident] = [ending], set()
+            continue
+        gangs = {g for n in ending.gangs for g in groups[n]}
+        mine = [ending]
+        for other in {of_gang[g] for g in gangs if g in of_gang}:
+            more, theirs = out.pop(other)
+            mine, gangs = more + mine, gangs | theirs
+        out[ident] = mine, gangs
+        of_gang.update(dict.fromkeys(gangs, ident))
+    return list(out.values())
+
 
 OFF, MINIMAL, ATOMIC, ELASTIC = "off", "minimal", "atomic", "elastic"
 

@@ -16,9 +16,8 @@ import numpy as np
 
 from gangsched.core.arrays import Floats, Ints
 from gangsched.core.preemption.blocks import Block, Part
-from gangsched.core.preemption.budgets import Budgets
 from gangsched.core.preemption.fit import Fit
-from gangsched.core.preemption.harm import NO_HARM, Harm
+from gangsched.core.preemption.harm import NO_HARM, Budgets, Harm
 from gangsched.core.preemption.units import Units
 
 #: More decisions than this are not tried to the end: of 2,000 small clusters none has more.

@@ -3,18 +3,188 @@
 Two sets of victims are compared by, in this order: (a) pods removed beyond a disruption budget; (b) for each
 unit priority from the highest down, gangs interrupted, then pods evicted; (b') the sum of the pods' costs; (c) work
 lost; (d) the victims' names.
+
+A pod's own annotations about its work override its group's, and those the Job's and the JobSet's. A gang that starts
+again starts from one checkpoint: of those that members name the oldest, and the longest of their restart costs; both
+are then every member's.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import numpy as np
 
-from gangsched.core.preemption.budgets import Budgets
-from gangsched.model.records import Pod
+from gangsched.core.arrays import Floats, Ints, distinct
+from gangsched.core.ledger.condemned import Leaving
+from gangsched.core.state.podtable import PodTable
+from gangsched.core.state.snapshot import Snapshot
+from gangsched.messages import causes
+from gangsched.model.records import Budget, Labels, Pod, Stakes
+from gangsched.model.selectors import selector_matches
+from gangsched.model.times import render_duration
+
+if TYPE_CHECKING:
+    from gangsched.core.world.world import World
+
+
+class Budgets:
+    """The budgets of the cluster, with the room that each has left.
+
+    ``pods`` are the bound, non-terminating pods from which a budget without a status is computed. An empty
+    selector selects every pod of its namespace (policy/v1).
+    """
+
+    def __init__(self, budgets: Iterable[Budget], pods: Iterable[Pod] = ()) -> None:
+        self._by_namespace: dict[str, list[Budget]] = {}
+        self._charged: set[str] = set()  # namespaces with budgets that name pods whose eviction is under way
+        for budget in sorted(budgets, key=lambda b: b.key):
+            self._by_namespace.setdefault(budget.namespace, []).append(budget)
+            if budget.disrupted:
+                self._charged.add(budget.namespace)
+        self._matches: dict[tuple[str, int], tuple[Labels, tuple[Budget, ...], tuple[str, ...]]] = {}
+        unknown = {b.key: b for group in self._by_namespace.values() for b in group if b.allowed is None}
+        self._without_status = frozenset(unknown)
+        healthy = dict.fromkeys(unknown, 0)
+        if unknown:
+            for pod in pods:
+                for budget in self.matching(pod):
+                    if budget.key in healthy:
+                        healthy[budget.key] += 1
+        self.allowed: dict[str, int] = {}
+        for group in self._by_namespace.values():
+            for budget in group:
+                self.allowed[budget.key] = (
+                    budget.allowed if budget.allowed is not None else from_spec(budget, healthy[budget.key])
+                )
+
+    def __bool__(self) -> bool:
+        return bool(self._by_namespace)
+
+    def matching(self, pod: Pod) -> tuple[Budget, ...]:
+        """The budgets that a disruption of this pod would be charged to."""
+        found = self._selecting(pod)[0]
+        if pod.namespace not in self._charged:
+            return found
+        # A pod in disruptedPods has been charged already: the API server counts it as gone.
+        return tuple(b for b in found if pod.name not in b.disrupted)
+
+    def keys(self, pod: Pod) -> tuple[str, ...]:
+        """Their keys."""
+        if pod.namespace in self._charged:
+            return tuple(b.key for b in self.matching(pod))
+        found = self._matches.get((pod.namespace, id(pod.labels)))
+        return found[2] if found is not None else self._selecting(pod)[1]
+
+    def by_budget(self, table: PodTable, slots: Ints) -> dict[str, Ints]:
+        """Of these slots, those whose disruption each budget would be charged for, by its key; in key order."""
+        kins = table.kin[slots]
+        found: dict[str, list[Ints]] = {}
+        for kin in distinct(kins).tolist():
+            namespace, labels = table.kins[kin]
+            for budget in self._matching(namespace, labels)[0]:
+                mine = slots[kins == kin]
+                if budget.disrupted:  # charged already: the API server counts these as gone
+                    names = ((s, table.pods[s]) for s in mine.tolist())
+                    mine = np.array(
+                        [s for s, p in names if p is None or p.name not in budget.disrupted], dtype=np.int64
+                    )
+                found.setdefault(budget.key, []).append(mine)
+        return {key: np.concatenate(found[key]) for key in sorted(found)}
+
+    def draws(self, pods: Iterable[Pod]) -> Counter[str]:
+        """How many of these pods each budget would be charged for."""
+        out: Counter[str] = Counter()
+        for pod in pods:
+            for key in self.keys(pod):
+                out[key] += 1
+        return out
+
+    def _selecting(self, pod: Pod) -> tuple[tuple[Budget, ...], tuple[str, ...]]:
+        return self._matching(pod.namespace, pod.labels)
+
+    def _matching(self, namespace: str, labels: Labels) -> tuple[tuple[Budget, ...], tuple[str, ...]]:
+        """The budgets of this namespace whose selector selects these labels, and their keys."""
+        group = self._by_namespace.get(namespace)
+        if not group:
+            return (), ()
+        key = (namespace, id(labels))
+        found = self._matches.get(key)
+        if found is None:
+            matching = tuple(b for b in group if selector_matches(b.selector, labels))
+            # The labels are kept so that their id stays their own.
+            found = self._matches[key] = labels, matching, tuple(b.key for b in matching)
+        return found[1], found[2]
+
+    def charge(self, pods: Iterable[Pod]) -> None:
+        """These pods leave: so much less is allowed from now on."""
+        for key, count in self.draws(pods).items():
+            self.allowed[key] -= count
+
+    def count(self, leaving: Iterable[Leaving]) -> None:
+        """Leaving what no status counts yet. A budget without a status does not count pods that have been seen to
+        leave.
+        """
+        for charge in leaving:
+            for key in self.keys(charge.pod):
+                if key not in charge.counted and (charge.left is None or key not in self._without_status):
+                    self.allowed[key] = max(0, self.allowed[key] - 1)
+
+    def unbreakable(self, pods: Iterable[Pod]) -> set[str]:
+        """UIDs of the pods that the eviction API lets go under no circumstances: those whose budget allows nothing
+        now, and those under several budgets (the API refuses to evict them).
+        """
+        out: set[str] = set()
+        for pod in pods:
+            matching = self.matching(pod)
+            if len(matching) > 1 or any(self.allowed[b.key] <= 0 for b in matching):
+                out.add(pod.uid)
+        return out
+
+    def beyond(self, victims: Sequence[Pod]) -> set[str]:
+        """UIDs of the victims that go beyond a budget.
+
+        Victims are walked by priority, highest first, then by namespace/name; one is beyond if any matching
+        budget has nothing left, otherwise it takes one from each.
+        """
+        if not self._by_namespace:
+            return set()
+        left = dict(self.allowed)
+        out: set[str] = set()
+        for pod in sorted(victims, key=lambda p: (-p.priority, p.key)):
+            keys = self.keys(pod)
+            if any(left[key] <= 0 for key in keys):
+                out.add(pod.uid)
+                continue
+            for key in keys:
+                left[key] -= 1
+        return out
+
+    def exceeded(self, victims: Iterable[Pod]) -> tuple[str, ...]:
+        """The budgets (namespace/name) of the victims that go beyond one, in order."""
+        pods = list(victims)
+        beyond = self.beyond(pods)
+        return tuple(sorted({key for p in pods if p.uid in beyond for key in self.keys(p)}))
+
+
+def from_spec(budget: Budget, healthy: int) -> int:
+    """Disruptions that a budget allows when ``healthy`` matching pods run and all of them are expected."""
+    if budget.max_unavailable is not None:
+        return max(0, _scaled(budget.max_unavailable, healthy))
+    minimum = 1 if budget.min_available is None else _scaled(budget.min_available, healthy)
+    return max(0, healthy - minimum)
+
+
+def _scaled(value: int | str, total: int) -> int:
+    """A number, or a percentage of ``total`` rounded up, as the disruption controller does it."""
+    if isinstance(value, str) and value.endswith("%"):
+        return math.ceil(int(value[:-1]) * total / 100)
+    return int(value)
 
 
 class Loss(msgspec.Struct, frozen=True, gc=False):
@@ -119,3 +289,98 @@ def share(pod: Pod, cluster: Mapping[str, float]) -> float:
 def share_of(requests: Sequence[tuple[str, int]], cluster: Mapping[str, float]) -> float:
     """Sum over resources of request / cluster allocatable; resources that no node has count nothing."""
     return sum(units / cluster[name] for name, units in requests if cluster.get(name))
+
+
+class Unsaved(msgspec.Struct, frozen=True, eq=False):
+    """``(slots,)`` since when the work of each pod is unsaved, restart costs taken off (seconds); and its last
+    checkpoint, NaN without one. It is ``always`` given, or else where owners have annotated anything.
+    """
+
+    since: Floats
+    checkpoint: Floats
+    always: bool = False
+
+
+def unsaved(world: World, now: float, *, always: bool = False) -> Unsaved | None:
+    """What owners say of all pods; None without any annotation, unless it is ``always`` given."""
+    table = world.snapshot.table
+    size = table.size
+    own, restart = table.checkpoint[:size], table.restart[:size]
+    groups, jobs = world.membership.stakes, world.jobs.stakes
+    if not groups and not jobs and np.isnan(own).all() and np.isnan(restart).all():
+        return Unsaved(table.started[:size].copy(), own.copy(), always) if always else None
+    gang = np.where(table.gang[:size] >= 0, table.gang[:size], len(table.gang_ids))
+    said: dict[int, Stakes] = {}
+    if groups:
+        ids = table.gang_ids
+        for number in np.flatnonzero(~table.alone[: len(ids)]).tolist():
+            found = groups.get((ids[number].family, ids[number].namespace, ids[number].name))
+            if found is not None:
+                said[number] = found
+    by_job = {n: world.jobs.stakes_of(key[:2]) for n, key in enumerate(table.job_ids)} if jobs else {}
+
+    def nearest(mine: Floats, of: Callable[[Stakes], float | None], among: np.ufunc, none: float) -> Floats:
+        of_gang = np.full(len(table.gang_ids) + 1, none)
+        some = ~np.isnan(mine)
+        among.at(of_gang, gang[some], mine[some])
+        for number, found in said.items():
+            value = of(found)
+            if of_gang[number] == none and value is not None:
+                of_gang[number] = value
+        out = of_gang[gang]
+        if by_job:
+            of_job = np.full(len(table.job_ids) + 1, none)
+            for number, several in by_job.items():
+                of_job[number] = next((v for s in several if (v := of(s)) is not None), none)
+            out = np.where(out == none, of_job[table.job[:size]], out)
+        return np.where(out == none, np.nan, out)
+
+    checkpoint = nearest(own, lambda s: s.checkpoint, np.minimum, np.inf)
+    lasts = nearest(restart, lambda s: s.restart_seconds, np.maximum, -1.0)
+    since = np.fmax(table.started[:size], np.minimum(checkpoint, now)) - np.nan_to_num(lasts)
+    return Unsaved(since, checkpoint, always)
+
+
+def work_lost(snapshot: Snapshot, cluster: Mapping[str, float], now: float, found: Unsaved | None = None) -> Floats:
+    """``(slots,)`` the work that would be lost with each pod: share of the cluster x seconds."""
+    table = snapshot.table
+    shares = np.array([share_of(shape.requests, cluster) for shape in snapshot.shapes])
+    sizes = shares[table.shape[: table.size]] if len(shares) else np.zeros(table.size)
+    since = table.started[: table.size] if found is None else found.since
+    return np.asarray(sizes * np.maximum(0.0, now - since))
+
+
+def weights(costs: Ints, works: Floats) -> Floats:
+    """``(slots,)`` what pods that are otherwise equal are compared by: their costs first, then the work lost."""
+    if not len(costs) or costs.min() == costs.max():
+        return works
+    return np.asarray((costs - costs.min()) * (1.0 + works.sum()) + works)
+
+
+def told(pods: Iterable[Pod], slots: Sequence[int], found: Unsaved | None, now: float) -> str:
+    """``3.2 GPU-hours lost, last checkpoint 12m ago`` of these pods together; empty if nothing is known of them."""
+    if found is None:
+        return ""
+    at, pods = np.array(slots, dtype=np.int64), list(pods)
+    known = found.checkpoint[at]
+    started = np.array([pod.started for pod in pods])
+    if not found.always and np.isnan(known).all() and (found.since[at] == started).all():
+        return ""
+    seconds = np.maximum(0.0, now - found.since[at])
+    text = f"{_hours(pods, seconds.tolist())} lost"
+    if not np.isnan(known).all():
+        text += causes.and_last_checkpoint(render_duration(round(max(0.0, now - float(np.nanmin(known))))))
+    return text
+
+
+def _hours(pods: Sequence[Pod], seconds: Sequence[float]) -> str:
+    """In GPU-hours where there are GPUs, else in CPU-hours."""
+    gpus = cpus = 0.0
+    for pod, spent in zip(pods, seconds, strict=True):
+        for name, units in pod.shape.requests:
+            if name.endswith("/gpu"):
+                gpus += units * spent / 3600.0
+            elif name == "cpu":
+                cpus += units / 1000.0 * spent / 3600.0
+    amount, unit = (gpus, "GPU-hours") if gpus else (cpus, "CPU-hours")
+    return f"{amount:.1f} {unit}" if amount >= 0.05 or not amount else causes.less_than(unit)

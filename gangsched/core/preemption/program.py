@@ -1,6 +1,6 @@
 """How little harm is possible at least, and plans that do no more: branch and bound over whole plans of small clusters.
 
-Each node takes one of its fillings (:mod:`.fillings`) or none; units of which a pod leaves are interrupted; limited
+Each node takes one of its fillings (:mod:`.node_prices`) or none; units of which a pod leaves are interrupted; limited
 sets give no more than they may. The components of harm are minimised one after another, each under what is known of
 those before it. A linear program bounds from below, and says of which units the question has to be asked.
 """
@@ -17,11 +17,11 @@ import numpy as np
 from gangsched.core.arrays import Bools, Floats, Ints, columns, distinct, isin, ordered_by, runs
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.demand import Demand
-from gangsched.core.preemption.fillings import Fillings
 from gangsched.core.preemption.harm import Component, Harm, components, place
 from gangsched.core.preemption.lower_bound import Floor
+from gangsched.core.preemption.node_prices import Fillings
 from gangsched.core.preemption.places import Placing
-from gangsched.core.preemption.simplex import Table
+from gangsched.core.preemption.solvers import Table
 
 #: Entries of a table up to which it is worth its time.
 _ENTRIES = 1_500_000

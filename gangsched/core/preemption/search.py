@@ -4,7 +4,7 @@
    have to leave is found by counting, and places for the members are searched there (:mod:`.settle`), with gangs
    interrupted where single pods are not enough (:mod:`.gangs`). This ends with a plan that works.
 2. As long as the budget of steps lasts, other gangs are tried, and all ways when there are few units.
-3. Whatever is not needed comes back (:mod:`.reprieve`), and :mod:`.lower_bound` says how far from the least harm that
+3. Whatever is not needed comes back (:mod:`.fit`), and :mod:`.lower_bound` says how far from the least harm that
 is.
 """
 
@@ -22,22 +22,17 @@ from gangsched.core.arrays import Bools, Ints
 from gangsched.core.decision import Gap
 from gangsched.core.placement.placer import Placer, Want
 from gangsched.core.preemption.branch_and_bound import BranchAndBound
-from gangsched.core.preemption.budgets import Budgets
-from gangsched.core.preemption.candidates import Candidates
+from gangsched.core.preemption.candidates import Candidates, Prices, Tariff
 from gangsched.core.preemption.demand import Demand, demands_of
-from gangsched.core.preemption.fillings import fillings_of
-from gangsched.core.preemption.fit import CountedFit, Fit, fit_for, rows_of
+from gangsched.core.preemption.fit import CountedFit, Fit, Returnable, fit_for, reprieve, rows_of
 from gangsched.core.preemption.gangs import Interruptions
-from gangsched.core.preemption.harm import Harm, Loss, harm, place
+from gangsched.core.preemption.harm import Budgets, Harm, Loss, harm, place, weights, work_lost
 from gangsched.core.preemption.lower_bound import Floor, LowerBound, gap
-from gangsched.core.preemption.node_prices import MAY, STAYS, NodePrices, Offer
+from gangsched.core.preemption.node_prices import MAY, STAYS, NodePrices, Offer, fillings_of
 from gangsched.core.preemption.places import Places, Placing
-from gangsched.core.preemption.prices import Prices, Tariff
 from gangsched.core.preemption.program import Program, Proof, floor_of
-from gangsched.core.preemption.reprieve import Returnable, reprieve
 from gangsched.core.preemption.settle import Settled, Settler
 from gangsched.core.preemption.units import Units
-from gangsched.core.preemption.work import weights, work_lost
 from gangsched.core.state.simulation import Simulation
 
 #: Nodes x pods looked at in about one step.

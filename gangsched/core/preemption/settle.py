@@ -13,11 +13,10 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Ints
-from gangsched.core.preemption.candidates import Candidates
+from gangsched.core.preemption.candidates import NEVER, Candidates, Prices, Tariff, rank
 from gangsched.core.preemption.harm import Harm
 from gangsched.core.preemption.node_prices import GONE, MAY, STAYS, Offer
 from gangsched.core.preemption.places import Places, Placing
-from gangsched.core.preemption.prices import NEVER, Prices, Tariff, rank
 
 #: How often the places are searched again. Each round settles the sets that were overdrawn in it for good. With 4 of
 #: them one of 10 clusters full of gangs had 6 pods more beyond budgets, and another 12 victims fewer.

@@ -14,10 +14,9 @@ from gangsched.core.agenda import Watchdog
 from gangsched.core.arrays import Floats, Ints
 from gangsched.core.decision import UnitRef
 from gangsched.core.preemption.blocks import Block, Part, ref_of
-from gangsched.core.preemption.budgets import Budgets
+from gangsched.core.preemption.eligible import Patience, member_too_young
 from gangsched.core.preemption.fit import Fit
-from gangsched.core.preemption.harm import Harm, Loss, harm
-from gangsched.core.preemption.patience import Patience, member_too_young
+from gangsched.core.preemption.harm import Budgets, Harm, Loss, harm
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.preemption import Taken, Target

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from gangsched.core.decision import Placement, Victim
 from gangsched.core.events import Changed
-from gangsched.core.preemption.budgets import Budgets
-from gangsched.core.preemption.harm import Harm, Loss, harm
+from gangsched.core.preemption.harm import Budgets, Harm, Loss, harm
 from gangsched.model.records import SINGLE, GangId, Node, Pod, PodTerm
 from gangsched.model.volumes import CSINode, PersistentVolume, StorageObject
 from tests.bench.families.known import Cluster, requests_of

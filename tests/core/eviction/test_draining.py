@@ -12,8 +12,8 @@ from gangsched.core.forecast import forecast
 from gangsched.core.lifecycle import draining
 from gangsched.core.lifecycle.draining import AT_ONCE
 from gangsched.core.options import Options
-from gangsched.core.preemption.budgets import Budgets
-from gangsched.core.preemption.drained import Leaving, budgets_of
+from gangsched.core.preemption.harm import Budgets
+from gangsched.core.preemption.removal import Leaving, budgets_of
 from gangsched.core.quota import stop_policy
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.stop_policy import Stop

@@ -14,7 +14,7 @@ from gangsched.core.actions import Mark, Remove
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT
 from gangsched.core.events import Changed, LeadershipChanged, Outcome, records
 from gangsched.core.options import Options
-from gangsched.core.preemption.drained import budgets_of
+from gangsched.core.preemption.removal import budgets_of
 from gangsched.model.records import Pod, PodTerm
 from tests.builders import OTHERS, gang, node, pdb, pod, selects
 from tests.core.harness import Built, Cluster, event, nodes_of, plan, reports, writes

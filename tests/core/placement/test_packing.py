@@ -10,8 +10,8 @@ import pytest
 
 from gangsched.core.arrays import Bools, Floats
 from gangsched.core.decision import BIND
-from gangsched.core.placement import packing
-from gangsched.core.placement.packing import packed
+from gangsched.core.placement import arrangement
+from gangsched.core.placement.arrangement import packed
 from tests.builders import gang, node, pod
 from tests.core.harness import Built, plan
 
@@ -53,7 +53,7 @@ def test_what_is_too_large_is_not_known(limit: str, monkeypatch: pytest.MonkeyPa
     """A limit says whether the question is answered, never how."""
     request, free = np.array([[2.0], [3.0]]), np.array([[5.0, 5.0, 4.0]])
     for most in (0, 10**6):
-        monkeypatch.setattr(packing, limit, most)
+        monkeypatch.setattr(arrangement, limit, most)
         found = packed(request, np.ones((2, 3), dtype=np.bool_), (3, 2), free)
         assert found.known == (most > 0)
         assert (found.counts is not None) == (most > 0)

@@ -13,13 +13,13 @@ from gangsched.core.decision import group_key
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.demand import Demand, demands_of
-from gangsched.core.preemption.drained import budgets_of
 from gangsched.core.preemption.fit import Fit, fit_for
+from gangsched.core.preemption.harm import work_lost
 from gangsched.core.preemption.node_prices import MAY, Offer
 from gangsched.core.preemption.places import Places
+from gangsched.core.preemption.removal import budgets_of
 from gangsched.core.preemption.search import Search
 from gangsched.core.preemption.units import Units
-from gangsched.core.preemption.work import work_lost
 from gangsched.model.records import GangId
 from tests.bench.worlds import World
 from tests.core.harness import Built, world

@@ -8,9 +8,9 @@ from itertools import combinations
 
 import numpy as np
 
+from gangsched.core.preemption.candidates import Prices, Tariff
 from gangsched.core.preemption.node_prices import MAY, Offer
 from gangsched.core.preemption.places import Placing
-from gangsched.core.preemption.prices import Prices, Tariff
 from gangsched.model.records import PodTerm, SpreadConstraint
 from tests.builders import PodBuilder, gang, node, pod, selects
 from tests.core.harness import Built

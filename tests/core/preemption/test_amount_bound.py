@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gangsched.core.preemption import lower_bound, several_kinds
+from gangsched.core.preemption import lower_bound, places
 from gangsched.core.preemption.lower_bound import amount_bound
 from gangsched.core.preemption.node_prices import MAY, Offer
 from tests.builders import gang, node, pod
@@ -98,7 +98,7 @@ def test_nodes_count_in_whole_members() -> None:
 
 def test_the_plan_of_many_kinds_is_proven_where_a_table_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search says that its plan is optimal; without the bound by amounts it says that there is a gap."""
-    monkeypatch.setattr(several_kinds, "_TABLE", 0)
+    monkeypatch.setattr(places, "_TABLE", 0)
     question = [*full(40, 12, free=0.5), *members(*(9, 8, 5, 4, 2, 1) * 8)]
     choice = asked(*question).search().run()
     assert choice is not None

@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from gangsched.core.preemption.budgets import Budgets, from_spec
-from gangsched.core.preemption.harm import NO_HARM, Harm, Loss, harm, share
+from gangsched.core.preemption.harm import NO_HARM, Budgets, Harm, Loss, from_spec, harm, share
 from gangsched.model.records import Pod
 from tests.builders import BudgetBuilder, PodBuilder, pdb, pod
 

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import SuspendJob
-from gangsched.core.preemption.budgets import Budgets
-from gangsched.core.preemption.harm import Loss, harm
+from gangsched.core.preemption.harm import Budgets, Loss, harm
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import Budget, Job, Owner, Pod
 from tests.builders import gang, node, pdb, pod

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gangsched.core.preemption import fillings, node_prices, several_kinds
+from gangsched.core.preemption import node_prices, places
 from gangsched.core.preemption.node_prices import MAY, Offer
 from tests.builders import gang, node, pod
 from tests.core.harness import Built
@@ -51,7 +51,7 @@ def test_many_members_of_several_kinds_are_placed_in_turn(
         made = asked(*crowd(seed, rule))
         exact = made.places().best(Offer(np.full(len(made.candidates), MAY), tariff(made)))
         with monkeypatch.context() as patch:
-            patch.setattr(several_kinds, limit, 0)
+            patch.setattr(places, limit, 0)
             found = made.places().best(Offer(np.full(len(made.candidates), MAY), tariff(made)))
         assert (found is None) == (exact is None), f"seed {seed}"
         if found is None or exact is None:
@@ -124,7 +124,7 @@ def test_where_sets_are_too_many_the_order_decides(monkeypatch: pytest.MonkeyPat
 
 def test_where_single_plans_are_too_many_nodes_are_looked_at_thoroughly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of two CPUs and one of 3 Gi are four pods; both orders that suit one resource alone would leave five."""
-    monkeypatch.setattr(fillings, "_PODS", 0)
+    monkeypatch.setattr(node_prices, "_PODS", 0)
     question: list[Built] = []
     for row in range(5):
         question.append(node(f"n{row}").cpu(16).memory(17))

@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from gangsched.core.preemption.candidates import Digit, Tariff
 from gangsched.core.preemption.harm import Harm
-from gangsched.core.preemption.prices import Digit, Tariff
 from tests.bench.worlds import cluster
 from tests.builders import gang, node, pdb, pod
 from tests.core.harness import Built

@@ -7,11 +7,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gangsched.core.preemption import fillings
+from gangsched.core.preemption import node_prices
 from gangsched.core.preemption import program as program_module
-from gangsched.core.preemption.fillings import Fillings, fillings_of
 from gangsched.core.preemption.harm import Component, components
-from gangsched.core.preemption.node_prices import NodePrices
+from gangsched.core.preemption.node_prices import Fillings, NodePrices, fillings_of
 from gangsched.core.preemption.places import Placing
 from gangsched.core.preemption.program import Program, Proof, floor_of
 from tests.core.preemption.asked import Asked, asked_in
@@ -152,7 +151,10 @@ def test_a_program_finds_what_is_better_than_the_plan_that_it_is_given():
 
 @pytest.mark.parametrize(
     ("module", "limit"),
-    [*((fillings, limit) for limit in ("_PODS", "_ALL_SETS", "_VECTORS", "_FILLINGS")), (program_module, "_ENTRIES")],
+    [
+        *((node_prices, limit) for limit in ("_PODS", "_ALL_SETS", "_VECTORS", "_FILLINGS")),
+        (program_module, "_ENTRIES"),
+    ],
 )
 def test_plans_are_as_good_with_and_without_a_program(module, limit, monkeypatch):
     """On both sides of each threshold the plan does the least harm."""
@@ -163,7 +165,7 @@ def test_plans_are_as_good_with_and_without_a_program(module, limit, monkeypatch
         with_program = made.search().run()
         with monkeypatch.context() as patch:
             patch.setattr(module, limit, 0)
-            assert (fillings_of(NodePrices(made.candidates, made.demand)) is None) == (module is fillings)
+            assert (fillings_of(NodePrices(made.candidates, made.demand)) is None) == (module is node_prices)
             without = asked_in(case(seed, mixed=True)).search().run()
         assert with_program is not None
         assert without is not None

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gangsched.core.arrays import Bools, Ints
-from gangsched.core.preemption.reprieve import Returnable, reprieve
+from gangsched.core.preemption.fit import Returnable, reprieve
 
 
 class Wanted:

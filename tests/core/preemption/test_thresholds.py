@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gangsched.core.preemption import branch_and_bound, fillings, gangs, several_kinds
+from gangsched.core.preemption import branch_and_bound, gangs, node_prices, places
 from gangsched.model.records import Node, Pod
 from tests.core.preemption.asked import asked_in
 from tests.oracle.case import NOW, Case, Maker
@@ -28,7 +28,7 @@ def among(made: Case, count: int) -> Case:
 
 
 @pytest.mark.parametrize("mixed", [False, True], ids=["identical", "mixed"])
-@pytest.mark.parametrize("beyond", [branch_and_bound.MAX_DECISIONS, 400, 1000, fillings._PODS])
+@pytest.mark.parametrize("beyond", [branch_and_bound.MAX_DECISIONS, 400, 1000, node_prices._PODS])
 def test_among_more_pods_the_same_leave(beyond: int, mixed: bool) -> None:
     """With as many candidates as a threshold allows and with one more: the same victims, as among few."""
     compared = 0
@@ -73,15 +73,15 @@ def test_with_as_many_units_as_are_pulled_along_and_with_one_more_the_same_leave
 
 def test_kinds_that_are_placed_once_more_never_cost_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the rounds that there are, and with one less and one more: no more harm the more there are."""
-    monkeypatch.setattr(several_kinds, "_TABLE", 0)
-    usual, compared = several_kinds._ROUNDS, 0
+    monkeypatch.setattr(places, "_TABLE", 0)
+    usual, compared = places._ROUNDS, 0
     for seed in SEEDS:
         made = case(seed, mixed=True)
         if not any(g.name == "want" for g in made.gangs):
             continue
         prices = []
         for rounds in (usual - 1, usual, usual + 1):
-            monkeypatch.setattr(several_kinds, "_ROUNDS", rounds)
+            monkeypatch.setattr(places, "_ROUNDS", rounds)
             asked = asked_in(made)
             found = asked.places().best(asked.offer([1.0] * len(asked.candidates)))
             prices.append(float("inf") if found is None else found.price.real)
