@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gangsched.core.actions import Action, Bind, Nominate, WithdrawNomination
+from gangsched.core.actions import Action, Bind, Mark, Nominate, WithdrawNomination
 from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
 from gangsched.model.records import SINGLE, GangId, Pod
 from tests.chaos.play import Played
@@ -139,6 +139,8 @@ class _Process:
                 pod = told.pods[ref.uid]
                 self._kept[ref.uid] = _Kept(pod, node, told.priority(pod.gang), next(self._numbers))
                 self._lost.pop(pod.gang, None)  # what is kept for it is what it has planned
+            case Mark() if action.pod.uid in told.pods:
+                self._lost.pop(told.pods[action.pod.uid].gang, None)  # it takes no members any more
             case WithdrawNomination():
                 self._kept.pop(action.pod.uid, None)
                 self._withdrawn(action.pod.uid)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gangsched.core.actions import Action, Bind, Mark, Nominate, PodRef, WithdrawNomination
+from gangsched.core.actions import Action, Bind, Mark, Nominate, PodRef, Unmark, WithdrawNomination
 from gangsched.core.events import Event, Gone, Outcome, WriteDone
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle.bound_in_part import Losses
@@ -197,6 +197,16 @@ def test_room_of_a_member_that_was_refused_is_kept_for_half_a_minute(priority: i
     told(run, WriteDone(3, Outcome.REFUSED))
     run.world.clock.advance_to(10.0 + seconds)
     assert len(binds(run)) == found
+
+
+def test_a_gang_that_was_to_leave_keeps_no_room_of_lost_members() -> None:
+    """It was to be rolled back, and that came to nothing: the others may have got its room meanwhile."""
+    run = running()
+    told(run, LOST)
+    told(run, asks=[Mark(1, about(run, "m1"), "rolled back")])
+    told(run, WriteDone(1, Outcome.TRANSIENT), asks=[Unmark(2, about(run, "m1"), "no longer needed")])
+    told(run, WriteDone(2, Outcome.OK))
+    assert binds(run) == []
 
 
 def test_room_of_who_left_for_others_is_not_kept_and_a_process_knows_only_its_own_losses() -> None:
