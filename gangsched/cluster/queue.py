@@ -9,17 +9,13 @@ which say what the pod itself says, are counted apart, so that they never drive 
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import math
 from collections import deque
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Hashable
+from typing import TypeAlias
 
 from gangsched.core.actions import Bind, Removal, Report, SetCondition, SetGroupStatus, Spare, Write, overruled_by
-
-if TYPE_CHECKING:
-    import asyncio
 
 #: The action of Events that say why a pod is not scheduled, and that it was.
 WHY_NOT, BOUND = "Scheduling", "Binding"
@@ -47,10 +43,11 @@ class Item:
 
     ``uid`` is that of the pod (or Job) that is written to, or for whose volumes; empty for an Event, which waits for no
     object. ``unwanted`` says that a removal that is on its way is not to be repeated. ``unsure`` is True from the
-    moment in which the bytes of an attempt leave until an answer says that it has had no effect.
+    moment in which the bytes of an attempt leave until an answer says that it has had no effect. ``wake`` is called
+    when it is not wanted any more.
     """
 
-    __slots__ = ("_pause", "action", "key", "known", "lane", "submitted_at", "uid", "unsure", "unwanted")
+    __slots__ = ("action", "key", "known", "lane", "submitted_at", "uid", "unsure", "unwanted", "wake")
 
     def __init__(self, action: Sendable, submitted_at: float, known: int = 0) -> None:
         self.action = action
@@ -60,24 +57,12 @@ class Item:
         self.uid = "" if isinstance(action, Report) else action.pod.uid
         self.unwanted = False
         self.unsure = False
-        self._pause: asyncio.Event | None = None
+        self.wake: Callable[[], None] = _nobody_waits
 
     def give_up(self) -> None:
         """It is not wanted any more."""
         self.unwanted = True
-        if self._pause is not None:
-            self._pause.set()
-
-    async def pause(self, seconds: float) -> None:
-        """Wait before the next attempt, or until there is to be none."""
-        if self.unwanted:
-            return
-        import asyncio  # noqa: PLC0415 - a simulated cluster does without, and it takes long to import
-
-        self._pause = asyncio.Event()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._pause.wait()
+        self.wake()
 
 
 class WriteQueue:
@@ -290,6 +275,10 @@ class WriteQueue:
         if busy:
             self._busy_at = now
         return busy
+
+
+def _nobody_waits() -> None:
+    """Nothing is to be woken."""
 
 
 def _place(action: Sendable) -> tuple[Lane, Hashable]:

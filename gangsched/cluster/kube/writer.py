@@ -252,7 +252,7 @@ class Writer:
             delay = backoff.next_seconds(retry_after)
             if time.monotonic() + delay >= until:
                 return Outcome.TRANSIENT, problem
-            await item.pause(delay)
+            await _pause(item, delay)
             if not self._objection(item):
                 await self._client.bucket.take()
         return no
@@ -334,3 +334,13 @@ class Writer:
             await self._attempt(mark_request(action.pod, action.mark, self._now(), action.reason))
         except (ApiError, UnreachableError) as error:
             _log.debug("the mark was not restored", pod=action.pod.key, error=str(error))
+
+
+async def _pause(item: Item, seconds: float) -> None:
+    """Wait before the next attempt, or until there is to be none."""
+    over = asyncio.Event()
+    item.wake = over.set
+    if not item.unwanted:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await over.wait()
