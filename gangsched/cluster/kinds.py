@@ -14,7 +14,7 @@ import msgspec
 from gangsched.core.events import Gone, Record
 from gangsched.model import convert_refused, jobsets, queues, volumes, wire
 from gangsched.model.convert import Converter, job_set, pod_selector
-from gangsched.model.dialects import DIALECTS, koordinator, operators, upstream
+from gangsched.model.dialects import DIALECTS, koordinator, operators, upstream, volcano
 from gangsched.model.errors import FieldError
 
 UPSTREAM = upstream.FAMILY
@@ -213,6 +213,11 @@ def _kinds() -> Iterator[Kind]:
     record = _plain(koordinator.layers_from_object)
     topology = _where_served(name, "scheduling.koordinator.sh", plural, decoded, record, namespaced=False)
     yield topology.at("v1alpha1")
+    record = _plain(volcano.hyper_node)
+    hyper = _where_served(
+        "HyperNode", volcano.TOPOLOGY_GROUP, "hypernodes", volcano.RawHyperNode, record, namespaced=False
+    )
+    yield hyper.at("v1alpha1")
     yield _queue("resourceflavors", queues.RawResourceFlavor, queues.resource_flavor)
     yield _queue("cohorts", queues.RawCohort, queues.cohort)
     yield _queue("clusterqueues", queues.RawClusterQueue, queues.cluster_queue)

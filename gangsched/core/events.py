@@ -18,6 +18,7 @@ from gangsched.model.records import (
     Budget,
     ClusterNetworkTopology,
     Gang,
+    HyperNode,
     Job,
     Labels,
     Namespace,
@@ -81,6 +82,7 @@ Record: TypeAlias = (
     | Namespace
     | PriorityClass
     | ClusterNetworkTopology
+    | HyperNode
     | Job
     | JobSet
     | PodSelector

@@ -20,7 +20,7 @@ from gangsched.core.state.membership import rules_of
 from gangsched.core.state.sightings import SchedulerNames
 from gangsched.core.world import suspended
 from gangsched.core.world.suspended import LateOwners
-from gangsched.core.world.world import World, api_of, group_refused, queue_object_refused, take_in
+from gangsched.core.world.world import World, api_of, group_refused, queue_object_refused, renew_domains, take_in
 from gangsched.model.dialects import BY_FAMILY
 from gangsched.model.jobsets import GROUP, JOBSET, JobSet
 from gangsched.model.preemptible import as_of
@@ -80,6 +80,8 @@ class Scheduler:
             self._apply(event)
         for pod in self._late.take(now):
             self._pod_changed(pod)
+        if (change := renew_domains(self.world)) is not None:
+            self._note(change)
         self._renew_jobs()
         names = self.world.names.look(now)
         if not self._acts:

@@ -422,6 +422,30 @@ class Gang(Record, frozen=True):
         return bool(self.announced or self.min_resources)
 
 
+#: Node labels that no object has: the domain of a node in each tier of a tree of HyperNodes, by number and by name.
+TIER, TIER_NAME = "topology.volcano.sh/tier-", "topology.volcano.sh/tier-name-"
+
+
+class HyperMember(Record, frozen=True):
+    """Members of a HyperNode: nodes, or if ``hyper`` HyperNodes, of this name, or whose name matches the whole of the
+    pattern, or nodes whose labels the selector selects.
+    """
+
+    hyper: bool = False
+    name: str = ""
+    pattern: str = ""
+    selector: LabelSelector | None = None
+
+
+class HyperNode(Record, frozen=True):
+    """A domain of a network topology; those of higher tiers are farther apart inside."""
+
+    name: str
+    tier: int
+    tier_name: str = ""
+    members: tuple[HyperMember, ...] = ()
+
+
 class ClusterNetworkTopology(Record, frozen=True):
     """Which node labels the layers of a topology have, by the keys that constraints of gangs have for these layers."""
 

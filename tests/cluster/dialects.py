@@ -94,13 +94,24 @@ def _coscheduling(wish: Wish) -> tuple[list[Object], Members]:
     return [group], lambda _: {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}
 
 
+def _hyper_node(name: str) -> Object:
+    """A rack of the one node of this name."""
+    members = [{"type": "Node", "selector": {"exactMatch": {"name": name}}}]
+    spec = {"tier": 1, "members": members}
+    return {"apiVersion": "topology.volcano.sh/v1alpha1", "kind": "HyperNode", "metadata": {"name": name}, "spec": spec}
+
+
 def _volcano(wish: Wish) -> tuple[list[Object], Members]:
-    _only(wish, minimum=True, high=True, roles=True, announced=True)
+    _only(wish, minimum=True, high=True, roles=True, announced=True, rack=True)
     spec: Object = {"minMember": wish.minimum, "minTaskMember": dict(wish.roles or {}), **_sum(wish)}
     if wish.high:
         spec["priorityClassName"] = "high"
+    racks: list[Object] = []
+    if wish.rack:
+        spec["networkTopology"] = {"mode": "hard", "highestTierAllowed": 1}
+        racks = [_hyper_node(name) for name in ("n0", "n1")]
     notes = {"scheduling.k8s.io/group-name": "g"}
-    return [_group("scheduling.volcano.sh/v1beta1", spec)], lambda role: {
+    return [*racks, _group("scheduling.volcano.sh/v1beta1", spec)], lambda role: {
         "annotations": {**notes, "volcano.sh/task-spec": role}
     }
 
@@ -328,11 +339,8 @@ def topology(api: Api) -> bool:
     objects, pods = _members(api.write, Wish(2, 2, rack=True))
     apart = decisions(_node("n0", 1), _node("n1", 1), *objects, *pods)[api.gang]
     together = decisions(_node("n0", 1), _node("n1", 2), *objects, *pods)[api.gang]
-    return (apart.outcome, together.outcome, together.topology_domain) == (
-        "unschedulable",
-        "bind",
-        "example.com/rack=n1",
-    )
+    domain = (together.topology_domain or "").rpartition("=")[2]
+    return (apart.outcome, together.outcome, domain) == ("unschedulable", "bind", "n1")
 
 
 def evicted_whole(api: Api) -> bool:

@@ -45,6 +45,7 @@ CLUSTER_RIGHTS = {
     ("jobset.x-k8s.io", "jobsets"): READ | {"patch"},
     ("jobset.x-k8s.io", "jobsets/status"): {"patch"},
     ("leaderworkerset.x-k8s.io", "leaderworkersets"): FOLLOW,
+    ("topology.volcano.sh", "hypernodes"): FOLLOW,
     **{(group, "queues"): FOLLOW for group in ("scheduling.volcano.sh", "scheduling.run.ai")},
     **{("kubeflow.org", kind): FOLLOW for kind in ("pytorchjobs", "tfjobs", "xgboostjobs", "jaxjobs", "mpijobs")},
     ("ray.io", "rayclusters"): FOLLOW,

@@ -8,8 +8,9 @@ import pytest
 from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.dialects import needs_object, role_of
-from gangsched.model.dialects.volcano import Queue, gang_from_object, queue_from_object
+from gangsched.model.dialects.volcano import Queue, RawHyperNode, gang_from_object, hyper_node, queue_from_object
 from gangsched.model.errors import FieldError
+from gangsched.model.records import TIER, TIER_NAME
 
 
 def group(status=None, **spec):
@@ -79,8 +80,7 @@ def test_minima_of_tasks_count_up_to_the_minimum_of_the_group(minimum, tasks, ro
         ({"minMember": 1_000_001}, "spec.minMember"),
         ({"minMember": 1, "minTaskMember": {"a": -1}}, "spec.minTaskMember[a]"),
         ({"minMember": 1, "subGroupPolicy": [{"name": "x"}]}, "spec.subGroupPolicy"),
-        ({"minMember": 1, "networkTopology": {"highestTierAllowed": 1}}, "spec.networkTopology"),
-        ({"minMember": 1, "networkTopology": {"mode": "hard", "highestTierName": "rack"}}, "spec.networkTopology"),
+        ({"minMember": 1, "networkTopology": {"highestTierAllowed": 9}}, "spec.networkTopology.highestTierAllowed"),
     ],
 )
 def test_what_cannot_be_kept_is_refused(spec, field):
@@ -91,18 +91,52 @@ def test_what_cannot_be_kept_is_refused(spec, field):
 
 
 @pytest.mark.parametrize(
-    ("spec", "field"),
+    ("spec", "topology"),
     [
-        ({}, None),
-        ({"networkTopology": {"mode": "hard"}}, None),
-        ({"queue": "research"}, None),
-        ({"networkTopology": {"mode": "soft", "highestTierAllowed": 1}}, "spec.networkTopology"),
+        ({}, ()),
+        ({"networkTopology": {"mode": "hard"}}, ()),
+        ({"networkTopology": {"highestTierAllowed": 1}}, ((f"{TIER}1", True), (f"{TIER}0", False))),
+        ({"networkTopology": {"mode": "soft", "highestTierAllowed": 0}}, ((f"{TIER}0", False),)),
+        ({"networkTopology": {"mode": "hard", "highestTierName": "rack"}}, ((f"{TIER_NAME}rack", True),)),
     ],
 )
-def test_what_is_not_looked_at_is_told(spec, field):
-    """A wish that is not met, and breaks nothing, is told."""
-    remark = group(minMember=1, **spec).remark
-    assert (remark.field if remark else None) == field
+def test_one_domain_for_all_members(spec, topology):
+    """Of at most this tier, rather of a lower one; soft asks for it and insists on nothing."""
+    found = group(minMember=1, **spec)
+    assert (found.topology, found.remark) == (topology, None)
+
+
+def test_a_domain():
+    """Nodes by name, pattern and labels, and domains within it."""
+    members = [
+        {"type": "Node", "selector": {"exactMatch": {"name": "n1"}}},
+        {"type": "Node", "selector": {"regexMatch": {"pattern": "n[23]"}}},
+        {"type": "HyperNode", "selector": {"exactMatch": {"name": "s0"}}},
+        {"type": "Node", "selector": {"labelMatch": {"matchLabels": {"rack": "a"}}}},
+    ]
+    raw = {"metadata": {"name": "s1"}, "spec": {"tier": 2, "tierName": "spine", "members": members}}
+    found = hyper_node(msgspec.convert(raw, RawHyperNode))
+    assert (found.name, found.tier, found.tier_name) == ("s1", 2, "spine")
+    assert [(m.hyper, m.name, m.pattern, m.selector is not None) for m in found.members] == [
+        (False, "n1", "", False),
+        (False, "", "n[23]", False),
+        (True, "s0", "", False),
+        (False, "", "", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"tier": -1}, "spec.tier"),
+        ({"members": [{"selector": {"regexMatch": {"pattern": "("}}}]}, "spec.members[0].selector.regexMatch.pattern"),
+    ],
+)
+def test_a_domain_that_cannot_be_read_is_named(spec, field):
+    """With its field."""
+    with pytest.raises(FieldError) as caught:
+        hyper_node(msgspec.convert({"metadata": {"name": "s1"}, "spec": spec}, RawHyperNode))
+    assert caught.value.field == field
 
 
 def queue(state="Open", **spec):

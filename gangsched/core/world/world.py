@@ -25,6 +25,7 @@ from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINAT
 from gangsched.core.state.sightings import Evictions, ForeignNominations, SchedulerNames, Sightings
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
+from gangsched.core.world.hyper_nodes import HyperNodes
 from gangsched.core.world.owner_gangs import OwnerGangs
 from gangsched.messages import causes
 from gangsched.model.dialects.objects import MAX_MEMBERS
@@ -37,6 +38,7 @@ from gangsched.model.records import (
     ClusterNetworkTopology,
     Gang,
     GangId,
+    HyperNode,
     Labels,
     Namespace,
     Node,
@@ -76,6 +78,7 @@ class World:
         self.snapshot = Snapshot()
         self.classes: dict[str, PriorityClass] = {}
         self.topologies: dict[str, ClusterNetworkTopology] = {}
+        self.hyper_nodes = HyperNodes()
         self.names = names or SchedulerNames()
         self.membership = Membership(ours, self.assumed, self.classes, self.names)
         self.budgets: dict[tuple[str, str], Budget] = {}
@@ -361,6 +364,10 @@ def _supplied(world: World, event: ev.Event) -> Change | None:
         case ev.Gone(kind, namespace, name) if kind in STORAGE_KINDS:
             snapshot.volumes.drop(kind, namespace, name)
             return Change(Hint.VOLUMES)
+        case ev.Changed(HyperNode() as domain):
+            world.hyper_nodes.put(domain.name, domain)
+        case ev.Gone("HyperNode", _, name):
+            world.hyper_nodes.put(name, None)
         case ev.Changed(PodSelector() as pod_selector):
             snapshot.selectors.set(pod_selector)
         case ev.Gone(kind, namespace, name):
@@ -370,6 +377,7 @@ def _supplied(world: World, event: ev.Event) -> Change | None:
 
 def _node(world: World, node: Node) -> Change | None:
     snapshot = world.snapshot
+    node = world.hyper_nodes.labelled(node) if world.hyper_nodes else node
     row = snapshot.row_of.get(node.name)
     old = snapshot.nodes[row] if row is not None else None
     snapshot.set_node(node)
@@ -422,6 +430,17 @@ def _priority_class(world: World, name: str, now: PriorityClass | None) -> Chang
     else:
         world.classes[name] = now
     return Change(Hint.CLASSES)
+
+
+def renew_domains(world: World) -> Change | None:
+    """After the last of some changes: if the tree of domains is another, nodes may be in others."""
+    if not world.hyper_nodes.changed:
+        return None
+    world.hyper_nodes.changed = False
+    world.snapshot.settle()
+    for node in list(world.snapshot.nodes):
+        world.snapshot.set_node(world.hyper_nodes.labelled(node))
+    return Change(Hint.NODE_LABELS)
 
 
 def _layers(world: World, now: dict[str, ClusterNetworkTopology]) -> Change:

@@ -7,6 +7,7 @@ and ``pkg/scheduler/framework/session.go`` of volcano-sh/volcano).
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from gangsched.messages import notes as said
 from gangsched.model import conditions, wire
 from gangsched.model.dialects.dialect import Dialect, Seen, Told, counts, evicted
 from gangsched.model.dialects.objects import described, members, min_resources
-from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.errors import FieldError
 from gangsched.model.queues import (
     BEST_EFFORT_FIFO,
     STOP_HOLD,
@@ -26,7 +27,8 @@ from gangsched.model.queues import (
     Limits,
     of_other_api,
 )
-from gangsched.model.records import Gang, Labels
+from gangsched.model.records import TIER, TIER_NAME, Gang, HyperMember, HyperNode, Labels
+from gangsched.model.selectors import label_selector
 from gangsched.model.shapes import parse_list
 
 FAMILY = "scheduling.volcano.sh"
@@ -36,6 +38,9 @@ SCHEDULER = "volcano"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 TASK = "volcano.sh/task-spec"
 ROOT = "root"
+#: Each tier is one more level in which a place is looked for.
+MAX_TIER = 8
+TOPOLOGY_GROUP = "topology.volcano.sh"
 #: The conditions of which a group has one or none.
 _SCHEDULED, _UNSCHEDULABLE = "Scheduled", "Unschedulable"
 
@@ -61,7 +66,8 @@ def gang_from_object(obj: wire.VolcanoPodGroup) -> Gang:
     return described(
         FAMILY,
         obj.metadata,
-        _remark(spec),
+        None,
+        topology=_topology(spec.network_topology),
         min_member=max(1, spec.min_member),
         min_resources=min_resources(spec.min_resources),
         roles=_roles(spec),
@@ -79,15 +85,73 @@ def _roles(spec: wire.VolcanoPodGroupSpec) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(wanted.items())) if sum(wanted.values()) <= spec.min_member else ()
 
 
-def _remark(spec: wire.VolcanoPodGroupSpec) -> Mistake | None:
-    """What the group asks for and does not get. A hard topology is a :class:`FieldError`: it would be broken."""
-    topology = spec.network_topology
-    if topology is not None and (topology.highest_tier_allowed is not None or topology.highest_tier_name):
-        if topology.mode != "soft":
-            text = invalid.HARD_TOPOLOGY
-            raise FieldError("spec.networkTopology", text)
-        return Mistake("spec.networkTopology", invalid.SOFT_TOPOLOGY)
-    return None
+def _topology(asked: wire.NetworkTopology | None) -> tuple[tuple[str, bool], ...]:
+    """All members in one HyperNode of at most this tier, rather of a lower one."""
+    if asked is None:
+        return ()
+    required = asked.mode != "soft"
+    if asked.highest_tier_name:
+        return ((TIER_NAME + asked.highest_tier_name, required),)
+    highest = asked.highest_tier_allowed
+    if highest is None:
+        return ()
+    if not 0 <= highest <= MAX_TIER:
+        raise FieldError("spec.networkTopology.highestTierAllowed", invalid.not_between(highest, 0, MAX_TIER))
+    return tuple((f"{TIER}{tier}", required and tier == highest) for tier in range(highest, -1, -1))
+
+
+class Match(wire.Wire):
+    """A name, or a pattern of names."""
+
+    name: str = ""
+    pattern: str = ""
+
+
+class MemberSelector(wire.Wire):
+    """Which members; one of these is set."""
+
+    exact_match: Match | None = None
+    regex_match: Match | None = None
+    label_match: wire.LabelSelector | None = None
+
+
+class HyperNodeMember(wire.Wire):
+    """Nodes or HyperNodes."""
+
+    type: str = "Node"
+    selector: MemberSelector = msgspec.field(default_factory=MemberSelector)
+
+
+class HyperNodeSpec(wire.Wire):
+    """Where in the tree it is."""
+
+    tier: int = 1
+    tier_name: str = ""
+    members: list[HyperNodeMember] | None = None
+
+
+class RawHyperNode(wire.Object):
+    """``topology.volcano.sh/v1alpha1`` HyperNode."""
+
+    spec: HyperNodeSpec = msgspec.field(default_factory=HyperNodeSpec)
+
+
+def hyper_node(obj: RawHyperNode) -> HyperNode:
+    """One HyperNode. Raises :class:`FieldError`."""
+    members = []
+    for number, each in enumerate(obj.spec.members or ()):
+        field, of = f"spec.members[{number}].selector", each.selector
+        pattern = of.regex_match.pattern if of.regex_match is not None else ""
+        try:
+            re.compile(pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise FieldError(f"{field}.regexMatch.pattern", f"{error}"[:200]) from None
+        selector = label_selector(of.label_match, f"{field}.labelMatch")
+        name = of.exact_match.name if of.exact_match is not None else ""
+        members.append(HyperMember(each.type == "HyperNode", name, pattern, selector))
+    if not 0 <= obj.spec.tier <= MAX_TIER:
+        raise FieldError("spec.tier", invalid.not_between(obj.spec.tier, 0, MAX_TIER))
+    return HyperNode(obj.metadata.name, obj.spec.tier, obj.spec.tier_name, tuple(members))
 
 
 class Guarantee(wire.Wire):
