@@ -75,7 +75,7 @@ class Scheduler:
 
     def handle(self, events: Sequence[ev.Event], now: float) -> list[Action]:
         """Take in events (possibly none: time has passed) and return what follows from them."""
-        self._run.now = now
+        self._run.at(now)
         for event in events:
             self._apply(event)
         for pod in self._late.take(now):
@@ -107,7 +107,7 @@ class Scheduler:
 
     def decide(self, now: float) -> list[Action]:
         """Decide the gang at the head of the queue (exactly one) and return what is to be done."""
-        self._run.now = now
+        self._run.at(now)
         group = self._run.head()
         if group is None or not self._acts:
             return []
@@ -186,7 +186,7 @@ class Scheduler:
         world = self.world
         match event:
             case ev.Changed(Gang() as gang):
-                self._group_object_changed(as_of(gang, self._run.now, self.options.ignore_keys))
+                self._group_object_changed(as_of(gang, self.world.now, self.options.ignore_keys))
             case ev.Gone("PodGroup", namespace, name, group=family):
                 self._note(Change(Hint.VICTIMS))
                 gone = world.membership.objects.get((family, namespace, name))
@@ -194,7 +194,7 @@ class Scheduler:
                 self._pods_regrouped(world.owner_gangs.group_changed(family, gone, None))
                 self._gang_changed(family, namespace, name, gone)
             case ev.Changed(Job() | JobSet() as owner):
-                owner = as_of(owner, self._run.now, self.options.ignore_keys)
+                owner = as_of(owner, self.world.now, self.options.ignore_keys)
                 if owner.remark is not None:
                     self._tell(_refused(owner, *owner.remark))
                 self._pods_regrouped(world.owner_gangs.put(owner))
@@ -254,7 +254,7 @@ class Scheduler:
         self._run.drains.queues_changed()
 
     def _pod_changed(self, pod: Pod) -> None:
-        pod = as_of(self.world.owner_gangs.placed(pod), self._run.now, self.options.ignore_keys)
+        pod = as_of(self.world.owner_gangs.placed(pod), self.world.now, self.options.ignore_keys)
         earlier = self.world.find(pod.namespace, pod.name)
         if earlier is not None and earlier.uid != pod.uid:
             self._pod_gone(earlier.uid)  # re-created under the same name before its deletion was seen
@@ -264,7 +264,7 @@ class Scheduler:
             self._note(Change(Hint.VICTIMS))
         assumed_on = self.world.assumed_on(pod.uid)
         if self._acts:  # else another process of ours binds them
-            self.world.names.seen(old, pod, self._run.now)
+            self.world.names.seen(old, pod, self.world.now)
         told = pod.live and self.world.membership.is_ours(pod.gang)
         untold = self.world.membership.new_mistakes(pod) if told else ()
         left_to_it = self.world.foreign_nominations.node_of(pod.uid)

@@ -50,14 +50,14 @@ class AnnouncedRoom:
         plan, membership = group.plan, self._run.world.membership
         absent = [pod for gang in group.gangs for pod in membership.absent_at_start(gang)]
         if plan is not None and absent:
-            found = self._decider.room_for(absent, group.gangs, self._run.now, plan.placements, plan.victims)
+            found = self._decider.room_for(absent, group.gangs, self._run.world.now, plan.placements, plan.victims)
             self.hold(group, found)
 
     def plan_over(self, key: str) -> None:
         """Its plan is over: the time begins if members are bound, else nothing is kept any longer."""
         if key in self._rooms:
             if key not in self._until:
-                self._until.at(key, self._run.now + self._run.options.announced_hold_seconds)
+                self._until.at(key, self._run.world.now + self._run.options.announced_hold_seconds)
             self._settle(key)
 
     def touch(self, gangs: Iterable[GangId]) -> None:
@@ -68,7 +68,7 @@ class AnnouncedRoom:
 
     def time_over(self) -> None:
         """What has not come in time need not come any more."""
-        for key in self._until.due(self._run.now):
+        for key in self._until.due(self._run.world.now):
             room = self._rooms[key]
             about = self._run.reporter.stands_for(room.gangs[0])
             if about is not None:
@@ -85,12 +85,12 @@ class AnnouncedRoom:
             if membership.is_ours(gang) and (spec := membership.spec(gang)) is not None and spec.announces:
                 since = min((p.runs_since for p in membership.census(gang).bound), default=0.0)
                 until = since + run.options.announced_hold_seconds
-                if until > run.now:
+                if until > run.world.now:
                     found.append((-membership.preemptor_priority((gang,)), gang, until))
         for _, gang, until in sorted(found):
             gangs, _ = membership.group(gang)
             absent = membership.absent(gang, membership.placed(gang))
-            places = self._decider.room_for(absent, gangs, run.now)
+            places = self._decider.room_for(absent, gangs, run.world.now)
             self._until.at(group_key(gangs), until)
             self._keep(group_key(gangs), _Room(gangs, places, {p.uid for p in membership.pods(gang)}))
 

@@ -91,7 +91,7 @@ def prebind(run: Run, group: Group) -> None:
         take_room(run, world.pods[place.uid], place.node)
     run.give_back(group.key)
     run.hold(group, plan)
-    run.deadlines.at(group.key, run.now + run.options.bind_timeout_seconds)
+    run.deadlines.at(group.key, run.world.now + run.options.bind_timeout_seconds)
     if isinstance(found, str):
         # What the decision counted on is gone: the phase fails before it has written anything.
         run.actuator.fail(group.key, Failure(plan.placements[0].uid, Outcome.CONFLICT, found))

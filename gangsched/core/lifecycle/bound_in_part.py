@@ -126,8 +126,7 @@ class Losses:
 
     def nodes_changed(self, nodes: set[str]) -> None:
         """These nodes are not what they were."""
-        if nodes:
-            self._dirty.update(g for g, rooms in self._rooms.items() if any(r.node in nodes for r in rooms.values()))
+        self._dirty.update(g for g, rooms in self._rooms.items() if any(r.node in nodes for r in rooms.values()))
 
     def _keep(self, gang: GangId, uid: str, room: _Room) -> None:
         rooms = self._rooms.setdefault(gang, {})
@@ -153,7 +152,7 @@ class Losses:
         """
         if not self._rooms:
             return
-        self._dirty.update(gang for gang, _ in self._due.due(self._run.now))
+        self._dirty.update(gang for gang, _ in self._due.due(self._world.now))
         dirty, self._dirty = self._dirty & self._rooms.keys(), set()
         found: dict[str, tuple[GangId, ...]] = {}
         for gang in sorted(dirty):
@@ -167,7 +166,7 @@ class Losses:
             group = groups.get(key)
             if drained(key) or not self._lacks(gangs, group):
                 self._forget(gangs)
-            rooms = [room for gang in gangs for room in self._wanted(gang, self._run.now)]
+            rooms = [room for gang in gangs for room in self._wanted(gang, self._world.now)]
             if group is None or not (group.holding or group.state is State.STARTING):  # else its plan says what is held
                 self._show(key, gangs, rooms)
 
@@ -310,11 +309,11 @@ def refused(run: Run, group: Group, action: Bind, losses: Losses) -> None:
         return
     known = group.failures.refusals.get(uid)
     pauses = known.pauses if known is not None and known.asked == _asked(pod) else 0
-    first = not pauses or known is None or known.until <= run.now
+    first = not pauses or known is None or known.until <= run.world.now
     if first:
-        until = run.now + pause(FIRST_PAUSE_SECONDS, pauses + 1)
+        until = run.world.now + pause(FIRST_PAUSE_SECONDS, pauses + 1)
         group.failures.refusals[uid] = Refusal(pauses + 1, until, _asked(pod))
-    losses.refused(pod, action.node, run.now, first=first)
+    losses.refused(pod, action.node, run.world.now, first=first)
 
 
 def bound(group: Group, action: Bind) -> None:

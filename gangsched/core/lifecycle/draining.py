@@ -145,7 +145,7 @@ class Drains:
         if not self._queues and not self._open and not self._starting:
             return
         managed.settle()
-        self._due.due(self._run.now)  # whose time has come is waited for no longer
+        self._due.due(self._world.now)  # whose time has come is waited for no longer
         for key in list(self._starting):
             self._suspend_again(key)
         for uid in list(self._open):
@@ -185,7 +185,7 @@ class Drains:
         if job.suspended or key_of(key) in self._due or run.actuator.any_of(key) or run.actuator.any_of(key_of(key)):
             return
         self._starting[key] = tried + 1
-        self._due.at(key_of(key), run.now + run.options.backoff(tried + 1))
+        self._due.at(key_of(key), run.world.now + run.options.backoff(tried + 1))
         about, gang = report.job_reference(job), group.gangs[0]
         action = SuspendJob(run.new_id(), about, job.version, gang.scheduler, str(stop), notes.drain_of(gang.key))
         run.actuator.ask(key_of(key), action)
@@ -228,7 +228,7 @@ class Drains:
             if drain.uid in self._due:
                 return
             if not self._settled(drain):
-                self._due.at(drain.uid, self._run.now + self._run.options.backoff(1))
+                self._due.at(drain.uid, self._world.now + self._run.options.backoff(1))
             else:
                 drain.stop, drain.gangs = stop, self._world.managed.gangs_of(drain.uid)
                 if not self._mark(drain):
@@ -249,7 +249,7 @@ class Drains:
         elif eviction.phase is Phase.REMOVING:
             unseen = _UNSEEN_SECONDS if eviction.removed else 0.0
             eviction.phase, drain.failures = Phase.LEAVING, 0
-            self._due.at(drain.uid, self._run.now + unseen)
+            self._due.at(drain.uid, self._world.now + unseen)
         else:
             self._marked(drain, stop)
 
@@ -310,7 +310,7 @@ class Drains:
             self._take_back(drain)
         drain.rests = True
         drain.failures += 1
-        self._due.at(drain.uid, self._run.now + self._run.options.backoff(drain.failures))
+        self._due.at(drain.uid, self._world.now + self._run.options.backoff(drain.failures))
         if why and why != drain.blocked:
             drain.blocked = why
             self._run.reporter.drain_blocked(drain.gangs, drain.stop, why)

@@ -295,7 +295,7 @@ class Evictions:
             return False
         return not victim.partial and victim.unit.kind != "Pod"
 
-    def follow_abandoned(self) -> None:
+    def follow_rests(self) -> None:
         """Where every write has been answered, what is left of the units of which a pod was removed is removed, too,
         and the others stay.
         """

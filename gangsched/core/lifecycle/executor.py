@@ -43,7 +43,7 @@ class Ids:
 
 
 class Executor:
-    """Carries decisions out. ``now`` is set by the caller before anything else is asked.
+    """Carries decisions out. :meth:`at` is called before anything else is asked.
 
     It is all that is intended, with the ledger, which begins with it: a process that loses its leadership goes on with
     a new one. ``ids`` are the numbers of writes and plans, of which none is used twice in the life of a process.
@@ -72,15 +72,10 @@ class Executor:
         self._restless: set[str] = set()
         self._plans = ids.plans
 
-    @property
-    def now(self) -> float:
-        """The time of the call that is being served."""
-        return self.run.now
-
-    @now.setter
-    def now(self, value: float) -> None:
-        self.world.now = value
-        for uid in self.world.sightings.look(value):
+    def at(self, now: float) -> None:
+        """A call begins at this time (seconds)."""
+        self.world.now = now
+        for uid in self.world.sightings.look(now):
             self.run.check.update(self.world.ledger.awaited.get(uid, ()))
 
     @property
@@ -106,7 +101,7 @@ class Executor:
                 # Something happened that may help parked gangs, or save victims of others.
                 self.gangs.rechecks.noted(changes)
                 self._nominated.noted(changes)
-                self.gangs.unschedulable.wake(changes, self.now)
+                self.gangs.unschedulable.wake(changes, self.world.now)
             left = self.touched or run.check or run.changes or run.taken_from
             if not (left or self.gangs.evictions.unsettled() or self.gangs.losses.unsettled()):
                 break
@@ -121,7 +116,8 @@ class Executor:
         for (family, _, _, scheduler), spec in specs.items():
             names = (key.partition("/") for key in (spec.group if spec is not None else ()))
             touched.update(GangId(family, namespace, name, scheduler) for namespace, _, name in names)
-        self.gangs.refresh_all(touched)
+        if touched:
+            self.gangs.refresh_all(touched)
 
     def _take_changes(self) -> list[Change]:
         """Helpful events, those that followed from our own steps last."""
@@ -187,8 +183,10 @@ class Executor:
         losing, self.gangs.evictions.losing = self.gangs.evictions.losing, set()
         owners, self.gangs.evictions.losing_owners = self.gangs.evictions.losing_owners, {}
         losing.update(pod.gang for o in owners.values() for pod in self.world.jobs.pods_of(o) if not pod.node)
-        self.gangs.refresh_all(losing)
-        self.gangs.losses.nodes_changed(self.nodes_changed)
+        if losing:
+            self.gangs.refresh_all(losing)
+        if self.nodes_changed:
+            self.gangs.losses.nodes_changed(self.nodes_changed)
         self.gangs.losses.follow(self.groups, self.drains.holds)
 
     def _plans_at_risk(self) -> None:
@@ -245,24 +243,27 @@ class Executor:
 
     def _time_passed(self) -> None:
         """Timeouts and the ends of backoffs."""
-        for group in [self.groups[key] for key in self.run.deadlines.due(self.now)]:
+        times = (self.world.agenda.next(), self.world.ledger.agenda.next())
+        if not any(when is not None and when <= self.world.now for when in times):
+            return
+        for group in [self.groups[key] for key in self.run.deadlines.due(self.world.now)]:
             if group.state is State.STARTING:
                 self._signal(group, Signal.DONE)
                 self.gangs.refresh(group.gangs[0])
                 continue
             group.message = notes.timed_out(group.stage, self.run.reporter.waits_for(group))
             self._signal(group, Signal.FAILED)
-        self.run.check.update(self.gangs.evictions.removals.due(self.now))
+        self.run.check.update(self.gangs.evictions.removals.due(self.world.now))
         self.gangs.announced.time_over()
         for gang in self.run.ask_again():
             self.gangs.refresh(gang)
-        for node in self.world.foreign_nominations.lapsed(self.now):
+        for node in self.world.foreign_nominations.lapsed(self.world.now):
             self.run.changes.append(Change(Hint.ROOM, node))
-        for uid in self.world.ledger.condemned.unseen(self.now):
+        for uid in self.world.ledger.condemned.unseen(self.world.now):
             self.gangs.evictions.spare(uid, NO_PLAN)
-        for key in self.run.reporter.to_tell.due(self.now):
+        for key in self.run.reporter.to_tell.due(self.world.now):
             self.run.reporter.where_it_stands(self.groups[key])
-        for key in self.queue.due(self.now):
+        for key in self.queue.due(self.world.now):
             if key in self.groups:
                 self.gangs.unschedulable.due(key)
                 self._signal(self.groups[key], Signal.WAKE)
@@ -295,9 +296,9 @@ class Executor:
     def _decided(self, group: Group) -> Verdict:
         """Decide a queued gang, or one that would sit out its backoff although nothing else is to be decided."""
         self._signal(group, Signal.WAKE)
-        since = self.now if group.waiting_since is None else group.waiting_since
+        since = self.world.now if group.waiting_since is None else group.waiting_since
         pause = pause_of(self.world, group)
-        verdict = self._refused_already(group) or other_nodes(self.decider, group, self.now)
+        verdict = self._refused_already(group) or other_nodes(self.decider, group, self.world.now)
         verdict = verdict or self.phases.decided(group, since, pause)
         group.waiting_since = None if verdict.outcome == BIND else since
         group.outlook, retry_at = Outlook(), None
@@ -330,9 +331,9 @@ class Executor:
             return ()
         if stopped:
             stay = {pod.uid for pod in plan.eviction.to_go(self.world.pods)}
-            verdict = self.decider.fits_without(group.gangs, group.key, self.now, plan.node_of, stay)
+            verdict = self.decider.fits_without(group.gangs, group.key, self.world.now, plan.node_of, stay)
         else:
-            verdict = self.decider.fits_now(group.gangs, group.key, self.now, plan.node_of)
+            verdict = self.decider.fits_now(group.gangs, group.key, self.world.now, plan.node_of)
         if verdict is not None:
             group.message = verdict.message
             self.phases.give_up_victims(group, plan, verdict)
@@ -361,7 +362,7 @@ class Executor:
         tell = reporter.quota_after_victims if signal is Signal.EVICT else reporter.quota_reserved
         tell(group, verdict)
         self.run.follow(group, verdict)
-        paused = pause_of(self.world, group).until > self.now
+        paused = pause_of(self.world, group).until > self.world.now
         victims, others = self.gangs.evictions.owned(group.gangs, verdict, paused=paused)
         group.plan = Plan(verdict.placements, group.eviction(self._new_ident(), victims), others)
         group.plan.required = self.world.membership.lacking(group.gangs)
@@ -377,7 +378,7 @@ class Executor:
         """The victims leave when their notice is over; what was announced before holds."""
         eviction.begins = rechecks.notice_ends(self.run, eviction.victims.values(), group.noticed)
         eviction.weighed_again = bool(group.noticed)
-        if eviction.begins > self.now:
+        if eviction.begins > self.world.now:
             group.message = notes.announced_until(group.message, render_time(eviction.begins))
 
     def _condemn(self, group: Group, plan: Plan) -> None:
@@ -391,13 +392,13 @@ class Executor:
         self.gangs.evictions.begin(plan.eviction, for_gang=True)
 
     def _new_ident(self) -> str:
-        return f"{int(self.now * 1000):x}-{next(self._plans)}"
+        return f"{int(self.world.now * 1000):x}-{next(self._plans)}"
 
     def _roll_back(self, group: Group, verdict: Verdict) -> bool:
         """If a decided gang is to leave as a whole, because it is bound in part and cannot be whole, start on that."""
         if self.drains.holds(group.key):
             return False  # it leaves as a whole already, and what is removed bears the marks of its queue
-        paused = verdict.outcome == UNSCHEDULABLE and pause_of(self.world, group).until > self.now
+        paused = verdict.outcome == UNSCHEDULABLE and pause_of(self.world, group).until > self.world.now
         if paused and self.options.rollback and group.failures.begun:
             verdict = self.phases.decided(group, group.waiting_since)  # it waits if it will be able to evict
         leaving = bound_in_part.leaving(self.run, group, verdict)
@@ -416,7 +417,7 @@ class Executor:
         self._refresh()
         self.gangs.losses.begin()
         self.gangs.announced.take_over()
-        found = Recovery(self.world, self.decider, self.now)
+        found = Recovery(self.world, self.decider, self.world.now)
         completed_first = self._begun()
         for key in self.queue.active():  # the strongest first: what it holds is not there for the others
             group = self.groups[key]
@@ -457,7 +458,7 @@ class Executor:
         for uid in plan.victims:
             self.world.ledger.condemned.name(self.world.pods[uid], plan.eviction)
             named = owners_of(self.world.pods[uid])
-            stands = self.world.pods[uid].disruption_target or plan.eviction.begins > self.now
+            stands = self.world.pods[uid].disruption_target or plan.eviction.begins > self.world.now
             if stands and any(o.name == plan.eviction.owner and o.plan in (plan.ident, "") for o in named):
                 plan.eviction.acknowledged.add(uid)
         if plan.eviction.announced:

@@ -135,7 +135,7 @@ class Gangs:
         if group.plan is None:
             return
         if group.rolled_back:
-            self._run.deadlines.at(group.key, self._run.now + self._run.time_of(group))
+            self._run.deadlines.at(group.key, self._world.now + self._run.time_of(group))
         self.evictions.mark(group.plan.eviction)
 
     def remove(self, group: Group) -> None:
@@ -166,7 +166,7 @@ class Gangs:
         group.plan = None
         if plan is not None:
             begun = plan.eviction.begun_units(run.world.pods, (), run.actuator.failures(group.key))
-            group.failures.round_ended(run.now, none_left=plan.eviction.announced and not begun)
+            group.failures.round_ended(run.world.now, none_left=plan.eviction.announced and not begun)
             self.evictions.withdrawn(group.key)
             self.evictions.end(plan.eviction)
             binding.forget_claims(run, plan)
@@ -312,10 +312,10 @@ class Gangs:
     def gone(self, uid: str, before: Pod | None) -> None:
         """A pod, as it was ``before``, no longer takes room: whoever waited for that may go on."""
         self._lost(before, leaving=False)
-        self.losses.gone(uid, self._run.now)
+        self.losses.gone(uid, self._world.now)
         if before is not None:
             self._suspended(before)
-        self._world.ledger.condemned.gone(uid, self._run.now)
+        self._world.ledger.condemned.gone(uid, self._world.now)
         now = self._world.pods.get(uid)
         ended = now is not None and now.finished and now.deleting_since is None
         for key in self._world.ledger.freed(uid):
@@ -330,7 +330,7 @@ class Gangs:
         if not pod.live and not pod.finished:
             self._lost(old, leaving=True)
             self._suspended(pod)
-            self._world.ledger.condemned.leaves(pod.uid, self._run.now)
+            self._world.ledger.condemned.leaves(pod.uid, self._world.now)
             self._run.check.update(self._world.ledger.awaited.get(pod.uid, ()))
         if pod.node:
             binding.take_room(self._run, pod, pod.node)
@@ -351,7 +351,7 @@ class Gangs:
             return
         named = self._world.ledger.condemned.named(before.uid)
         if not named:
-            self.losses.lost(before, self._run.now, leaving=leaving)
+            self.losses.lost(before, self._world.now, leaving=leaving)
             return
         if any(e.cause is Cause.PREEMPTION and before.uid in e.removed for e in named.values()):
-            self._world.evictions.note(before, self._run.now)
+            self._world.evictions.note(before, self._world.now)

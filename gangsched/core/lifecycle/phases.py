@@ -53,7 +53,7 @@ class Phases:
 
     def answer(self, action_id: int, outcome: Outcome, message: str) -> None:
         """The outcome of a write."""
-        answer = self._run.actuator.answered(action_id, outcome, message, self._run.now)
+        answer = self._run.actuator.answered(action_id, outcome, message, self._world.now)
         if answer is None:
             return
         key, action = answer.key, answer.action
@@ -133,7 +133,8 @@ class Phases:
     def over(self) -> None:
         """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
         self._gangs.rechecks.follow()
-        self._evictions.follow_abandoned()
+        if self._world.ledger.condemned.rests:
+            self._evictions.follow_rests()
         check = sorted(self._run.check)
         self._run.check.clear()
         for key in check:
@@ -158,7 +159,7 @@ class Phases:
             case Phase.LEAVING | Phase.NOTICE | Phase.NOMINATING if self._waits_in_vain(group, plan):
                 pass
             case Phase.NOTICE if self._world.ledger.waits(group.key):
-                if eviction.begins <= self._run.now:
+                if eviction.begins <= self._world.now:
                     self._notice_over(group, plan)
             case Phase.LEAVING | Phase.NOTICE:
                 if not self._world.ledger.waits(group.key):
@@ -304,7 +305,7 @@ class Phases:
         places = [place for place in plan.placements if place.uid in uids]
         for place in places:
             self._world.forget(place.uid)
-        fits = self._decider.still_holds(group.gangs, group.key, self._run.now, places, (), terminating_leave=False)
+        fits = self._decider.still_holds(group.gangs, group.key, self._world.now, places, (), terminating_leave=False)
         for place in places:
             if place.uid in self._world.pods:
                 self._world.assume(place.uid, place.node)
@@ -332,7 +333,7 @@ class Phases:
         return self._decider.still_holds(
             group.gangs,
             group.key,
-            self._run.now,
+            self._world.now,
             plan.placements,
             self._world.ledger.waits(group.key),
             terminating_leave=awaits,
@@ -343,7 +344,7 @@ class Phases:
         return self._decider.decide(
             group.gangs,
             group.key,
-            self._run.now,
+            self._world.now,
             pause=pause,
             waiting_since=since,
         )
@@ -358,7 +359,7 @@ class Phases:
 
     def _room_freed(self, group: Group, plan: Plan) -> None:
         verdict = self._decider.decide(
-            group.gangs, group.key, self._run.now, may_preempt=False, prefer=plan.node_of, holding=True
+            group.gangs, group.key, self._world.now, may_preempt=False, prefer=plan.node_of, holding=True
         )
         if verdict.outcome == WAIT and all(plan.node_of.get(p.uid) == p.node for p in verdict.placements):
             for awaited in verdict.awaiting:  # others leave these nodes too

@@ -104,11 +104,11 @@ class Rechecks:
             return False
         if not now.begun:
             own = self._own(group, now.standing) or now.standing
-            return self._decider.fits_without(group.gangs, group.key, self._run.now, plan.node_of, own) is not None
+            return self._decider.fits_without(group.gangs, group.key, self._world.now, plan.node_of, own) is not None
         leave = [uid for uid in plan.victims if uid in self._world.pods and unit_of(plan.victims[uid]) in now.begun]
         if not set(now.standing) - set(leave):
             return False
-        return bool(self._decider.places_without(group.gangs, group.key, self._run.now, leave))
+        return bool(self._decider.places_without(group.gangs, group.key, self._world.now, leave))
 
     def _tightened(self, group: Group, plan: Plan, now: _Look) -> bool:
         """Would victims that were within their budgets break them by now, and is there still time to choose others?
@@ -205,7 +205,7 @@ def notice_ends(run: Run, victims: Iterable[Victim], known: Mapping[str, float])
         name = (spec.priority_class if spec is not None else "") or pod.priority_class
         seconds = of_class.get(name, of_class.get("", 0.0))
         if seconds:
-            times.append(known.get(victim.uid, math.ceil(run.now + seconds)))
+            times.append(known.get(victim.uid, math.ceil(run.world.now + seconds)))
     return max(times)
 
 
@@ -224,7 +224,7 @@ def calls_for_another_look(run: Run, eviction: Eviction) -> bool:
     standing = eviction.standing(world.pods)
     if len(standing) < len(eviction.victims):
         return True
-    found, slots = unsaved(world, run.now), world.snapshot.table.slot_of
+    found, slots = unsaved(world, run.world.now), world.snapshot.table.slot_of
     if found is None:
         return False
     since = ((pod.uid, pod.evicted_for.since) for pod in standing if pod.evicted_for is not None)

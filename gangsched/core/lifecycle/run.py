@@ -47,16 +47,11 @@ class Run:
         self.taken_from: set[str] = set()
         self._ids = ids
 
-    @property
-    def now(self) -> float:
-        """The time of the call that is being served."""
-        return self.world.now
-
     def follow(self, group: Group, verdict: Verdict) -> None:
         """The group's members are going to run where, and in the flavors in which, this verdict has them."""
         group.decisions = verdict.decisions
         for use in (d.quota for d in verdict.decisions if d.quota is not None):
-            self.world.managed.choose(use.by_pod, self.now)
+            self.world.managed.choose(use.by_pod, self.world.now)
 
     def still(self, group: Group) -> bool:
         """Is nothing of an earlier plan of this gang on its way any more, and no nomination of it left? Until then it
@@ -79,7 +74,7 @@ class Run:
         again, because their node no longer takes them.
         """
         again = []
-        for wish in self.actuator.due(self.now):
+        for wish in self.actuator.due(self.world.now):
             action, pod = wish.action, self.world.pods.get(wish.action.pod.uid)
             assert isinstance(action, Kept)
             wanted = self._again(action, pod) if pod is not None else None
@@ -100,7 +95,7 @@ class Run:
         if isinstance(action, Bind):
             return Bind(self.new_id(), action.pod, action.node) if self._still_takes(pod, action.node) else None
         named = self.world.ledger.condemned.named(pod.uid).values()
-        return desired.again(self.new_id(), action, pod, desired.desired(pod.uid, None, named, self.now))
+        return desired.again(self.new_id(), action, pod, desired.desired(pod.uid, None, named, self.world.now))
 
     def _still_takes(self, pod: Pod, node: str) -> bool:
         """Has ``node`` still room for a member that is assumed there, as far as its profile looks?"""
@@ -124,14 +119,14 @@ class Run:
     def park(self, group: Group) -> None:
         """It does not fit: it waits for an event that may help, at least for its backoff."""
         group.failures.record(Failed.ATTEMPT)
-        not_before = self.now + self.backoff(group)
+        not_before = self.world.now + self.backoff(group)
         order = queue_order(self.world, group.gangs)
-        self.queue.park(order, self.now, not_before, group.look_again_at)
+        self.queue.park(order, self.world.now, not_before, group.look_again_at)
 
     def retry(self, group: Group) -> None:
         """It is tried again after its backoff."""
         group.failures.record(Failed.ATTEMPT)
-        self.queue.rest(group.key, self.now + self.backoff(group))
+        self.queue.rest(group.key, self.world.now + self.backoff(group))
 
     def backoff(self, group: Group) -> float:
         """Seconds; doubles with every attempt that did not help."""
@@ -154,7 +149,7 @@ class Run:
         """
         for uid in (*plan.victims, *plan.awaited):
             self.world.ledger.wait_for(uid, group.key)
-        self.deadlines.at(group.key, max(self.now, plan.eviction.begins) + self.time_of(group))
+        self.deadlines.at(group.key, max(self.world.now, plan.eviction.begins) + self.time_of(group))
         self.keep(group.key, group.gangs, [(self.world.pods[place.uid], place.node) for place in plan.placements])
 
     def keep(

@@ -45,7 +45,7 @@ class Waiting:
         """When time alone may change what was decided about the group; ``retry_at`` is what the decision says of it."""
         gives_up_at = None if group.reserving_since is None else group.reserving_since + RESERVED_AT_MOST
         known = (retry_at, self._starves_at(group), gives_up_at)
-        return min((t for t in known if t is not None and t > self._run.now), default=None)
+        return min((t for t in known if t is not None and t > self._world.now), default=None)
 
     def _starves_at(self, group: Group) -> float | None:
         """When room is to be reserved for a group that does not fit until then; None: never."""
@@ -64,7 +64,7 @@ class Waiting:
             self.unblock(group)  # it runs; members beyond its minimum wait without holding up others
             return
         starved = self._starves_at(group)
-        if starved is not None and starved <= self._run.now:
+        if starved is not None and starved <= self._world.now:
             self._reserve(group)
         after = turns.get(group.key)
         if before is not None and after is not None and (before.order, before.classes) != (after.order, after.classes):
@@ -76,7 +76,7 @@ class Waiting:
         """Reserve room, or keep what is reserved; give up what has not come true for too long, and let as much time
         pass as the group has been waiting in all.
         """
-        ledger, now = self._world.ledger, self._run.now
+        ledger, now = self._world.ledger, self._world.now
         since = group.reserving_since
         if since is not None and since + RESERVED_AT_MOST <= now:
             group.reserves_from = now + now - (since if group.waiting_since is None else group.waiting_since)
