@@ -135,18 +135,16 @@ _TRIES_SECONDS = 5.0
 _POLL_SECONDS = 0.5
 
 
-def unreadable(cluster: KubeCluster, waited_seconds: float, limit_seconds: float = LIMIT_SECONDS) -> str | None:
+def unreadable(cluster: KubeCluster, waited_seconds: float) -> str | None:
     """Why a cluster that is not listed after this time will not be; None while that is open."""
     health = cluster.health()
     refused = bool(health.problems) and waited_seconds >= _TRIES_SECONDS
-    if cluster.stopped or refused or waited_seconds >= limit_seconds:
+    if cluster.stopped or refused or waited_seconds >= LIMIT_SECONDS:
         return "; ".join(health.problems) or health.failure or "no answer"
     return None
 
 
-def follow(
-    configuration: Configuration, connection: Connection, limit_seconds: float = LIMIT_SECONDS
-) -> Generator[tuple[list[Event], float]]:
+def follow(configuration: Configuration, connection: Connection) -> Generator[tuple[list[Event], float]]:
     """``(events, now)`` again and again: first an event for each object, once all have been listed; then what happens.
 
     Close it. Raises :class:`StartError` with what cannot be read.
@@ -166,7 +164,7 @@ def follow(
             if synced and not cluster.stopped:
                 yield events, now
                 events = []
-            elif problem := unreadable(cluster, now - began, limit_seconds):
+            elif problem := unreadable(cluster, now - began):
                 raise StartError(failures.unreadable(connection, problem))
     finally:
         cluster.stop()

@@ -188,10 +188,9 @@ class Metrics(Observer):
     def __init__(
         self,
         scheduler_names: Sequence[str],
-        registry: CollectorRegistry | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.registry = registry or CollectorRegistry()
+        self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)  # memory, processor time, files
         self.note = Meters(self.registry)
         self._clock = clock

@@ -150,7 +150,7 @@ class Elector:
     """Takes part in the election; run :meth:`run` as a task, then :meth:`release`.
 
     ``on_started`` runs as a task while we lead (it is cancelled when we stop), ``on_stopped`` is called at once
-    when leadership ends for whatever reason. ``now`` is the wall clock for the times in the record.
+    when leadership ends for whatever reason.
     """
 
     def __init__(
@@ -160,7 +160,6 @@ class Elector:
         *,
         on_started: Callable[[], Coroutine[Any, Any, None]],
         on_stopped: Callable[[], None],
-        now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
         observe: Observe = ignore,
     ) -> None:
@@ -168,7 +167,6 @@ class Elector:
         self._settings = settings
         self._on_started = on_started
         self._on_stopped = on_stopped
-        self._now = now
         self._clock = clock
         self._observe = observe
         self._watcher = Watcher(settings.identity, settings.duration_seconds)
@@ -202,7 +200,7 @@ class Elector:
                 if lease is None or lease.spec.holder_identity != us:
                     return
                 released = lease.with_spec(
-                    holderIdentity="", leaseDurationSeconds=1, renewTime=render_micro_time(self._now())
+                    holderIdentity="", leaseDurationSeconds=1, renewTime=render_micro_time(time.time())
                 )
                 try:
                     await self._put(released)
@@ -334,7 +332,7 @@ class Elector:
         return {
             "holderIdentity": self._settings.identity,
             "leaseDurationSeconds": max(1, math.ceil(self._settings.duration_seconds)),
-            "renewTime": render_micro_time(self._now()),
+            "renewTime": render_micro_time(time.time()),
         }
 
     async def _get(self) -> Lease | None:

@@ -23,12 +23,10 @@ class Backoff:
         self,
         initial_seconds: float = 0.1,
         max_seconds: float = 30.0,
-        factor: float = 2.0,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._initial = initial_seconds
         self._max = max_seconds
-        self._factor = factor
         self._chance = chance
         self._step = initial_seconds
 
@@ -38,7 +36,7 @@ class Backoff:
 
     def next_seconds(self, at_least: float | None = None) -> float:
         """The next delay; ``at_least`` is the server's Retry-After, to which jitter is added, never taken."""
-        step, self._step = self._step, min(self._step * self._factor, self._max)
+        step, self._step = self._step, min(self._step * 2.0, self._max)
         delay = step * (0.5 + self._chance() / 2)
         if at_least is not None:
             delay += min(at_least, MAX_RETRY_AFTER_SECONDS)

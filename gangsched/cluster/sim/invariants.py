@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -294,12 +294,9 @@ def _all_fitted(history: History, plan: Round, first: int) -> bool:
     return fitted and not any(lacking.values())
 
 
-def unplanned_removals(history: History, planned: Mapping[str, frozenset[str]] | None = None) -> list[str]:
+def unplanned_removals(history: History) -> list[str]:
     """Pods that the scheduler removed without having marked them for a gang that had nominated before, as members of a
     gang that it rolls back, or as those of a queue that is drained.
-
-    ``planned``, where given, says for each preemptor (``namespace/gang``) which pods (``namespace/name``) its plans
-    ever named; a removal outside of them is reported too.
     """
     covered = {uid for each in rounds(history) for uid in each.removed}
     out = []
@@ -310,8 +307,6 @@ def unplanned_removals(history: History, planned: Mapping[str, frozenset[str]] |
             continue
         if entry.uid not in covered:
             out.append(f"{_when(entry)} {entry.object} was removed without a mark")
-        elif planned is not None and entry.object not in planned.get(preemptor_of(_mark_of(history, entry)), ()):
-            out.append(f"{_when(entry)} {entry.object} was in no plan of its preemptor")
     return out
 
 
@@ -394,13 +389,6 @@ def bound_before_volumes(history: History) -> list[str]:
             if entry.actor == log.SCHEDULER and not all(c is not None and c.bound for c in known):
                 out.append(f"{_when(entry)} {entry.object} was bound before its volumes")
     return out
-
-
-def _mark_of(history: History, removal: Entry) -> str:
-    # From the end: the mark that is looked for is just before the removal, and a history has all pods of a cluster.
-    before = (e for e in reversed(history.entries) if e.number < removal.number)
-    marks = (e for e in before if e.verb == log.MARK and e.uid == removal.uid and e.outcome == log.OK)
-    return next((str(e.detail["message"]) for e in marks), "")
 
 
 def _rolled_back(history: History, removal: Entry) -> bool:

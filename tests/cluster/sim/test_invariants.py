@@ -193,15 +193,6 @@ def test_marks_for_a_gang_without_a_plan_do_not_count():
     assert len(invariants.unplanned_removals(there.history)) == 1
 
 
-def test_removals_can_be_compared_with_plans():
-    """With the plans at hand, a removal of a pod that they do not name is found."""
-    there = preemption()
-    outcomes(there, *PHASES)
-    assert invariants.unplanned_removals(there.history, {"ns/g": frozenset({"ns/x", "ns/y"})}) == []
-    (text,) = invariants.unplanned_removals(there.history, {"ns/g": frozenset({"ns/x"})})
-    assert "ns/y was in no plan" in text
-
-
 def test_marks_that_nobody_acts_on_are_found():
     """A victim that is marked and then forgotten; one that was unmarked or removed is fine."""
     there = preemption()
