@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from gangsched.core.events import Gone, Record
-from gangsched.model import convert_refused, jobsets, queues, volumes, wire
+from gangsched.model import convert_queues, convert_refused, jobsets, queues, volumes, wire
 from gangsched.model.convert import Converter, job_set, pod_selector
 from gangsched.model.dialects import DIALECTS, koordinator, operators, upstream, volcano
 from gangsched.model.errors import FieldError
@@ -218,12 +218,12 @@ def _kinds() -> Iterator[Kind]:
         "HyperNode", volcano.TOPOLOGY_GROUP, "hypernodes", volcano.RawHyperNode, record, namespaced=False
     )
     yield hyper.at("v1alpha1")
-    yield _queue("resourceflavors", queues.RawResourceFlavor, queues.resource_flavor)
-    yield _queue("cohorts", queues.RawCohort, queues.cohort)
-    yield _queue("clusterqueues", queues.RawClusterQueue, queues.cluster_queue)
-    yield _queue("localqueues", queues.RawLocalQueue, queues.local_queue, namespaced=True)
-    priority = queues.workload_priority_class
-    yield _queue("workloadpriorityclasses", queues.RawWorkloadPriorityClass, priority)
+    yield _queue("resourceflavors", convert_queues.RawResourceFlavor, convert_queues.resource_flavor)
+    yield _queue("cohorts", convert_queues.RawCohort, convert_queues.cohort)
+    yield _queue("clusterqueues", convert_queues.RawClusterQueue, convert_queues.cluster_queue)
+    yield _queue("localqueues", convert_queues.RawLocalQueue, convert_queues.local_queue, namespaced=True)
+    priority = convert_queues.workload_priority_class
+    yield _queue("workloadpriorityclasses", convert_queues.RawWorkloadPriorityClass, priority)
     record, counted = job_set, _if_decoded(convert_refused.refused_jobset)
     jobset = _where_served(jobsets.JOBSET, jobsets.GROUP, "jobsets", jobsets.RawJobSet, record, refused=counted)
     yield jobset.at(jobsets.VERSION)
@@ -236,7 +236,7 @@ def _kinds() -> Iterator[Kind]:
 KINDS: Mapping[tuple[str, str], Kind] = {(kind.name, kind.group): kind for kind in _kinds()}
 #: Kueue's Workloads, of which only is asked who owns them. No other API has a resource of that name.
 KUEUE_WORKLOADS = msgspec.structs.replace(
-    _queue("workloads", queues.RawKueueWorkload, queues.kueue_workload, namespaced=True),
+    _queue("workloads", convert_queues.RawKueueWorkload, convert_queues.kueue_workload, namespaced=True),
     name="Workload",
     metadata_only=True,
 )

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from gangsched.model import queues
+from gangsched.model import convert_queues
 from tests.controlplane.client import ApiError, Client, Object, load, wait_until
 from tests.controlplane.rbac import MANIFESTS
 
@@ -83,7 +83,7 @@ async def test_both_spellings_survive(admin: Client, queue_kinds: None) -> None:
         await admin.create(with_limits(cluster_queue(version, **{field: "team"}), borrowingLimit="500m"))
         for other in ("v1beta1", "v1beta2"):
             stored = await admin.get(f"{GROUP}/{other}/ClusterQueue", "cq")
-            read = queues.cluster_queue(msgspec.convert(stored, queues.RawClusterQueue))
+            read = convert_queues.cluster_queue(msgspec.convert(stored, convert_queues.RawClusterQueue))
             assert read.cohort == "team"
             [(_, limits)] = read.groups[0].flavors[0].resources
             assert (limits.nominal, limits.borrowing, limits.lending) == (4000, 500, None)
@@ -121,14 +121,14 @@ async def test_the_reader_understands_what_is_accepted(admin: Client, namespace:
     for kind, body in things:
         made = {"apiVersion": f"{GROUP}/v1beta1", "kind": kind, "metadata": {"name": "x"}, **body}
         found[kind] = await admin.create(made, namespace)
-    convert = queues
-    spot = convert.resource_flavor(msgspec.convert(found["ResourceFlavor"], queues.RawResourceFlavor))
+    convert = convert_queues
+    spot = convert.resource_flavor(msgspec.convert(found["ResourceFlavor"], convert_queues.RawResourceFlavor))
     assert (spot.labels, spot.taints[0].key) == ({"kind": "spot"}, "spot")
-    parent = convert.cohort(msgspec.convert(found["Cohort"], queues.RawCohort))
+    parent = convert.cohort(msgspec.convert(found["Cohort"], convert_queues.RawCohort))
     assert (parent.parent, parent.weight) == ("company", 2.0)
-    local = convert.local_queue(msgspec.convert(found["LocalQueue"], queues.RawLocalQueue))
+    local = convert.local_queue(msgspec.convert(found["LocalQueue"], convert_queues.RawLocalQueue))
     assert (local.key, local.cluster_queue, local.stop) == (f"{namespace}/x", "cq", "None")
-    priority = msgspec.convert(found["WorkloadPriorityClass"], queues.RawWorkloadPriorityClass)
+    priority = msgspec.convert(found["WorkloadPriorityClass"], convert_queues.RawWorkloadPriorityClass)
     assert convert.workload_priority_class(priority).value == 100
     with pytest.raises(ApiError, match="immutable"):
         await admin.patch(f"{GROUP}/v1beta2/LocalQueue", "x", {"spec": {"clusterQueue": "other"}}, namespace)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.model import queues
+from gangsched.model import convert_queues
 from gangsched.model.errors import FieldError
 from gangsched.model.queues import ClusterQueue, Fungibility, Limits, QueuePreemption, ResourceFlavor
 from gangsched.model.records import LabelSelector, Requirement, Taint, Toleration
@@ -25,19 +25,19 @@ def groups(**limits: Any) -> list[dict[str, Any]]:
 def queue(**spec: Any) -> ClusterQueue:
     """A ClusterQueue from its spec."""
     raw = {"metadata": {"name": "cq", "uid": "u", "generation": 3}, "spec": spec}
-    return queues.cluster_queue(msgspec.convert(raw, queues.RawClusterQueue))
+    return convert_queues.cluster_queue(msgspec.convert(raw, convert_queues.RawClusterQueue))
 
 
 def cohort(**spec: Any):
     """A Cohort from its spec."""
     raw = {"metadata": {"name": "c"}, "spec": spec}
-    return queues.cohort(msgspec.convert(raw, queues.RawCohort))
+    return convert_queues.cohort(msgspec.convert(raw, convert_queues.RawCohort))
 
 
 def flavor(**spec: Any) -> ResourceFlavor:
     """A ResourceFlavor from its spec."""
     raw = {"metadata": {"name": "f"}, "spec": spec}
-    return queues.resource_flavor(msgspec.convert(raw, queues.RawResourceFlavor))
+    return convert_queues.resource_flavor(msgspec.convert(raw, convert_queues.RawResourceFlavor))
 
 
 def test_an_empty_queue_has_the_defaults_of_the_api():
@@ -89,7 +89,7 @@ def test_other_kinds():
         "metadata": {"name": "l", "namespace": "ns"},
         "spec": {"clusterQueue": "cq", "stopPolicy": "Hold"},
     }
-    local = queues.local_queue(msgspec.convert(raw, queues.RawLocalQueue))
+    local = convert_queues.local_queue(msgspec.convert(raw, convert_queues.RawLocalQueue))
     assert (local.key, local.cluster_queue, local.stop) == ("ns/l", "cq", "Hold")
     spot = flavor(
         nodeLabels={"b": "2", "a": "1"},
@@ -100,7 +100,10 @@ def test_other_kinds():
     expected = ResourceFlavor("f", {"a": "1", "b": "2"}, (Taint("t", "", "NoExecute"),), (Toleration("t", "Exists"),))
     assert spot == msgspec.structs.replace(expected, topology="racks")
     raw = {"metadata": {"name": "p"}, "value": -5}
-    assert queues.workload_priority_class(msgspec.convert(raw, queues.RawWorkloadPriorityClass)).value == -5
+    assert (
+        convert_queues.workload_priority_class(msgspec.convert(raw, convert_queues.RawWorkloadPriorityClass)).value
+        == -5
+    )
 
 
 def two(first: list[str], second: list[str], names: tuple[str, str] = ("x", "y")) -> list[dict[str, Any]]:
@@ -204,11 +207,11 @@ def test_mistakes_in_other_kinds():
     with pytest.raises(FieldError, match="means nothing without a parent"):
         cohort(resourceGroups=groups(lendingLimit=1))
     with pytest.raises(FieldError, match=r"spec\.clusterQueue"):
-        queues.local_queue(queues.RawLocalQueue())
+        convert_queues.local_queue(convert_queues.RawLocalQueue())
     with pytest.raises(FieldError, match="needs a value"):
-        queues.workload_priority_class(queues.RawWorkloadPriorityClass())
+        convert_queues.workload_priority_class(convert_queues.RawWorkloadPriorityClass())
     with pytest.raises(FieldError, match="32 bits"):
-        queues.workload_priority_class(queues.RawWorkloadPriorityClass(value=2**31))
+        convert_queues.workload_priority_class(convert_queues.RawWorkloadPriorityClass(value=2**31))
 
 
 JSON = st.recursive(
@@ -218,19 +221,19 @@ JSON = st.recursive(
     ),
     max_leaves=4,
 )
-FIELDS = sorted(f.encode_name for f in msgspec.structs.fields(queues._ClusterQueueSpec))
+FIELDS = sorted(f.encode_name for f in msgspec.structs.fields(convert_queues._ClusterQueueSpec))
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=3))
 def test_nonsense_is_an_error_that_names_a_field(spec):
     """Whatever stands in a spec, it is understood or refused with the field's name; nothing else is raised."""
     try:
-        raw = msgspec.convert({"metadata": {"name": "cq"}, "spec": spec}, queues.RawClusterQueue)
+        raw = msgspec.convert({"metadata": {"name": "cq"}, "spec": spec}, convert_queues.RawClusterQueue)
     except msgspec.ValidationError:
         return
     fields = ["spec."]
     try:
-        queues.cluster_queue(raw)
+        convert_queues.cluster_queue(raw)
     except FieldError as error:
         fields.append(error.field)
     assert all(field.startswith("spec.") for field in fields)
