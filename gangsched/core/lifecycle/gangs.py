@@ -212,7 +212,7 @@ class Gangs:
         obstacle, look = None, tuple[object, ...]()
         if group is not None or pending:  # else it is of no interest any more
             look = membership.look(gangs)
-        if pending:  # else nobody waits because of it
+        if pending:  # else it keeps no member waiting
             obstacle = self._obstacle(gangs, leaves=group is not None and group.rolled_back)
         if group is None:
             if pending:

@@ -219,3 +219,14 @@ def test_a_sum_that_the_required_members_have_together_asks_for_nothing_more() -
     members = [pod(f"m{n}").cpu(3).priority(5).gang("g", volcano.FAMILY) for n in range(4)]
     decision = plan(node("n1"), node("n2"), group, *members)[G]
     assert (decision.outcome, len(placed(decision))) == ("bind", 2)
+
+
+def test_a_sum_that_is_lowered_while_members_are_awaited() -> None:
+    """As much as is still announced stays held; one that is raised holds no more than before."""
+    cluster = started(group=sum_of(cpu=7000))
+    cluster.show(sum_of(cpu=4000))
+    cluster.run()
+    assert sum(held(cluster).values()) == 3000
+    cluster.show(sum_of(cpu=7000))
+    cluster.run()
+    assert sum(held(cluster).values()) == 3000
