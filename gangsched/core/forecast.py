@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gangsched.core.decision import Decision, Fits, Unschedulable, Victim, group_key, names_of
+from gangsched.core.decision import Decision, Fits, Gathering, Unschedulable, Verdict, Victim, group_key, names_of
 from gangsched.core.events import Event
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.ledger.condemned import Cause, Eviction
 from gangsched.core.ledger.ledger import Kind, Reservation, announced_by
 from gangsched.core.options import Options
-from gangsched.core.planning.cycle import Decider, Verdict, gathering
-from gangsched.core.planning.outcomes import said_of
+from gangsched.core.planning.cycle import Decider
+from gangsched.core.planning.outcomes import refused
 from gangsched.core.preemption.removal import Leaving, all_leaving, suspended_for
 from gangsched.core.queue.blocked_gang import block
-from gangsched.core.queue.signature import Signature, signature_of, speaks_for_others
+from gangsched.core.queue.signature import Signature, said_of, signature_of, speaks_for_others
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.volumes.binding import assign
@@ -44,25 +44,25 @@ def forecast(
         drain = Eviction(Cause.DRAIN, f"drain {each.uid}", "", "", "")
         world.ledger.condemned.begin(drain)
         _condemn(world, f"drain {each.uid}", each.victims)
-    refused: dict[Signature, Verdict] = {}
+    refusals: dict[Signature, Verdict] = {}
     for gangs in _queue_order(world):
         problem = world.problem(gangs)
-        verdict = gathering(world, gangs, problem) if problem else _decide(decider, refused, gangs, now)
+        verdict = refused(Gathering, world, gangs, problem) if problem else _decide(decider, refusals, gangs, now)
         yield from (d for d in verdict.decisions if world.membership.waits(d.gang))
         _leave(world, gangs, verdict, decider.pipeline(gangs[0].scheduler), now)
 
 
-def _decide(decider: Decider, refused: dict[Signature, Verdict], gangs: tuple[GangId, ...], now: float) -> Verdict:
-    """The decision about these gangs. Equal ones that were ``refused`` get the same message until one has a place."""
+def _decide(decider: Decider, refusals: dict[Signature, Verdict], gangs: tuple[GangId, ...], now: float) -> Verdict:
+    """The decision about these gangs. Equal ones that are among the ``refusals`` get the same message until one has a place."""
     world, key = decider.world, group_key(gangs)
     signature = signature_of(world, gangs, key)
-    if signature in refused:
-        return said_of(world, refused[signature], gangs)
+    if signature in refusals:
+        return said_of(world, refusals[signature], gangs)
     verdict = decider.decide(gangs, key, now)
     if not isinstance(verdict.first, Unschedulable):
-        refused.clear()  # room that others leave for it may do for another, or it may be welcome company
+        refusals.clear()  # room that others leave for it may do for another, or it may be welcome company
     elif speaks_for_others(verdict.first):
-        refused[signature] = verdict
+        refusals[signature] = verdict
     return verdict
 
 

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
-from gangsched.core.planning.cycle import Decider, Verdict
+from gangsched.core.decision import Verdict
+from gangsched.core.planning.cycle import Decider
 from gangsched.model.records import GangId
 from tests.bench.table import table
 from tests.builders import gang, node, pod

@@ -18,10 +18,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from gangsched.core.decision import group_key
+from gangsched.core.decision import Verdict, group_key
 from gangsched.core.forecast import _leave, _queue_order
 from gangsched.core.options import Options
-from gangsched.core.planning.cycle import Verdict
 from gangsched.model.records import IN, Gang, LabelSelector, Node, Pod, PodTerm, Requirement, SpreadConstraint
 from tests.bench.speed import kernel_seconds
 from tests.bench.table import table

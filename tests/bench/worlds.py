@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gangsched.core.decision import group_key
+from gangsched.core.decision import Verdict, group_key
 from gangsched.core.events import Synced
 from gangsched.core.options import Options
-from gangsched.core.planning.cycle import Decider, Verdict
+from gangsched.core.planning.cycle import Decider
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import (
     IN,

@@ -27,11 +27,11 @@ from gangsched.core.actions import (
     Write,
     overruled_by,
 )
-from gangsched.core.decision import Decision, group_key
+from gangsched.core.decision import Decision, Verdict, group_key
 from gangsched.core.events import Event, Outcome
 from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
-from gangsched.core.planning.cycle import Decider, Verdict
+from gangsched.core.planning.cycle import Decider
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.jobsets import JobSet

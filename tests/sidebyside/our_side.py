@@ -12,9 +12,9 @@ import numpy as np
 from gangsched.cluster.kinds import CORE_KINDS
 from gangsched.cluster.kube.decode import ObjectDecoder
 from gangsched.core import events as ev
-from gangsched.core.decision import BIND, group_key
+from gangsched.core.decision import BIND, Verdict, group_key
 from gangsched.core.events import Changed, Event
-from gangsched.core.planning.cycle import Decider, Verdict
+from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption import explain
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.simulation import Simulation

@@ -8,7 +8,17 @@ from collections.abc import Sequence
 from gangsched.core import events as ev
 from gangsched.core.actions import Action
 from gangsched.core.actuation.records import owners_of
-from gangsched.core.decision import BIND, UNSCHEDULABLE, Decision, Fits, FitsWhenFreed, Order, Preempt, Unschedulable
+from gangsched.core.decision import (
+    BIND,
+    UNSCHEDULABLE,
+    Decision,
+    Fits,
+    FitsWhenFreed,
+    Order,
+    Preempt,
+    Unschedulable,
+    Verdict,
+)
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import NO_PLAN, UNBEGUN, Cause, Eviction, Phase
 from gangsched.core.ledger.ledger import Ledger
@@ -23,10 +33,9 @@ from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.options import Options
-from gangsched.core.planning.cycle import Decider, Verdict
-from gangsched.core.planning.outcomes import said_of
+from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.scheduling_queue import Queue
-from gangsched.core.queue.signature import Signature, signature_of, speaks_for_others
+from gangsched.core.queue.signature import Signature, said_of, signature_of, speaks_for_others
 from gangsched.core.state.sightings import Owner
 from gangsched.core.world.world import World, queue_order
 from gangsched.messages import notes

@@ -21,7 +21,6 @@ from gangsched.core.decision import (
     BIND,
     Fits,
     FitsWhenFreed,
-    Gathering,
     Placement,
     Preempt,
     QuotaUse,
@@ -277,14 +276,6 @@ def one_of_many(
     quota = gate.use((pod.uid,))
     priority = member.preemptor_priority(gangs)
     return Verdict((Fits(gang, spec.kind, (), priority, 1, message=message, placements=places, quota=quota),))
-
-
-__all__ = ["Decider", "Verdict", "gathering"]
-
-
-def gathering(world: World, gangs: Sequence[GangId], problem: str) -> Verdict:
-    """The verdict on gangs that are not complete."""
-    return refused(Gathering, world, gangs, problem)
 
 
 class Decider:

@@ -105,29 +105,6 @@ def without_quota(
     )
 
 
-def said_of(world: World, found: Verdict, gangs: Sequence[GangId]) -> Verdict:
-    """A refusal as it reads for other gangs that are equal: their pending members, in name order, stand for those of
-    the gangs that it was decided for.
-    """
-    membership, names = world.membership, dict[str, str]()
-    for decision, gang in zip(found.decisions, gangs, strict=True):
-        mine = (p.key for p in membership.census(gang).pending)
-        names.update(zip((u.pod for u in decision.unplaced), mine, strict=True))
-    decisions = []
-    for decision, gang in zip(found.decisions, gangs, strict=True):
-        spec = membership.spec(gang)
-        said: dict[str, Any] = {
-            "gang": gang,
-            "kind": spec.kind if spec is not None else decision.kind,
-            "group": () if len(gangs) == 1 else tuple(g.key for g in gangs),
-            "unplaced": tuple(Unplaced(names[u.pod], u.reasons) for u in decision.unplaced),
-        }
-        if isinstance(decision, Unschedulable):
-            said["blockers"] = tuple(sorted(names[pod] for pod in decision.blockers))
-        decisions.append(msgspec.structs.replace(decision, **said))
-    return Verdict(tuple(decisions))
-
-
 def priority_warnings(census: Mapping[GangId, Census]) -> tuple[str, ...]:
     """The gangs whose members differ in priority, a sentence each."""
     out = []

@@ -7,11 +7,12 @@ sees no more room. It stands until something happens that may help (:class:`.sch
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from gangsched.core.decision import Unschedulable
+from gangsched.core.decision import Unplaced, Unschedulable, Verdict
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.world.world import World
 from gangsched.model.records import PREEMPT_NEVER, GangId
@@ -85,3 +86,26 @@ def signature_of(world: World, gangs: Sequence[GangId], key: str, *, apart: bool
 def speaks_for_others(refusal: Unschedulable) -> bool:
     """Is it about nothing but what the signature has? Not if it is one for some time, or tells of a mistake."""
     return refusal.retry_at is None and not refusal.failed_plugin and not refusal.warnings
+
+
+def said_of(world: World, found: Verdict, gangs: Sequence[GangId]) -> Verdict:
+    """A refusal as it reads for other gangs that are equal: their pending members, in name order, stand for those of
+    the gangs that it was decided for.
+    """
+    membership, names = world.membership, dict[str, str]()
+    for decision, gang in zip(found.decisions, gangs, strict=True):
+        mine = (p.key for p in membership.census(gang).pending)
+        names.update(zip((u.pod for u in decision.unplaced), mine, strict=True))
+    decisions = []
+    for decision, gang in zip(found.decisions, gangs, strict=True):
+        spec = membership.spec(gang)
+        said: dict[str, Any] = {
+            "gang": gang,
+            "kind": spec.kind if spec is not None else decision.kind,
+            "group": () if len(gangs) == 1 else tuple(g.key for g in gangs),
+            "unplaced": tuple(Unplaced(names[u.pod], u.reasons) for u in decision.unplaced),
+        }
+        if isinstance(decision, Unschedulable):
+            said["blockers"] = tuple(sorted(names[pod] for pod in decision.blockers))
+        decisions.append(msgspec.structs.replace(decision, **said))
+    return Verdict(tuple(decisions))

@@ -124,21 +124,6 @@ def mismatch(flavor: ResourceFlavor, shape: PodShape) -> str:
     return ""
 
 
-def assign(
-    tree: Tree,
-    queue: ClusterQueue,
-    flavors: Mapping[str, ResourceFlavor],
-    workload: Workload,
-    oracle: Oracle,
-    *,
-    fair_sharing: bool = False,
-    resume: Mapping[tuple[str, str], int] = {},
-    passed: Collection[Chosen] = (),
-) -> Assignment:
-    """Flavors for a workload in the present state of ``tree``; see :meth:`gangsched.core.quota.quota.Quota.assign`."""
-    return _Assigner(tree, queue, flavors, oracle, fair_sharing, resume, passed).run(workload)
-
-
 def better(one: tuple[Mode, int], other: tuple[Mode, int], fungibility: Fungibility) -> bool:
     """Is (mode, level) ``one`` preferred to ``other``? Flavors that cannot be had now are never preferred to others."""
     (mode, level), (other_mode, other_level) = one, other
@@ -159,7 +144,9 @@ class _Found(msgspec.Struct):
     tried: int = -1
 
 
-class _Assigner:
+class FlavorAssigner:
+    """Finds flavors in the present state of ``tree``; see :meth:`gangsched.core.quota.quota.Quota.assign`."""
+
     def __init__(
         self,
         tree: Tree,
@@ -186,6 +173,7 @@ class _Assigner:
         self.left: dict[tuple[str, str], int] = {}
 
     def run(self, workload: Workload) -> Assignment:
+        """Flavors for a whole workload, and at what price."""
         out: list[PodSetFlavors] = []
         mode, level = Mode.FIT, 0
         for pod_set in workload.pod_sets:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from gangsched.core.quota import flavors as flavor_rules
 from gangsched.core.quota.fair_sharing import FairRules, Shares
-from gangsched.core.quota.flavors import Assignment, Chosen, Mode
+from gangsched.core.quota.flavors import Assignment, Chosen, FlavorAssigner, Mode
 from gangsched.core.quota.preemption import (
     QUOTA_ALONE,
     REASON_TEXT,
@@ -189,16 +188,8 @@ class Quota:
             need = Need(workload, ((cell, units),), frozenset((cell,)))
             return _judged(VictimSearch(self._rules(queue, need)).run(), self.tree, node, cell, units)
 
-        return flavor_rules.assign(
-            self.tree,
-            queue,
-            self.flavors,
-            workload,
-            oracle,
-            fair_sharing=self.fair_sharing,
-            resume=resume,
-            passed=passed,
-        )
+        assigner = FlavorAssigner(self.tree, queue, self.flavors, oracle, self.fair_sharing, resume, passed)
+        return assigner.run(workload)
 
     def alternatives(self, workload: Workload, assignment: Assignment) -> frozenset[Chosen]:
         """The flavors of an assignment in whose place the queue has others, to be passed over by the next."""

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import msgspec
 
-from gangsched.core.decision import PREEMPT, Decision, group_key
+from gangsched.core.decision import PREEMPT, Decision, Verdict, group_key
 from gangsched.core.planning.context import SchedulingContext
-from gangsched.core.planning.cycle import Decider, Verdict
+from gangsched.core.planning.cycle import Decider
 from tests.bench.families.known import Cluster, Least, Levels, Part, least_of
 from tests.bench.families.others import RULES, Evicted, fits, small_enough
 from tests.bench.families.reading import Reading

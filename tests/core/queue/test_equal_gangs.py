@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gangsched.core.decision import Verdict
 from gangsched.core.events import Gone
-from gangsched.core.planning.cycle import Decider, Verdict
+from gangsched.core.planning.cycle import Decider
 from gangsched.model.records import GangId, PodTerm
 from tests.builders import gang, node, pod, selects
 from tests.core.harness import Built, Cluster, nodes_of, plan
