@@ -53,7 +53,7 @@ def forecast(
 
 
 def _decide(decider: Decider, refusals: dict[Signature, Verdict], gangs: tuple[GangId, ...], now: float) -> Verdict:
-    """The decision about these gangs. Equal ones that are among the ``refusals`` get the same message until one has a place."""
+    """The decision about these gangs. Equal ones get the same message until one has a place."""
     world, key = decider.world, group_key(gangs)
     signature = signature_of(world, gangs, key)
     if signature in refusals:

@@ -341,14 +341,6 @@ def _is_of(labels: Labels, flavor: ResourceFlavor) -> bool:
     return all(labels.get(key) == value for key, value in flavor.labels.items())
 
 
-def holds_less(before: Admission, after: Admission) -> bool:
-    """Is there anything of which others may have more now?"""
-    if before.workload.queue != after.workload.queue or (after.evicted and not before.evicted):
-        return True
-    now = dict(after.usage)
-    return any(units > now.get(cell, 0) for cell, units in before.usage)
-
-
 def gave_back(before: Mapping[str, Admission | None], now: Mapping[str, Admission]) -> set[str]:
     """The queues in which those who held ``before`` (by UID) leave others more now than then. What only moves from one
     of them to another, as from a Job to the gang of its pods, is not free in between.

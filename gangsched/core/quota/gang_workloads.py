@@ -15,7 +15,7 @@ import msgspec
 from gangsched.core.actions import QueueStatus
 from gangsched.core.decision import group_key, names_of
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.quota.flavors import Flavors, PodFlavors, boost_of, gave_back, holds_less, used
+from gangsched.core.quota.flavors import Flavors, PodFlavors, boost_of, gave_back, used
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.status import QueueStatuses, Tally
 from gangsched.core.quota.tree import Amounts, Cell
@@ -496,9 +496,9 @@ class Managed:
         amounts: Amounts = tuple(sorted((c, u) for c, u in usage.items() if u))
         admission = Admission(workload, amounts, min(since, default=0.0), evicted)
         before = self.quota.admissions.get(workload.uid)
-        if before is not None and holds_less(before, admission):
-            self._changed.add(self._root(before.workload.queue))
         if before != admission:
+            freed = gave_back({workload.uid: before}, {workload.uid: admission})
+            self._changed.update(map(self._root, freed))
             self.quota.admit(admission)
         self.tally.holds(workload.uid, admission, admitted=bool(pods))
 
