@@ -186,7 +186,12 @@ class Quota:
 
         def oracle(cell: int, units: int) -> tuple[Mode, int]:
             need = Need(workload, ((cell, units),), frozenset((cell,)))
-            return _judged(VictimSearch(self._rules(queue, need)).run(), self.tree, node, cell, units)
+            leaving = [h for h, _ in holders_of(VictimSearch(self._rules(queue, need)).run())]
+            with self.holders.without(leaving):
+                level, _ = lowest_fitting(node, cell, units)
+            if not leaving:
+                return Mode.NO_CANDIDATES, level
+            return (Mode.PREEMPT if any(h.node is node for h in leaving) else Mode.RECLAIM), level
 
         assigner = FlavorAssigner(self.tree, queue, self.flavors, oracle, self.fair_sharing, resume, passed)
         return assigner.run(workload)
@@ -209,12 +214,8 @@ class Quota:
         if assignment.mode == Mode.NO_FIT:
             return False
         leaving = [h for uid in sorted(set(gone)) if (h := self.holders.by_uid.get(uid)) is not None]
-        for holder in leaving:
-            self.tree.remove(holder.node, holder.amounts)
-        good = has_room(self.tree.queues[workload.queue], self.tree.indexed(assignment.usage))
-        for holder in leaving:
-            self.tree.add(holder.node, holder.amounts)
-        return good
+        with self.holders.without(leaving):
+            return has_room(self.tree.queues[workload.queue], self.tree.indexed(assignment.usage))
 
     def has_room_somewhere(self, workload: Workload, gone: Collection[str]) -> bool:
         """The same in any of the flavors that the queue has for the workload."""
@@ -283,7 +284,8 @@ class Quota:
     def message(self, victim: Workload, reason: str, preemptor: Workload, owner_uid: str = "") -> str:
         """What conditions and events of a displaced workload say, in Kueue's words."""
         paths = self._path(preemptor.queue), self._path(victim.queue)
-        return preemption_message(preemptor.uid, owner_uid, reason, *paths)
+        known = (preemptor.uid, owner_uid, REASON_TEXT.get(reason), *paths)
+        return causes.preempted_in_queue(*(each or "UNKNOWN" for each in known))
 
     def _path(self, queue: str) -> str:
         node: Node | None = self.tree.queues.get(queue)
@@ -292,27 +294,3 @@ class Quota:
 
 def _key(item: QueueObject) -> str:
     return item.key if isinstance(item, LocalQueue) else item.name
-
-
-def preemption_message(uid: str, owner_uid: str, reason: str, preemptor_path: str, preemptee_path: str) -> str:
-    """The message of the conditions Evicted and Preempted."""
-    return causes.preempted_in_queue(
-        uid or "UNKNOWN",
-        owner_uid or "UNKNOWN",
-        REASON_TEXT.get(reason, "UNKNOWN"),
-        preemptor_path or "UNKNOWN",
-        preemptee_path or "UNKNOWN",
-    )
-
-
-def _judged(victims: list[Taken] | None, tree: Tree, node: Node, cell: int, units: int) -> tuple[Mode, int]:
-    """What preemption could do for one cell: its mode, and how far away the quota is once the victims are gone."""
-    holders = [holder for holder, _ in holders_of(victims)]
-    for holder in holders:
-        tree.remove(holder.node, holder.amounts)
-    level, _ = lowest_fitting(node, cell, units)
-    for holder in holders:
-        tree.add(holder.node, holder.amounts)
-    if not holders:
-        return Mode.NO_CANDIDATES, level
-    return (Mode.PREEMPT if any(h.node is node for h in holders) else Mode.RECLAIM), level

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -284,6 +285,15 @@ class Holders:
         insort(self.entries(node.name, admission.evicted), (holder.order, holder))
         self.tree.add(node, holder.amounts)
         node.changed()
+
+    @contextmanager
+    def without(self, holders: Sequence[Holder]) -> Iterator[None]:
+        """As long as this lasts their quota is free."""
+        for holder in holders:
+            self.tree.remove(holder.node, holder.amounts)
+        yield
+        for holder in holders:
+            self.tree.add(holder.node, holder.amounts)
 
     def discard(self, uid: str) -> Holder | None:
         """The workload's quota is free; None if it held none."""

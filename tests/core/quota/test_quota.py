@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gangsched.core.quota.quota import preemption_message
+from gangsched.core.quota.workloads import Workload
 from gangsched.model.queues import LocalQueue, ResourceFlavor, WorkloadPriorityClass
 from gangsched.model.records import LabelSelector, Requirement
 from tests.core.quota.world import World, cohort, exceeds, queue, workload
@@ -110,7 +110,8 @@ def test_priority_classes_come_and_go():
 
 def test_messages_with_gaps():
     """What is not known is said to be unknown."""
-    assert preemption_message("", "", "Because", "", "") == (
+    unknown = Workload("", "", "", "", ())
+    assert World().quota.message(unknown, "Because", unknown) == (
         "Preempted to accommodate a workload (UID: UNKNOWN, JobUID: UNKNOWN) due to UNKNOWN; preemptor path: UNKNOWN; "
         "preemptee path: UNKNOWN"
     )
