@@ -59,7 +59,6 @@ def problems(played: Played) -> list[str]:
     out += [f"rejected_by_kubelet: {t}" for t in _without_races(history, invariants.rejected_by_kubelet(history))]
     out += [f"partial: {t}" for t in bound_in_part(played)]
     out += [f"Job ended: {t}" for t in jobs_ended(played)]
-    out += [f"wrong victim: {t}" for t in wrong_victims(history)]
     out += [f"drained: {t}" for t in disrupted.drained_while_open(history, RACE_SECONDS)]
     out += [f"{c.__name__}: {t}" for c in _OF_PARTS for t in c(played)]
     early = part_checks.bound_before_the_gangs_volumes(history, disturbed(history))
@@ -164,27 +163,6 @@ def bound_in_part(played: Played) -> list[str]:
             if told.lacking(gang)
         ]
     return out + lacking.pop(played.processes, [])
-
-
-def wrong_victims(history: History) -> list[str]:
-    """Removals of pods that were finished; :mod:`tests.chaos.removals` asks about their priority."""
-    last: dict[str, Pod] = {}
-    finished_at: dict[str, float] = {}
-    out = []
-    for entry in history:
-        record = entry.record
-        if entry.actor == log.SCHEDULER and entry.verb in (log.DELETE, log.EVICT) and entry.outcome == log.OK:
-            victim = last.get(entry.uid)
-            if victim is None:
-                out.append(f"{entry.object} was removed and never seen")
-                continue
-            if victim.finished and entry.changed and entry.at_seconds - finished_at[entry.uid] > RACE_SECONDS:
-                out.append(f"{entry.object} had finished before it was removed at {entry.at_seconds:.3f} s")
-        if isinstance(record, Pod):
-            last[record.uid] = record
-            if record.finished:
-                finished_at.setdefault(record.uid, entry.at_seconds)
-    return out
 
 
 def jobs_ended(played: Played) -> list[str]:

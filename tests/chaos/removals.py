@@ -41,7 +41,9 @@ class _Plan(msgspec.Struct):
 
 
 class _Sent(msgspec.Struct):
-    """A removal that took effect, when it was sent, and for which gang (``namespace/name``)."""
+    """A removal that took effect, when it was sent, and for which gang (``namespace/name``); empty: in a drain or a
+    rollback.
+    """
 
     at_seconds: float
     entry: Entry
@@ -56,7 +58,7 @@ def unwanted_removals(played: Played) -> list[str]:
 
     The last two are asked before the first of a list has left, and the very last once in a row of plans, lest a budget
     keeps the gang waiting for ever. Between workloads of queues it is not priority that decides. A unit of which a pod
-    was removed is finished, whatever has become of its preemptor.
+    was removed is finished, whatever has become of its preemptor. In drains and rollbacks only who had ended counts.
     """
     wholes = _wholes(played.batches)
     removals = sorted(_sent(played, played.world.timing.write_seconds), key=lambda each: each.entry.number)
@@ -67,6 +69,10 @@ def unwanted_removals(played: Played) -> list[str]:
     over = {v.uid for decision in played.decisions for v in decision.victims if v.over_budget}
     out = []
     for sent, told, plans in _walk(removals, played.batches):
+        if not sent.preemptor:
+            if text := _ended(told.pods.get(sent.entry.uid)):
+                out.append(f"{sent.entry.object}, sent at {sent.at_seconds:.3f} s: {text}")
+            continue
         about = f"{sent.entry.object}, sent at {sent.at_seconds:.3f} s for {sent.preemptor}"
         if isinstance(sent.entry.record, Job | JobSet):
             out += [f"{about}: {text}" for text in _of_job(told, sent.entry.record, sent.preemptor)]
@@ -106,10 +112,12 @@ def _begun(told: Told, plan: _Plan) -> bool:
 
 
 def _sent(played: Played, write_seconds: float) -> Iterator[_Sent]:
-    """What was removed for gangs, and the Jobs that were suspended for them, in the order in which that was sent."""
+    """What was removed, and the Jobs that were suspended for gangs."""
     for entry in played.world.history.of(log.DELETE, log.EVICT, log.SUSPEND, actor=log.SCHEDULER):
         said = str(entry.detail.get("preemptor", "")) or preemptor_of(str(entry.detail.get("mark", "")))
-        if said and entry.outcome == log.OK and entry.changed and drained_by(entry) is None:
+        if drained_by(entry) is not None:
+            said = ""
+        if entry.outcome == log.OK and entry.changed and (said or entry.verb != log.SUSPEND):
             yield _Sent(entry.at_seconds - write_seconds, entry, said)
 
 

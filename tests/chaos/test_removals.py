@@ -12,6 +12,7 @@ from gangsched.core.events import Gone
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.core.state.membership import Membership
+from gangsched.messages.notes import rolling_back
 from gangsched.model.queues import QUEUE_LABEL
 from gangsched.model.records import PREEMPT_NEVER, GangId
 from tests.builders import OURS, SIGS, gang, node, pdb, pod
@@ -22,6 +23,7 @@ from tests.chaos.scenario import scenario
 from tests.chaos.waiting import Waiting
 from tests.core.harness import Built
 
+BACK = rolling_back(OURS, "d/g", "d/m1")
 FOR_G = mark_message(OURS, "d/g", "d/m1")
 MEMBER = pod("m1").gang("g").priority(5).cpu(4)
 VICTIM = pod("v").priority(3).cpu(4).label(app="red").on("n1")
@@ -66,6 +68,20 @@ def test_a_removal_that_what_is_known_forbids_is_found(case: str) -> None:
     run = marked()
     told(run, change)
     assert [found.split(": ", 1)[1] for found in removes(run)] == [text]
+
+
+@pytest.mark.parametrize(("ended", "found"), [(True, ["it was known to have ended"]), (False, [])])
+def test_a_pod_that_had_ended_is_not_rolled_back(ended: bool, found: list[str]) -> None:
+    """Nor is it in a drain: there is nothing to be evicted. Nobody's priority counts there."""
+    there: list[Built] = [node("n1").cpu(4), gang("g").min(2), MEMBER, pod("m2").gang("g").priority(5).on("n1")]
+    run = played(*there)
+    told(run, *there)
+    mark, removal = Mark(1, about(run, "m2"), BACK), Remove(2, about(run, "m2"), mark=BACK)
+    does(run, mark)
+    told(run, *([pod("m2").gang("g").priority(5).on("n1").phase("Succeeded")] if ended else []))
+    told(run, asks=[removal])
+    does(run, removal)
+    assert [text.split(": ", 1)[1] for text in unwanted_removals(run)] == found
 
 
 @pytest.mark.parametrize("case", WRONG)
