@@ -115,6 +115,8 @@ class _Process:
         before = self.told.pods.get(uid)
         if before is None or not self._begun:
             return
+        if after is None and not before.node:  # one that was refused: nobody is kept off for a pod that is gone
+            self._lost[before.gang].pop(uid, None)
         known = self._lost[before.gang].get(uid)
         if known is not None and (after is None or after.finished):
             known.until = min(known.until, now + KEPT_SECONDS)

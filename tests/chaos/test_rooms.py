@@ -183,9 +183,8 @@ def test_a_gang_with_a_member_that_may_be_bound_lacks_one_less(outcome: Outcome,
     assert len(binds(run)) == found
 
 
-@pytest.mark.parametrize(("priority", "seconds", "found"), [(4, 29.0, 1), (5, 29.0, 1), (6, 29.0, 0), (4, 30.0, 0)])
-def test_room_of_a_member_that_was_refused_is_kept_for_half_a_minute(priority: int, seconds: float, found: int) -> None:
-    """From when it was refused for the first time."""
+def refused(priority: int = 4) -> Played:
+    """Of two members that gang g needs one runs. The other was refused at 10 s, and at 20 s again."""
     there: list[Built] = [NODE, node("n2").cpu(4), GROUP, pod("r").priority(priority).cpu(4)]
     members = [pod(name).gang("g").priority(5).cpu(4) for name in ("m1", "m2")]
     run = played(*there, *members)
@@ -195,8 +194,22 @@ def test_room_of_a_member_that_was_refused_is_kept_for_half_a_minute(priority: i
     told(run, WriteDone(2, Outcome.REFUSED), asks=[Bind(3, about(run, "m2"), "n1")])
     run.world.clock.advance_to(20.0)
     told(run, WriteDone(3, Outcome.REFUSED))
+    return run
+
+
+@pytest.mark.parametrize(("priority", "seconds", "found"), [(4, 29.0, 1), (5, 29.0, 1), (6, 29.0, 0), (4, 30.0, 0)])
+def test_room_of_a_member_that_was_refused_is_kept_for_half_a_minute(priority: int, seconds: float, found: int) -> None:
+    """From when it was refused for the first time."""
+    run = refused(priority)
     run.world.clock.advance_to(10.0 + seconds)
     assert len(binds(run)) == found
+
+
+def test_room_of_a_refused_member_that_is_gone_is_not_kept() -> None:
+    """It never had it."""
+    run = refused()
+    told(run, Gone("Pod", "d", "m2", "uid-d-m2"))
+    assert binds(run) == []
 
 
 def test_a_gang_that_was_to_leave_keeps_no_room_of_lost_members() -> None:
