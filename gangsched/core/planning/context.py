@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.agenda import Watchdog
-from gangsched.core.arrays import Bools, Ints, isin
+from gangsched.core.arrays import Bools, Ints, isin, union
 from gangsched.core.decision import Placement
 from gangsched.core.ledger.backfill import both, kept_nodes
 from gangsched.core.ledger.ledger import Turn, announced_by
@@ -175,7 +175,7 @@ class SchedulingContext:
 
     def planned(self, leaving: Ints = NO_PODS) -> Simulation:
         """The same without those that are not there in the planned future."""
-        return self.simulation(np.union1d(self.terminating(), leaving))
+        return self.simulation(union(self.terminating(), leaving))
 
     def at(self, placements: Iterable[tuple[str, str]], leaving: Ints) -> Simulation:
         """The same for members that are at these places, ``(UID, node)``. Where these are the gang's own plan, the
@@ -345,7 +345,7 @@ class SchedulingContext:
         """
         leaving = self.staying(victims)
         if terminating_leave:
-            leaving = np.union1d(self.terminating(), leaving)
+            leaving = union(self.terminating(), leaving)
         sim = self.at(((p.uid, p.node) for p in placements), leaving)
         rows = sim.snapshot.row_of
         if not self.topology.allows([rows[p.node] for p in placements if p.node in rows]):

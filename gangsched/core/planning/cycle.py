@@ -14,9 +14,9 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from itertools import takewhile
 
 import msgspec
-import numpy as np
 
 from gangsched.core.agenda import Watchdog
+from gangsched.core.arrays import union
 from gangsched.core.decision import (
     BIND,
     Fits,
@@ -428,7 +428,7 @@ class Decider:
         try:
             gone = frozenset(victims)
             for job in self.contexts(gangs, group, now, displacing=True):
-                found = Outcomes(job).once_gone(np.union1d(job.terminating(), job.slots(gone)))
+                found = Outcomes(job).once_gone(union(job.terminating(), job.slots(gone)))
                 if found is not None:
                     return found.placements if self._quota_holds(job, gone) else ()
             return ()

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 
-from gangsched.core.arrays import Ints
+from gangsched.core.arrays import Ints, union
 from gangsched.core.decision import (
     Awaited,
     Decision,
@@ -320,7 +319,7 @@ class Outcomes:
             return []
         slots = slots[~explain.no_victims_anyway(table, slots, context.gangs, context.priority, context.options)]
         everything = units.everything()
-        sim = context.planned(np.union1d(everything, slots))
+        sim = context.planned(union(everything, slots))
         placed = context.placer.required(context.wants, sim, {})
         if not placed.complete:
             return []
