@@ -295,8 +295,8 @@ class Gangs:
     def _as_planned(self, group: Group, plan: Plan) -> bool:
         """Do its members still wait? And, as long as no pod has left for it, does the gang need as many as before?"""
         lacking = self._world.membership.lacking
-        nobody_left = group.evicts(*UNBEGUN) and not plan.eviction.begun
-        if nobody_left and lacking(group.gangs) != plan.required:
+        none_left = group.evicts(*UNBEGUN) and not plan.eviction.begun
+        if none_left and lacking(group.gangs) != plan.required:
             return False
         pods = (self._world.pods.get(uid) for uid in plan.node_of)
         return all(p is not None and p.live and not p.node and p.gang in group.gangs for p in pods)
