@@ -94,8 +94,8 @@ class Interruptions:
     def _starts(self) -> Iterator[Callable[[], Settled | None]]:
         """Ways to a first choice, each from nothing."""
         exact = partial(self._cover, exact=True)
-        # Where no set is limited what each unit gains adds up: then the exact one takes a tenth less time.
-        covers: list[Callable[[], Settled | None]] = [self._cover, exact] if self._c.limited else [exact, self._cover]
+        # Where no set is limited what each unit gains adds up, and the other one would take a fifth more of the time.
+        covers: list[Callable[[], Settled | None]] = [self._cover, exact] if self._c.limited else [exact]
         yield from covers if self._count.alike else [self._cover]
         for turn in range(_PULLED if len(self._c.units_of) <= _FEW else 0):
             yield partial(self._pulled, turn)
