@@ -49,7 +49,7 @@ def test_pods_come_until_so_much_is_asked_for(tmp_path: Path) -> None:
 
 def test_answers_are_compared_with_what_came(tmp_path: Path) -> None:
     """Each answer has the real start of its gang beside it, and those that lie in the interval count as such."""
-    answers = backtest.asked("philly", _trace(tmp_path), 40, 6)
+    answers = backtest.asked("philly", _trace(tmp_path), 40, 6, every=2)
     assert answers
     assert all(answer.really is not None and answer.really >= 0 for answer in answers)
     assert any(answer.inside for answer in answers)
@@ -63,5 +63,5 @@ def test_the_commands_print_their_tables(tmp_path: Path, capsys: pytest.CaptureF
     printed = capsys.readouterr().out
     assert all(policy in printed for policy in POLICIES)
     assert (tmp_path / "x.svg").exists()
-    assert main(["eta", "philly", _trace(tmp_path), "--jobs", "20", "--questions", "2"]) == 0
+    assert main(["eta", "philly", _trace(tmp_path), "--jobs", "20", "--questions", "2", "--every", "1"]) == 0
     assert "answers" in capsys.readouterr().out

@@ -2,7 +2,7 @@
 
     python -m tests.bench.traces policies FORMAT FILE [--jobs N] [--svg FILE]
     python -m tests.bench.traces packing FILE [--seeds N]
-    python -m tests.bench.traces eta FORMAT FILE [--jobs N] [--questions N]
+    python -m tests.bench.traces eta FORMAT FILE [--jobs N] [--questions N] [--every N]
 
 ``policies`` plays it under each order of victims; ``packing`` draws pods of multigpu50 until 130 % of the GPUs are
 asked for, beside the figures that FGD's authors publish; ``eta`` asks for the starts of jobs that wait and compares.
@@ -30,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         each.add_argument("file", metavar="FILE")
         each.add_argument("--jobs", type=int, default=3000)
     kinds.choices["policies"].add_argument("--svg", metavar="FILE")
-    kinds.choices["eta"].add_argument("--questions", type=int, default=20)
+    kinds.choices["eta"].add_argument("--questions", type=int, default=40)
+    kinds.choices["eta"].add_argument("--every", type=int, default=10, help="ask when so many more gangs began to wait")
     packs = kinds.add_parser("packing")
     packs.add_argument("file", metavar="FILE")
     packs.add_argument("--seeds", type=int, default=3)
@@ -51,10 +52,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                 rows.append([strategy, "whole GPUs only" if whole else "all pods", f"{mean(ends):.2f}"])
         sys.stdout.write(table(["scores", "pods", "% allocated at 130 %"], rows))
         return 0
-    answers = backtest.asked(args.form, args.file, args.jobs, args.questions)
+    answers = backtest.asked(args.form, args.file, args.jobs, args.questions, every=args.every)
+    known = sorted(abs(a.likely - a.really) for a in answers if a.likely is not None and a.really is not None)
     named = [each for each in answers if each.latest is not None]
     inside = sum(each.inside for each in named)
     share = f"{inside / len(named):.1%}" if named else "-"
+    if known:
+        print(f"the likely start is off by {known[len(known) // 2]:.0f} s in the median of {len(known)}")
     print(f"{len(answers)} answers, {len(named)} with an interval, {inside} starts in it ({share})")
     return 0
 

@@ -7,20 +7,29 @@ the question is asked: a job of higher priority may pass one that waits.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from gangsched.cli.eta import etas
-from gangsched.cli.simulation import simulate, started_at
+from gangsched.cli.simulation import Simulation, started_at
 from gangsched.cluster.manifests import load
 from gangsched.cluster.manifests.traces import read_trace
+from gangsched.cluster.sim import SimCluster, World
+from gangsched.cluster.sim.arrival import arrivals
+from gangsched.cluster.sim.store import Store
+from gangsched.core.actions import Action
+from gangsched.core.decision import UNSCHEDULABLE, WAIT, Decision
 from gangsched.core.events import Changed, Event
 from gangsched.core.forecast import forecast
-from gangsched.model.records import Job, Pod
+from gangsched.core.scheduler import Scheduler
+from gangsched.model.records import GangId, Job, Pod
 from gangsched.model.times import LONGEST_SECONDS, parse_time
+from gangsched.runtime.loop import Observer, run_loop
 from tests.bench.traces.played import OPTIONS
 
+_WAITING = (UNSCHEDULABLE, WAIT)
 _OFF_BY = 1.3
 
 
@@ -39,20 +48,36 @@ class Asked(NamedTuple):
         return None not in ends and ends[0] - 1.0 <= ends[1] <= ends[2] + 1.0  # type: ignore[operator]
 
 
-def asked(form: str, path: str, jobs: int, questions: int, seed: int = 0) -> list[Asked]:
-    """Answers at so many moments, for every job that waits then."""
+class _Questions(Observer):
+    """Keeps what there was when gangs began to wait, each ``every`` gangs, at most ``most`` times."""
+
+    def __init__(self, store: Store, every: int, most: int) -> None:
+        self.moments: list[tuple[float, list[Event]]] = []
+        self._store, self._every, self._most = store, every, most
+        self._seen: set[GangId] = set()
+
+    def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
+        for decision in decisions:
+            if decision.outcome not in _WAITING or decision.gang in self._seen:
+                continue
+            self._seen.add(decision.gang)
+            if len(self._seen) % self._every == 0 and len(self.moments) < self._most:
+                self.moments.append((now, self._store.listing()))
+
+
+def asked(form: str, path: str, jobs: int, questions: int, *, every: int = 10, seed: int = 0) -> list[Asked]:
+    """Answers at so many moments in which a job began to wait, for every job that waits then."""
     loaded = load((), made=[read_trace(form, path, OPTIONS.scheduler_names[0], most=jobs)])
-    events = _declaring(loaded.events, random.Random(seed))
-    whole = simulate(events, OPTIONS, until_seconds=LONGEST_SECONDS)
-    arrivals = [entry.at_seconds for entry in whole.history if entry.kind == "Pod" and entry.verb == "create"]
+    world = World(arrivals(_declaring(loaded.events, random.Random(seed))), start=0.0)
+    cluster = SimCluster(world, until_seconds=LONGEST_SECONDS)
+    noted = _Questions(world.store, every, questions)
+    run_loop(Scheduler(OPTIONS), cluster, noted)
+    cluster.close()
+    whole = Simulation(world, OPTIONS, [], LONGEST_SECONDS, cluster.quiet)
     out = []
-    for n in range(1, questions + 1):
-        now = max(arrivals) * n / (questions + 1)
-        then = simulate(events, OPTIONS, until_seconds=now)
-        listing = then.world.store.listing()
-        decisions = [d for d in forecast(listing, OPTIONS, now) if d.outcome in ("unschedulable", "wait")]
-        required = {d.gang: d.required for d in decisions}
-        really = started_at(whole, required, since_seconds=now)
+    for now, listing in noted.moments:
+        decisions = [d for d in forecast(listing, OPTIONS, now) if d.outcome in _WAITING]
+        really = started_at(whole, {d.gang: d.required for d in decisions}, since_seconds=now)
         for gang, eta in etas(listing, OPTIONS, now, decisions).items():
             said = [None if t is None else parse_time(t, "eta") for t in (eta.earliest, eta.likely, eta.latest)]
             out.append(Asked(*(None if at is None else at - now for at in (*said, really.get(gang)))))
