@@ -214,7 +214,7 @@ def configure(args: argparse.Namespace, *, log_level: str | None = None) -> Conf
     for section, changes in (
         ("client_connection", {"kubeconfig": args.kubeconfig, "context": args.context}),
         ("http", {"port": getattr(args, "port", None)}),
-        ("logging", {"level": log_level}),
+        ("logging", {"level": log_level or getattr(args, "log_level", None)}),
     ):
         given = {name: value for name, value in changes.items() if value is not None}
         changed = msgspec.structs.replace(getattr(read, section), **given)

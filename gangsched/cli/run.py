@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
-    configuration = configure(args, log_level=args.log_level)
+    configuration = configure(args)
     make_sink = None
     if configuration.group_status.enabled and not args.dry_run and not args.once:
         make_sink = sink_maker(configuration.group_status)

@@ -47,6 +47,19 @@ def test_pods_come_until_so_much_is_asked_for(tmp_path: Path) -> None:
     assert curve[-1][1] > 75
 
 
+def test_curves_are_read_and_drawn_beside_published_ones(tmp_path: Path) -> None:
+    """The mean of the authors' seeds stands beside ours at the same loads, and both are drawn."""
+    loads = ",".join(map(str, range(131)))
+    rows = [f"{name},06-FGD,1.3,{seed},8," + ",".join([str(seed)] * 131) for name in ("a", "b") for seed in (90, 94)]
+    path = tmp_path / "published.csv"
+    path.write_text("\n".join([f"workload,sc_policy,tune,seed,total_gpus,{loads}", *rows]))
+    found = packing.published(path, "b")
+    assert found == {"FGD": [92.0] * 131}
+    ours = packing.by_load([[(50.0, 50.0), (131.0, 90.0)], [(50.0, 40.0), (120.0, 80.0)]])
+    assert (ours[49], ours[50], ours[130]) == (0.0, 45.0, 65.0)
+    assert packing.picture({"ours": ours, **found}, "about").count("<polyline") == 2
+
+
 def test_answers_are_compared_with_what_came(tmp_path: Path) -> None:
     """Each answer has the real start of its gang beside it, and those that lie in the interval count as such."""
     answers = backtest.asked("philly", _trace(tmp_path), 40, 6, every=2)

@@ -41,6 +41,9 @@ from gangsched.model.queues import (
 from gangsched.model.records import NO_LABELS, Labels
 from gangsched.model.selectors import selector_matches
 
+#: What Kueue says where it does not know.
+_UNKNOWN = "UNKNOWN"
+
 
 class Quota:
     """All queue objects and all admitted workloads.
@@ -283,9 +286,13 @@ class Quota:
 
     def message(self, victim: Workload, reason: str, preemptor: Workload, owner_uid: str = "") -> str:
         """What conditions and events of a displaced workload say, in Kueue's words."""
-        paths = self._path(preemptor.queue), self._path(victim.queue)
-        known = (preemptor.uid, owner_uid, REASON_TEXT.get(reason), *paths)
-        return causes.preempted_in_queue(*(each or "UNKNOWN" for each in known))
+        return causes.preempted_in_queue(
+            preemptor.uid or _UNKNOWN,
+            owner_uid or _UNKNOWN,
+            REASON_TEXT.get(reason) or _UNKNOWN,
+            self._path(preemptor.queue) or _UNKNOWN,
+            self._path(victim.queue) or _UNKNOWN,
+        )
 
     def _path(self, queue: str) -> str:
         node: Node | None = self.tree.queues.get(queue)

@@ -1,7 +1,7 @@
 """Play a public trace.
 
     python -m tests.bench.traces policies FORMAT FILE [--jobs N] [--svg FILE]
-    python -m tests.bench.traces packing FILE [--seeds N]
+    python -m tests.bench.traces packing FILE [--seeds N] [--published FILE] [--svg FILE]
     python -m tests.bench.traces eta FORMAT FILE [--jobs N] [--questions N] [--every N]
 
 ``policies`` plays it under each order of victims; ``packing`` draws pods of multigpu50 until 130 % of the GPUs are
@@ -35,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     packs = kinds.add_parser("packing")
     packs.add_argument("file", metavar="FILE")
     packs.add_argument("--seeds", type=int, default=3)
+    packs.add_argument("--published", metavar="FILE", help="analysis_allo_discrete.csv of FGD's authors, for --svg")
+    packs.add_argument("--svg", metavar="FILE")
     args = parser.parse_args(argv)
     if args.kind == "policies":
         runs = played.play(args.form, args.file, args.jobs)
@@ -43,15 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             Path(args.svg).write_text(played.picture(runs, f"{args.form}, the first {args.jobs} jobs"))
         return 0
     if args.kind == "packing":
-        rows: list[list[object]] = [
-            [f"published: {name}", "", f"{value:.2f}"] for name, value in packing.PUBLISHED.items()
-        ]
-        for strategy in ("LeastAllocated", "MostAllocated"):
-            for whole in (False, True):
-                ends = [packing.curve(Path(args.file), strategy, s, whole=whole)[-1][1] for s in range(args.seeds)]
-                rows.append([strategy, "whole GPUs only" if whole else "all pods", f"{mean(ends):.2f}"])
-        sys.stdout.write(table(["scores", "pods", "% allocated at 130 %"], rows))
-        return 0
+        return _packing(args)
     answers = backtest.asked(args.form, args.file, args.jobs, args.questions, every=args.every)
     known = sorted(abs(a.likely - a.really) for a in answers if a.likely is not None and a.really is not None)
     named = [each for each in answers if each.latest is not None]
@@ -60,6 +54,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     if known:
         print(f"the likely start is off by {known[len(known) // 2]:.0f} s in the median of {len(known)}")
     print(f"{len(answers)} answers, {len(named)} with an interval, {inside} starts in it ({share})")
+    return 0
+
+
+def _packing(args: argparse.Namespace) -> int:
+    rows: list[list[object]] = [[f"published: {name}", "", f"{at:.2f}"] for name, at in packing.PUBLISHED.items()]
+    drawn: dict[str, list[float]] = {}
+    for strategy in ("LeastAllocated", "MostAllocated"):
+        for whole in (False, True):
+            curves = [packing.curve(Path(args.file), strategy, seed, whole=whole) for seed in range(args.seeds)]
+            name = "whole GPUs only" if whole else "all pods"
+            rows.append([strategy, name, f"{mean(curve[-1][1] for curve in curves):.2f}"])
+            if not whole:
+                drawn[f"this scheduler, {strategy}"] = packing.by_load(curves)
+    sys.stdout.write(table(["scores", "pods", "% allocated at 130 %"], rows))
+    if args.svg:
+        others = packing.published(Path(args.published)) if args.published else {}
+        kept = {f"published: {name}": others[name] for name in ("Random", "BestFit", "FGD") if name in others}
+        Path(args.svg).write_text(packing.picture({**drawn, **kept}, f"{args.seeds} seeds; published: the mean of 10"))
     return 0
 
 

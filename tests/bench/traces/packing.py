@@ -10,7 +10,10 @@ from __future__ import annotations
 import csv
 import random
 import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import mean
 
 import msgspec
 
@@ -22,6 +25,7 @@ from gangsched.cluster.sim import history as log
 from gangsched.core.options import Options
 from gangsched.model.records import Pod
 from gangsched.runtime import config
+from tests.bench import svg
 from tests.bench.traces.played import OPTIONS
 
 #: GPU allocation (%) when 130 % has arrived, the mean of 10 seeds: analysis_allo_discrete.csv of the
@@ -80,6 +84,48 @@ def curve(pods: Path, strategy: str, seed: int, *, whole: bool = False) -> list[
             seen.add(pod.uid)
             out.append((100 * arrived / total, 100 * allocated / total))
     return out
+
+
+def by_load(curves: Sequence[Sequence[tuple[float, float]]]) -> list[float]:
+    """The mean of curves at 0, 1, ... 130 % of load."""
+    out = []
+    for share in range(round(100 * _LOAD) + 1):
+        ends = [max((allocated for arrived, allocated in each if arrived <= share), default=0.0) for each in curves]
+        out.append(mean(ends))
+    return out
+
+
+def published(path: Path, workload: str = "openb_pod_list_multigpu50") -> dict[str, list[float]]:
+    """By policy the mean of the authors' seeds at 0, 1, ... 130 % of load, from their analysis_allo_discrete.csv."""
+    found: dict[str, list[list[float]]] = defaultdict(list)
+    for row in csv.DictReader(path.read_text().splitlines()):
+        if row["workload"] == workload:
+            policy = row["sc_policy"].partition("-")[2]
+            found[policy].append([float(row[str(load)]) for load in range(round(100 * _LOAD) + 1)])
+    return {policy: [mean(at) for at in zip(*seeds, strict=True)] for policy, seeds in found.items()}
+
+
+def picture(curves: Mapping[str, Sequence[float]], about: str) -> str:
+    """An SVG: GPUs allocated (%) over GPUs asked for (%), from where the curves part."""
+    low = 80
+    across = svg.Axis(low, 130, 64.0, 544.0)
+    up = svg.Axis(low, 100, 340.0, 90.0)
+    parts = [svg.text(24, 32, "GPUs allocated when pods come and none leaves, multigpu50", "title")]
+    parts.append(svg.legend(24, 60, [(name, n) for n, name in enumerate(curves)]))
+    for tick in across.ticks():
+        parts += [
+            svg.line(across.at(tick), 90, across.at(tick), 340),
+            svg.text(across.at(tick), 358, f"{tick:.0f}", "soft", "middle"),
+        ]
+    for tick in up.ticks():
+        parts += [
+            svg.line(64, up.at(tick), 544, up.at(tick)),
+            svg.text(56, up.at(tick) + 4, f"{tick:.0f} %", "soft", "end"),
+        ]
+    for n, values in enumerate(curves.values()):
+        parts.append(svg.path([(across.at(x), up.at(values[x])) for x in range(low, len(values))], n))
+    parts += [svg.text(304, 378, "% of all GPUs asked for", "soft", "middle"), svg.text(24, 402, about, "soft")]
+    return svg.document(568, 416, "GPUs allocated", parts)
 
 
 def _drawn(rows: list[dict[str, str]], seed: int, gpus: float, *, whole: bool) -> list[dict[str, str]]:
