@@ -128,7 +128,7 @@ class Eta(_Result, frozen=True):
         yield from (causes.if_so(each) for each in self.assumes)
         if self.unknown:
             yield causes.run_time_unknown(", ".join(self.unknown))
-        yield from (causes.would_tell(each) for each in self.would_help)
+        yield from (causes.would_help(each) for each in self.would_help)
 
 
 class Decision(_Result, frozen=True):

@@ -7,6 +7,7 @@ than that, nothing is known: they go on.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import median
@@ -23,11 +24,15 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.world.world import World
 from gangsched.messages import causes
 from gangsched.model.preemptible import EXPECTED_RUN_TIME
-from gangsched.model.records import NO_STAKES, SINGLE, GangId, Job, Pod
+from gangsched.model.records import NO_STAKES, SINGLE, Gang, GangId, Job, Pod
 from gangsched.model.times import LONGEST_SECONDS, render_time
 
 #: What declared run times are multiplied with, for the earliest, the likely and the latest start.
 _SPREAD = (0.8, 1.0, 1.2)
+#: Of so many gangs, the first in the queue, it is found out when they would start with a higher priority.
+_RAISED = 3
+#: The highest priority that users may give.
+_SYSTEM = 10**9
 #: So many workloads of unknown run time are named.
 _NAMED = 20
 
@@ -44,6 +49,17 @@ def etas(events: Sequence[Event], options: Options, now: float, decisions: Seque
         played = simulate(known, patient, until_seconds=LONGEST_SECONDS, start=now)
         runs.append(started_at(played, required))
     unknown = times.unknown()
+    waiting = [gang for gang in required if (runs[1].get(gang) or LONGEST_SECONDS + now) > now + 1.0]
+    likely_runs = [times.put_into(each, 1) for each in objects]
+    help_of: dict[GangId, list[str]] = {}
+    for gang in waiting[:_RAISED]:
+        above = times.least_above(gang)
+        if above is None:
+            continue
+        raised = [_raised(each, gang, above) for each in likely_runs]
+        at = started_at(simulate(raised, patient, until_seconds=LONGEST_SECONDS, start=now), required).get(gang)
+        if at is not None and at + 1.0 < (runs[1].get(gang) or math.inf):
+            help_of[gang] = [causes.priority_of(above, render_time(at))]
     out = {}
     for position, gang in enumerate(required, 1):
         found = [at for run in runs if (at := run.get(gang)) is not None]
@@ -55,9 +71,25 @@ def etas(events: Sequence[Event], options: Options, now: float, decisions: Seque
             position,
             times.assumes(unknown),
             unknown[:_NAMED],
-            [causes.declared(EXPECTED_RUN_TIME)] if unknown and (likely is None or likely > now + 1.0) else [],
+            help_of.get(gang, []) + [causes.declared(EXPECTED_RUN_TIME)] * (bool(unknown) and gang in waiting),
         )
     return out
+
+
+def _raised(event: Event, gang: GangId, priority: int) -> Event:
+    """The object as if the gang had that priority."""
+    match event:
+        case Changed(Pod() as pod) if pod.gang == gang or (
+            pod.owner is not None and (pod.namespace, pod.owner.name) == (gang.namespace, gang.name)
+        ):
+            return Changed(msgspec.structs.replace(pod, priority=priority))
+        case Changed(Gang() as group) if (group.family, group.namespace, group.name) == gang[:3]:
+            return Changed(msgspec.structs.replace(group, priority=priority))
+        case Changed(Job() as job) if job.template is not None and (job.namespace, job.name) == gang[1:3]:
+            return Changed(
+                msgspec.structs.replace(job, template=msgspec.structs.replace(job.template, priority=priority))
+            )
+    return event
 
 
 def _time(seconds: float | None) -> str | None:
@@ -89,6 +121,15 @@ class _RunTimes:
                 seconds = _least(guesses[guess] if guesses else None, template.deadline_seconds, job.deadline_seconds)
                 return Changed(msgspec.structs.replace(job, template=_running_for(template, seconds)))
         return event
+
+    def least_above(self, gang: GangId) -> int | None:
+        """The least priority above that of everything that runs or waits and that users may be above; None where the
+        gang has it already.
+        """
+        others = (p.priority for p in self._world.pods.values() if p.live and p.gang != gang and p.priority < _SYSTEM)
+        above = max(others, default=-_SYSTEM) + 1
+        mine = self._world.membership.preemptor_priority((gang,))
+        return above if -_SYSTEM < mine < above <= _SYSTEM else None
 
     def unknown(self) -> list[str]:
         """The workloads that run and of which is not known how long."""

@@ -76,6 +76,19 @@ def test_who_waits_starts_when_one_ends_whose_run_time_is_declared() -> None:
     assert any(EXPECTED_RUN_TIME in each for each in eta.would_help)
 
 
+def test_a_priority_that_would_bring_it_forward_is_named() -> None:
+    """The first gangs that wait are told with which priority they would start sooner, and when; others are not."""
+    lasting = [runs(f"r{n}", f"n{n}", expected=4000.0).priority(5) for n in (1, 2)]
+    eta = found(*NODES, *lasting, waits("new"))["d/new"]
+    assert within(eta, 3200, 4000, 4800)
+    (hint,) = eta.would_help
+    assert hint.startswith("a priority of 6: it would start about ")
+    sooner = parse_time(hint.rpartition(" ")[2], "") - NOW
+    assert 0 < sooner < 60  # the grace period of a pod
+    top = found(*NODES, *(each.priority(-5) for each in lasting), waits("new", preemption_policy="Never"))
+    assert top["d/new"].would_help == []
+
+
 def test_without_any_run_time_it_is_unknown() -> None:
     """No time is made up, and the workloads are named that would have to say more."""
     eta = found(*NODES, runs("a", "n1"), runs("b", "n2"), waits("new"))["d/new"]
