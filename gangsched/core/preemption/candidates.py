@@ -211,8 +211,14 @@ class Candidates:
             self.units_of.append(Interruption(block, block.array, pods, level, gangs, True, numbers))
 
     def _add_budgets(self, budgets: Budgets) -> None:
-        for key, slots in budgets.by_budget(self.units.snapshot.table, self.slot).items():
-            self.limited.append(Limited(self._at(slots), max(0, budgets.allowed[key]), key))
+        under = {key: self._at(slots) for key, slots in budgets.by_budget(self.units.snapshot.table, self.slot).items()}
+        closed = np.zeros(len(self), dtype=np.bool_)
+        for key, pods in under.items():
+            closed[pods] |= budgets.allowed[key] <= 0
+        for key, pods in under.items():
+            allowed = max(0, budgets.allowed[key])
+            # A pod of which another budget lets none go is beyond that one, and takes nothing from this one.
+            self.limited.append(Limited(pods[~closed[pods]] if allowed else pods, allowed, key))
 
     def slots_of(self, pods: Bools, units: Sequence[int]) -> frozenset[int]:
         """The slots of these pods (a mask) and of these units that leave whole."""

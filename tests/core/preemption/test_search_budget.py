@@ -152,3 +152,21 @@ def test_what_is_left_of_a_budget_counts_for_the_node_that_goes_beyond_it(allowe
     found = asked(*objects).search(1).run()
     assert found is not None
     assert found.harm.beyond_budget == budgets * (4 - allowed)
+
+
+def test_what_one_budget_lets_never_go_takes_nothing_from_another() -> None:
+    """A pod under a budget that allows none is beyond it, and leaves what another budget allows to other pods."""
+    objects: list[Built] = [gang("g").min(2), *(pod(f"m{n}").cpu(1).priority(9).gang("g") for n in range(2))]
+    objects += [pdb("none").selects(x="1").allows(0), pdb("one").selects(y="1").allows(1)]
+    objects += [node(f"n{n}").cpu(1) for n in range(3)]
+    objects.append(pod("both").cpu(1).priority(1).label(x="1", y="1").on("n0"))
+    objects.append(pod("allowed").cpu(1).priority(1).label(y="1").on("n1"))
+    objects.append(pod("dear").cpu(1).priority(5).label(x="1").on("n2"))
+    found = asked(*objects)
+    limits = {each.limit: each for each in found.candidates.limited}
+    assert found.candidates.slot[limits[1].pods].tolist() == found.slots("allowed").tolist()
+    assert set(found.candidates.slot[limits[0].pods].tolist()) == set(found.slots("both", "dear").tolist())
+    choice = found.search(1).run()
+    assert choice is not None
+    assert choice.taken == set(found.slots("both", "allowed").tolist())
+    assert choice.harm.beyond_budget == 1
