@@ -123,7 +123,7 @@ def in_one_sentence() -> str:
     """The same for the README."""
     (ours, broken), (kube, kube_broken), (koordinator, koordinator_broken) = (line[1:] for line in quality())
     return (
-        f"On 30 random clusters of 50 to 200 nodes the plans evict {ours} pods and leave {broken} gangs broken; by\n"
+        f"On 100 random clusters of 50 to 200 nodes the plans evict {ours} pods and leave {broken} gangs broken; by\n"
         f"kube-scheduler's rules it would be {kube} pods and {kube_broken} broken gangs, by Koordinator's {koordinator}"
         f" and {koordinator_broken}."
     )
