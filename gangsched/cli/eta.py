@@ -43,20 +43,18 @@ def etas(events: Sequence[Event], options: Options, now: float, decisions: Seque
     objects = [each for each in events if isinstance(each, Changed)]  # of a cluster there is more: its clock, for one
     patient = msgspec.structs.replace(options, flush_seconds=LONGEST_SECONDS)  # only events can help
     required = {decision.gang: decision.required for decision in decisions}
-    runs = []
-    for guess in range(len(_SPREAD)):
-        known = [times.put_into(each, guess) for each in objects]
-        played = simulate(known, patient, until_seconds=LONGEST_SECONDS, start=now)
-        runs.append(started_at(played, required))
+    guesses = [[times.put_into(each, guess) for each in objects] for guess in range(len(_SPREAD))]
+    runs = [
+        started_at(simulate(known, patient, until_seconds=LONGEST_SECONDS, start=now), required) for known in guesses
+    ]
     unknown = times.unknown()
     waiting = [gang for gang in required if (runs[1].get(gang) or LONGEST_SECONDS + now) > now + 1.0]
-    likely_runs = [times.put_into(each, 1) for each in objects]
     help_of: dict[GangId, list[str]] = {}
     for gang in waiting[:_RAISED]:
         above = times.least_above(gang)
         if above is None:
             continue
-        raised = [_raised(each, gang, above) for each in likely_runs]
+        raised = [_raised(each, gang, above) for each in guesses[1]]
         at = started_at(simulate(raised, patient, until_seconds=LONGEST_SECONDS, start=now), required).get(gang)
         if at is not None and at + 1.0 < (runs[1].get(gang) or math.inf):
             help_of[gang] = [causes.priority_of(above, render_time(at))]
