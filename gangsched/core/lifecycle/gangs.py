@@ -165,10 +165,13 @@ class Gangs:
         run, plan = self._run, group.plan
         group.plan = None
         if plan is not None:
-            begun = plan.eviction.begun_units(run.world.pods, (), run.actuator.failures(group.key))
-            group.failures.round_ended(run.world.now, none_left=plan.eviction.announced and not begun)
+            eviction = plan.eviction
+            # Whose removal may have taken effect may be seen to leave only when this gang evicts others already.
+            left = eviction.begun_units(run.world.pods, (), run.actuator.failures(group.key))
+            left_or_may = left or eviction.unsure - eviction.ended
+            group.failures.round_ended(run.world.now, none_left=eviction.announced and not left_or_may)
             self.evictions.withdrawn(group.key)
-            self.evictions.end(plan.eviction)
+            self.evictions.end(eviction)
             binding.forget_claims(run, plan)
         run.actuator.end(group.key)
         run.reporter.reserved.pop(group.key, None)

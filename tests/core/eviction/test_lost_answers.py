@@ -1,0 +1,69 @@
+"""Removals whose answer is lost: nobody knows whether their pods leave until they are seen to."""
+
+from __future__ import annotations
+
+from gangsched.core.actions import Remove
+from gangsched.core.events import Outcome, WriteDone
+from tests.builders import node, pdb, pod
+from tests.core.eviction.recalls import recalled
+from tests.core.harness import Cluster, nodes_of
+from tests.core.stories import assert_clean, evicted, go_on
+
+
+def lost(cluster: Cluster, name: str, outcome: Outcome = Outcome.TRANSIENT) -> None:
+    """The removal of this pod, which waits, is answered so; what it has done, if anything, is not seen yet."""
+    write = next(w for w in cluster.waiting if w.pod.name == name)
+    cluster.waiting.remove(write)
+    cluster.run()
+    cluster.show(WriteDone(write.id, outcome))
+    cluster.run()
+
+
+def given_up(first: Outcome = Outcome.TRANSIENT) -> Cluster:
+    """Pod p takes the room of v1 rather than that of v2, the answer to its removal is lost (or is ``first``), and
+    before it is repeated the budget of v1 is tightened.
+    """
+    cluster = Cluster(
+        *(node(f"n{i}") for i in (1, 2)),
+        pod("v1").cpu(3).priority(1).label(app="v").on("n1"),
+        pod("v2").cpu(3).priority(2).on("n2"),
+        pod("p").cpu(3).priority(5),
+        pdb("b").selects(app="v").allows(1),
+    )
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    lost(cluster, "v1", first)
+    cluster.show(pdb("b").selects(app="v").allows(0))
+    cluster.run()
+    return cluster
+
+
+def test_a_round_that_has_evicted_is_paid_for_although_its_answer_was_lost() -> None:
+    """The plan is given up before v1 is seen to leave; p waits for v1 then, and takes no second victim."""
+    cluster = given_up()
+    assert recalled(cluster) == {"v1"}
+    go_on(cluster)
+    cluster.change("v1", deleting_since=cluster.now + 30)
+    cluster.pass_time(20)
+    assert evicted(cluster) == {"v1"}
+    cluster.leave("v1")
+    cluster.run()
+    assert nodes_of(cluster.log) == {"p": "n1"}
+    assert_clean(cluster)
+
+
+def test_a_round_of_which_nobody_knows_whether_it_has_evicted_is_paid_for() -> None:
+    """The removal of v1 had no effect: v2 leaves instead, when the pause is over, and not before."""
+    cluster = given_up()
+    go_on(cluster)
+    cluster.pass_time(29)
+    assert evicted(cluster) == set()
+    cluster.pass_time(2)
+    assert evicted(cluster) == {"v2"}
+
+
+def test_a_round_that_has_certainly_evicted_nobody_costs_no_pause() -> None:
+    """The removal was not sent in the first place: v2 leaves at once."""
+    cluster = given_up(Outcome.OUTDATED)
+    go_on(cluster)
+    assert evicted(cluster) == {"v2"}
