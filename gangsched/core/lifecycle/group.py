@@ -84,7 +84,7 @@ class Failures:
 
     def round_ended(self, now: float, *, none_left: bool) -> None:
         """A plan is over. If others were evicted for it, and the gang is not bound (:meth:`bound`), it pauses.
-        ``none_left`` says that nobody can have left for it.
+        ``none_left`` says that no pod can have left for it.
         """
         if self._in_round:
             self._in_round = False
