@@ -73,6 +73,7 @@ too_many_layers = Text("lists {count} layers; at most {most} can be asked for")
 no_layer = Text("layer {layer} is neither a known layer nor a label key")
 no_time_to_wait = Text("{value} is no time to wait")
 no_strategy = Text("strategy {strategy} of layer {layer} is none of {allowed}")
+NON_STRICT = "NonStrict spares bound members when others cannot be bound; members that wait hold no room in either mode"
 NO_TOTAL = "is missing: a pod group needs the number of its pods"
 GANG_OR_BASIC = "exactly one of gang and basic can be set"
 NO_KEY_OF_TOPOLOGY = "a topology constraint needs a label key"

@@ -372,6 +372,7 @@ class Gang(Record, frozen=True):
 
     ``disruption`` is ``"pod"``, ``"gang"`` or None where the API says nothing. ``group`` lists the
     ``namespace/name`` of all gangs of its GangGroup, sorted, itself included; empty = it stands alone.
+    Of one that is not ``strict`` bound members are spared when others cannot be bound.
     ``topology`` lists (node label key, required?) constraints. ``roles`` lists how many members of which role must be
     among those that start. ``kind`` is the object kind that users know.
     ``queue`` is what the object's own labels say about quota, ``queue_name`` a queue of its own API. With a

@@ -72,6 +72,26 @@ def test_start_time_is_kept() -> None:
     assert "scheduleStartTime" not in changes(SIGS, desired("Scheduled", scheduled=2), current)
 
 
+@pytest.mark.parametrize(
+    ("told", "phase"),
+    [
+        (desired("Pending", members=1), "Pending"),
+        (desired("PreScheduling"), "Scheduling"),
+        (desired("Scheduling", scheduled=1), "Scheduling"),
+        (desired("Scheduled", scheduled=2), "Scheduling"),
+        (desired("Running", scheduled=2, running=2), "Running"),
+        (desired("Failed", scheduled=2, running=1, failed=1), "Failed"),
+        (desired("Finished", scheduled=2, succeeded=2), "Finished"),
+    ],
+)
+def test_a_group_of_scheduler_plugins_has_the_phases_of_its_controller(told: dict[str, Any], phase: str) -> None:
+    """Which may run beside: complete is Scheduling, until enough members run; it counts no bound members."""
+    found = changes("scheduling.x-k8s.io", {**told, "minimum": 2, "occupiedBy": "ns/job"}, {})
+    counted = {name: told[name] for name in ("running", "succeeded", "failed") if told[name]}
+    began = {} if phase == "Pending" else {"scheduleStartTime": NOW_TEXT}
+    assert found == {"phase": phase, "occupiedBy": "ns/job", **counted, **began}
+
+
 def test_conditions_of_others_are_kept() -> None:
     """The list is replaced as a whole, with what others have put there."""
     theirs = {"type": "Theirs", "status": "True"}

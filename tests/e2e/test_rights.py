@@ -42,7 +42,8 @@ OF_OTHER_STORIES: dict[str, dict[tuple[str, str], str]] = {
     "definitions of others": {
         ("kueue.x-k8s.io", "workloads"): "list watch",
         ("scheduling.koordinator.sh", "clusternetworktopologies"): "list watch",
-        ("scheduling.x-k8s.io", "podgroups"): "list watch",
+        ("scheduling.x-k8s.io", "podgroups"): "get list watch",
+        ("scheduling.x-k8s.io", "podgroups/status"): "patch",
         ("scheduling.volcano.sh", "podgroups"): "list watch patch",
         ("scheduling.volcano.sh", "queues"): "list watch",
         ("topology.volcano.sh", "hypernodes"): "list watch",

@@ -116,6 +116,8 @@ def test_sigs_group():
     assert (gang.priority, gang.disruption, gang.group) == (None, None, ())
     tuned = sigs(annotations={f"{K}match-policy": "only-waiting", f"{K}mode": "NonStrict"})
     assert (tuned.match_policy, tuned.strict) == ("only-waiting", False)
+    assert tuned.remark is not None
+    assert tuned.remark.field == f"metadata.annotations[{K}mode]"
 
 
 @pytest.mark.parametrize("minimum", [0, -1, 1_000_001])

@@ -240,10 +240,10 @@ def leaving(run: Run, group: Group, verdict: Verdict) -> list[Victim]:
     """The members to remove; none when the gang has to go on as it is.
 
     It is rolled back when its other members have no place, or when their bindings fail again and again; only so often
-    in a row.
+    in a row, and only if its API does not ask for its members to be spared.
     """
     membership = run.world.membership
-    if not run.options.rollback or not group.failures.begun:
+    if not run.options.rollback or not group.failures.begun or not all(map(membership.strict, group.gangs)):
         return []
     if not membership.half_bound(group.gangs):
         group.failures.begun.clear()

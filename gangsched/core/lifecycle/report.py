@@ -144,10 +144,10 @@ def gang_status(
     gang: Gang, pods: Iterable[Pod], census: Census, problem: str, message: str, evicted: str
 ) -> Mapping[str, Any]:
     """Where a gang stands, for the status of its group object: in one form for all dialects, phases as Koordinator's
-    users know them. ``evicted`` says of its pods which were
-    evicted last, and for whom.
+    users know them. ``evicted`` says of its pods which were evicted last, and for whom.
     """
-    phases = [p.phase for p in pods]
+    members = list(pods)
+    phases = [p.phase for p in members]
     running, succeeded, failed = phases.count("Running"), phases.count("Succeeded"), phases.count("Failed")
     scheduled_now = len(census.bound) + len(census.terminating) + succeeded
     minimum = gang.min_member
@@ -157,17 +157,16 @@ def gang_status(
         phase = "Failed"
     elif scheduled_now >= minimum:
         phase = "Running" if running + succeeded >= minimum else "Scheduled"
-    elif scheduled_now:
+    elif scheduled_now or (message and not problem):
         phase = "Scheduling"
-    elif census.present >= minimum and not problem:
-        phase = "PreScheduling"
     else:
-        phase = "Pending"
+        phase = "PreScheduling" if census.present >= minimum and not problem else "Pending"
     done = scheduled_now >= minimum
     return {
         "phase": phase,
         "minimum": minimum,
         "members": len(phases),
+        "occupiedBy": next((f"{p.namespace}/{p.owner.name}" for p in members if p.owner is not None), ""),
         "scheduled": scheduled_now,
         "running": running,
         "succeeded": succeeded,

@@ -404,6 +404,11 @@ class Membership:
             return 0
         return max(0, spec.min_member - self._placed(gang, spec, census), sum(self._short(gang, spec).values()))
 
+    def strict(self, gang: GangId) -> bool:
+        """Do its members that are bound go when others cannot be bound?"""
+        spec = self.spec(gang)
+        return spec is None or spec.strict
+
     @staticmethod
     def _placed(gang: GangId, spec: Gang, census: Census) -> int:
         """How many count towards the minimum already. That of a Job is what it runs from now on, so those of it that

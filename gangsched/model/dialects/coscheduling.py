@@ -6,9 +6,11 @@ owners can switch over by changing nothing but ``schedulerName``.
 
 from __future__ import annotations
 
+from typing import Any
+
 from gangsched.model import wire
 from gangsched.model.dialects import koordinator
-from gangsched.model.dialects.dialect import Dialect
+from gangsched.model.dialects.dialect import Dialect, Seen, Told
 from gangsched.model.records import Gang
 
 FAMILY = "scheduling.x-k8s.io"
@@ -25,5 +27,14 @@ def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
     return koordinator.gang_of(obj, FAMILY)
 
 
-#: The status is kept by the controller of the API.
-DIALECT = Dialect(FAMILY, group_of, ("v1alpha1",), wire.SigsPodGroup, gang_from_object=gang_from_object)
+def status(told: Told, seen: Seen) -> dict[str, Any]:
+    """As the controller of the API writes it (``pkg/controllers/podgroup_controller.go`` of scheduler-plugins): it may
+    go on running beside this scheduler, and the two must not take turns. It knows fewer phases.
+    """
+    phase = told["phase"]
+    if phase not in ("Running", "Finished", "Failed"):
+        phase = "Scheduling" if told["members"] >= told["minimum"] else "Pending"
+    return koordinator.progress(phase, told, seen)
+
+
+DIALECT = Dialect(FAMILY, group_of, ("v1alpha1",), wire.SigsPodGroup, gang_from_object=gang_from_object, status=status)

@@ -18,7 +18,7 @@ import msgspec
 
 from gangsched.messages import invalid
 from gangsched.model import conditions, wire
-from gangsched.model.dialects.dialect import STARTED, Dialect, Seen, Told, counts, evicted, scheduled
+from gangsched.model.dialects.dialect import Dialect, Seen, Told, counts, evicted, scheduled
 from gangsched.model.dialects.objects import ALLOWED, MAX_MEMBERS, described, is_key, members, min_resources, shown
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.records import ClusterNetworkTopology, Gang, Labels, Pod
@@ -38,6 +38,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 MODES = ("Strict", "NonStrict")
 MATCH_POLICIES = ("once-satisfied", "only-waiting", "waiting-and-running")
+_NON_STRICT = Mistake(f"metadata.annotations[{MODE}]", invalid.NON_STRICT)
 #: The annotations by which a member says what its gang wishes.
 _OF_GANGS = (MIN, TOTAL, MODE, MATCH_POLICY, MATCH_POLICY_ALIAS, GROUPS, TOPOLOGY, WAIT)
 #: More gangs than this in one GangGroup is refused: the object comes from users and its size is theirs to choose.
@@ -112,11 +113,13 @@ def needs_object(labels: Labels) -> bool:
 
 def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
     """A PodGroup with the Koordinator annotations that it may carry. Raises :class:`FieldError`."""
-    notes = obj.metadata.annotations or {}
+    notes, gang = obj.metadata.annotations or {}, gang_of(obj, FAMILY)
+    strict = _strict(notes)
     return msgspec.structs.replace(
-        gang_of(obj, FAMILY),
+        gang,
         match_policy=_match_policy(notes),
-        strict=_strict(notes),
+        strict=strict,
+        remark=gang.remark or (None if strict else _NON_STRICT),
         group=_groups(notes),
         topology=_topology(notes),
     )
@@ -179,7 +182,8 @@ def _read(light_minimum: str | None, *told: str | None) -> Gang:
 
     minimum = read(lambda: _minimum(labels, notes), MAX_MEMBERS)
     read(lambda: _total(notes, 0 if mistakes else minimum), None)
-    timeout = remark = None
+    strict = read(lambda: _strict(notes), True)
+    timeout, remark = None, None if strict else _NON_STRICT
     try:
         timeout = _waiting_time(notes)
     except FieldError as error:
@@ -192,7 +196,7 @@ def _read(light_minimum: str | None, *told: str | None) -> Gang:
         min_member=minimum,
         timeout_seconds=timeout,
         match_policy=read(lambda: _match_policy(notes), MATCH_POLICIES[0]),
-        strict=read(lambda: _strict(notes), True),
+        strict=strict,
         group=read(lambda: _groups(notes), ()),
         topology=read(lambda: _topology(notes), ()),
         source="annotations gang.scheduling.koordinator.sh",
@@ -336,15 +340,19 @@ def _waiting_time(notes: Labels) -> float | None:
 
 def status(told: Told, seen: Seen) -> dict[str, Any]:
     """The fields of Koordinator's PodGroup, and conditions."""
-    wanted: dict[str, Any] = {"phase": told["phase"]}
-    wanted |= counts(told, seen, "scheduled", "running", "succeeded", "failed")
-    if told.get("occupiedBy"):
-        wanted["occupiedBy"] = str(told["occupiedBy"])
-    if told["phase"] in ("Scheduling", *STARTED) and not seen.status.get("scheduleStartTime"):
-        wanted["scheduleStartTime"] = render_time(seen.now)
     ours = [*scheduled(told, CONDITION), *evicted(told)]
-    listed = conditions.listed(seen.status)
-    return {**wanted, "conditions": conditions.with_these(listed, ours, seen.generation, seen.now)}
+    listed = conditions.with_these(conditions.listed(seen.status), ours, seen.generation, seen.now)
+    return {**progress(told["phase"], told, seen), **counts(told, seen, "scheduled"), "conditions": listed}
+
+
+def progress(phase: str, told: Told, seen: Seen) -> dict[str, Any]:
+    """What Koordinator's PodGroups and those of scheduler-plugins have in common."""
+    wanted = {"phase": phase, **counts(told, seen, "running", "succeeded", "failed")}
+    if told.get("occupiedBy"):
+        wanted["occupiedBy"] = told["occupiedBy"]
+    if phase not in ("Pending", "PreScheduling") and not seen.status.get("scheduleStartTime"):
+        wanted["scheduleStartTime"] = render_time(seen.now)
+    return wanted
 
 
 DIALECT = Dialect(

@@ -71,6 +71,16 @@ def test_members_that_a_controller_makes_again_leave_and_the_gang_comes_back_who
     assert cluster.core.states() == {}
 
 
+def test_members_of_a_gang_that_is_not_strict_are_spared() -> None:
+    """Koordinator's mode NonStrict: what is bound stays, and the others wait for a place."""
+    cluster = half(gang("g").min(2).field(strict=False), rollback=True)
+    assert names(cluster, Remove) == names(cluster, Mark) == set()
+    assert cluster.pod("m1").node == "n1"
+    cluster.show(node("n3"))
+    cluster.pass_time(20)
+    assert nodes_of(cluster.log)["m2"] == "n3"
+
+
 def test_others_get_the_room_that_a_rollback_gives_back() -> None:
     """That is what it is for: a pod of lower priority that fits runs instead of half a gang."""
     cluster = half(rollback=True)

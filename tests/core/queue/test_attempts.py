@@ -123,15 +123,23 @@ def test_after_a_restart_the_same_is_not_told_again() -> None:
 
 
 def test_status_of_the_group_object_follows_its_members() -> None:
-    """PreScheduling, then Scheduled or Running; each change once."""
-    cluster = Cluster(node("n1"), gang("g").min(2), pod("m1").gang("g"))
+    """Members are missing, all wait for their first decision, have no room, and then run: each change once."""
+    owned = [pod(f"m{n}").cpu(1).gang("g").owner("Job", "train") for n in (1, 2)]
+    cluster = Cluster(node("n1").cpu(1), gang("g").min(2), owned[0])
     cluster.run()
-    cluster.show(pod("m2").gang("g"))
+    cluster.show(owned[1])
     cluster.run()
-    phases = [a.status["phase"] for a in cluster.log if isinstance(a, GangStatus)]
-    assert phases[0] == "Pending"
-    assert phases[-1] == "Running"
-    assert all(a != b for a, b in itertools.pairwise(phases))
+    cluster.show(node("n2").cpu(1))
+    cluster.pass_time(20)
+    told = [a.status for a in cluster.log if isinstance(a, GangStatus)]
+    assert [phase for phase, _ in itertools.groupby(each["phase"] for each in told)][:3] == [
+        "Pending",
+        "PreScheduling",
+        "Scheduling",
+    ]
+    assert told[-1]["phase"] == "Running"
+    assert {each["occupiedBy"] for each in told} == {"d/train"}
+    assert all(a != b for a, b in itertools.pairwise(told))
 
 
 def test_groups_of_other_schedulers_are_left_alone() -> None:
