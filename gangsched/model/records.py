@@ -172,7 +172,8 @@ class PodShape(Record, frozen=True):
     ``requests`` are the effective requests (see :mod:`gangsched.model.shapes`) without the pod slot itself;
     ``scored`` are cpu and memory with the defaults that scoring assumes for pods that ask for nothing.
     ``node_terms`` is None for "no required node affinity"; an empty tuple matches no node. ``images`` has one entry for
-    each container, its name as nodes report it; ``image_volumes`` are the images that volumes show.
+    each container, its name as nodes report it; ``image_volumes`` are the images that volumes show. ``is_part``: it is
+    a part of what members request that are only known by a sum, and so no pod.
     """
 
     requests: tuple[tuple[str, int], ...] = ()
@@ -192,6 +193,7 @@ class PodShape(Record, frozen=True):
     image_volumes: tuple[str, ...] = ()
     resource_claims: bool = False
     node_features: tuple[str, ...] = ()
+    is_part: bool = False
 
 
 class GangId(NamedTuple):

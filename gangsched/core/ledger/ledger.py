@@ -21,9 +21,17 @@ from gangsched.model.records import GangId
 Turn: TypeAlias = tuple[int, float, str]
 
 
-def announced_by(holder: str) -> str:
+_ANNOUNCED = " announced"
+
+
+def announced_by(group: str) -> str:
     """The holder of the room for the members that the gangs of this key announce."""
-    return f"{holder} announced"
+    return group + _ANNOUNCED
+
+
+def group_of(holder: str) -> str:
+    """The key of the group whose members, or those that it announces, the room of a holder is for."""
+    return holder.removesuffix(_ANNOUNCED)
 
 
 class Kind(enum.Enum):

@@ -52,6 +52,8 @@ class Run:
         group.decisions = verdict.decisions
         for use in (d.quota for d in verdict.decisions if d.quota is not None):
             self.world.managed.choose(use.by_pod, self.world.now)
+        for stand_in, _ in verdict.announced:
+            self.world.managed.gone(stand_in.uid)  # its flavors are known as long as its room is kept
 
     def still(self, group: Group) -> bool:
         """Is nothing of an earlier plan of this gang on its way any more, and no nomination of it left? Until then it

@@ -115,7 +115,7 @@ class SchedulingContext:
         #: Stand-ins, by UID, for members that a gang announces, none of which runs yet: they need their room too.
         self.announced: dict[str, Pod] = {}
         for gang, census in self.census.items():
-            absent = member.absent_at_start(gang)
+            absent = [gate.member(pod) for pod in member.absent_at_start(gang)]
             self.announced.update((pod.uid, pod) for pod in absent)
             census.pending += absent
         self.wants = self._wants()
@@ -136,8 +136,10 @@ class SchedulingContext:
 
     def _wants(self) -> list[Want]:
         """The required members of each gang, and those that are announced."""
-        wants = [self._want(g) for g in self.gangs if self.needs[g]]
-        return [*wants, Want(tuple(self.announced.values()), len(self.announced))] if self.announced else wants
+        return [*(self._want(g) for g in self.gangs if self.needs[g]), *self._wants_announced()]
+
+    def _wants_announced(self) -> list[Want]:
+        return [Want(tuple(self.announced.values()), len(self.announced))] if self.announced else []
 
     def _want(self, gang: GangId) -> Want:
         """The members of which the required ones are chosen."""
@@ -399,8 +401,9 @@ class SchedulingContext:
             self.left_out |= cut
 
     def demand(self, sim: Simulation) -> Demand:
-        """What the pending members ask for, for counting."""
-        return Demand(self.placer.pipeline, sim, [w for g in self.gangs if (w := self._want(g)).members])
+        """What the pending members ask for, and those that are announced, for counting."""
+        wants = [w for g in self.gangs if (w := self._want(g)).members]
+        return Demand(self.placer.pipeline, sim, [*wants, *self._wants_announced()])
 
 
 def kept_off(pod: Pod, nodes: Collection[str]) -> Pod:

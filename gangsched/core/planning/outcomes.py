@@ -353,6 +353,7 @@ class Outcomes:
         members = [p for p in context.pending if p.uid in rows and p.uid not in context.announced]
         announced = tuple((pod, names[rows[uid]].name) for uid, pod in context.announced.items() if uid in rows)
         placements = [Placement(p.namespace, p.name, p.uid, names[rows[p.uid]].name) for p in members]
+        placed = {p.uid for p in members}
         victims, awaiting = fields.get("victims", ()), fields.get("awaiting", ())
         return verdict(
             kind,
@@ -366,7 +367,7 @@ class Outcomes:
             announced=announced,
             warnings=(*warnings, *priority_warnings(context.census)),
             topology_domain=context.topology.label_of([rows[p.uid] for p in members]) if members else None,
-            quota=context.gate.use(p.uid for p in placements),
+            quota=context.gate.use(uid for uid in rows if uid in context.announced or uid in placed),
             **{"stopped": context.left_out, **fields},
         )
 

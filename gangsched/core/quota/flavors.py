@@ -306,7 +306,7 @@ def used(shape: PodShape, flavors: Flavors) -> Iterator[tuple[Cell, int]]:
     for resource, units in shape.requests:
         if resource in of and resource != PODS:
             yield (of[resource], resource), units
-    if PODS in of:
+    if PODS in of and not shape.is_part:
         yield (of[PODS], PODS), 1
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from gangsched.core.actions import QueueStatus
 from gangsched.core.decision import group_key, names_of
-from gangsched.core.ledger.ledger import Ledger
+from gangsched.core.ledger.ledger import Ledger, announced_by, group_of
 from gangsched.core.quota.flavors import Flavors, PodFlavors, boost_of, gave_back, used
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.status import QueueStatuses, Tally
@@ -49,7 +49,7 @@ from gangsched.model.records import (
 class Claim(msgspec.Struct, frozen=True):
     """What a gang asks of quota. ``problem`` says, in Kueue's words, why it cannot even be considered.
 
-    ``members`` are the pending pods that the request is for.
+    ``members`` are the pending pods that the request is for, and stand-ins for those that the gang announces.
     """
 
     workload: Workload
@@ -273,7 +273,8 @@ class Managed:
         return workload, problem or missing
 
     def claim(self, gangs: Sequence[GangId]) -> Claim | None:
-        """What the gangs of a group ask for: the members that are still required. None when they are not managed.
+        """What the gangs of a group ask for: the members that are still required, and all that they announce before the
+        first one runs. None when they are not managed.
 
         What is promised to the group itself does not count against it until :meth:`settle` is called again, and what is
         promised to others is no candidate.
@@ -291,6 +292,7 @@ class Managed:
             census = membership.census(gang)
             needed = membership.required(gang, census)
             members += membership.chosen(gang, census.pending, needed)[:needed]
+            members += membership.absent_at_start(gang)
         workload, problem = self._workload(gangs, labels, members)
         if not problem:
             labels_there = self._snapshot.namespaces.get(workload.namespace, NO_LABELS)
@@ -338,7 +340,7 @@ class Managed:
 
     def promised_flavors(self, uid: str) -> dict[str, Flavors]:
         """By UID of the pod the flavors in which the members of this workload are promised quota, as far as known."""
-        found = ((place.uid, self._flavors.given(place.uid)) for place in self._ledger.pods_of(uid))
+        found = ((place.uid, self._flavors.given(place.uid)) for place in self._kept_for(uid))
         return {pod: flavors for pod, flavors in found if flavors is not None}
 
     def flavors_at(self, queue: ClusterQueue, pod: Pod, node: str) -> Flavors:
@@ -370,9 +372,8 @@ class Managed:
         aside: dict[str, Admission | None] = {}
         if not but:
             aside, self._aside = self._aside, {}
-        promised = sorted({*self._promised, *self._ledger.holders()})
-        for key in promised:
-            now = tuple(p.uid for p in self._ledger.pods_of(key)) if key not in but else ()
+        for key in sorted({*self._promised, *map(group_of, self._ledger.holders())}):
+            now = tuple(p.uid for p in self._kept_for(key)) if key not in but else ()
             if now != self._promised.get(key, ()):
                 self._dirty.update(self._gangs_of.get(key, ()))
                 if now:
@@ -386,6 +387,10 @@ class Managed:
         if aside:
             self._changed.update(map(self._root, gave_back(aside, self.quota.admissions)))
         self._flavors.keep(p for key in self._ledger.holders() for p in self._ledger.pods_of(key))
+
+    def _kept_for(self, key: str) -> tuple[Phantom, ...]:
+        """The members of a group for which room is kept, those that it announces included."""
+        return (*self._ledger.pods_of(key), *self._ledger.pods_of(announced_by(key)))
 
     def _group_of(self, gang: GangId) -> str:
         """The key of the group that a gang is in now; where it was in another before, that one is taken apart."""
@@ -411,7 +416,7 @@ class Managed:
 
     def _forget_empty(self, key: str, gangs: Sequence[GangId]) -> None:
         """A group without pods to which nothing is promised is not remembered: it may never come back."""
-        if not any(g in self._membership.members for g in gangs) and not self._ledger.pods_of(key):
+        if not any(g in self._membership.members for g in gangs) and not self._kept_for(key):
             self._forget(key)
 
     def _settle(self, key: str) -> None:
@@ -426,7 +431,7 @@ class Managed:
         pods = self.pods_of(key)
         there = {p.uid for p in pods}
         ours = self._promised.get(key, ())
-        promised = [p for p in self._ledger.pods_of(key) if p.uid in ours and p.uid not in there]
+        promised = [p for p in self._kept_for(key) if p.uid in ours and p.uid not in there]
         asking = [p for gang in gangs for p in self._membership.pods(gang) if p.uid not in there]
         before = self.quota.admissions.get(key)
         if promised and not asking and not pods and before is not None:
@@ -492,7 +497,10 @@ class Managed:
         for shape, flavors in holding:
             for cell, units in used(shape, flavors):
                 usage[cell] = usage.get(cell, 0) + units
-        evicted = not promised and all(p.deleting_since is not None or p.uid in self._ledger.condemned for p in pods)
+        # Room for members that come later is kept only as long as others stay.
+        stays = {p.uid for p in self._ledger.pods_of(workload.uid)}
+        leaving = all(p.deleting_since is not None or p.uid in self._ledger.condemned for p in pods)
+        evicted = bool(pods) and leaving and not any(p.uid in stays for p in promised)
         amounts: Amounts = tuple(sorted((c, u) for c, u in usage.items() if u))
         admission = Admission(workload, amounts, min(since, default=0.0), evicted)
         before = self.quota.admissions.get(workload.uid)

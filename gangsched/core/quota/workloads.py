@@ -40,7 +40,7 @@ class PodSet(msgspec.Struct, frozen=True, gc=False):
     def requests(self, covered: Mapping[str, int]) -> dict[str, int]:
         """Requests of all its pods by resource, in name order; ``pods`` only if it is in ``covered``."""
         out = {name: units * self.count for name, units in self.shape.requests if name != PODS}
-        if PODS in covered:
+        if PODS in covered and not self.shape.is_part:
             out[PODS] = self.count
         return dict(sorted(out.items()))
 

@@ -68,4 +68,5 @@ def _part_shape(of: PodShape, resource: str, units: int) -> PodShape:
         node_selector=of.node_selector,
         node_terms=of.node_terms,
         tolerations=of.tolerations,
+        is_part=True,
     )
