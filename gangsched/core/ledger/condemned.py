@@ -141,13 +141,15 @@ class Eviction:
     def begun_units(
         self, pods: Mapping[str, Pod], unanswered: Collection[str], failures: Iterable[Failure]
     ) -> set[UnitRef | str]:
-        """The units of which a pod has been removed, or leaves since removals were asked for. Those of ``unanswered``
-        pods (UIDs) may not have taken effect, and these have failed in this phase. Who is gone after a removal without
-        an answer has been removed; who has ended before one had an effect has not.
+        """The units of which a pod has been removed for this eviction, as is known or as it shows: what others delete
+        does not count. Removals of ``unanswered`` pods (UIDs) may not have taken effect, and these have failed in this
+        phase. Who is gone after a removal without an answer has been removed; who has ended before one had an effect
+        has not.
         """
         if not self.begun:
             return set()
-        left = {uid for uid in self.victims if (pod := pods.get(uid)) is not None and pod.deleting_since is not None}
+        asked = self.removed | self.unsure
+        left = {uid for uid in asked if (pod := pods.get(uid)) is not None and pod.deleting_since is not None}
         left |= self.accepted(unanswered, failures) | {uid for uid in self.unsure if uid not in pods}
         left = left - self.ended | self.left
         return {unit_of(self.victims[uid]) for uid in left if uid in self.victims}

@@ -288,3 +288,29 @@ def test_a_refused_removal_ends_it() -> None:
     cluster = answered_to_nobody(Outcome.REFUSED)
     assert evicted(cluster) == {"w1"}
     assert names(cluster, Unmark) == {"w2"}
+
+
+# -- what has not begun --------------------------------------------------------------------------------------------
+
+
+def test_a_pod_that_its_user_deletes_does_not_begin_its_unit() -> None:
+    """The gang that needed the room is gone before a pod has left for it: w2 stays, though w1 leaves."""
+    cluster = Cluster(
+        node("n1"),
+        node("n2"),
+        gang("low").min(2).priority(1),
+        gang("g").min(2).timeout(60),
+        *(pod(f"w{i}").cpu(3).priority(1).gang("low").on(f"n{i}") for i in (1, 2)),
+        *(member(n) for n in (1, 2)),
+    )
+    cluster.slow = lambda write: isinstance(write, Mark | Remove)
+    cluster.run()
+    cluster.change("w1", deleting_since=30.0)
+    cluster.run()
+    cluster.answer()
+    cluster.run()
+    assert [w.pod.name for w in cluster.waiting] == ["w2"]
+    cluster.delete("m1")
+    go_on(cluster)
+    assert recalled(cluster) == {"w2"}
+    assert evicted(cluster) == {"w1"}
