@@ -369,6 +369,20 @@ class Announced(Record, frozen=True):
     shape: PodShape
 
 
+class Part(Record, frozen=True):
+    """A part of a gang: ``count`` members of the role ``name``. One of which ``least`` is given needs so many whole
+    ``parts``, or where it has none, so many of those into which the values of ``keys`` divide the members that its
+    ``selector`` selects (None: all), each of ``count``. See :mod:`gangsched.model.parts`.
+    """
+
+    name: str = ""
+    count: int = 0
+    least: int | None = None
+    parts: tuple[Part, ...] = ()
+    selector: LabelSelector | None = None
+    keys: tuple[str, ...] = ()
+
+
 class Gang(Record, frozen=True):
     """What a gang API says about one gang, in one form for all of them.
 
@@ -376,8 +390,8 @@ class Gang(Record, frozen=True):
     ``namespace/name`` of all gangs of its GangGroup, sorted, itself included; empty = it stands alone.
     Of one that is not ``strict`` bound members are spared when others cannot be bound.
     ``topology`` lists (node label key, required?) constraints. ``roles`` lists how many members of which role must be
-    among those that start. ``kind`` is the object kind that users know.
-    ``queue`` is what the object's own labels say about quota, ``queue_name`` a queue of its own API. With a
+    among those that start, or ``parts``, where it can be of one role or another. ``kind`` is the object kind that users
+    know. ``queue`` is what the object's own labels say about quota, ``queue_name`` a queue of its own API. With a
     ``mistake`` it is not known what the gang wishes, and it waits; ``remark`` is what else could not be understood.
     ``declared``: an owner of pods says whether it is a gang; None: it does not say.
     ``announced`` are all members of roles of which some may not exist before others run, ``min_resources`` what all
@@ -401,6 +415,7 @@ class Gang(Record, frozen=True):
     group: tuple[str, ...] = ()
     topology: tuple[tuple[str, bool], ...] = ()
     roles: tuple[tuple[str, int], ...] = ()
+    parts: Part | None = None
     source: str = ""
     status: Mapping[str, Any] | None = None
     priority_class: str = ""

@@ -427,6 +427,17 @@ class NetworkTopology(Wire):
     highest_tier_name: str = ""
 
 
+class SubGroupPolicy(Wire):
+    """Members with these labels, divided by the values of some of them."""
+
+    name: str = ""
+    network_topology: NetworkTopology | None = None
+    sub_group_size: int = 1
+    min_sub_groups: int = 0
+    label_selector: LabelSelector | None = None
+    match_label_keys: list[str] | None = None
+
+
 class VolcanoPodGroupSpec(Wire):
     """``scheduling.volcano.sh/v1beta1``."""
 
@@ -436,7 +447,7 @@ class VolcanoPodGroupSpec(Wire):
     queue: str = ""
     priority_class_name: str = ""
     network_topology: NetworkTopology | None = None
-    sub_group_policy: list[Any] | None = None
+    sub_group_policy: list[SubGroupPolicy] | None = None
 
 
 class VolcanoPodGroup(Object):

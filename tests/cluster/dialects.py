@@ -21,7 +21,8 @@ OURS = "py-gang-scheduler"
 
 class Wish(NamedTuple):
     """What a gang asks for: how many of its ``pods`` start together, the priority of its PriorityClass ``high``, one
-    rack for all, so many of each role, room for so many further members of one core that do not exist yet.
+    rack for all, so many of each role, room for so many further members of one core that do not exist yet, ``least`` of
+    the roles whole.
     """
 
     pods: int
@@ -30,6 +31,7 @@ class Wish(NamedTuple):
     rack: bool = False
     roles: Mapping[str, int] | None = None
     announced: int = 0
+    least: int = 0
 
 
 class NoWayError(Exception):
@@ -49,7 +51,7 @@ def _group(api: str, spec: Object, notes: Mapping[str, str] | None = None) -> Ob
 def _only(wish: Wish, **can: bool) -> None:
     """Refuse a wish that the dialect cannot express."""
     asked = {"minimum": wish.minimum < wish.pods, "high": wish.high, "rack": wish.rack, "roles": bool(wish.roles)}
-    asked["announced"] = bool(wish.announced)
+    asked |= {"announced": bool(wish.announced), "least": bool(wish.least)}
     if any(yes and not can.get(name, False) for name, yes in asked.items()):
         raise NoWayError
 
@@ -102,8 +104,12 @@ def _hyper_node(name: str) -> Object:
 
 
 def _volcano(wish: Wish) -> tuple[list[Object], Members]:
-    _only(wish, minimum=True, high=True, roles=True, announced=True, rack=True)
+    _only(wish, minimum=True, high=True, roles=True, announced=True, rack=True, least=True)
     spec: Object = {"minMember": wish.minimum, "minTaskMember": dict(wish.roles or {}), **_sum(wish)}
+    if wish.least and wish.roles:
+        key, (size,) = "example.com/part", set(wish.roles.values())
+        policy = {"name": "p", "matchLabelKeys": [key], "subGroupSize": size, "minSubGroups": wish.least}
+        spec = {"minMember": wish.minimum, "subGroupPolicy": [policy]}
     if wish.high:
         spec["priorityClassName"] = "high"
     racks: list[Object] = []
@@ -112,15 +118,18 @@ def _volcano(wish: Wish) -> tuple[list[Object], Members]:
         racks = [_hyper_node(name) for name in ("n0", "n1")]
     notes = {"scheduling.k8s.io/group-name": "g"}
     return [*racks, _group("scheduling.volcano.sh/v1beta1", spec)], lambda role: {
-        "annotations": {**notes, "volcano.sh/task-spec": role}
+        "annotations": {**notes, "volcano.sh/task-spec": role},
+        "labels": {"example.com/part": role},
     }
 
 
 def _kai(wish: Wish) -> tuple[list[Object], Members]:
-    _only(wish, minimum=True, high=True, roles=True, rack=True)
+    _only(wish, minimum=True, high=True, roles=True, rack=True, least=True)
     spec: Object = {"minMember": wish.minimum}
     if wish.roles:
         spec = {"subGroups": [{"name": role, "minMember": count} for role, count in wish.roles.items()]}
+    if wish.least:
+        spec["minSubGroup"] = wish.least
     if wish.high:
         spec["priorityClassName"] = "high"
     if wish.rack:
@@ -276,6 +285,8 @@ def _members(dialect: Dialect, wish: Wish, on: str = "") -> tuple[list[Object], 
     objects, extra = dialect(wish)
     # The member of the role that has one comes last by name.
     names = ["worker"] * (wish.pods - 1) + ["ps"] if wish.roles else ["worker"] * wish.pods
+    if wish.least and wish.roles:
+        names = list(wish.roles) * (wish.pods // len(wish.roles))
     pods = []
     for number in range(wish.pods):
         pod = _pod(f"g-{number}", **copy.deepcopy(extra(names[number])))
@@ -324,6 +335,15 @@ def roles(api: Api) -> bool:
     found = decisions(_node("n0", 3), *objects, *pods)[api.gang]
     without = decisions(_node("n0", 4), *objects, *(p for p in pods if p["metadata"]["name"] != "g-3"))[api.gang]
     return found.outcome == "bind" and "ns/g-3" in found.placements and without.outcome == "gathering"
+
+
+def sub_groups(api: Api) -> bool:
+    """With room for three of two sub-groups of two members those of one start, and one more."""
+    objects, pods = _members(api.write, Wish(4, 2, roles={"a": 2, "b": 2}, least=1))
+    found = decisions(_node("n0", 3), *objects, *pods)[api.gang]
+    without = decisions(_node("n0", 3), *objects, *pods[:2])[api.gang]
+    started = {"ns/g-0", "ns/g-2"} <= found.placements.keys() or {"ns/g-1", "ns/g-3"} <= found.placements.keys()
+    return found.outcome == "bind" and started and without.outcome == "gathering"
 
 
 def own_priority(api: Api) -> bool:
@@ -380,6 +400,7 @@ BEHAVIOURS: Mapping[str, Callable[[Api], bool]] = {
     "waits for members": waits_for_members,
     "minimum below its size": minimum,
     "minimum per role": roles,
+    "some of its sub-groups": sub_groups,
     "priority of its own": own_priority,
     "announced room": announced_room,
     "topology": topology,

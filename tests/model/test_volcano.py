@@ -49,7 +49,7 @@ def test_a_group_of_the_spec_wins_over_the_annotation():
 def test_the_role_of_a_member(annotations, labels, role):
     """The annotation says it, else the label."""
     named = {"scheduling.k8s.io/group-name": "g", **annotations}
-    assert role_of(member(named, labels)) == role
+    assert role_of(member(named, labels), group()) == role
 
 
 @pytest.mark.parametrize(("given", "needed"), [(0, 1), (1, 1), (4, 4)])
@@ -79,7 +79,13 @@ def test_minima_of_tasks_count_up_to_the_minimum_of_the_group(minimum, tasks, ro
         ({"minMember": -1}, "spec.minMember"),
         ({"minMember": 1_000_001}, "spec.minMember"),
         ({"minMember": 1, "minTaskMember": {"a": -1}}, "spec.minTaskMember[a]"),
-        ({"minMember": 1, "subGroupPolicy": [{"name": "x"}]}, "spec.subGroupPolicy"),
+        ({"subGroupPolicy": [{"name": "x"}, {"name": "x"}]}, "spec.subGroupPolicy[1].name"),
+        ({"subGroupPolicy": [{"subGroupSize": 0}]}, "spec.subGroupPolicy[0].subGroupSize"),
+        ({"subGroupPolicy": [{"minSubGroups": 2}]}, "spec.subGroupPolicy[0].minSubGroups"),
+        (
+            {"subGroupPolicy": [{"networkTopology": {"highestTierAllowed": 1}}]},
+            "spec.subGroupPolicy[0].networkTopology",
+        ),
         ({"minMember": 1, "networkTopology": {"highestTierAllowed": 9}}, "spec.networkTopology.highestTierAllowed"),
     ],
 )
@@ -88,6 +94,27 @@ def test_what_cannot_be_kept_is_refused(spec, field):
     with pytest.raises(FieldError) as caught:
         group(**spec)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"subGroupPolicy": [{"networkTopology": {"mode": "soft", "highestTierName": "t"}}]},
+         "spec.subGroupPolicy[0].networkTopology"),
+        ({"minMember": 1, "minTaskMember": {"a": 1}, "subGroupPolicy": [{}]}, "spec.minTaskMember"),
+        ({"subGroupPolicy": [{"networkTopology": {"mode": "hard"}}]}, None),
+    ],
+)  # fmt: skip
+def test_what_is_asked_of_sub_groups_in_vain_is_told(spec, field):
+    """It delays nothing; a topology that names no tier asks for nothing."""
+    remark = group(**spec).remark
+    assert (remark.field if remark else None) == field
+
+
+def test_the_fewest_members_are_those_of_all_sub_groups():
+    """So many as start at least, if ``minMember`` is less."""
+    policies = [{"name": "a", "subGroupSize": 4, "minSubGroups": 2, "matchLabelKeys": ["p"]}, {"name": "b"}]
+    assert [group(minMember=least, subGroupPolicy=policies).min_member for least in (0, 9)] == [8, 9]
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,8 @@ def test_the_members_of_all_groups_start_together():
     pod = member()
     assert pod.gang == ("yunikorn.apache.org", "ns", "app", "yunikorn")
     assert not needs_object(pod)
-    assert role_of(pod) == "worker"
     found = said_by(pod)
+    assert role_of(pod, found) == "worker"
     assert (found.min_member, found.roles, found.mistake) == (4, (("head", 1), ("worker", 3)), None)
 
 

@@ -37,6 +37,7 @@ from gangsched.messages import causes
 from gangsched.messages.text import counted
 from gangsched.model.dialects import role_of
 from gangsched.model.dialects.objects import preemption_delay
+from gangsched.model.parts import needed
 from gangsched.model.preemptible import TOLERATION_SECONDS
 from gangsched.model.queues import foreign_queue
 from gangsched.model.records import SINGLE, Gang, GangId, Pod, PriorityClass
@@ -337,13 +338,13 @@ class Eligible:
 
     def _beyond_roles(self, spec: Gang | None, slots: Ints, able: list[int]) -> list[int]:
         """Those that the gang does not need of their role: the last of each."""
-        if spec is None or not spec.roles:
+        if spec is None or not (spec.roles or spec.parts):
             return able
-        left = Counter(role_of(self.pod(s)) for s in slots.tolist())
-        left.subtract(dict(spec.roles))
+        left = Counter(role_of(self.pod(s), spec) for s in slots.tolist())
+        left.subtract(needed(spec.parts, left, left) if spec.parts is not None else dict(spec.roles))
         out = []
         for slot in reversed(able):
-            role = role_of(self.pod(slot))
+            role = role_of(self.pod(slot), spec)
             if left[role] > 0:
                 out.append(slot)
             left[role] -= 1

@@ -23,7 +23,7 @@ _LEAST = {"cpu": 125, "memory": 64 << 20, "ephemeral-storage": 64 << 20}
 def stand_ins(spec: Gang, gang: GangId, there: Sequence[Pod]) -> list[Pod]:
     """What of the announced members is not among those that are ``there``; they are treated as the first of these."""
     like = there[0]
-    known = Counter(map(role_of, there))
+    known = Counter(role_of(pod, spec) for pod in there)
     shapes = [(f"{each.role}-{n}", each.shape) for each in spec.announced for n in range(known[each.role], each.count)]
     taken = total(pod.shape.requests for pod in there) if spec.min_resources else {}
     for resource, units in spec.min_resources:

@@ -15,6 +15,7 @@ from gangsched.messages import causes
 from gangsched.model.dialects import gang_from_member, minimum_key, needs_object, role_of
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import QUEUED_JOBSET, RESTART_ATTEMPT
+from gangsched.model.parts import needed
 from gangsched.model.records import (
     NO_STAKES,
     PREEMPT_LOWER,
@@ -344,8 +345,9 @@ class Membership:
 
     def _without_roles(self, gang: GangId, spec: Gang, census: Census) -> str:
         """Which role has too few members, in words; empty when none has."""
-        ready = Counter(map(role_of, census.pending)) if spec.roles else Counter()
-        for role, short in self._short(gang, spec).items():
+        lacking = self._short(gang, spec)
+        ready = Counter(role_of(pod, spec) for pod in census.pending) if lacking else Counter()
+        for role, short in lacking.items():
             if ready[role] < short:
                 return causes.role_missing(short - ready[role], role)
         return ""
@@ -356,12 +358,12 @@ class Membership:
         """
         spec = self.spec(gang)
         short = self._short(gang, spec) if spec is not None else {}
-        if not short:
+        if spec is None or not short:
             return pending
         first: list[Pod] = []
         others: list[Pod] = []
         for pod in pending:
-            role = role_of(pod)
+            role = role_of(pod, spec)
             (first if short.get(role, 0) > 0 else others).append(pod)
             short[role] = short.get(role, 0) - 1
         kept = {pod.uid for pod in (*first, *others)[:needed]}
@@ -369,10 +371,14 @@ class Membership:
 
     def _short(self, gang: GangId, spec: Gang) -> dict[str, int]:
         """How many members of each role are still to be placed before the gang may start, without those of none."""
-        if not spec.roles:
+        if not spec.roles and spec.parts is None:
             return {}
-        placed = Counter(map(role_of, self.placed(gang)))
-        return {role: count - placed[role] for role, count in spec.roles if count > placed[role]}
+        placed = Counter(role_of(pod, spec) for pod in self.placed(gang))
+        wanted = dict(spec.roles)
+        if spec.parts is not None:
+            there = placed + Counter(role_of(pod, spec) for pod in self.census(gang).pending)
+            wanted = needed(spec.parts, there, placed)
+        return {role: count - placed[role] for role, count in wanted.items() if count > placed[role]}
 
     def absent(self, gang: GangId, there: Sequence[Pod]) -> list[Pod]:
         """Stand-ins for the members that a gang announces and that are not among these, which are at least one."""

@@ -79,10 +79,10 @@ def gang_from_member(pod: Pod) -> Gang | None:
     return dialect.gang_from_member(pod) if dialect is not None else None
 
 
-def role_of(pod: Pod) -> str:
-    """The role of a member in a gang that says how many it needs of each; empty for none."""
+def role_of(pod: Pod, gang: Gang) -> str:
+    """The role of a member in its gang, which says how many it needs of each; empty for none."""
     dialect = BY_FAMILY.get(pod.gang.family)
-    return dialect.role_of(pod.labels, pod.hints) if dialect is not None else ""
+    return dialect.role_of(pod, gang) if dialect is not None else ""
 
 
 def needs_object(pod: Pod) -> bool:

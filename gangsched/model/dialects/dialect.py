@@ -42,7 +42,7 @@ class Dialect(NamedTuple):
     with ``gang_from_member`` what they say where there is none, under ``minimum_key`` how many they must be.
     ``mistake_of`` and ``remark_of`` (of labels and annotations) name what is wrong in that.
 
-    ``role_of`` tells members apart (of labels and annotations) of which a gang needs so many each.
+    ``role_of`` tells members apart of which a gang needs so many each.
 
     ``status`` makes the fields that the group object's status should have; None: its status is not ours to write. The
     controllers write it, unless others create no pods before it says so: then the scheduler does, at once, for groups
@@ -62,7 +62,7 @@ class Dialect(NamedTuple):
     minimum_key: str = ""
     mistake_of: Callable[[Labels, Labels], Mistake | None] = lambda _labels, _notes: None
     remark_of: Callable[[Labels, Labels], Mistake | None] = lambda _labels, _notes: None
-    role_of: Callable[[Labels, Labels], str] = lambda _labels, _notes: ""
+    role_of: Callable[[Pod, Gang], str] = lambda _pod, _gang: ""
     status: Callable[[Told, Seen], dict[str, Any]] | None = None
     awaited_from: str = ""
     queue: tuple[type[wire.Object], Callable[[Any], ClusterQueue]] | None = None

@@ -17,8 +17,9 @@ from gangsched.model import conditions, wire
 from gangsched.model.dialects.dialect import STARTED, Dialect, Seen, Told, counts, evicted
 from gangsched.model.dialects.objects import described, members, shown
 from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.parts import as_roles, fewest
 from gangsched.model.queues import ClusterQueue, Limits, of_other_api
-from gangsched.model.records import Gang, Labels
+from gangsched.model.records import Gang, Part, Pod
 from gangsched.model.times import parse_duration
 
 FAMILY = "scheduling.run.ai"
@@ -30,6 +31,8 @@ SKIP = "kai.scheduler/skip-podgrouper"
 QUEUE = "kai.scheduler/queue"
 #: The condition of a group that does not fit, and the only node pool.
 _UNSCHEDULABLE, _NODE_POOL = "UnschedulableOnNodePool", "default"
+#: Sub-groups within sub-groups, so many levels at most.
+MAX_DEPTH = 8
 _PREEMPTIBILITY = {"": False, "preemptible": False, "non-preemptible": True}
 
 
@@ -80,9 +83,9 @@ def group_of(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[str, str]:
     return meta.name, field
 
 
-def part(labels: Labels, _notes: Labels) -> str:
+def part(pod: Pod, _gang: Gang) -> str:
     """The part of its group that a member is in."""
-    return labels.get(SUBGROUP, "")
+    return pod.labels.get(SUBGROUP, "")
 
 
 def gang_from_object(obj: PodGroup) -> Gang:
@@ -93,14 +96,16 @@ def gang_from_object(obj: PodGroup) -> Gang:
     if spec.preemptibility not in _PREEMPTIBILITY:
         allowed = ", ".join(filter(None, _PREEMPTIBILITY))
         raise FieldError("spec.preemptibility", invalid.none_of(shown(spec.preemptibility), allowed))
-    minimum = max(1, members(spec.min_member or 0, "spec.minMember"))
-    parts = _parts(spec)
+    minimum = members(spec.min_member or 0, "spec.minMember")
+    tree = _tree(spec) if spec.sub_groups or spec.min_sub_group is not None else None
+    roles = as_roles(tree) if tree is not None else None
     gang = described(
         FAMILY,
         obj.metadata,
         _remark(spec),
-        min_member=max(1, sum(count for _, count in parts)) if parts else minimum,
-        roles=tuple((name, count) for name, count in parts if count),
+        min_member=max(1, minimum if tree is None else members(fewest(tree), "spec.subGroups")),
+        roles=tuple((name, count) for name, count in roles or () if count),
+        parts=tree if roles is None else None,
         priority_class=spec.priority_class_name,
         queue_name=spec.queue,
         topology=_topology(spec.topology_constraint),
@@ -110,25 +115,43 @@ def gang_from_object(obj: PodGroup) -> Gang:
     return msgspec.structs.replace(gang, stakes=msgspec.structs.replace(gang.stakes, never=True))
 
 
-def _parts(spec: PodGroupSpec) -> list[tuple[str, int]]:
-    """How many members each part needs, by name."""
-    listed = spec.sub_groups or []
-    found: dict[str, int] = {}
-    for number, each in enumerate(listed):
+def _tree(spec: PodGroupSpec) -> Part:
+    """The parts of a group: of each so many members, or so many of the parts within it, of which absent means all."""
+    below: dict[str, list[tuple[str, SubGroup]]] = {}
+    names = set()
+    for number, each in enumerate(spec.sub_groups or ()):
         field = f"spec.subGroups[{number}]"
-        if each.name in found:
+        if not each.name or each.name in names:
             raise FieldError(f"{field}.name", invalid.subgroup_twice(shown(each.name)))
-        if each.parent is not None:
-            raise FieldError(f"{field}.parent", invalid.SUBGROUPS)
-        if each.min_member is None:
-            raise FieldError(f"{field}.minMember", invalid.SUBGROUP_WITHOUT_MINIMUM)
+        if each.min_member is not None and each.min_sub_group is not None:
+            raise FieldError(f"{field}.minSubGroup", invalid.MEMBERS_OR_SUBGROUPS)
         if each.topology_constraint is not None and each.topology_constraint.required_topology_level:
             raise FieldError(f"{field}.topologyConstraint", invalid.HARD_TOPOLOGY_OF_SUBGROUP)
-        found[each.name] = members(each.min_member, f"{field}.minMember")
-    if spec.min_sub_group is not None and spec.min_sub_group != len(listed):
-        raise FieldError("spec.minSubGroup", invalid.few_subgroups(len(listed), spec.min_sub_group))
-    members(sum(found.values()), "spec.subGroups")
-    return sorted(found.items())
+        names.add(each.name)
+        below.setdefault((each.parent or "").lower(), []).append((field, each))
+
+    def whole(name: str, least: int | None, field: str, depth: int) -> Part:
+        listed = below.pop(name, [])
+        if not depth:
+            raise FieldError(field, invalid.subgroups_too_deep(MAX_DEPTH))
+        if least is not None and not 0 <= least <= len(listed):
+            raise FieldError(f"{field}.minSubGroup", invalid.few_subgroups(len(listed), least))
+        parts = [
+            leaf(each, where) if each.name not in below else whole(each.name, each.min_sub_group, where, depth - 1)
+            for where, each in listed
+        ]
+        return Part(name, least=len(listed) if least is None else least, parts=tuple(parts))
+
+    def leaf(each: SubGroup, field: str) -> Part:
+        if each.min_member is None:
+            raise FieldError(f"{field}.minMember", invalid.SUBGROUP_WITHOUT_MINIMUM)
+        return Part(each.name, members(each.min_member, f"{field}.minMember"))
+
+    tree = whole("", spec.min_sub_group, "spec", MAX_DEPTH)
+    if below:  # their parents are not there, or in a circle
+        field, each = next(iter(below.values()))[0]
+        raise FieldError(f"{field}.parent", invalid.no_subgroup(shown(each.parent or "")))
+    return tree
 
 
 def _topology(wanted: TopologyConstraint | None) -> tuple[tuple[str, bool], ...]:

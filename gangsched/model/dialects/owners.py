@@ -88,5 +88,5 @@ DIALECT = Dialect(
     lambda _meta, _spec: ("", ""),
     needs_object=lambda _: False,
     gang_from_member=gang_from_member,
-    role_of=lambda labels, _: LEADER if labels.get(WORKER_INDEX) == "0" else WORKER,
+    role_of=lambda pod, _: LEADER if pod.labels.get(WORKER_INDEX) == "0" else WORKER,
 )

@@ -16,8 +16,9 @@ from gangsched.messages import invalid
 from gangsched.messages import notes as said
 from gangsched.model import conditions, wire
 from gangsched.model.dialects.dialect import Dialect, Seen, Told, counts, evicted
-from gangsched.model.dialects.objects import described, members, min_resources
-from gangsched.model.errors import FieldError
+from gangsched.model.dialects.objects import described, members, min_resources, shown
+from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.parts import fewest, part_of
 from gangsched.model.queues import (
     BEST_EFFORT_FIFO,
     STOP_HOLD,
@@ -27,7 +28,7 @@ from gangsched.model.queues import (
     Limits,
     of_other_api,
 )
-from gangsched.model.records import TIER, TIER_NAME, Gang, HyperMember, HyperNode, Labels
+from gangsched.model.records import TIER, TIER_NAME, Gang, HyperMember, HyperNode, Part, Pod
 from gangsched.model.selectors import label_selector
 from gangsched.model.shapes import parse_list
 
@@ -50,9 +51,11 @@ def group_of(meta: wire.ObjectMeta, _spec: wire.PodSpec) -> tuple[str, str]:
     return (meta.annotations or {}).get(GROUP_NAME, ""), f"metadata.annotations[{GROUP_NAME}]"
 
 
-def role(labels: Labels, notes: Labels) -> str:
-    """The task that a member is of; the annotation is asked first."""
-    return notes.get(TASK) or labels.get(TASK) or ""
+def role(pod: Pod, gang: Gang) -> str:
+    """The sub-group that a member is in, where its group has such, else its task: the annotation is asked first."""
+    if gang.parts is not None:
+        return part_of(gang.parts, pod.labels)
+    return pod.hints.get(TASK) or pod.labels.get(TASK) or ""
 
 
 def gang_from_object(obj: wire.VolcanoPodGroup) -> Gang:
@@ -61,16 +64,16 @@ def gang_from_object(obj: wire.VolcanoPodGroup) -> Gang:
     members(spec.min_member, "spec.minMember")
     for task, count in (spec.min_task_member or {}).items():
         members(count, f"spec.minTaskMember[{task}]")
-    if spec.sub_group_policy:
-        raise FieldError("spec.subGroupPolicy", invalid.SUBGROUPS)
+    parts, remark = _sub_groups(spec)
     return described(
         FAMILY,
         obj.metadata,
-        None,
+        remark,
         topology=_topology(spec.network_topology),
-        min_member=max(1, spec.min_member),
+        min_member=max(1, spec.min_member, members(fewest(parts), "spec.subGroupPolicy") if parts is not None else 0),
         min_resources=min_resources(spec.min_resources),
-        roles=_roles(spec),
+        roles=_roles(spec) if parts is None else (),
+        parts=parts,
         priority_class=spec.priority_class_name,
         queue_name=spec.queue,
         status=obj.status or {},
@@ -83,6 +86,33 @@ def _roles(spec: wire.VolcanoPodGroupSpec) -> tuple[tuple[str, int], ...]:
     """
     wanted = {task: count for task, count in (spec.min_task_member or {}).items() if count}
     return tuple(sorted(wanted.items())) if sum(wanted.values()) <= spec.min_member else ()
+
+
+def _sub_groups(spec: wire.VolcanoPodGroupSpec) -> tuple[Part | None, Mistake | None]:
+    """The parts that the members are divided into, and what is asked of them and not looked at."""
+    parts, names, remark = [], set(), None
+    for number, each in enumerate(spec.sub_group_policy or ()):
+        field, keys = f"spec.subGroupPolicy[{number}]", tuple(each.match_label_keys or ())
+        name = each.name or f"{number}"
+        if "/" in name or name in names:
+            raise FieldError(f"{field}.name", invalid.subgroup_twice(shown(name)))
+        asked = each.network_topology
+        if asked is not None and (asked.highest_tier_allowed is not None or asked.highest_tier_name):
+            if asked.mode != "soft":
+                raise FieldError(f"{field}.networkTopology", invalid.HARD_TOPOLOGY_OF_SUBGROUP)
+            remark = Mistake(f"{field}.networkTopology", invalid.SOFT_TOPOLOGY_OF_SUBGROUP)
+        if each.min_sub_groups > 1 and not keys:
+            raise FieldError(f"{field}.minSubGroups", invalid.ONE_SUBGROUP)
+        names.add(name)
+        size = members(each.sub_group_size, f"{field}.subGroupSize", 1)
+        least = members(each.min_sub_groups, f"{field}.minSubGroups")
+        selector = label_selector(each.label_selector, f"{field}.labelSelector")
+        parts.append(Part(name, size, least, selector=selector, keys=keys))
+    if not parts:
+        return None, None
+    if spec.min_task_member and remark is None:
+        remark = FieldError("spec.minTaskMember", invalid.TASKS_AND_SUBGROUPS).remark
+    return Part(least=len(parts), parts=tuple(parts)), remark
 
 
 def _topology(asked: wire.NetworkTopology | None) -> tuple[tuple[str, bool], ...]:

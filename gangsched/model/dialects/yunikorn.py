@@ -54,9 +54,9 @@ def group_of(meta: wire.ObjectMeta, _spec: wire.PodSpec) -> tuple[str, str]:
     return notes.get(APPLICATION, ""), f"metadata.annotations[{APPLICATION}]"
 
 
-def task_group(_labels: Labels, notes: Labels) -> str:
+def task_group(pod: Pod, _gang: Gang) -> str:
     """The task group that a member is in."""
-    return notes.get(TASK_GROUP, "")
+    return pod.hints.get(TASK_GROUP, "")
 
 
 def mistake_of_member(_labels: Labels, notes: Labels) -> Mistake | None:

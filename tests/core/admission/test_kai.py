@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core import events as ev
-from gangsched.model.records import Stakes
+from gangsched.model.records import Part, Stakes
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, plan
 
@@ -31,6 +31,30 @@ def victims(cluster):
     """What was decided to leave."""
     cluster.run()
     return [victim.name for decision in cluster.decisions for victim in decision.victims]
+
+
+PARTS = Part(least=1, parts=(Part("a", 2), Part("b", 2)))
+
+
+def in_part(name, of):
+    """A member in a sub-group."""
+    return pod(name).cpu(1).scheduler(KAI).gang("g", FAMILY).labels({"kai.scheduler/subgroup-name": of})
+
+
+def test_members_of_a_sub_group_that_is_not_needed_are_surplus():
+    """They may be victims one by one, though others come later by name."""
+    members = [in_part("a1", "a"), in_part("b1", "b"), in_part("c1", "a"), in_part("d1", "b")]
+    members = [each.on("n").priority(1) for each in members]
+    cluster = Cluster(node("n").cpu(4), group(parts=PARTS, min_member=2), *members, ABOVE)
+    assert victims(cluster) == ["b1"]
+
+
+def test_a_sub_group_that_has_lost_a_member_is_the_one_that_is_filled():
+    """Not one of which nobody runs."""
+    ready = [in_part("a1", "a"), in_part("a2", "a"), in_part("b2", "b")]
+    runs_on = in_part("b1", "b").on("n").priority(1)
+    found = plan(node("n").cpu(2), group(parts=PARTS, min_member=2), *ready, runs_on, scheduler_names=(KAI,))
+    assert (found["d/g"].outcome, [each.name for each in found["d/g"].placements]) == ("bind", ["b2"])
 
 
 def test_a_pod_waits_for_its_group():

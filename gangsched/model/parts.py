@@ -1,0 +1,63 @@
+"""The parts of a gang of which some must be whole before it starts: KAI's trees of sub-groups, Volcano's sub-groups.
+
+Which parts these are depends on the members that there are. It is settled before places are looked for: those that lack
+no member, then those that have most members in their places, then by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gangsched.model.records import Labels, Part
+from gangsched.model.selectors import selector_matches
+
+
+def part_of(whole: Part, labels: Labels) -> str:
+    """The name of the part that a member is in by its labels: that of the first that selects it, with the values of the
+    keys that divide it; empty for none.
+    """
+    for each in whole.parts:
+        values = [labels.get(key, "") for key in each.keys]
+        if all(values) and (each.selector is None or selector_matches(each.selector, labels)):
+            return "/".join((each.name, *values))
+    return ""
+
+
+def fewest(part: Part) -> int:
+    """How few members may start: those of the smallest parts of which there must be so many."""
+    if part.least is None:
+        return part.count
+    if part.parts:
+        return sum(sorted(map(fewest, part.parts))[: part.least])
+    return part.least * part.count
+
+
+def as_roles(part: Part) -> tuple[tuple[str, int], ...] | None:
+    """How many members of each role there must be where no part can be left out; None where one can."""
+    if part.least is None:
+        return ((part.name, part.count),)
+    within = [as_roles(each) for each in part.parts]
+    if len(within) > part.least or not within:
+        return None
+    return tuple(sorted(each for roles in within if roles is not None for each in roles)) if all(within) else None
+
+
+def needed(part: Part, there: Mapping[str, int], placed: Mapping[str, int]) -> dict[str, int]:
+    """How many members of each role must start together. ``there`` counts members by role, with those ``placed``."""
+    if part.least is None:
+        return {part.name: part.count}
+    found = [needed(each, there, placed) for each in part.parts]
+    if not part.parts:
+        divisions = (role for role in there if role == part.name or role.startswith(f"{part.name}/"))
+        found = [{role: part.count} for role in sorted(divisions)]
+
+    def rank(wanted: dict[str, int]) -> tuple[int, int, list[str]]:
+        lack = sum(max(0, count - there.get(role, 0)) for role, count in wanted.items())
+        return lack, -sum(min(count, placed.get(role, 0)) for role, count in wanted.items()), sorted(wanted)
+
+    out: dict[str, int] = {}
+    for wanted in sorted(found, key=rank)[: part.least]:
+        out |= wanted
+    if len(found) < part.least:  # those that are not there yet
+        out[f"{part.name}/"] = (part.least - len(found)) * part.count
+    return out
