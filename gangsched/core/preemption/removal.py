@@ -101,7 +101,7 @@ def _as_a_whole(
     if not (_holds_quota(chosen) or _would_end(job, chosen, world)):
         return None
     others = staying(job, world, leaving)
-    if any(protected(p, options.evict_daemonset_pods) or p.priority >= priority for p in others):
+    if any(protected(p, options.evict_daemonset_pods) or p.priority >= priority or not p.bound for p in others):
         return None
     going = [p for uid in leaving if (p := world.pods[uid]).live]
     beyond = budgets.beyond([*going, *others]) if budgets else set()
@@ -123,10 +123,12 @@ def _quota_reason(victim: Victim, world: World, gangs: Sequence[GangId]) -> str:
 
 
 def staying(job: Suspendable, world: World, leaving: Container[str]) -> list[Pod]:
-    """The pods of a Job or JobSet that run and are not among those that leave (UIDs)."""
+    """The pods of a Job or JobSet that run, or whose binding is on its way, and that are not among those that leave
+    (UIDs).
+    """
     going = world.ledger.condemned
-    pods = world.jobs.pods_of(job)
-    return [p for p in pods if p.bound and p.live and p.uid not in leaving and p.uid not in going]
+    pods = (p for p in world.jobs.pods_of(job) if (p.bound and p.live) or world.assumed(p.uid))
+    return [p for p in pods if p.uid not in leaving and p.uid not in going]
 
 
 def incomplete(victims: Iterable[Victim], world: World) -> bool:

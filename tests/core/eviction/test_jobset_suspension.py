@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangsched.core.actions import ResumeJob, SuspendJob
+from gangsched.core.actions import Bind, Remove, ResumeJob, SuspendJob
 from gangsched.core.events import Changed, Gone
 from gangsched.core.lifecycle.report import REFUSED
 from gangsched.model.jobsets import QUEUED_JOBSET, JobSet, ReplicatedJob
@@ -18,6 +18,7 @@ from tests.core.harness import Built, Cluster, nodes_of, plan, reports, victims,
 from tests.core.jobsets import JOBS, MEMBERS, TEAM, jobs, jobset, like, member, nodes, quota, running, waiting
 from tests.core.queues import objects
 from tests.core.quota.world import queue
+from tests.core.stories import evicted
 
 
 def wide(name: str = "vip") -> PodBuilder:
@@ -79,6 +80,27 @@ def test_a_jobset_of_which_nothing_would_be_left_is_suspended() -> None:
     members = [member(j, i).gang("g").on(f"n{j + 1}").obj() for j in range(JOBS) for i in range(MEMBERS)]
     found = (*nodes(), jobset(), *jobs(backoff_limit=6), gang("g").min(8).mode("gang"), *members)
     assert methods(*found, wide()) == {("suspend", "PodGroup", "d/g")}
+
+
+def test_a_jobset_of_which_a_pod_is_being_bound_keeps_that_pod() -> None:
+    """Something is left of it, although no other pod of it runs yet: one pod is deleted, and the plan holds when the
+    other one has arrived.
+    """
+    alone, small = pod("alone").cpu(4).on("n3"), node("n2").cpu(2)
+    found: list[Built] = [jobset(), *jobs(backoff_limit=6), member(0, 0).cpu(4).on("n1"), alone]
+    cluster = Cluster(node("n1").cpu(4), small, node("n3").cpu(4), *found, member(1, 0).cpu(1))
+    cluster.slow = lambda write: isinstance(write, Bind | Remove | SuspendJob)
+    cluster.run()
+    cluster.show(gang("vip").min(2).timeout(60), *(wide(f"vip-{i}").gang("vip") for i in range(2)))
+    cluster.run()
+    cluster.answer("alone", "train-w-1-0")
+    cluster.run()
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.run()
+    assert evicted(cluster) == {"alone", "train-w-0-0"}
+    assert not cluster.jobsets["d", "train"].suspended
+    assert nodes_of(cluster.log) == {"train-w-1-0": "n2"}
 
 
 @pytest.mark.parametrize(
