@@ -13,7 +13,8 @@ import msgspec
 
 from gangsched.core.events import Changed, Event, record_of
 from gangsched.model.errors import FieldError
-from gangsched.model.records import Gang, Labels, Pod
+from gangsched.model.jobsets import JOBSET, JobSet
+from gangsched.model.records import JOB, Gang, Job, Labels, Pod
 from gangsched.model.times import duration_seconds
 
 PREFIX = "sim.gangsched.dev/"
@@ -23,7 +24,7 @@ DURATION_HINTS = (ARRIVE_AFTER, RUN_FOR, GRACE_USED)
 #: Pending gangs arrive this far apart when they arrive in the order of the input.
 FILE_ORDER_SECONDS = 1.0
 
-#: ``(family, namespace, name)`` of a group object.
+#: ``(family, namespace, name)`` of a group object, or (kind, namespace, name) of what owns pods or Jobs.
 GroupKey: TypeAlias = tuple[str, str, str]
 
 
@@ -63,39 +64,23 @@ def arrivals(
 
     A pending pod arrives after its own ``arrive-after``, else after that of its group's object, else, with
     ``file_order``, :data:`FILE_ORDER_SECONDS` after the gang before it, else at the start. A group object
-    without an annotation comes with the first of its members. Everything else, bound pods included, is there from
-    the start. Raises :class:`InvalidHintError`.
+    without an annotation comes with the first of its members, a Job with the first of its pods, and a JobSet with the
+    first of its Jobs. Everything else, bound pods included, is there from the start. Raises :class:`InvalidHintError`.
     """
     known = list(events)
     groups = _group_times(known, group_hints or {})
-    out: list[Arrival] = []
-    first: dict[GroupKey, float] = {}
-    turns: dict[GroupKey, float] = {}
+    pods = _pod_times(known, groups, file_order)
+    first: dict[GroupKey, float] = {}  # of what comes with others: groups, Jobs and JobSets
+    for position, after in pods.items():
+        _bring(first, record_of(known[position]), after)
+    for record in map(record_of, known):
+        if isinstance(record, Job):
+            _bring(first, record, first.get((JOB, record.namespace, record.name), 0.0))
+    out = []
     for position, event in enumerate(known):
-        pod = record_of(event)
-        if not isinstance(pod, Pod):
-            continue
-        key = _group_of(pod)
-        own = _pod_time(position, pod)
-        if pod.node or pod.phase != "Pending":
-            after = 0.0
-        elif own is not None:
-            after = own
-        elif key in groups:
-            after = groups[key]
-        elif file_order:
-            after = turns.setdefault(key, FILE_ORDER_SECONDS * len(turns))
-        else:
-            after = 0.0
-        first[key] = min(after, first.get(key, after))
-        out.append(Arrival(after, event))
-    for event in known:
         record = record_of(event)
-        if isinstance(record, Gang):
-            key = _key_of(record)
-            out.append(Arrival(groups.get(key, first.get(key, 0.0)), event))
-        elif not isinstance(record, Pod):
-            out.append(Arrival(0.0, event))
+        key = _key_of(record)
+        out.append(Arrival(pods.get(position, groups.get(key, first.get(key, 0.0))), event))
     order = {id(event): position for position, event in enumerate(known)}
     return sorted(out, key=lambda a: (a.after_seconds, isinstance(record_of(a.event), Pod), order[id(a.event)]))
 
@@ -105,8 +90,8 @@ def created_at(event: Event, now: float) -> Event:
     match event:
         case Changed(Pod() as pod):
             return Changed(msgspec.structs.replace(pod, created=now, started=now))
-        case Changed(Gang() as gang):
-            return Changed(msgspec.structs.replace(gang, created=now))
+        case Changed(Gang() | Job() | JobSet() as record):
+            return Changed(msgspec.structs.replace(record, created=now))
     return event
 
 
@@ -125,7 +110,28 @@ def _group_times(events: list[Event], group_hints: Mapping[GroupKey, Labels]) ->
     return out
 
 
-def _pod_time(position: int, pod: Pod) -> float | None:
+def _pod_times(events: list[Event], groups: Mapping[GroupKey, float], file_order: bool) -> dict[int, float]:
+    """When the pods arrive, by the position of their events."""
+    out: dict[int, float] = {}
+    turns: dict[GroupKey, float] = {}
+    for position, event in enumerate(events):
+        pod = record_of(event)
+        if not isinstance(pod, Pod):
+            continue
+        group = pod.gang[:3]
+        own = _own_time(position, pod)
+        if pod.node or pod.phase != "Pending":
+            out[position] = 0.0
+        elif own is not None:
+            out[position] = own
+        elif group in groups:
+            out[position] = groups[group]
+        else:
+            out[position] = turns.setdefault(group, FILE_ORDER_SECONDS * len(turns)) if file_order else 0.0
+    return out
+
+
+def _own_time(position: int, pod: Pod) -> float | None:
     """The pod's own arrival; its other annotations are checked on the way, before anything runs."""
     try:
         seconds = {name: hint_seconds(pod.hints, name) for name in DURATION_HINTS}
@@ -134,9 +140,21 @@ def _pod_time(position: int, pod: Pod) -> float | None:
     return seconds[ARRIVE_AFTER]
 
 
-def _group_of(pod: Pod) -> GroupKey:
-    return (pod.gang.family, pod.gang.namespace, pod.gang.name)
+def _bring(first: dict[GroupKey, float], record: object, after: float) -> None:
+    """The group and the owner of a pod or a Job come with it, if nothing of them comes before."""
+    if not isinstance(record, Pod | Job):
+        return
+    keys = [(record.owner.kind, record.namespace, record.owner.name)] if record.owner is not None else []
+    for key in [*keys, record.gang[:3]] if isinstance(record, Pod) else keys:
+        first[key] = min(after, first.get(key, after))
 
 
-def _key_of(gang: Gang) -> GroupKey:
-    return (gang.family, gang.namespace, gang.name)
+def _key_of(record: object) -> GroupKey:
+    match record:
+        case Gang():
+            return (record.family, record.namespace, record.name)
+        case Job():
+            return (JOB, record.namespace, record.name)
+        case JobSet():
+            return (JOBSET, record.namespace, record.name)
+    return ("", "", "")

@@ -2,8 +2,9 @@ import pytest
 
 from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim.arrival import InvalidHintError, arrivals
-from gangsched.core.events import record_of
-from gangsched.model.records import Gang, Pod
+from gangsched.core.events import Changed, record_of
+from gangsched.model.jobsets import JobSet
+from gangsched.model.records import Gang, Job, Owner, Pod
 from gangsched.model.times import duration_seconds
 from tests.cluster.sim.objects import FAMILY, event, gang, node, pod, pods_in
 
@@ -83,6 +84,20 @@ def test_what_arrives_later_is_created_then():
     assert there.store.pods == {}
     there.clock.advance_to(1005.0)
     assert there.store.pods["ns", "a"].created == 1005.0
+
+
+def test_jobs_and_jobsets_come_with_the_first_of_their_pods():
+    """A Job is created in the moment in which the first of its pods is, and its JobSet with it."""
+    job = Job("ns", "work", uid="u1", owner=Owner("JobSet", "set", "u2"))
+    pods = [
+        pod(name, hints={AFTER: after}, owner=Owner("Job", "work", "u1")) for name, after in (("b", "9s"), ("a", "5s"))
+    ]
+    events = [Changed(JobSet("ns", "set", uid="u2")), event(job), *map(event, pods)]
+    there = World(arrivals(events), start=1000.0)
+    assert (there.store.job("ns", "work"), there.store.jobset("ns", "set")) == (None, None)
+    there.clock.advance_to(1005.0)
+    made = there.store.job("ns", "work"), there.store.jobset("ns", "set")
+    assert [each and each.created for each in made] == [1005.0, 1005.0]
 
 
 def test_a_connection_tells_of_what_arrives():
