@@ -162,7 +162,7 @@ def _record_lists(put: Callable[[Entry], None]) -> None:
     nominating: Any = binding
     removing: Any = Evictions
     asked: Any = Actuator
-    really_nominate, really_remove, really_ask = nominating.nominate, removing.remove, asked.ask
+    really_nominate, really_remove, really_want = nominating.nominate, removing.remove, asked.want
     under_way: list[Eviction] = []
 
     def nominate(run: Any, group: Any) -> None:
@@ -177,12 +177,12 @@ def _record_lists(put: Callable[[Entry], None]) -> None:
         finally:
             under_way.pop()
 
-    def ask(self: Any, key: str, action: Any) -> None:
+    def want(self: Any, action: Any, *args: Any, **more: Any) -> None:
         if isinstance(action, Remove) and under_way:
             put(Removing(time.time(), action.pod.uid, under_way[-1].ident, under_way[-1].owner))
-        really_ask(self, key, action)
+        really_want(self, action, *args, **more)
 
-    nominating.nominate, removing.remove, asked.ask = nominate, remove, ask
+    nominating.nominate, removing.remove, asked.want = nominate, remove, want
 
 
 def _record_decisions(put: Callable[[Entry], None]) -> None:

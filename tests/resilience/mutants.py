@@ -255,7 +255,7 @@ MUTANTS = (
             (
                 _EVICTING,
                 "            self.restate(pod, former.owner)\n",
-                "            if not self._marked(pod):\n                self.restate(pod, former.owner)\n",
+                "            if not desired.mark(self._world, pod):\n                self.restate(pod, former.owner)\n",
             ),
         ),
         ("tests/core/eviction/test_shared_victims.py::test_a_plan_that_is_withdrawn_takes_its_name_off",),

@@ -1,10 +1,10 @@
 """What is wanted of the cluster and not known to be so: every write that has been asked for, until it is settled.
 
-A *phase* of a plan or an eviction asks for writes and is over when each of them is settled; whether it succeeded is
-asked only then, so that a failed phase is never left while some of its writes may still take effect. What has to be so
-in the end, whatever becomes of the plan that wanted it, is *kept up*: as long as it is not known to be so it is asked
-for again, with growing pauses. That holds for every binding, since none can be taken back: an answer that does not
-say what has become of it settles nothing, and only the same binding again can tell.
+A *phase* of a plan or an eviction wants writes and is over when each of them is settled; whether it succeeded is
+asked only then, so that a failed phase is never left while some of its writes may still take effect. What no phase
+waits for has to be so in the end, and is *kept up*: as long as it is not known to be so it is asked for again, with
+growing pauses, as it is desired by then. That holds for every binding, too, since none can be taken back: an answer
+that does not say what has become of it settles nothing, and only the same binding again can tell.
 
 It costs the same for each answer, however much is on its way.
 """
@@ -12,16 +12,15 @@ It costs the same for each answer, however much is on its way.
 from __future__ import annotations
 
 import enum
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
 
 from gangsched.core.actions import Action, Bind, Mark, Nominate, Removal, Spare, Unmark, WithdrawNomination, Write
+from gangsched.core.actuation.desired import Kept
 from gangsched.core.agenda import Page
 from gangsched.core.events import Failure, Outcome
-
-#: What can be kept up.
-Kept: TypeAlias = Bind | WithdrawNomination | Mark | Unmark
 
 
 class Aspect(enum.Enum):
@@ -42,15 +41,17 @@ _ASPECTS: dict[type[Write], Aspect] = {
 
 
 class Answer(NamedTuple):
-    """A write has been answered: what was asked for, and by whom (the key; empty for writes without a waiter).
-    ``in_phase`` says that the present phase of theirs has waited for it; ``settled`` is False if it will be asked for
-    again.
+    """A write has been answered so, or need not be sent any more: what was asked for, and by whom (the key; empty for
+    writes without a waiter). ``in_phase`` says that the present phase of theirs has waited for it; ``settled`` is False
+    if it will be asked for again.
     """
 
     key: str
     action: Write
-    in_phase: bool
-    settled: bool
+    outcome: Outcome
+    message: str
+    in_phase: bool = False
+    settled: bool = True
 
 
 class _Phase:
@@ -64,40 +65,46 @@ class _Phase:
 class Wish:
     """Something that is wanted: the write that says so, as it was sent last."""
 
-    __slots__ = ("action", "failures", "key", "keys", "phase")
+    __slots__ = ("action", "failures", "key", "keys", "phase", "spared")
 
-    def __init__(self, key: str, action: Write, phase: _Phase | None = None) -> None:
+    def __init__(self, key: str, action: Write, phase: _Phase | None) -> None:
         self.key = key
         self.keys = {key}  # whom it is about, as it was sent last
         self.action = action
         self.phase = phase
         self.failures = 0
+        self.spared = False  # is it a removal that is not wanted any more?
 
 
 class Actuator:
-    """Hands writes to ``send``, in the order in which they are asked for. ``pause`` says for how many seconds nothing
-    is asked for again that has failed so often, ``later`` when each is due that is. Keys are those of groups and
-    evictions; ``owners`` has those that a mark on a pod (UID) names.
+    """Hands writes to ``send``, in the order in which they are wanted, with numbers of ``ids``. ``pause`` says for how
+    many seconds nothing is asked for again that has failed so often, ``later`` when each is due that is, and ``again``
+    what is desired instead then, or why nothing is. Keys are those of groups and evictions; ``owners`` has those that a
+    mark on a pod (UID) names.
     """
 
     def __init__(
         self,
         send: Callable[[Action], None],
+        ids: Iterator[int],
         pause: Callable[[int], float],
         later: Page[Wish],
+        again: Callable[[Kept], Kept | str],
         owners: Callable[[str], Collection[str]] = lambda _: (),
     ) -> None:
         self._send = send
+        self._ids = ids
         self._pause = pause
+        self._later = later
+        self._again = again
         self._owners = owners
+        #: The keys of those of whom a phase may be over.
+        self.check: set[str] = set()
         self._sent: dict[int, Wish] = {}
-        self._of: Counter[str] = Counter()
+        self._of: dict[str, dict[int, Wish]] = {}  # the same by key
         self._phases: dict[str, _Phase] = {}
         self._kept: dict[Aspect, dict[str, Wish]] = {aspect: {} for aspect in Aspect}
-        self._later = later
         self._last: dict[str, list[Wish]] = {}  # those that are sent when nothing of a key is on its way any more
-        self._removals: dict[str, dict[int, Removal]] = {}  # on their way, and wanted
-        self._removing: Counter[str] = Counter()  # how many of them each pod or Job has, by UID
 
     # -- phases --------------------------------------------------------------------------------------------
 
@@ -131,30 +138,24 @@ class Actuator:
 
     # -- wanting -------------------------------------------------------------------------------------------
 
-    def ask(self, key: str, action: Write) -> None:
-        """The phase, if one has begun, waits for this, which is asked for once."""
-        phase = self._phases.get(key)
+    def want(self, action: Write, key: str = "", *, after: str = "") -> None:
+        """This is wanted, instead of what was wanted of the pod in this respect. The phase of ``key``, if one has
+        begun, waits for it; without a key it is kept up. It is not asked for while writes of the key ``after`` are on
+        their way.
+        """
+        uid, aspect, phase = action.pod.uid, _ASPECTS.get(type(action)), self._phases.get(key) if key else None
+        wish = Wish(key, action, phase)
         if phase is not None:
             phase.unsettled += 1
-        self._instead_of_others(action)
-        self._ask(Wish(key, action, phase))
-
-    def keep_up(self, action: Kept, key: str = "", *, after: str = "") -> None:
-        """This has to be so in the end. It is not asked for while writes of the key ``after`` are on their way."""
-        wish = Wish(key, action)
-        self._instead_of_others(action)
-        self._kept[_ASPECTS[type(action)]][action.pod.uid] = wish
+        if aspect is not None:
+            # Who is bound needs no nomination.
+            self._drop(Aspect.NOMINATION if aspect is Aspect.BINDING else aspect, uid)
+            if not key:
+                self._kept[aspect][uid] = wish
         if after and self.any_of(after):
             self._last.setdefault(after, []).append(wish)
         else:
             self._ask(wish)
-
-    def _instead_of_others(self, action: Write) -> None:
-        """What was wanted of the pod in this respect is not wanted any more; who is bound needs no nomination."""
-        if isinstance(action, Bind):
-            self._drop(Aspect.NOMINATION, action.pod.uid)
-        elif type(action) in _ASPECTS:
-            self._drop(_ASPECTS[type(action)], action.pod.uid)
 
     def _drop(self, aspect: Aspect, uid: str) -> None:
         wish = self._kept[aspect].pop(uid, None)
@@ -170,43 +171,27 @@ class Actuator:
         no other eviction needs are spared.
         """
         for removal in removals:
-            self._unwanted(key, removal.id)
+            self._sent[removal.id].spared = True
+        wanted = {r.pod.uid for r in _removals(self._sent.values())} if removals else set()
         for removal in removals:
-            if removal.pod.uid not in self._removing:
+            if removal.pod.uid not in wanted:
                 self._send(Spare(removal.pod))
 
     def removals(self, key: str) -> list[Removal]:
         """The removals that are on their way and still wanted by those with this key, oldest first."""
-        return list(self._removals.get(key, {}).values())
-
-    def removing(self) -> list[str]:
-        """The keys that have any."""
-        return list(self._removals)
+        return list(_removals(self._of.get(key, {}).values()))
 
     def any_of(self, key: str) -> bool:
         """Is any write of this key on its way, or one of others that names it?"""
         return key in self._of
 
     def _ask(self, wish: Wish) -> None:
-        action = wish.action
+        action = wish.action = msgspec.structs.replace(wish.action, id=next(self._ids))
         self._sent[action.id] = wish
         wish.keys = {wish.key, *self._owners(action.pod.uid)} if isinstance(action, Mark) else {wish.key}
-        self._of.update(wish.keys)
-        if isinstance(action, Removal):
-            self._removals.setdefault(wish.key, {})[action.id] = action
-            self._removing[action.pod.uid] += 1
+        for each in wish.keys:
+            self._of.setdefault(each, {})[action.id] = wish
         self._send(action)
-
-    def _unwanted(self, key: str, action_id: int) -> None:
-        known = self._removals.get(key, {})
-        action = known.pop(action_id, None)
-        if action is None:
-            return
-        if not known:
-            del self._removals[key]
-        self._removing[action.pod.uid] -= 1
-        if not self._removing[action.pod.uid]:
-            del self._removing[action.pod.uid]
 
     # -- answers -------------------------------------------------------------------------------------------
 
@@ -215,24 +200,19 @@ class Actuator:
         wish = self._sent.pop(action_id, None)
         if wish is None:
             return None
-        key = wish.key
-        if isinstance(wish.action, Removal):
-            self._unwanted(key, action_id)
         for each in sorted(wish.keys):
-            self._of[each] -= 1
+            del self._of[each][action_id]
             if not self._of[each]:
                 del self._of[each]
-                self._ask_last(self._last.pop(each, ()))
-        if self._differs(wish, outcome):
-            wish.failures += 1
-            self._ask_later(wish, now + self._pause(wish.failures))
-            return Answer(key, wish.action, in_phase=False, settled=False)
-        return Answer(key, wish.action, self.settle(wish, outcome, message), settled=True)
-
-    def _ask_last(self, wishes: Iterable[Wish]) -> None:
-        for wish in wishes:
-            if self._is_kept(wish):
-                self._ask(wish)
+                for last in self._last.pop(each, ()):
+                    if self._is_kept(last):
+                        self._ask(last)
+        if not self._differs(wish, outcome):
+            return self._settle(wish, outcome, message)
+        wish.failures += 1
+        self._kept[_ASPECTS[type(wish.action)]][wish.action.pod.uid] = wish
+        self._later.at(wish, now + self._pause(wish.failures))
+        return Answer(wish.key, wish.action, outcome, message, settled=False)
 
     def _differs(self, wish: Wish, outcome: Outcome) -> bool:
         """May the cluster still be other than what has to be so?"""
@@ -241,38 +221,39 @@ class Actuator:
         return outcome not in (Outcome.OK, Outcome.GONE) and self._is_kept(wish)
 
     def _is_kept(self, wish: Wish) -> bool:
-        action = wish.action
-        return isinstance(action, Kept) and self._kept[_ASPECTS[type(action)]].get(action.pod.uid) is wish
+        aspect = _ASPECTS.get(type(wish.action))
+        return aspect is not None and self._kept[aspect].get(wish.action.pod.uid) is wish
 
-    def settle(self, wish: Wish, outcome: Outcome, message: str) -> bool:
-        """This is the end of a wish, which is fulfilled or not wanted any more, and what is known of it. Returns
-        whether its phase has waited for it.
-        """
+    def _settle(self, wish: Wish, outcome: Outcome, message: str) -> Answer:
+        """This is the end of a wish, which is fulfilled or not wanted any more, and what is known of it."""
         action, phase = wish.action, wish.phase
         if self._is_kept(wish):
             self._drop(_ASPECTS[type(action)], action.pod.uid)
-        if phase is None or self._phases.get(wish.key) is not phase:
-            return False
-        phase.unsettled -= 1
-        if outcome is not Outcome.OK:
-            phase.failed.append(Failure(action.pod.uid, outcome, message))
-        return True
+        in_phase = phase is not None and self._phases.get(wish.key) is phase
+        if phase is not None and in_phase:
+            self.check.add(wish.key)
+            phase.unsettled -= 1
+            if outcome is not Outcome.OK:
+                phase.failed.append(Failure(action.pod.uid, outcome, message))
+        return Answer(wish.key, action, outcome, message, in_phase)
 
-    # -- asking again --------------------------------------------------------------------------------------
+    def ask_again(self, now: float) -> list[Answer]:
+        """Ask again for what is due, as it is desired by now. Returns what is not, and has come to nothing."""
+        over = []
+        for wish in self._later.due(now):
+            assert isinstance(wish.action, Kept)
+            desired = self._again(wish.action)
+            if isinstance(desired, str):
+                answer = self._settle(wish, Outcome.OUTDATED if desired else Outcome.OK, desired)
+                over += [answer] if desired else []
+                continue
+            if wish.phase is not None and self._phases.get(wish.key) is not wish.phase:
+                wish.key, wish.phase = "", None  # a phase that is over waits for it no more
+            wish.action = desired
+            self._ask(wish)
+        return over
 
-    def _ask_later(self, wish: Wish, when: float) -> None:
-        action = wish.action
-        assert isinstance(action, Kept)
-        self._kept[_ASPECTS[type(action)]][action.pod.uid] = wish
-        self._later.at(wish, when)
 
-    def due(self, now: float) -> list[Wish]:
-        """What is to be asked for again, each once."""
-        return self._later.due(now)
-
-    def ask_again(self, wish: Wish, action: Kept) -> None:
-        """Ask for it again, in the words of now. A phase that is over waits for it no more."""
-        if wish.phase is not None and self._phases.get(wish.key) is not wish.phase:
-            wish.key, wish.phase = "", None
-        wish.action = action
-        self._ask(wish)
+def _removals(wishes: Iterable[Wish]) -> Iterator[Removal]:
+    """Those of these that are removals, and still wanted."""
+    return (wish.action for wish in wishes if isinstance(wish.action, Removal) and not wish.spared)

@@ -1,7 +1,7 @@
-"""What is to stand on a pod, Job or JobSet, as a function of what is intended: the one author of marks and nominations.
+"""What is to stand on a pod, Job, JobSet or volume, as a function of what is intended: the one author of writes.
 
 Nothing here remembers or asks. A write is made of what is desired at the moment in which it is asked for, for the first
-time or again, and is not made where what is known to be there, or on its way, is that already.
+time or again, and is not made where what is known to be there, or on its way, is that already. It has no number yet.
 
 Two things are no function of what is intended now. A binding cannot be taken back: once it was asked for it stands,
 whatever becomes of the plan, as long as its node takes the pod. And a removal that is not wanted any more may still
@@ -16,25 +16,37 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from gangsched.core.actions import (
+    MARK_REASON,
+    Bind,
+    BindVolume,
     JobRef,
     Mark,
     Nominate,
-    PodRef,
     Remove,
+    ResumeJob,
+    SelectNode,
     SuspendJob,
     Unmark,
+    VolumeWrite,
     WithdrawNomination,
     reference,
 )
 from gangsched.core.actuation.records import Intent, Owner, Owners, written
+from gangsched.core.decision import Placement
 from gangsched.core.ledger.condemned import Eviction
+from gangsched.core.options import Options
 from gangsched.core.quota.preemption import REASON_TEXT
+from gangsched.core.quota.stop_policy import STOPPED
+from gangsched.core.volumes.binding import ClaimBinding
+from gangsched.core.world.world import World
 from gangsched.messages import notes
-from gangsched.model.records import Pod
+from gangsched.model.records import Directives, Pod
 from gangsched.model.times import render_time
 
-#: Writes of which the opposite can be asked for later.
-Revocable: TypeAlias = Mark | Unmark | WithdrawNomination
+#: Writes that are asked for again, as they are desired then.
+Kept: TypeAlias = Bind | WithdrawNomination | Mark | Unmark
+#: The number of a write that has not been asked for yet.
+_UNSENT = 0
 
 
 class Marked(NamedTuple):
@@ -47,26 +59,19 @@ class Marked(NamedTuple):
     reason: str = ""
 
 
-class Desired(NamedTuple):
-    """What is to stand on a pod; None: nothing of ours, and what is there is taken back."""
-
-    nomination: Intent | None = None
-    mark: Marked | None = None
-
-
-def desired(uid: str, intent: Intent | None, named: Iterable[Eviction], now: float) -> Desired:
-    """What is to stand on the pod ``uid``. ``intent`` is where the plan of its gang has it, ``named`` are the evictions
+def marked(uid: str, named: Iterable[Eviction], now: float) -> Marked | None:
+    """What is to stand on the pod ``uid``; None: nothing, and what is there is taken back. ``named`` are the evictions
     that it has to name: each owner is written down, and the strongest of those whose notice is over marks it.
     """
     evictions = list(named)
     if not evictions:
-        return Desired(intent)
+        return None
     owners = written(Owners.of(owner(each, uid) for each in evictions))
     begun = [each for each in evictions if each.begins <= now]
     if not begun:
-        return Desired(intent, Marked(owners))
+        return Marked(owners)
     strongest = max(begun, key=lambda each: each.priority)
-    return Desired(intent, Marked(owners, _text(strongest, uid), strongest.reason))
+    return Marked(owners, _text(strongest, uid), strongest.reason)
 
 
 def owner(eviction: Eviction, uid: str) -> Owner:
@@ -92,39 +97,88 @@ def _text(eviction: Eviction, uid: str) -> str:
 # -- the writes -------------------------------------------------------------------------------------------
 
 
-def nominate(action_id: int, pod: PodRef, intent: Intent) -> Nominate:
+def nominate(place: Placement, intent: Intent) -> Nominate:
     """Nominate a member to where its plan has it."""
-    return Nominate(action_id, pod, intent.node, intent.plan, written(intent))
+    return Nominate(_UNSENT, reference(place), intent.node, intent.plan, written(intent))
 
 
-def mark(action_id: int, pod: Pod, wanted: Marked) -> Mark:
-    """Let a victim bear this."""
-    if not wanted.message:
-        return Mark(action_id, reference(pod), "", owners=wanted.owners)
-    return Mark(action_id, reference(pod), wanted.message, wanted.reason, wanted.owners)
+def withdraw(pod: Pod, why: str) -> WithdrawNomination:
+    """Take back the nomination of a member."""
+    return WithdrawNomination(_UNSENT, reference(pod), "Withdrawn", why)
 
 
-def remove(action_id: int, eviction: Eviction, pod: Pod, evict: bool) -> Remove:
-    """Let a victim go, through its budgets if ``evict``; an eviction overwrites its mark, which is restored then."""
-    return Remove(action_id, reference(pod), evict, _text(eviction, pod.uid), eviction.reason)
+def bind(place: Placement) -> Bind:
+    """Bind a member to where its plan has it."""
+    return Bind(_UNSENT, reference(place), place.node)
 
 
-def suspend(action_id: int, eviction: Eviction, job: JobRef, version: str) -> SuspendJob:
-    """Let victims go with their Job."""
-    return SuspendJob(action_id, job, version, eviction.scheduler, eviction.owner, eviction.ident)
+def bind_claim(world: World, binding: ClaimBinding) -> VolumeWrite:
+    """Bind the claim of a member to the volume that is chosen for it, or ask for a new volume near its node."""
+    pod, claim, target = reference(world.pods[binding.pod]), binding.claim, binding.target
+    if not target.volume:
+        return SelectNode(_UNSENT, pod, claim.name, claim.uid, target.node)
+    volume = world.snapshot.volumes.volumes[target.volume]
+    taken, version = volume.claim is not None, volume.version
+    return BindVolume(_UNSENT, pod, volume.name, volume.uid, version, claim.name, claim.uid, reserved=taken)
 
 
-def again(
-    action_id: int, asked: Mark | Unmark | WithdrawNomination, pod: Pod, wanted: Desired
-) -> Mark | Unmark | WithdrawNomination | None:
-    """What is to be asked for instead of this, which had no effect that is known; None: nothing any more."""
-    if isinstance(asked, WithdrawNomination):
-        return None if pod.node else msgspec.structs.replace(asked, id=action_id)
-    if not pod.live:
+def mark(world: World, pod: Pod) -> Mark | None:
+    """Let a victim bear what is to stand on it; None if no eviction owns it."""
+    wanted = marked(pod.uid, world.ledger.condemned.named(pod.uid).values(), world.now)
+    if wanted is None:
         return None
-    if wanted.mark is not None:
-        return mark(action_id, pod, wanted.mark)
-    return msgspec.structs.replace(asked, id=action_id) if isinstance(asked, Unmark) else None
+    if not wanted.message:
+        return Mark(_UNSENT, reference(pod), "", owners=wanted.owners)
+    return Mark(_UNSENT, reference(pod), wanted.message, wanted.reason, wanted.owners)
+
+
+def mark_or_unmark(world: World, pod: Pod, former: str) -> Mark | Unmark:
+    """The same for a pod that has left for ``former`` too, a gang (``ns/name``) or a queue (its kind and its name). If
+    none owns it any more it need not leave.
+    """
+    wanted = mark(world, pod)
+    if wanted is not None:
+        return wanted
+    kind = former.partition(" ")[0]
+    if kind in STOPPED:
+        return Unmark(_UNSENT, reference(pod), notes.no_longer_drained(former), STOPPED[kind])
+    return Unmark(_UNSENT, reference(pod), notes.no_longer_needed(former), MARK_REASON)
+
+
+def remove(eviction: Eviction, pod: Pod, evict: bool) -> Remove:
+    """Let a victim go, through its budgets if ``evict``; an eviction overwrites its mark, which is restored then."""
+    return Remove(_UNSENT, reference(pod), evict, _text(eviction, pod.uid), eviction.reason)
+
+
+def suspend(job: JobRef, version: str, scheduler: str, owner: str, plan: str) -> SuspendJob:
+    """Let victims go with their Job, for this gang or queue."""
+    return SuspendJob(_UNSENT, job, version, scheduler, owner, plan)
+
+
+def resume(
+    job: JobRef, version: str, scheduler: str, *, held: bool, templates: tuple[Directives, ...] | None
+) -> ResumeJob:
+    """Let a Job go on, or begin if it was created suspended (``held``), with these additions to its templates."""
+    return ResumeJob(_UNSENT, job, version, scheduler, held=held, templates=templates)
+
+
+def again(world: World, options: Options, asked: Kept) -> Kept | str:
+    """What is desired instead of this, which had no effect that is known. Nothing any more: why it has come to nothing,
+    or an empty text where it is as desired.
+    """
+    pod = world.pods.get(asked.pod.uid)
+    if pod is None:
+        return ""
+    match asked:
+        case Bind():
+            takes = world.still_takes(pod.uid, asked.node, options.plugins_of(pod.scheduler).ignores)
+            return asked if takes else notes.node_refused(asked.node, pod.key)
+        case WithdrawNomination():
+            return "" if pod.node else asked
+        case _ if not pod.live:
+            return ""
+        case _:
+            return mark(world, pod) or (asked if isinstance(asked, Unmark) else "")
 
 
 def nominated_elsewhere(pods: Iterable[Pod], asked: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Pod]:

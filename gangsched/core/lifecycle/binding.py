@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from gangsched.core.actions import Bind, BindVolume, PodRef, ResumeJob, SelectNode, WithdrawNomination, reference
 from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Aspect
 from gangsched.core.decision import Placement
@@ -41,7 +40,7 @@ def nominate(run: Run, group: Group) -> None:
         return  # that it waits stands on the Job itself, and for whom its victims leave on them
     plan.nominated = dict(plan.node_of)
     for place in plan.placements:
-        run.actuator.ask(group.key, desired.nominate(run.new_id(), reference(place), plan.intent(place)))
+        run.actuator.want(desired.nominate(place, plan.intent(place)), group.key)
     run.reporter.tell(group, report.UNSCHEDULABLE, group.message, report.WAITING_ON_PREEMPTION)
 
 
@@ -64,8 +63,7 @@ def clear(run: Run, group: Group, wanted: Mapping[str, str], text: str) -> None:
     pods = (*run.unplaced(group), *_others_now(run, group))
     for pod in desired.nominated_elsewhere(pods, asked, wanted):
         if pod.uid not in run.actuator.kept(Aspect.NOMINATION):
-            action = WithdrawNomination(run.new_id(), reference(pod), "Withdrawn", text)
-            run.actuator.keep_up(action, after=group.key)
+            run.actuator.want(desired.withdraw(pod, text), after=group.key)
 
 
 def _others_now(run: Run, group: Group) -> Iterator[Pod]:
@@ -102,28 +100,7 @@ def prebind(run: Run, group: Group) -> None:
         if binding.ours:
             index.assume(binding.key, binding.target)
         if not binding.asked:
-            _ask(run, group, binding)
-
-
-def _ask(run: Run, group: Group, binding: ClaimBinding) -> None:
-    claim = binding.claim
-    pod = run.world.pods[binding.pod]
-    ref = PodRef(pod.namespace, pod.name, pod.uid)
-    if binding.target.volume:
-        volume = run.world.snapshot.volumes.volumes[binding.target.volume]
-        action: BindVolume | SelectNode = BindVolume(
-            run.new_id(),
-            ref,
-            volume.name,
-            volume.uid,
-            volume.version,
-            claim.name,
-            claim.uid,
-            reserved=volume.claim is not None,
-        )
-    else:
-        action = SelectNode(run.new_id(), ref, claim.name, claim.uid, binding.target.node)
-    run.actuator.ask(group.key, action)
+            run.actuator.want(desired.bind_claim(world, binding), group.key)
 
 
 def volumes_bound(run: Run, plan: Plan) -> tuple[bool, str]:
@@ -177,7 +154,7 @@ def bind_all(run: Run, group: Group) -> None:
 def bind(run: Run, group: Group, places: Iterable[Placement]) -> None:
     """Ask for the bindings of members that are assumed where they are placed."""
     for place in places:
-        run.actuator.ask(group.key, Bind(run.new_id(), reference(place), place.node))
+        run.actuator.want(desired.bind(place), group.key)
 
 
 def _assume(run: Run, group: Group, plan: Plan) -> None:
@@ -205,10 +182,9 @@ def let_go_on(run: Run, group: Group) -> None:
     group.message = causes.waits_for_pods_of(gang.family, job.key)
     run.world.ledger.resume(group.key, job.uid)
     waits, templates = held(run.world, job), _changed_templates(run, group, job)
-    action = ResumeJob(
-        run.new_id(), report.job_reference(job), job.version, gang.scheduler, held=waits, templates=templates
-    )
-    run.actuator.ask(group.key, action)
+    about = report.job_reference(job)
+    action = desired.resume(about, job.version, gang.scheduler, held=waits, templates=templates)
+    run.actuator.want(action, group.key)
 
 
 def suspended_anew(run: Run, job: Suspendable) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gangsched.core.actions import SuspendJob
+from gangsched.core.actuation import desired
 from gangsched.core.actuation.records import owners_of
 from gangsched.core.agenda import Page
 from gangsched.core.decision import Victim, names_of
@@ -187,8 +187,8 @@ class Drains:
         self._starting[key] = tried + 1
         self._due.at(key_of(key), run.world.now + run.options.backoff(tried + 1))
         about, gang = report.job_reference(job), group.gangs[0]
-        action = SuspendJob(run.new_id(), about, job.version, gang.scheduler, str(stop), notes.drain_of(gang.key))
-        run.actuator.ask(key_of(key), action)
+        action = desired.suspend(about, job.version, gang.scheduler, str(stop), notes.drain_of(gang.key))
+        run.actuator.want(action, key_of(key))
         if not tried:
             run.reporter.drained(group.gangs, stop)
 

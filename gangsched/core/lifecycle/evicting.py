@@ -13,12 +13,12 @@ remove, until all of their pods leave or the API refuses a removal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from gangsched.core.actions import Action, Mark, Remove, SuspendJob, Unmark, reference
+from gangsched.core.actions import Action, Remove, SuspendJob
 from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.actuation.records import Owner
@@ -56,7 +56,7 @@ def _like(victim: Victim, pod: Pod, eviction: Eviction | None) -> Victim:
 
 class Evictions:
     """Carries evictions out. ``check`` gets the keys of those of which a phase may be over, ``changes`` what may help
-    gangs that do not fit; ``actuator`` is asked for what they need, by writes with the ids that ``new_id`` gives.
+    gangs that do not fit; ``actuator`` is asked for what they need.
     """
 
     def __init__(
@@ -64,7 +64,6 @@ class Evictions:
         world: World,
         options: Options,
         actuator: Actuator,
-        new_id: Callable[[], int],
         check: set[str],
         changes: list[Change],
     ) -> None:
@@ -72,7 +71,6 @@ class Evictions:
         self._condemned = world.ledger.condemned
         self._options = options
         self._actuator = actuator
-        self._new_id = new_id
         self._check = check
         self._changes = changes
         #: When more victims are removed, by the key of the eviction.
@@ -98,8 +96,8 @@ class Evictions:
         self._actuator.begin(eviction.key)
         for pod in eviction.to_go(self._world.pods):
             self._condemned.name(pod, eviction)
-            if pod.uid not in eviction.acknowledged and (wanted := self._marked(pod)) is not None:
-                self._actuator.ask(eviction.key, wanted)
+            if pod.uid not in eviction.acknowledged and (wanted := desired.mark(self._world, pod)) is not None:
+                self._actuator.want(wanted, eviction.key)
         self._check.add(eviction.key)
 
     def mark_again(self, eviction: Eviction) -> None:
@@ -139,12 +137,10 @@ class Evictions:
                 jobs[job.uid] = job
                 eviction.leaving_with.setdefault(job.uid, set()).add(pod.uid)
         for job in jobs.values():
-            about = report.job_reference(job)
-            self._actuator.ask(eviction.key, desired.suspend(self._new_id(), eviction, about, job.version))
+            about, by = report.job_reference(job), (eviction.scheduler, eviction.owner, eviction.ident)
+            self._actuator.want(desired.suspend(about, job.version, *by), eviction.key)
         for pod in pods:
-            self._actuator.ask(
-                eviction.key, desired.remove(self._new_id(), eviction, pod, self._options.strict_budgets)
-            )
+            self._actuator.want(desired.remove(eviction, pod, self._options.strict_budgets), eviction.key)
         self._check.add(eviction.key)
         first = [eviction.victims[pod.uid] for pod in leaving if pod.uid not in eviction.reported]
         eviction.reported.update(victim.uid for victim in first)
@@ -227,8 +223,7 @@ class Evictions:
         """The pod is to name its owners, to whom the one of this name does not belong any more, and no phase waits for
         that: it is on its way for one of them. If it has none it need not leave.
         """
-        wanted = self._marked(pod)
-        self._actuator.keep_up(wanted or Unmark(self._new_id(), reference(pod), *report.spared(former)))
+        self._actuator.want(desired.mark_or_unmark(self._world, pod, former))
 
     def end(self, eviction: Eviction) -> None:
         """It is given up: those of its victims stay whose removal has not been sent, or has failed."""
@@ -398,12 +393,6 @@ class Evictions:
         other victims.
         """
         self.anew.update(self._condemned.after(key))
-
-    def _marked(self, pod: Pod) -> Mark | None:
-        """What a victim is to bear; None if no eviction owns it."""
-        named = self._condemned.named(pod.uid).values()
-        wanted = desired.desired(pod.uid, None, named, self._world.now).mark
-        return desired.mark(self._new_id(), pod, wanted) if wanted is not None else None
 
     def unsettled(self) -> bool:
         """Is there something to follow up?"""

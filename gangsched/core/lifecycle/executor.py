@@ -264,8 +264,7 @@ class Executor:
             self._signal(group, Signal.FAILED)
         self.run.check.update(self.gangs.evictions.removals.due(self.world.now))
         self.gangs.announced.time_over()
-        for gang in self.run.ask_again():
-            self.gangs.refresh(gang)
+        self.phases.ask_again()
         for node in self.world.foreign_nominations.lapsed(self.world.now):
             self.run.changes.append(Change(Hint.ROOM, node))
         for uid in self.world.ledger.condemned.unseen(self.world.now):

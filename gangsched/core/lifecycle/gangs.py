@@ -36,7 +36,7 @@ class Gangs:
     def __init__(self, world: World, decider: Decider, options: Options, run: Run) -> None:
         self._world = world
         self._run = run
-        self.evictions = Evictions(world, options, run.actuator, run.new_id, run.check, run.changes)
+        self.evictions = Evictions(world, options, run.actuator, run.check, run.changes)
         self.groups: dict[str, Group] = {}
         self.losses = Losses(run)
         self.announced = AnnouncedRoom(run, decider)

@@ -12,6 +12,7 @@ from gangsched.core.actions import (
     ResumeJob,
     SuspendJob,
 )
+from gangsched.core.actuation.actuator import Answer
 from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.events import Change, Failure, Hint, Outcome
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase
@@ -54,12 +55,18 @@ class Phases:
     def answer(self, action_id: int, outcome: Outcome, message: str) -> None:
         """The outcome of a write."""
         answer = self._run.actuator.answered(action_id, outcome, message, self._world.now)
-        if answer is None:
-            return
-        key, action = answer.key, answer.action
+        if answer is not None:
+            self._follow_up(answer)
+
+    def ask_again(self) -> None:
+        """The time has come for what had no effect that is known."""
+        for answer in self._run.actuator.ask_again(self._world.now):
+            self._follow_up(answer)
+
+    def _follow_up(self, answer: Answer) -> None:
+        key, action, outcome, message = answer[:4]
         eviction, group = self._world.ledger.condemned.evictions.get(key), self._groups.get(key)
         if answer.in_phase:
-            self._run.check.add(key)
             if isinstance(action, Remove | SuspendJob) and eviction is not None and outcome is Outcome.OK:
                 self._leaves(group, eviction, action)
             elif group is not None:

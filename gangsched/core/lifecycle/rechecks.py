@@ -130,7 +130,7 @@ class Rechecks:
 
     def noted(self, changes: Sequence[Change]) -> None:
         """Something has happened: spare the victims that need not leave any more because of that."""
-        for group, plan in self._evicting(self._run.actuator.removing()):
+        for group, plan in self._evicting(self._world.ledger.condemned.evictions):
             self._spare_ended(group, plan, changes)
             doubts = [self._doubt(change, plan.victims) for change in changes]
             if any(doubts):

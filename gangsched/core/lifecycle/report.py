@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from gangsched.core.actions import MARK_REASON, JobRef, PodRef, Report, pod_reference, reference
+from gangsched.core.actions import JobRef, PodRef, Report, pod_reference, reference
 from gangsched.core.decision import Victim
 from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.state.jobs import Suspendable, family_of
@@ -128,16 +128,6 @@ def evicted_for(preemptor: str, victims: Iterable[Victim], plan: str) -> str:
 def mark_message(scheduler: str, preemptor: str, trigger: str) -> str:
     """The message of a victim's DisruptionTarget condition, in the words that Koordinator's users know."""
     return notes.preempting(scheduler, notes.HIGHER_PRIORITY, preemptor, trigger)
-
-
-def spared(owner: str) -> tuple[str, str]:
-    """Message and reason of the DisruptionTarget condition of a pod that need not leave any more for a gang
-    (``ns/name``), or because of a queue (its kind and its name).
-    """
-    kind = owner.partition(" ")[0]
-    if kind in STOPPED:
-        return notes.no_longer_drained(owner), STOPPED[kind]
-    return notes.no_longer_needed(owner), MARK_REASON
 
 
 def gang_status(

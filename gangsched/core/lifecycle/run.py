@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
-from gangsched.core.actions import (
-    Action,
-    Bind,
-)
+from gangsched.core.actions import Action
 from gangsched.core.actuation import desired
-from gangsched.core.actuation.actuator import Actuator, Aspect, Kept
+from gangsched.core.actuation.actuator import Actuator, Aspect
 from gangsched.core.agenda import Page
 from gangsched.core.decision import Verdict
-from gangsched.core.events import Change, Hint, Outcome
+from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.ledger import Kind, Reservation
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import Failed, Group, Plan
@@ -20,7 +18,6 @@ from gangsched.core.options import Options
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.world.world import World, queue_order
-from gangsched.messages import notes
 from gangsched.model.records import GangId, Pod
 
 
@@ -41,11 +38,12 @@ class Run:
         self.queue = Queue(agenda.page(), options.flush_seconds)
         self.actions: list[Action] = []
         self.reporter = Reporter(world, options, self.actions)
-        self.actuator = Actuator(self.actions.append, options.backoff, agenda.page(), world.ledger.condemned.named)
+        again = partial(desired.again, world, options)
+        owners = world.ledger.condemned.named
+        self.actuator = Actuator(self.actions.append, ids, options.backoff, agenda.page(), again, owners)
         self.changes: list[Change] = []
-        self.check: set[str] = set()
+        self.check = self.actuator.check
         self.taken_from: set[str] = set()
-        self._ids = ids
 
     def follow(self, group: Group, verdict: Verdict) -> None:
         """The group's members are going to run where, and in the flavors in which, this verdict has them."""
@@ -70,42 +68,6 @@ class Run:
         for gang in group.gangs:
             census = self.world.membership.census(gang)
             yield from (*census.pending, *census.gated)
-
-    def ask_again(self) -> list[GangId]:
-        """Ask again for what is due, if what it is about is still so. Returns the gangs of members that are pending
-        again, because their node no longer takes them.
-        """
-        again = []
-        for wish in self.actuator.due(self.world.now):
-            action, pod = wish.action, self.world.pods.get(wish.action.pod.uid)
-            assert isinstance(action, Kept)
-            wanted = self._again(action, pod) if pod is not None else None
-            if wanted is not None:
-                self.actuator.ask_again(wish, wanted)
-                continue
-            why = notes.node_refused(action.node, pod.key) if pod is not None and isinstance(action, Bind) else ""
-            if self.actuator.settle(wish, Outcome.OUTDATED if why else Outcome.OK, why):
-                self.check.add(wish.key)
-            elif pod is not None and isinstance(action, Bind) and self.world.assumed(pod.uid):
-                self.world.forget(pod.uid)
-                self.changes.append(Change(Hint.ROOM, action.node, pod))
-                again.append(pod.gang)
-        return again
-
-    def _again(self, action: Kept, pod: Pod) -> Kept | None:
-        """What is to be asked for instead of this, which had no effect that is known; None: nothing any more."""
-        if isinstance(action, Bind):
-            return Bind(self.new_id(), action.pod, action.node) if self._still_takes(pod, action.node) else None
-        named = self.world.ledger.condemned.named(pod.uid).values()
-        return desired.again(self.new_id(), action, pod, desired.desired(pod.uid, None, named, self.world.now))
-
-    def _still_takes(self, pod: Pod, node: str) -> bool:
-        """Has ``node`` still room for a member that is assumed there, as far as its profile looks?"""
-        return self.world.still_takes(pod.uid, node, self.options.plugins_of(pod.scheduler).ignores)
-
-    def new_id(self) -> int:
-        """A number that no other write of this process has."""
-        return next(self._ids)
 
     def give_back(self, key: str) -> None:
         """Room is no longer held under a key, nor are volumes, which others may use elsewhere."""

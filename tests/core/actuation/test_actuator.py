@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +21,8 @@ from gangsched.core.actions import (
     WithdrawNomination,
     Write,
 )
-from gangsched.core.actuation.actuator import Actuator, Answer, Aspect, Kept, Wish
+from gangsched.core.actuation.actuator import Actuator, Answer, Aspect, Wish
+from gangsched.core.actuation.desired import Kept
 from gangsched.core.agenda import Page
 from gangsched.core.events import Outcome
 
@@ -34,30 +35,30 @@ def pod(name: str) -> PodRef:
 
 
 class Desk:
-    """An actuator, and what it has sent."""
+    """An actuator, and what it has sent. The writes are numbered from 1; what is ``over`` is not desired any more."""
 
     def __init__(self) -> None:
         self.sent: list[Action] = []
         self.later: Page[Wish] = Page()
-        self.actuator = Actuator(self.sent.append, lambda failures: PAUSE_SECONDS * failures, self.later)
+        self.over: dict[str, str] = {}
+        numbers, pause = itertools.count(1), lambda failures: PAUSE_SECONDS * failures
+        self.actuator = Actuator(self.sent.append, numbers, pause, self.later, self.again)
         self.now = 0.0
         for key in ("g", "h"):
             self.actuator.begin(key)
+
+    def again(self, asked: Kept) -> Kept | str:
+        """The same is desired again, unless it is over."""
+        return self.over.get(asked.pod.uid, asked)
 
     def answer(self, action_id: int, outcome: Outcome = Outcome.OK) -> Answer | None:
         """The answer to a write comes in."""
         return self.actuator.answered(action_id, outcome, "x", self.now)
 
-    def pass_time(self, seconds: float, first_id: int = 100) -> None:
+    def pass_time(self, seconds: float) -> list[Answer]:
         """Ask again for what is due by then."""
         self.now += seconds
-        for number, wish in enumerate(self.actuator.due(self.now)):
-            self.again(wish, first_id + number)
-
-    def again(self, wish: Wish, number: int) -> None:
-        """Ask for the same again."""
-        assert isinstance(wish.action, Kept)
-        self.actuator.ask_again(wish, msgspec.structs.replace(wish.action, id=number))
+        return self.actuator.ask_again(self.now)
 
 
 # -- phases ------------------------------------------------------------------------------------------------------------
@@ -66,10 +67,11 @@ class Desk:
 def test_a_phase_is_settled_when_every_answer_is_there() -> None:
     """Good and bad answers count alike; the phase is judged only at the end."""
     desk = Desk()
-    desk.actuator.ask("g", Mark(1, pod("a"), "m"))
-    desk.actuator.ask("g", Mark(2, pod("b"), "m"))
-    assert desk.answer(1, Outcome.CONFLICT) == Answer("g", Mark(1, pod("a"), "m"), in_phase=True, settled=True)
-    assert not desk.actuator.settled("g")
+    desk.actuator.want(Mark(0, pod("a"), "m"), "g")
+    desk.actuator.want(Mark(0, pod("b"), "m"), "g")
+    conflict = Answer("g", Mark(1, pod("a"), "m"), Outcome.CONFLICT, "x", in_phase=True)
+    assert desk.answer(1, Outcome.CONFLICT) == conflict
+    assert (desk.actuator.settled("g"), desk.actuator.check) == (False, {"g"})
     desk.answer(2)
     assert desk.actuator.settled("g")
     assert desk.actuator.take_failures("g") == [("a", Outcome.CONFLICT, "x")]
@@ -79,10 +81,10 @@ def test_a_phase_is_settled_when_every_answer_is_there() -> None:
 def test_a_phase_knows_only_its_own_writes() -> None:
     """Answers to writes of an earlier phase or of others, or a second answer, change nothing."""
     desk = Desk()
-    desk.actuator.ask("g", Mark(1, pod("a"), "m"))
+    desk.actuator.want(Mark(0, pod("a"), "m"), "g")
     desk.actuator.begin("g")
-    desk.actuator.ask("g", Mark(2, pod("b"), "m"))
-    desk.actuator.ask("h", Mark(3, pod("c"), "m"))
+    desk.actuator.want(Mark(0, pod("b"), "m"), "g")
+    desk.actuator.want(Mark(0, pod("c"), "m"), "h")
     late = desk.answer(1, Outcome.GONE)
     assert late is not None
     assert not late.in_phase
@@ -99,7 +101,7 @@ def test_a_phase_without_writes_is_settled() -> None:
     desk = Desk()
     desk.actuator.begin("g")
     assert desk.actuator.settled("g")
-    desk.actuator.ask("g", Mark(1, pod("a"), "m"))
+    desk.actuator.want(Mark(0, pod("a"), "m"), "g")
     desk.actuator.end("g")
     assert desk.actuator.settled("g")
 
@@ -110,15 +112,15 @@ def test_a_phase_without_writes_is_settled() -> None:
 def test_a_binding_is_asked_for_until_it_is_known() -> None:
     """An answer that tells nothing settles nothing: the phase waits on, and the same binding is asked for again."""
     desk = Desk()
-    desk.actuator.ask("g", Bind(1, pod("a"), "n"))
+    desk.actuator.want(Bind(0, pod("a"), "n"), "g")
     answer = desk.answer(1, Outcome.TRANSIENT)
     assert answer is not None
     assert not answer.settled
     assert (desk.actuator.settled("g"), desk.actuator.any_of("g")) == (False, False)
     assert desk.later.next() == PAUSE_SECONDS
     desk.pass_time(PAUSE_SECONDS)
-    assert desk.sent[1:] == [Bind(100, pod("a"), "n")]
-    desk.answer(100, Outcome.CONFLICT)
+    assert desk.sent[1:] == [Bind(2, pod("a"), "n")]
+    desk.answer(2, Outcome.CONFLICT)
     assert desk.actuator.settled("g")
     assert desk.actuator.failures("g") == [("a", Outcome.CONFLICT, "x")]
     assert desk.later.next() is None
@@ -127,38 +129,40 @@ def test_a_binding_is_asked_for_until_it_is_known() -> None:
 def test_a_binding_outlives_its_plan() -> None:
     """Nobody can take it back: it is asked for again without the gang, which waits for it no more."""
     desk = Desk()
-    desk.actuator.ask("g", Bind(1, pod("a"), "n"))
+    desk.actuator.want(Bind(0, pod("a"), "n"), "g")
     desk.actuator.end("g")
     desk.answer(1, Outcome.TRANSIENT)
     desk.pass_time(PAUSE_SECONDS)
-    assert desk.sent[1:] == [Bind(100, pod("a"), "n")]
-    answer = desk.answer(100)
-    assert answer == Answer("", Bind(100, pod("a"), "n"), in_phase=False, settled=True)
+    assert desk.sent[1:] == [Bind(2, pod("a"), "n")]
+    assert desk.answer(2) == Answer("", Bind(2, pod("a"), "n"), Outcome.OK, "x")
 
 
 def test_a_binding_can_be_given_up() -> None:
-    """When its node no longer takes the pod: its phase hears of it like of an answer."""
+    """When its node no longer takes the pod: its phase hears of it like of an answer. Not so if the pod is gone."""
     desk = Desk()
-    desk.actuator.ask("g", Bind(1, pod("a"), "n"))
-    desk.answer(1, Outcome.TRANSIENT)
-    [wish] = desk.actuator.due(PAUSE_SECONDS)
-    assert desk.actuator.settle(wish, Outcome.OUTDATED, "full")
-    assert desk.actuator.settled("g")
+    for name in "ab":
+        desk.actuator.want(Bind(0, pod(name), "n"), "g")
+    for number in (1, 2):
+        desk.answer(number, Outcome.TRANSIENT)
+    desk.over = {"a": "full", "b": ""}
+    given_up = Answer("g", Bind(1, pod("a"), "n"), Outcome.OUTDATED, "full", in_phase=True)
+    assert desk.pass_time(PAUSE_SECONDS) == [given_up]
+    assert (desk.actuator.settled("g"), desk.actuator.check) == (True, {"g"})
     assert desk.actuator.failures("g") == [("a", Outcome.OUTDATED, "full")]
-    assert desk.actuator.due(PAUSE_SECONDS) == []
+    assert desk.later.next() is None
 
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o not in (Outcome.OK, Outcome.GONE)])
 def test_what_is_kept_up_is_asked_for_with_growing_pauses(outcome: Outcome) -> None:
     """Until it is so, or the pod is gone, whatever the answer is."""
     desk = Desk()
-    desk.actuator.keep_up(Unmark(1, pod("a"), "m"))
+    desk.actuator.want(Unmark(0, pod("a"), "m"))
     desk.answer(1, outcome)
-    desk.pass_time(PAUSE_SECONDS, 2)
+    desk.pass_time(PAUSE_SECONDS)
     desk.answer(2, outcome)
-    desk.pass_time(PAUSE_SECONDS, 3)
+    desk.pass_time(PAUSE_SECONDS)
     assert len(desk.sent) == 2
-    desk.pass_time(PAUSE_SECONDS, 3)
+    desk.pass_time(PAUSE_SECONDS)
     assert [a.id for a in desk.sent if isinstance(a, Unmark)] == [1, 2, 3]
     desk.answer(3)
     assert (desk.actuator.kept(Aspect.MARK), desk.later.next()) == (set(), None)
@@ -167,34 +171,35 @@ def test_what_is_kept_up_is_asked_for_with_growing_pauses(outcome: Outcome) -> N
 def test_what_is_not_wanted_any_more_is_not_asked_for_again() -> None:
     """Neither while it waits for its time, nor when its answer comes later, nor when it is wanted anew."""
     desk = Desk()
-    desk.actuator.keep_up(Mark(1, pod("a"), "m"))
+    desk.actuator.want(Mark(0, pod("a"), "m"))
     desk.answer(1, Outcome.TRANSIENT)
-    desk.actuator.ask("", Unmark(4, pod("a"), "m"))
-    assert desk.actuator.due(1e9) == []
-    desk.actuator.keep_up(Mark(2, pod("a"), "m"))
-    desk.actuator.keep_up(Mark(3, pod("a"), "other"))
-    answer = desk.answer(2, Outcome.TRANSIENT)
+    desk.actuator.want(Unmark(0, pod("a"), "m"), "g")
+    assert desk.later.next() is None
+    desk.actuator.want(Mark(0, pod("a"), "m"))
+    desk.actuator.want(Mark(0, pod("a"), "other"))
+    answer = desk.answer(3, Outcome.TRANSIENT)
     assert answer is not None
     assert answer.settled
-    assert desk.actuator.due(1e9) == []
-    desk.answer(3, Outcome.REFUSED)
-    assert [wish.action.id for wish in desk.actuator.due(1e9)] == [3]
+    assert desk.later.next() is None
+    desk.answer(4, Outcome.REFUSED)
+    desk.pass_time(PAUSE_SECONDS)
+    assert desk.sent[4:] == [Mark(5, pod("a"), "other")]
 
 
 def test_a_record_stands_while_what_it_is_for_is_on_its_way() -> None:
     """What is to come last is sent with the last answer, if it is still wanted then."""
     desk = Desk()
-    for number, name in enumerate("ab", start=1):
-        desk.actuator.ask("g", Remove(number, pod(name)))
-    for number, name in enumerate("mn", start=3):
-        desk.actuator.keep_up(WithdrawNomination(number, pod(name), "r", "m"), after="g")
+    for name in "ab":
+        desk.actuator.want(Remove(0, pod(name)), "g")
+    for name in "mn":
+        desk.actuator.want(WithdrawNomination(0, pod(name), "r", "m"), after="g")
     assert desk.actuator.kept(Aspect.NOMINATION) == {"m", "n"}
     desk.answer(1)
-    desk.actuator.ask("h", Bind(9, pod("n"), "n"))
+    desk.actuator.want(Bind(0, pod("n"), "n"), "h")
     del desk.sent[2:]
     desk.answer(2, Outcome.TRANSIENT)
-    assert desk.sent[2:] == [WithdrawNomination(3, pod("m"), "r", "m")]
-    desk.actuator.keep_up(WithdrawNomination(5, pod("o"), "r", "m"), after="g")
+    assert desk.sent[2:] == [WithdrawNomination(4, pod("m"), "r", "m")]
+    desk.actuator.want(WithdrawNomination(0, pod("o"), "r", "m"), after="g")
     assert len(desk.sent) == 4
 
 
@@ -204,13 +209,13 @@ def test_a_record_stands_while_what_it_is_for_is_on_its_way() -> None:
 def test_a_pod_is_spared_when_nobody_wants_it_removed() -> None:
     """Of two plans that want it to leave one gives up, then the other; what has been answered is not spared."""
     desk = Desk()
-    for number, (key, name) in enumerate([("g", "a"), ("g", "b"), ("h", "a"), ("g", "c")]):
-        desk.actuator.ask(key, Remove(number, pod(name)))
-    desk.answer(3)
+    for key, name in [("g", "a"), ("g", "b"), ("h", "a"), ("g", "c")]:
+        desk.actuator.want(Remove(0, pod(name)), key)
+    desk.answer(4)
     del desk.sent[:]
     desk.actuator.spare("g", desk.actuator.removals("g"))
     assert desk.sent == [Spare(pod("b"))]
-    assert (desk.actuator.removals("g"), desk.actuator.removing()) == ([], ["h"])
+    assert (desk.actuator.removals("g"), desk.actuator.any_of("g")) == ([], True)
     desk.actuator.spare("h", desk.actuator.removals("h"))
     assert desk.sent == [Spare(pod("b")), Spare(pod("a"))]
 
@@ -221,21 +226,21 @@ STEPS = st.lists(
 )
 
 
-def do(desk: Desk, ids: Iterator[int], what: str, key: str, name: str) -> None:
+def do(desk: Desk, what: str, key: str, name: str) -> None:
     """One step of a random life. A pod is bound by one plan only."""
-    actuator, number, about = desk.actuator, next(ids), pod(name)
+    actuator, about = desk.actuator, pod(name)
     if what == "b" and any(isinstance(a, Bind) and a.pod.uid == name for a in desk.sent):
         return
     steps: dict[str, Callable[[], object]] = {
-        "b": lambda: actuator.ask(key, Bind(number, about, "n")),
-        "a": lambda: actuator.ask(key, Mark(number, about, "m")),
-        "u": lambda: actuator.keep_up(Unmark(number, about, "m")),
-        "k": lambda: actuator.keep_up(Mark(number, about, "m"), key),
-        "w": lambda: actuator.keep_up(WithdrawNomination(number, about, "r", "m"), after=key),
-        "r": lambda: actuator.ask(key, Remove(number, about)),
+        "b": lambda: actuator.want(Bind(0, about, "n"), key),
+        "a": lambda: actuator.want(Mark(0, about, "m"), key),
+        "u": lambda: actuator.want(Unmark(0, about, "m")),
+        "k": lambda: actuator.want(Mark(0, about, "m")),
+        "w": lambda: actuator.want(WithdrawNomination(0, about, "r", "m"), after=key),
+        "r": lambda: actuator.want(Remove(0, about), key),
         "s": lambda: actuator.spare(key, actuator.removals(key)),
         "e": lambda: actuator.end(key),
-        "t": lambda: desk.pass_time(PAUSE_SECONDS, number),
+        "t": lambda: desk.pass_time(PAUSE_SECONDS),
         "d": lambda: None,
     }
     steps[what]()
@@ -246,21 +251,22 @@ def test_every_wish_ends_and_leaves_nothing_behind(steps: list[tuple[str, str, s
     """Whatever is asked for and answered in whatever order: when everything succeeds in the end, no phase waits, and
     nothing is on its way or due.
     """
-    desk, ids = Desk(), iter(range(0, 1_000_000, 100))
+    desk = Desk()
     actuator = desk.actuator
     for what, key, name, outcome in steps:
-        do(desk, ids, what, key, name)
+        do(desk, what, key, name)
         if what == "d":
             for action in [a for a in desk.sent if isinstance(a, Write)][-3:]:
                 desk.answer(action.id, outcome)
     for _ in range(4):
         for action in [a for a in desk.sent if isinstance(a, Write)]:
             desk.answer(action.id)
-        for wish in actuator.due(1e9):
-            desk.again(wish, next(ids))
+        desk.pass_time(1e9)
     for key in "gh":
         assert (actuator.settled(key), actuator.any_of(key), actuator.removals(key)) == (True, False, [])
     assert all(not actuator.kept(aspect) for aspect in Aspect)
-    assert (desk.later.next(), actuator.removing()) == (None, [])
+    assert desk.later.next() is None
+    numbers = [a.id for a in desk.sent if isinstance(a, Write)]
+    assert numbers == list(range(1, len(numbers) + 1))
     spared = [a.pod.uid for a in desk.sent if isinstance(a, Spare)]
     assert len(spared) <= sum(isinstance(a, Removal) for a in desk.sent)
