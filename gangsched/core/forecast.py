@@ -8,7 +8,7 @@ from gangsched.core.decision import Decision, Fits, Gathering, Unschedulable, Ve
 from gangsched.core.events import Event
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.ledger.condemned import Cause, Eviction
-from gangsched.core.ledger.ledger import Kind, Reservation, announced_by
+from gangsched.core.ledger.ledger import Kind, announced_by
 from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.planning.outcomes import refused
@@ -16,9 +16,8 @@ from gangsched.core.preemption.removal import Leaving, all_leaving, suspended_fo
 from gangsched.core.queue.blocked_gang import block
 from gangsched.core.queue.signature import Signature, said_of, signature_of, speaks_for_others
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state.simulation import Phantom
 from gangsched.core.volumes.binding import assign
-from gangsched.core.world.world import World, queue_order
+from gangsched.core.world.world import World, keep_room, queue_order
 from gangsched.model.records import GangId
 
 
@@ -91,16 +90,13 @@ def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: 
     claims = assign(world.snapshot, world.pods, verdict.placements) if fits else ()
     for binding in claims if not isinstance(claims, str) else ():
         world.snapshot.volumes.assume(binding.key, binding.target)
-    class_of = world.snapshot.class_of
     if fits:
         for place in verdict.placements:
             world.assume(place.uid, place.node)
     elif verdict.placements:
-        room = tuple(Phantom(class_of(world.pods[p.uid]), p.uid, p.node) for p in verdict.placements)
-        world.ledger.hold(Reservation(key, Kind.NOMINATED, room, priority))
+        keep_room(world, key, gangs, [(world.pods[p.uid], p.node) for p in verdict.placements])
     if verdict.announced:
-        room = tuple(Phantom(class_of(pod), pod.uid, node) for pod, node in verdict.announced)
-        world.ledger.hold(Reservation(announced_by(key), Kind.ANNOUNCED, room, priority))
+        keep_room(world, announced_by(key), gangs, verdict.announced, Kind.ANNOUNCED)
 
 
 def _queue_order(world: World) -> list[tuple[GangId, ...]]:

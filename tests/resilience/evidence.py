@@ -22,7 +22,7 @@ from gangsched.core.actions import Action, Bind, Remove
 from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.events import Changed, Event
 from gangsched.core.ledger.condemned import Eviction
-from gangsched.core.lifecycle import binding
+from gangsched.core.lifecycle.binding import Bindings
 from gangsched.core.lifecycle.evicting import Evictions
 from gangsched.http import pool
 from gangsched.model.records import Pod
@@ -159,16 +159,16 @@ def _record_requests(tag: str, put: Callable[[Entry], None]) -> None:
 
 
 def _record_lists(put: Callable[[Entry], None]) -> None:
-    nominating: Any = binding
+    nominating: Any = Bindings
     removing: Any = Evictions
     asked: Any = Actuator
     really_nominate, really_remove, really_want = nominating.nominate, removing.remove, asked.want
     under_way: list[Eviction] = []
 
-    def nominate(run: Any, group: Any) -> None:
+    def nominate(self: Any, group: Any) -> None:
         if group.plan is not None:
             put(Listed(time.time(), group.plan.ident, tuple(group.plan.victims)))
-        really_nominate(run, group)
+        really_nominate(self, group)
 
     def remove(self: Any, eviction: Eviction) -> Any:
         under_way.append(eviction)

@@ -204,7 +204,7 @@ MUTANTS = (
     ),
     Mutant(
         "phases: no wait for the answers",
-        ((_PHASES, "not self._run.actuator.settled(key)", "False"),),
+        ((_PHASES, "not self._actuator.settled(key)", "False"),),
         ("tests/core/recovery/test_restart.py::test_the_rest_of_a_list_is_removed",),
     ),
     Mutant(
@@ -241,7 +241,7 @@ MUTANTS = (
     ),
     Mutant(
         "binding elsewhere while the nomination stands",
-        ((_PHASES, "(self._run, group, nodes, ", "(self._run, group, plan.nominated, "),),
+        ((_PHASES, "clear(group, nodes, ", "clear(group, plan.nominated, "),),
         ("tests/core/recovery/test_faults.py::test_a_member_is_not_bound_elsewhere_while_its_nomination_stands",),
     ),
     Mutant(
@@ -367,7 +367,7 @@ MUTANTS = (
     ),
     Mutant(
         "the room of members that were lost is not held",
-        ((_HEALING, "        self._run.keep(key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)\n", ""),),
+        ((_HEALING, "        keep_room(world, key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)\n", ""),),
         ("tests/core/recovery/test_healing.py::test_a_successor_that_comes_later_gets_the_room",),
     ),
     Mutant(
@@ -501,7 +501,7 @@ MUTANTS = (
     ),
     Mutant(
         "members that have left their gang stay nominated",
-        ((_BINDING, "(*run.unplaced(group), *_others_now(run, group))", "run.unplaced(group)"),),
+        ((_BINDING, "(*self.unplaced(group), *self._others_now(group))", "self.unplaced(group)"),),
         ("tests/core/recovery/test_faults.py::test_who_has_left_its_gang_is_not_bound_while_nominated",),
     ),
     Mutant(

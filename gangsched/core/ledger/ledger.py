@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from gangsched.core.agenda import Agenda
+from gangsched.core.agenda import Agenda, Page
+from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.records import GangId
@@ -89,8 +90,14 @@ class Ledger:
         self.begun: set[str] = set()
         #: UIDs of Jobs and JobSets for whose pods room is kept, and of which the cluster has shown that they go on.
         self.resumed: set[str] = set()
-        #: What of it has to be looked at again, here and by those who carry it out.
+        #: What of it has to be looked at again, here and by those who carry it out. When the time of groups is over,
+        #: by key.
         self.agenda = Agenda()
+        self.deadlines: Page[str] = self.agenda.page()
+        #: What has become different that may help gangs that do not fit, and the keys of the groups whose room a gang
+        #: of higher priority may have taken: whoever follows that up empties both.
+        self.changes: list[Change] = []
+        self.taken_from: set[str] = set()
         self.condemned = Condemned(self.agenda.page())
         self._waits: dict[str, set[str]] = {}
         self._rooms: dict[str, Reservation] = {}
@@ -105,15 +112,23 @@ class Ledger:
         if made.kind is Kind.BACKFILL:
             self._turns[made.holder] = made
             return
-        self.release(made.holder)
+        self._take_out(made.holder)
         self._rooms[made.holder] = made
         for pod in made.pods:
             self._holders_on.setdefault(pod.node, set()).add(made.holder)
         if made.owner:
             self._owners[made.owner] = made.holder
 
-    def release(self, holder: str) -> tuple[Phantom, ...]:
-        """Nothing is kept for this holder any more, what is kept for its turn aside; returns what was."""
+    def release(self, holder: str) -> None:
+        """Nothing is kept for this holder any more, what is kept for its turn aside. Others may use the room, and the
+        volumes, which were to be bound where that is.
+        """
+        given = self._take_out(holder)
+        self.changes += [Change(Hint.ROOM, p.node) for p in given]
+        if any(p.pod.volumes is not None for p in given):
+            self.changes.append(Change(Hint.VOLUMES))
+
+    def _take_out(self, holder: str) -> tuple[Phantom, ...]:
         made = self._rooms.pop(holder, None)
         if made is None:
             return ()
@@ -198,10 +213,10 @@ class Ledger:
             if made.binds(priority, turn, own):
                 yield from made.pods
 
-    def weaker(self, priority: int, nodes: Iterable[str]) -> set[str]:
-        """The holders for which room is kept on these nodes that this priority may take."""
+    def may_have_taken(self, taker: str, nodes: Iterable[str], priority: int) -> None:
+        """Room that is kept on these nodes for others of lower priority than this one of ``taker`` may be gone now."""
         holders = (holder for node in nodes for holder in self._holders_on.get(node, ()))
-        return {holder for holder in holders if self._rooms[holder].priority < priority}
+        self.taken_from.update(h for h in holders if h != taker and self._rooms[h].priority < priority)
 
     def kept_on(self, node: str) -> Iterator[Phantom]:
         """The pods for which room is kept on a node, what is kept for turns aside."""

@@ -15,10 +15,11 @@ import msgspec
 from gangsched.core.decision import group_key
 from gangsched.core.ledger.ledger import Kind, announced_by
 from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import Group
-from gangsched.core.lifecycle.run import Run
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.state.announced import what_of
+from gangsched.core.world.world import keep_room
 from gangsched.messages import notes
 from gangsched.model.records import GangId, Pod
 
@@ -34,11 +35,13 @@ class _Room(msgspec.Struct):
 class AnnouncedRoom:
     """What is kept, by the key of the group."""
 
-    def __init__(self, run: Run, decider: Decider) -> None:
-        self._run = run
+    def __init__(self, decider: Decider, reporter: Reporter) -> None:
+        self._world = decider.world
+        self._hold_seconds = decider.options.announced_hold_seconds
         self._decider = decider
+        self._reporter = reporter
         self._rooms: dict[str, _Room] = {}
-        self._until = run.world.ledger.agenda.page()
+        self._until = self._world.ledger.agenda.page()
 
     def hold(self, group: Group, places: Sequence[tuple[Pod, str]]) -> None:
         """The group has a plan: from now on exactly this is kept for what it announces; of one that runs, what is."""
@@ -47,17 +50,17 @@ class AnnouncedRoom:
 
     def resumed(self, group: Group) -> None:
         """The group goes on with the plan of an earlier process."""
-        plan, membership = group.plan, self._run.world.membership
+        plan, membership = group.plan, self._world.membership
         absent = [pod for gang in group.gangs for pod in membership.absent_at_start(gang)]
         if plan is not None and absent:
-            found = self._decider.room_for(absent, group.gangs, self._run.world.now, plan.placements, plan.victims)
+            found = self._decider.room_for(absent, group.gangs, self._world.now, plan.placements, plan.victims)
             self.hold(group, found)
 
     def plan_over(self, key: str) -> None:
         """Its plan is over: the time begins if members are bound, else nothing is kept any longer."""
         if key in self._rooms:
             if key not in self._until:
-                self._until.at(key, self._run.world.now + self._run.options.announced_hold_seconds)
+                self._until.at(key, self._world.now + self._hold_seconds)
             self._settle(key)
 
     def touch(self, gangs: Iterable[GangId]) -> None:
@@ -68,40 +71,40 @@ class AnnouncedRoom:
 
     def time_over(self) -> None:
         """What has not come in time need not come any more."""
-        for key in self._until.due(self._run.world.now):
+        for key in self._until.due(self._world.now):
             room = self._rooms[key]
-            about = self._run.reporter.stands_for(room.gangs[0])
+            about = self._reporter.stands_for(room.gangs[0])
             if about is not None:
                 kept = ", ".join(f"{count} {what}" for what, count in sorted(self._sizes(room, room.places).items()))
-                note = notes.announced_room_released(int(self._run.options.announced_hold_seconds), kept)
-                self._run.actions.append(report.event(about, report.ROOM_RELEASED, note))
+                note = notes.announced_room_released(int(self._hold_seconds), kept)
+                self._reporter.event(about, report.ROOM_RELEASED, note)
             self._keep(key, msgspec.structs.replace(room, places=[]))
 
     def take_over(self) -> None:
         """Gangs of which members run already have the rest of their time, the strongest first."""
-        run, membership = self._run, self._run.world.membership
+        world, membership = self._world, self._world.membership
         found = []
         for gang in membership.members:
             if membership.is_ours(gang) and (spec := membership.spec(gang)) is not None and spec.announces:
                 since = min((p.runs_since for p in membership.census(gang).bound), default=0.0)
-                until = since + run.options.announced_hold_seconds
-                if until > run.world.now:
+                until = since + self._hold_seconds
+                if until > world.now:
                     found.append((-membership.preemptor_priority((gang,)), gang, until))
         for _, gang, until in sorted(found):
             gangs, _ = membership.group(gang)
             absent = membership.absent(gang, membership.placed(gang))
-            places = self._decider.room_for(absent, gangs, run.world.now)
+            places = self._decider.room_for(absent, gangs, world.now)
             self._until.at(group_key(gangs), until)
             self._keep(group_key(gangs), _Room(gangs, places, {p.uid for p in membership.pods(gang)}))
 
     def _settle(self, key: str) -> None:
         """Keep what members lack that are on no node; the first to be given back is where others have come."""
-        room, membership = self._rooms[key], self._run.world.membership
+        room, membership = self._rooms[key], self._world.membership
         bound = [pod for gang in room.gangs for pod in membership.census(gang).bound]
         lacking: Counter[str] = Counter()
         for gang in room.gangs if bound else ():
             lacking += self._sizes(room, ((pod, "") for pod in membership.absent(gang, membership.placed(gang))))
-        new = {pod.uid: pod.node or self._run.world.assumed_on(pod.uid) for pod in bound if pod.uid not in room.seen}
+        new = {pod.uid: pod.node or self._world.assumed_on(pod.uid) for pod in bound if pod.uid not in room.seen}
         room.seen.update(new)
         kept: Counter[str] = Counter()
         places = []
@@ -114,7 +117,7 @@ class AnnouncedRoom:
 
     def _sizes(self, room: _Room, places: Iterable[tuple[Pod, str]]) -> Counter[str]:
         """How many stand-ins there are of each role, and how much (in base units) of each resource of a sum."""
-        specs = [self._run.world.membership.spec(gang) for gang in room.gangs]
+        specs = [self._world.membership.spec(gang) for gang in room.gangs]
         sums: Container[str] = {name for spec in specs if spec is not None for name, _ in spec.min_resources}
         out: Counter[str] = Counter()
         for pod, _ in places:
@@ -125,8 +128,8 @@ class AnnouncedRoom:
     def _keep(self, key: str, room: _Room) -> None:
         if room.places:
             self._rooms[key] = room
-            self._run.keep(announced_by(key), room.gangs, room.places, Kind.ANNOUNCED)
+            keep_room(self._world, announced_by(key), room.gangs, room.places, Kind.ANNOUNCED)
         else:
             self._rooms.pop(key, None)
             self._until.never(key)
-            self._run.give_back(announced_by(key))
+            self._world.ledger.release(announced_by(key))

@@ -21,18 +21,16 @@ place has to do for the members as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from gangsched.core.actions import MARK_REASON, Bind, Report
+from gangsched.core.actions import MARK_REASON, Bind
 from gangsched.core.agenda import Page
 from gangsched.core.decision import BIND, WAIT, UnitRef, Unschedulable, Verdict, Victim, group_key
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.ledger import Kind
-from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import TRIES, Failed, Group, Refusal, pause
-from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import State
 from gangsched.core.planning.context import Pause
 from gangsched.core.planning.cycle import Decider
@@ -40,7 +38,7 @@ from gangsched.core.preemption.explain import warnings
 from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.state.membership import ONLY_WAITING
-from gangsched.core.world.world import World
+from gangsched.core.world.world import World, keep_room
 from gangsched.messages import notes
 from gangsched.model.preemptible import protected
 from gangsched.model.records import SINGLE, GangId, Pod
@@ -70,15 +68,14 @@ class Losses:
     before :meth:`begin`, which a process that only stands by does not call.
     """
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._world = run.world
+    def __init__(self, world: World) -> None:
+        self._world = world
         self._begun = False
         self._rooms: dict[GangId, dict[str, _Room]] = {}
         self._leaving: dict[str, GangId] = {}
         self._shown: dict[GangId, str] = {}
         self._dirty: set[GangId] = set()
-        self._due: Page[tuple[GangId, str]] = run.world.ledger.agenda.page()
+        self._due: Page[tuple[GangId, str]] = world.ledger.agenda.page()
 
     def begin(self) -> None:
         """From now on what is lost is noted."""
@@ -229,21 +226,21 @@ class Losses:
         if same and (not pods or (before is not None and before.priority == priority)):
             return
         if not rooms:
-            self._run.give_back(key)
+            world.ledger.release(key)
             return
         if any(p.pod.volumes is not None for p in pods):
-            self._run.changes.append(Change(Hint.VOLUMES))
-        self._run.keep(key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)
+            world.ledger.changes.append(Change(Hint.VOLUMES))
+        keep_room(world, key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)
 
 
-def leaving(run: Run, group: Group, verdict: Verdict) -> list[Victim]:
+def leaving(world: World, group: Group, verdict: Verdict) -> list[Victim]:
     """The members to remove; none when the gang has to go on as it is.
 
     It is rolled back when its other members have no place, or when their bindings fail again and again; only so often
     in a row, and only if its API does not ask for its members to be spared.
     """
-    membership = run.world.membership
-    if not run.options.rollback or not group.failures.begun or not all(map(membership.strict, group.gangs)):
+    membership = world.membership
+    if not group.failures.begun or not all(map(membership.strict, group.gangs)):
         return []
     if not membership.half_bound(group.gangs):
         group.failures.begun.clear()
@@ -256,7 +253,7 @@ def leaving(run: Run, group: Group, verdict: Verdict) -> list[Victim]:
     if any(census.succeeded for census in members) or not all(_may_go(group, pod) for pod in bound):
         return []
     found = [_as_victim(pod) for pod in bound]
-    return [] if warnings(found, run.world) else found  # a Job would count them as failed, and end
+    return [] if warnings(found, world) else found  # a Job would count them as failed, and end
 
 
 def hopeless(verdict: Verdict) -> bool:
@@ -278,18 +275,9 @@ def _as_victim(pod: Pod) -> Victim:
     return Victim(pod.namespace, pod.name, pod.uid, pod.node, unit, False, pod.priority, False, reason="Rollback")
 
 
-def removed(run: Run, group: Group, members: Iterable[Victim]) -> Iterator[Report]:
-    """The removal of these members has been accepted: say so on them."""
-    for victim in members:
-        pod = run.world.pods.get(victim.uid)
-        if pod is not None and pod.owner is not None:
-            note = notes.rolled_back(victim.node, group.name, pod.owner.kind, pod.owner.name, group.message)
-            yield report.event(victim, report.ROLLED_BACK, note)
-
-
-def mark_text(run: Run, group: Group) -> str:
+def mark_text(world: World, group: Group) -> str:
     """What the marks of its members say: a restart finds out by it that this was under way, and takes it back."""
-    pending = [pod for gang in group.gangs for pod in run.world.membership.census(gang).pending]
+    pending = [pod for gang in group.gangs for pod in world.membership.census(gang).pending]
     trigger = min((pod.key for pod in pending), default=group.gangs[0].key)
     return notes.rolling_back(group.gangs[0].scheduler, group.name, trigger)
 
@@ -300,20 +288,20 @@ def mark_text(run: Run, group: Group) -> str:
 FIRST_PAUSE_SECONDS = 120.0
 
 
-def refused(run: Run, group: Group, action: Bind, losses: Losses) -> None:
+def refused(world: World, group: Group, action: Bind, losses: Losses) -> None:
     """This binding of a member has been refused."""
     uid = action.pod.uid
     group.failures.refused_on.setdefault(uid, set()).add(action.node)
-    pod = run.world.pods.get(uid)
+    pod = world.pods.get(uid)
     if pod is None:
         return
     known = group.failures.refusals.get(uid)
     pauses = known.pauses if known is not None and known.asked == _asked(pod) else 0
-    first = not pauses or known is None or known.until <= run.world.now
+    first = not pauses or known is None or known.until <= world.now
     if first:
-        until = run.world.now + pause(FIRST_PAUSE_SECONDS, pauses + 1)
+        until = world.now + pause(FIRST_PAUSE_SECONDS, pauses + 1)
         group.failures.refusals[uid] = Refusal(pauses + 1, until, _asked(pod))
-    losses.refused(pod, action.node, run.world.now, first=first)
+    losses.refused(pod, action.node, world.now, first=first)
 
 
 def bound(group: Group, action: Bind) -> None:

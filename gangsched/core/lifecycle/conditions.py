@@ -97,6 +97,12 @@ class Reporter:
         #: The UIDs of objects that know that Kueue admits them as well.
         self._told_two_admitters: set[str] = set()
 
+    def event(
+        self, about: report.About, reason: str, note: str, related: report.About | None = None, action: str = ""
+    ) -> None:
+        """Report an Event."""
+        self._actions.append(report.event(about, reason, note, related, action))
+
     def trigger(self, group: Group) -> PodRef:
         """The first placed member by name: the pod that messages name. For a Job without pods, the Job."""
         if group.without_pods:
@@ -170,10 +176,10 @@ class Reporter:
                 if not isinstance(ref, JobRef):
                     self._actions.append(SetCondition(ref, *said))
                 if event and not as_one:
-                    self._actions.append(report.event(ref, event, said[1]))
+                    self.event(ref, event, said[1])
             if event and refs and as_one and group.told.get(str(gang)) != said:
                 group.told[str(gang)] = said
-                self._actions.append(report.event(self._spokesman(gang, refs), event, said[1]))
+                self.event(self._spokesman(gang, refs), event, said[1])
             some = some or bool(refs)
         return some
 
@@ -192,9 +198,7 @@ class Reporter:
         """A pod has been bound by a write of the phase of the group ``key`` (empty: of none)."""
         pod = self._world.pods.get(action.pod.uid)
         if pod is None or not self._as_one(pod.gang):
-            self._actions.append(
-                report.event(action.pod, report.SCHEDULED, notes.assigned(action.pod.key, action.node))
-            )
+            self.event(action.pod, report.SCHEDULED, notes.assigned(action.pod.key, action.node))
         else:
             self._unsaid.setdefault(key, {}).setdefault(pod.gang, []).append(action)
         if group is not None:
@@ -282,7 +286,7 @@ class Reporter:
             if p.uid not in plan.neighbours and p.deleting_since is None
         )
         text = notes.room_taken(" by " + ", ".join(thieves[:5]) if thieves else "", why)
-        self._actions.append(report.event(self.trigger(group), report.ROOM_TAKEN, text))
+        self.event(self.trigger(group), report.ROOM_TAKEN, text)
         return text
 
     def tell_two_admitters(self, gangs: Sequence[GangId]) -> None:
@@ -295,7 +299,7 @@ class Reporter:
             if len(self._told_two_admitters) >= _MOST_TOLD:
                 self._told_two_admitters.clear()
             self._told_two_admitters.add(about[4])
-            self._actions.append(report.event(about, report.TWO_ADMITTERS, text))
+            self.event(about, report.TWO_ADMITTERS, text)
 
     def _admitted_object(self, gang: GangId) -> report.Reference | None:
         """What stands for a gang that is not over; None if nothing does, or if it is up to another scheduler."""
@@ -308,6 +312,14 @@ class Reporter:
             return None  # what is above it starts it
         ours = (owner.suspended_by or owner.template.scheduler) == gang.scheduler
         return pod_reference(report.job_reference(owner)) if ours else None
+
+    def rolled_back(self, group: Group, members: Iterable[Victim]) -> None:
+        """The removal of these members, which are bound, has been accepted: say so on them."""
+        for victim in members:
+            pod = self._world.pods.get(victim.uid)
+            if pod is not None and pod.owner is not None:
+                note = notes.rolled_back(victim.node, group.name, pod.owner.kind, pod.owner.name, group.message)
+                self.event(victim, report.ROLLED_BACK, note)
 
     def pods_evicted(self, group: Group, victims: Iterable[Victim], plan: str) -> None:
         """These victims are being removed for the group. The pods and their Events do not last, owners do: Jobs,
@@ -327,7 +339,7 @@ class Reporter:
             elif about[1] in (JOB, JOBSET):
                 self.set_conditions(about, (_EVICTED_PODS, "True", report.PREEMPTED, last))
             else:
-                self._actions.append(report.event(about, report.PODS_EVICTED, text, self.trigger(group)))
+                self.event(about, report.PODS_EVICTED, text, self.trigger(group))
 
     def _owners_of(self, pod: Pod) -> Iterator[tuple[report.Reference, GangId | None]]:
         """What a pod belongs to; with its gang where that is a group whose status is ours to write."""
@@ -376,7 +388,7 @@ class Reporter:
         waited = max(0, int(self._world.now - self._waits_since(group)))
         note = notes.quota_reserved_after(condition[3], waited)
         for about in self._objects(group.gangs):
-            self._actions.append(report.event(about, RESERVED, note))
+            self.event(about, RESERVED, note)
             self.set_conditions(about, condition)
 
     def _waits_since(self, group: Group) -> float:
@@ -396,7 +408,7 @@ class Reporter:
         queue, since = self.reserved.pop(group.key)
         note = notes.admitted_after(queue, max(0, int(self._world.now - since)))
         for about in self._objects(group.gangs):
-            self._actions.append(report.event(about, ADMITTED, note))
+            self.event(about, ADMITTED, note)
             self.set_conditions(about, _RUNS)
 
     def runs_with_quota(self) -> None:
@@ -433,7 +445,7 @@ class Reporter:
                 new = gang.family != SINGLE and not self._options.events_per_gang and group.told.get(key) != said
                 group.told[key] = said
             if new:
-                self._actions.append(report.event(about, PENDING, why))
+                self.event(about, PENDING, why)
             self.set_conditions(
                 about,
                 (RESERVED, "False", PENDING, why),
@@ -457,21 +469,21 @@ class Reporter:
             said = managed.quota.message(victim.workload, reason, workload, owner)
             note = notes.evicted_for_quota(said, group.name, workload.priority, plan.ident)
             for about in self._objects(gangs):
-                self._actions.append(report.event(about, EVICTED, note, asking))
+                self.event(about, EVICTED, note, asking)
                 self.set_conditions(about, ("Evicted", "True", PREEMPTED, said), (PREEMPTED, "True", reason, said))
 
     def drained(self, gangs: Iterable[GangId], stop: Stop) -> None:
         """These gangs are being removed because their queue is drained."""
         note = notes.drained_workload(stop.message, stop)
         for about in self._objects(gangs):
-            self._actions.append(report.event(about, report.EVICTED_DUE_TO + stop.reason, note))
+            self.event(about, report.EVICTED_DUE_TO + stop.reason, note)
             self.set_conditions(about, ("Evicted", "True", stop.reason, stop.message))
 
     def drain_blocked(self, gangs: Iterable[GangId], stop: Stop, why: str) -> None:
         """These gangs have to leave because their queue is drained, and cannot for now."""
         for about in self._objects(gangs):
             note = notes.drain_blocked(stop, why)
-            self._actions.append(report.event(about, report.DRAIN_BLOCKED, note))
+            self.event(about, report.DRAIN_BLOCKED, note)
 
     def _workloads(self, plan: Plan, uids: Container[str]) -> Iterator[tuple[tuple[GangId, ...], str]]:
         """The gangs of each workload that has to go because of quota, and why it may be taken."""

@@ -14,19 +14,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gangsched.core.actuation import desired
+from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.actuation.records import owners_of
 from gangsched.core.agenda import Page
 from gangsched.core.decision import Victim, names_of
 from gangsched.core.events import Outcome
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase
 from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.gangs import Gangs
-from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import Signal, State
+from gangsched.core.options import Options
 from gangsched.core.preemption.harm import Budgets
 from gangsched.core.preemption.removal import Leaving, budgets_of, leaving, may_suspend, movable, standing
 from gangsched.core.quota import stop_policy
 from gangsched.core.quota.stop_policy import Stop
+from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.model.queues import STOP_DRAIN, STOP_NONE
 from gangsched.model.records import GangId, Pod
@@ -41,12 +44,11 @@ _DRAIN = Cause.DRAIN.value
 class Drain:
     """One workload on its way out. While it ``rests`` something is in the way: it is tried again at a time."""
 
-    def __init__(self, uid: str, gangs: tuple[GangId, ...], stop: Stop, run: Run) -> None:
+    def __init__(self, uid: str, gangs: tuple[GangId, ...], stop: Stop, eviction: Eviction) -> None:
         self.uid = uid
         self.gangs = gangs
         self.stop = stop
-        scheduler = gangs[0].scheduler if gangs[0].scheduler in run.world.membership.ours else _first(run)
-        self.eviction = Eviction(Cause.DRAIN, key_of(uid), str(stop), scheduler, notes.drain_of(self.name))
+        self.eviction = eviction
         self.rests = True
         self.failures = 0
         self.blocked = ""
@@ -68,10 +70,12 @@ class Drains:
     :meth:`follow` is called whenever anything may have changed.
     """
 
-    def __init__(self, run: Run, gangs: Gangs) -> None:
-        self._run = run
+    def __init__(self, world: World, options: Options, actuator: Actuator, reporter: Reporter, gangs: Gangs) -> None:
+        self._world = world
+        self._options = options
+        self._actuator = actuator
+        self._reporter = reporter
         self._evictions = gangs.evictions
-        self._world = run.world
         self._gangs = gangs
         self._groups = gangs.groups
         self._signal = gangs.signal
@@ -81,7 +85,7 @@ class Drains:
         self._budgets: Budgets | None = None
         #: When a workload that rests is tried again, or by when its removals must show; and, by the key of its writes,
         #: when that is tried again of a Job that goes on and is to be suspended.
-        self._due: Page[str] = run.world.ledger.agenda.page()
+        self._due: Page[str] = world.ledger.agenda.page()
         #: Those Jobs, by group: how often that was tried.
         self._starting: dict[str, int] = {}
 
@@ -110,7 +114,7 @@ class Drains:
                 continue  # it need not leave any more
             drain = self._open.get(workload.uid)
             if drain is None:
-                drain = Drain(workload.uid, managed.gangs_of(workload.uid), stop, self._run)
+                drain = self._of(workload.uid, stop)
                 self._say(drain, stop)
                 self._open[workload.uid] = drain
             world.ledger.condemned.name(pod, drain.eviction)
@@ -118,11 +122,18 @@ class Drains:
             if pod.disruption is not None and pod.disruption.message == drain.eviction.mark:
                 drain.eviction.acknowledged.add(pod.uid)
 
+    def _of(self, uid: str, stop: Stop) -> Drain:
+        gangs = self._world.managed.gangs_of(uid)
+        ours = gangs[0].scheduler in self._world.membership.ours
+        scheduler = gangs[0].scheduler if ours else self._options.scheduler_names[0]
+        plan = notes.drain_of(names_of(gangs))
+        return Drain(uid, gangs, stop, Eviction(Cause.DRAIN, key_of(uid), str(stop), scheduler, plan))
+
     def _say(self, drain: Drain, stop: Stop) -> None:
         """This is the queue because of which the workload leaves, and what the marks of its pods say."""
         drain.stop, eviction = stop, drain.eviction
         eviction.owner, eviction.reason = str(stop), stop.reason
-        text = notes.draining(_first(self._run), stop, drain.name)
+        text = notes.draining(self._options.scheduler_names[0], stop, drain.name)
         if text != eviction.mark:
             eviction.acknowledged.clear()
         eviction.mark = text
@@ -171,26 +182,26 @@ class Drains:
         """A Job that goes on is suspended once the cluster shows that it does, if none of its pods runs. If one does,
         it leaves with them.
         """
-        run, group, stop = self._run, self._groups.get(key), self._stop_of(key)
-        job = run.reporter.job_of(group.gangs[0]) if group is not None else None
+        actuator, group, stop = self._actuator, self._groups.get(key), self._stop_of(key)
+        job = self._reporter.job_of(group.gangs[0]) if group is not None else None
         if group is None or group.state is not State.STARTING or job is None or stop is None:
             self._started(key)
             return
         runs = any(p.bound or self._world.assumed(p.uid) for p in self._world.jobs.pods_of(job))
-        if runs or not may_suspend(job, self._world, run.options):
+        if runs or not may_suspend(job, self._world, self._options):
             self._started(key)
             self._gangs.no_longer_kept(group)
             return
         tried = self._starting[key]
-        if job.suspended or key_of(key) in self._due or run.actuator.any_of(key) or run.actuator.any_of(key_of(key)):
+        if job.suspended or key_of(key) in self._due or actuator.any_of(key) or actuator.any_of(key_of(key)):
             return
         self._starting[key] = tried + 1
-        self._due.at(key_of(key), run.world.now + run.options.backoff(tried + 1))
+        self._due.at(key_of(key), self._world.now + self._options.backoff(tried + 1))
         about, gang = report.job_reference(job), group.gangs[0]
         action = desired.suspend(about, job.version, gang.scheduler, str(stop), notes.drain_of(gang.key))
-        run.actuator.want(action, key_of(key))
+        actuator.want(action, key_of(key))
         if not tried:
-            run.reporter.drained(group.gangs, stop)
+            self._reporter.drained(group.gangs, stop)
 
     def _started(self, key: str) -> None:
         del self._starting[key]
@@ -199,9 +210,9 @@ class Drains:
     def _begin(self) -> None:
         busy = sum(not d.rests and d.eviction.phase is not Phase.LEAVING for d in self._open.values())
         for uid, stop in stop_policy.leaving(self._world.managed, self._queues) if busy < AT_ONCE else ():
-            if uid in self._open or self._run.actuator.any_of(key_of(uid)):
+            if uid in self._open or self._actuator.any_of(key_of(uid)):
                 continue
-            drain = Drain(uid, self._world.managed.gangs_of(uid), stop, self._run)
+            drain = self._of(uid, stop)
             if self._settled(drain) and self._mark(drain):
                 self._open[uid] = drain
                 busy += not drain.rests
@@ -228,7 +239,7 @@ class Drains:
             if drain.uid in self._due:
                 return
             if not self._settled(drain):
-                self._due.at(drain.uid, self._world.now + self._run.options.backoff(1))
+                self._due.at(drain.uid, self._world.now + self._options.backoff(1))
             else:
                 drain.stop, drain.gangs = stop, self._world.managed.gangs_of(drain.uid)
                 if not self._mark(drain):
@@ -237,12 +248,12 @@ class Drains:
             found = (self._world.pods.get(uid) for uid in drain.eviction.removed)
             if drain.uid not in self._due or not any(pod is not None and pod.live for pod in found):
                 self._drop(drain)
-        elif self._run.actuator.settled(drain.eviction.key):
+        elif self._actuator.settled(drain.eviction.key):
             self._phase_over(drain, stop)
 
     def _phase_over(self, drain: Drain, stop: Stop) -> None:
         eviction = drain.eviction
-        failures = eviction.settle(self._run.actuator.take_failures(eviction.key))
+        failures = eviction.settle(self._actuator.take_failures(eviction.key))
         if failures:
             again = all(f.outcome in (Outcome.TRANSIENT, Outcome.CONFLICT) for f in failures)
             self._rest(drain, "" if again else failures[0].text, marks_stay=again)
@@ -268,13 +279,13 @@ class Drains:
     def _look(self, drain: Drain) -> Leaving | None:
         """How the workload leaves as it is now; None when none of its pods is left that has to."""
         pods = standing(self._world, drain.uid)
-        if not pods or not movable(pods, self._run.options):
+        if not pods or not movable(pods, self._options):
             return None
         if self._budgets is None:
             theirs = {uid for each in self._open.values() for uid in each.eviction.marked}
             self._budgets = budgets_of(self._world, but=theirs)  # each of these is charged below where it is to be
         also = self._others(drain) if self._budgets else ()
-        return leaving(self._world, self._run.options, drain.uid, drain.stop, pods, self._budgets, also)
+        return leaving(self._world, self._options, drain.uid, drain.stop, pods, self._budgets, also)
 
     def _others(self, drain: Drain) -> list[Pod]:
         """The pods of other workloads that leave too and that budgets do not count yet."""
@@ -302,7 +313,7 @@ class Drains:
     def _remove(self, drain: Drain) -> None:
         first = not any(p.deleting_since is not None for p in self._world.managed.pods_of(drain.uid))
         if self._evictions.remove(drain.eviction) and first:
-            self._run.reporter.drained(drain.gangs, drain.stop)
+            self._reporter.drained(drain.gangs, drain.stop)
 
     def _rest(self, drain: Drain, why: str, *, marks_stay: bool) -> None:
         """Try again later. ``why`` is what is in the way, if people should know."""
@@ -310,10 +321,10 @@ class Drains:
             self._take_back(drain)
         drain.rests = True
         drain.failures += 1
-        self._due.at(drain.uid, self._world.now + self._run.options.backoff(drain.failures))
+        self._due.at(drain.uid, self._world.now + self._options.backoff(drain.failures))
         if why and why != drain.blocked:
             drain.blocked = why
-            self._run.reporter.drain_blocked(drain.gangs, drain.stop, why)
+            self._reporter.drain_blocked(drain.gangs, drain.stop, why)
 
     def _give_up(self, drain: Drain) -> None:
         """The queue is open again, or the workload is gone: who has not been removed stays."""
@@ -341,12 +352,8 @@ class Drains:
             stop, reason = drain.stop, report.EVICTED_DUE_TO + drain.stop.reason
             for v in pods:
                 note = notes.drained_pod(stop.message, stop, drain.name, v.node)
-                self._run.actions.append(report.event(v, reason, note))
+                self._reporter.event(v, reason, note)
 
 
 def _in_group(victim: Victim) -> bool:
     return victim.unit.kind != "Pod"
-
-
-def _first(run: Run) -> str:
-    return run.options.scheduler_names[0]

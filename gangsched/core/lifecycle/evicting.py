@@ -55,24 +55,13 @@ def _like(victim: Victim, pod: Pod, eviction: Eviction | None) -> Victim:
 
 
 class Evictions:
-    """Carries evictions out. ``check`` gets the keys of those of which a phase may be over, ``changes`` what may help
-    gangs that do not fit; ``actuator`` is asked for what they need.
-    """
+    """Carries evictions out: ``actuator`` is asked for what they need."""
 
-    def __init__(
-        self,
-        world: World,
-        options: Options,
-        actuator: Actuator,
-        check: set[str],
-        changes: list[Change],
-    ) -> None:
+    def __init__(self, world: World, options: Options, actuator: Actuator) -> None:
         self._world = world
         self._condemned = world.ledger.condemned
         self._options = options
         self._actuator = actuator
-        self._check = check
-        self._changes = changes
         #: When more victims are removed, by the key of the eviction.
         self.removals: Page[str] = world.ledger.agenda.page()
         #: UIDs of pods that a plan does not need to leave any more, and the keys of the groups that were decided after
@@ -98,7 +87,7 @@ class Evictions:
             self._condemned.name(pod, eviction)
             if pod.uid not in eviction.acknowledged and (wanted := desired.mark(self._world, pod)) is not None:
                 self._actuator.want(wanted, eviction.key)
-        self._check.add(eviction.key)
+        self._actuator.check.add(eviction.key)
 
     def mark_again(self, eviction: Eviction) -> None:
         """The same, before further victims are removed: a mark does not stand for ever on a pod that does not
@@ -141,7 +130,7 @@ class Evictions:
             self._actuator.want(desired.suspend(about, job.version, *by), eviction.key)
         for pod in pods:
             self._actuator.want(desired.remove(eviction, pod, self._options.strict_budgets), eviction.key)
-        self._check.add(eviction.key)
+        self._actuator.check.add(eviction.key)
         first = [eviction.victims[pod.uid] for pod in leaving if pod.uid not in eviction.reported]
         eviction.reported.update(victim.uid for victim in first)
         eviction.announced |= bool(first)
@@ -188,7 +177,7 @@ class Evictions:
     def tell_owners(self, eviction: Eviction, failures: Sequence[Failure]) -> None:
         """These removals have failed: other owners of the pods may have to remove them."""
         for uid in eviction.all_meant(failures):
-            self._check.update(self._condemned.owners(uid))
+            self._actuator.check.update(self._condemned.owners(uid))
 
     def withdraw(self, eviction: Eviction, but: Iterable[str] = ()) -> None:
         """Take the eviction's name off those that stay, these aside."""
@@ -319,7 +308,7 @@ class Evictions:
             if world.ledger.condemned.add(pod, eviction.key, suspended_for(world, eviction.victims.get(uid))):
                 self.touched(pod)
                 world.managed.touch(pod.gang)
-                self._changes.append(Change(Hint.ROOM, pod.node, pod))
+                world.ledger.changes.append(Change(Hint.ROOM, pod.node, pod))
 
     def spare(self, uid: str, key: str) -> None:
         """The plan with this key does not need the pod to leave. If none does, it may be a victim again, and plans that
@@ -331,7 +320,7 @@ class Evictions:
             if pod is not None:
                 self.touched(pod)
                 world.managed.touch(pod.gang)
-                self._changes.append(Change(Hint.VICTIMS, pod.node, pod))
+                world.ledger.changes.append(Change(Hint.VICTIMS, pod.node, pod))
         self.spared.add(uid)
 
     def depends(self, plan: Plan) -> bool:

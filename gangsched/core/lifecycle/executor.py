@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Action
+from gangsched.core.actuation import desired
+from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.actuation.records import owners_of
 from gangsched.core.decision import (
     BIND,
@@ -22,14 +25,14 @@ from gangsched.core.decision import (
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import NO_PLAN, UNBEGUN, Cause, Eviction, Phase
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.lifecycle import binding, bound_in_part, rechecks, report
+from gangsched.core.lifecycle import bound_in_part, report
 from gangsched.core.lifecycle.bound_in_part import other_nodes, pause_of
+from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.group import Failed, Group, Outlook, Plan
 from gangsched.core.lifecycle.phases import Phases
 from gangsched.core.lifecycle.recovery import Recovery
-from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.options import Options
@@ -68,12 +71,19 @@ class Executor:
         self.world = world
         self.decider = decider
         self.options = options
-        self.run = Run(world, options, ids.writes)
-        self.gangs = Gangs(world, decider, options, self.run)
+        ledger = world.ledger
+        #: The gangs that wait to be decided.
+        self.queue = Queue(ledger.agenda.page(), options.flush_seconds)
+        self._actions: list[Action] = []
+        self._reporter = reporter = Reporter(world, options, self._actions)
+        send, again = self._actions.append, partial(desired.again, world, options)
+        actuator = Actuator(send, ids.writes, options.backoff, ledger.agenda.page(), again, ledger.condemned.named)
+        self._actuator = actuator
+        self.gangs = Gangs(decider, actuator, reporter, self.queue)
         self.groups, self._signal = self.gangs.groups, self.gangs.signal
-        self.drains = Drains(self.run, self.gangs)
-        self._nominated = NominatedGangs(world, self.run.actuator, self.groups)
-        self.phases = Phases(decider, self.run, self.gangs, self.drains, self._nominated)
+        self.drains = Drains(world, options, actuator, reporter, self.gangs)
+        self._nominated = NominatedGangs(world, actuator, self.groups)
+        self.phases = Phases(decider, actuator, reporter, self.gangs, self.drains, self._nominated)
         self.nodes_changed: set[str] = set()
         self.nodes_fuller: set[str] = set()
         self.noted: list[Change] = []
@@ -85,18 +95,13 @@ class Executor:
         """A call begins at this time (seconds)."""
         self.world.now = now
         for uid in self.world.sightings.look(now):
-            self.run.check.update(self.world.ledger.awaited.get(uid, ()))
-
-    @property
-    def queue(self) -> Queue:
-        """The gangs that wait to be decided."""
-        return self.run.queue
+            self._actuator.check.update(self.world.ledger.awaited.get(uid, ()))
 
     # -- the outside ---------------------------------------------------------------------------------------
 
     def settle(self) -> list[Action]:
         """Follow up on everything that has changed until nothing is left to follow up; what is to be done for that."""
-        run = self.run
+        ledger = self.world.ledger
         while True:
             self._refresh()
             self._look_at_losing()
@@ -111,11 +116,11 @@ class Executor:
                 self.gangs.rechecks.noted(changes)
                 self._nominated.noted(changes)
                 self.gangs.unschedulable.wake(changes, self.world.now)
-            left = self.touched or run.check or run.changes or run.taken_from
+            left = self.touched or self._actuator.check or ledger.changes or ledger.taken_from
             if not (left or self.gangs.evictions.unsettled() or self.gangs.losses.unsettled()):
                 break
-        out = run.actions.copy()
-        run.actions.clear()
+        out = self._actions.copy()
+        self._actions.clear()
         return out
 
     def _refresh(self) -> None:
@@ -132,8 +137,7 @@ class Executor:
         """Helpful events, those that followed from our own steps last."""
         noted, self.noted = self.noted, []
         noted += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]
-        out = self.run.changes.copy()
-        self.run.changes.clear()
+        out, self.world.ledger.changes = self.world.ledger.changes, []
         if any(change.kind is Hint.VOLUMES for change in out):
             self.volumes_changed()  # another plan may have counted on what has been given up
         return noted + out
@@ -153,13 +157,13 @@ class Executor:
 
     def _head(self) -> Group | None:
         """The first gang of the queue. One whose earlier plan still has writes on their way waits beside it."""
-        for key in [k for k in self._restless if k not in self.groups or self.run.still(self.groups[k])]:
+        for key in [k for k in self._restless if k not in self.groups or self.gangs.bindings.still(self.groups[k])]:
             self._restless.discard(key)
             group = self.groups.get(key)
             if group is not None and group.state is State.QUEUED:
                 self.queue.push(queue_order(self.world, group.gangs))
         while (head := self.queue.head()) is not None:
-            if self.run.still(self.groups[head]):
+            if self.gangs.bindings.still(self.groups[head]):
                 return self.groups[head]
             if self.groups[head].state is State.BACKOFF:
                 self.queue.calm(head)  # it comes when its backoff is over
@@ -175,13 +179,13 @@ class Executor:
         if owner.shown_by is not None:
             note = notes.pods_left_to_owner(owner.text, name) if taken else notes.name_served(name)
             reason = report.NAME_TAKEN if taken else report.NAME_SERVED
-            self.run.actions.append(report.event(owner.shown_by, reason, note))
+            self._reporter.event(owner.shown_by, reason, note)
 
     def refused(self, event: ev.ObjectRefused) -> None:
         """Tell the owner of an object that cannot be understood, once."""
         kind, _, api = event.kind.partition(".")
         reference = report.group_reference(api, kind, event.namespace, event.name, event.uid)
-        self.run.actions.append(report.event(reference, report.REFUSED, f"{event.field}: {event.message}"))
+        self._reporter.event(reference, report.REFUSED, f"{event.field}: {event.message}")
 
     # -- what follows from changes -------------------------------------------------------------------------
 
@@ -204,7 +208,7 @@ class Executor:
         self._after_withdrawn()
         changed, self.nodes_changed = self.nodes_changed, set()
         fuller, self.nodes_fuller = self.nodes_fuller, set()
-        taken, self.run.taken_from = self.run.taken_from, set()
+        taken, self.world.ledger.taken_from = self.world.ledger.taken_from, set()
         if not changed and not fuller and not taken:
             return
         for key in sorted(self.world.ledger.holders()):
@@ -231,7 +235,7 @@ class Executor:
             if any(uid in ledger.waits(key) and uid not in group.plan.victims for uid in staying):
                 group.message = notes.VICTIM_STAYS
                 self._signal(group, Signal.BROKEN)
-        self.run.check.update(key for uid in staying for key in ledger.condemned.owners(uid))
+        self._actuator.check.update(key for uid in staying for key in ledger.condemned.owners(uid))
 
     def _after_withdrawn(self) -> None:
         """Plans after one that is withdrawn are made anew, unless they have removed a pod: they may need less now, or
@@ -248,29 +252,29 @@ class Executor:
 
     def volumes_changed(self) -> None:
         """Gangs that wait for their volumes are looked at again."""
-        self.run.check.update(self.gangs.prebinding)
+        self._actuator.check.update(self.gangs.prebinding)
 
     def _time_passed(self) -> None:
         """Timeouts and the ends of backoffs."""
         times = (self.world.agenda.next(), self.world.ledger.agenda.next())
         if not any(when is not None and when <= self.world.now for when in times):
             return
-        for group in [self.groups[key] for key in self.run.deadlines.due(self.world.now)]:
+        for group in [self.groups[key] for key in self.world.ledger.deadlines.due(self.world.now)]:
             if group.state is State.STARTING:
                 self._signal(group, Signal.DONE)
                 self.gangs.refresh(group.gangs[0])
                 continue
-            group.message = notes.timed_out(group.stage, self.run.reporter.waits_for(group))
+            group.message = notes.timed_out(group.stage, self._reporter.waits_for(group))
             self._signal(group, Signal.FAILED)
-        self.run.check.update(self.gangs.evictions.removals.due(self.world.now))
+        self._actuator.check.update(self.gangs.evictions.removals.due(self.world.now))
         self.gangs.announced.time_over()
         self.phases.ask_again()
         for node in self.world.foreign_nominations.lapsed(self.world.now):
-            self.run.changes.append(Change(Hint.ROOM, node))
+            self.world.ledger.changes.append(Change(Hint.ROOM, node))
         for uid in self.world.ledger.condemned.unseen(self.world.now):
             self.gangs.evictions.spare(uid, NO_PLAN)
-        for key in self.run.reporter.to_tell.due(self.world.now):
-            self.run.reporter.where_it_stands(self.groups[key])
+        for key in self._reporter.to_tell.due(self.world.now):
+            self._reporter.where_it_stands(self.groups[key])
         for key in self.queue.due(self.world.now):
             if key in self.groups:
                 self.gangs.unschedulable.due(key)
@@ -366,25 +370,24 @@ class Executor:
 
     def _adopt(self, group: Group, verdict: Verdict, signal: Signal) -> None:
         """Make a verdict with placements the gang's plan and start on it."""
-        reporter = self.run.reporter
+        reporter = self._reporter
         tell = reporter.quota_after_victims if signal is Signal.EVICT else reporter.quota_reserved
         tell(group, verdict)
-        self.run.follow(group, verdict)
+        self.gangs.bindings.follow(group, verdict)
         paused = pause_of(self.world, group).until > self.world.now
         victims, others = self.gangs.evictions.owned(group.gangs, verdict, paused=paused)
         group.plan = Plan(verdict.placements, group.eviction(self._new_ident(), victims), others)
         group.plan.required = self.world.membership.lacking(group.gangs)
         self.gangs.announced.hold(group, verdict.announced)
         if signal is Signal.EVICT:
-            self.run.look_around(group.plan)
             self._give_notice(group, group.plan.eviction)
             self._condemn(group, group.plan)
-            self.run.hold(group, group.plan)
+            self.gangs.bindings.hold(group, group.plan)
         self._signal(group, self.phases.onward(group, signal, group.plan))
 
     def _give_notice(self, group: Group, eviction: Eviction) -> None:
         """The victims leave when their notice is over; what was announced before holds."""
-        eviction.begins = rechecks.notice_ends(self.run, eviction.victims.values(), group.noticed)
+        eviction.begins = self.gangs.rechecks.notice_ends(eviction.victims.values(), group.noticed)
         eviction.weighed_again = bool(group.noticed)
         if eviction.begins > self.world.now:
             group.message = notes.announced_until(group.message, render_time(eviction.begins))
@@ -392,9 +395,9 @@ class Executor:
     def _condemn(self, group: Group, plan: Plan) -> None:
         """The group's plan makes its victims leave from now on."""
         if plan.eviction.cause is Cause.ROLLBACK:
-            plan.eviction.mark = bound_in_part.mark_text(self.run, group)
+            plan.eviction.mark = bound_in_part.mark_text(self.world, group)
         else:
-            plan.eviction.trigger = self.run.reporter.trigger(group).key
+            plan.eviction.trigger = self._reporter.trigger(group).key
             plan.eviction.mark = report.mark_message(plan.eviction.scheduler, group.name, plan.eviction.trigger)
         plan.eviction.priority = self.world.membership.preemptor_priority(group.gangs)
         self.gangs.evictions.begin(plan.eviction, for_gang=True)
@@ -409,7 +412,7 @@ class Executor:
         paused = verdict.outcome == UNSCHEDULABLE and pause_of(self.world, group).until > self.world.now
         if paused and self.options.rollback and group.failures.begun:
             verdict = self.phases.decided(group, group.waiting_since)  # it waits if it will be able to evict
-        leaving = bound_in_part.leaving(self.run, group, verdict)
+        leaving = bound_in_part.leaving(self.world, group, verdict) if self.options.rollback else ()
         if not leaving:
             return False
         group.plan = Plan((), group.eviction(self._new_ident(), leaving, Cause.ROLLBACK))
@@ -437,13 +440,13 @@ class Executor:
                 self._resume(group, plan)
         for group in self.groups.values():
             if group.plan is None:
-                binding.withdraw(self.run, group)
+                self.gangs.bindings.withdraw(group)
         self.drains.take_over()
         for rest in found.abandoned({eviction.ident for eviction in self.world.ledger.condemned.evictions.values()}):
             self.gangs.evictions.go_on(rest)
         for pod, owners in found.owned:
             self.gangs.evictions.take_over(pod, owners)
-        self.run.reporter.runs_with_quota()
+        self._reporter.runs_with_quota()
 
     def _begun(self) -> set[int]:
         """Gangs that are bound in part come first among those of their priority; returns these priorities. Nothing
@@ -453,7 +456,7 @@ class Executor:
         begun = [g for g in self.groups.values() if g.state is State.QUEUED and membership.half_bound(g.gangs)]
         self.world.ledger.begun.update(group.key for group in begun)
         for group in begun:
-            self.run.enqueue(group)
+            self.gangs.waiting.enqueue(group)
         return {self._priority(group) for group in begun}
 
     def _priority(self, group: Group) -> int:
@@ -472,8 +475,7 @@ class Executor:
         if plan.eviction.announced:
             group.failures.record(Failed.ROUND)
         group.message = notes.finishing_plan(plan.ident)
-        self.run.look_around(plan)
-        self.run.hold(group, plan)
+        self.gangs.bindings.hold(group, plan)
         self.gangs.announced.resumed(group)
-        binding.clear(self.run, group, plan.nominated, notes.superseded(plan.ident))
+        self.gangs.bindings.clear(group, plan.nominated, notes.superseded(plan.ident))
         self._signal(group, Signal.RESUME)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.decision import group_key
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import UNBEGUN, Cause, Phase
-from gangsched.core.lifecycle import binding, report
+from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.announced import AnnouncedRoom
+from gangsched.core.lifecycle.binding import Bindings
 from gangsched.core.lifecycle.bound_in_part import Losses
+from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import Evictions
 from gangsched.core.lifecycle.group import Failed, Group, Obstacle, Plan
 from gangsched.core.lifecycle.rechecks import Rechecks
-from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import HOLDING, TIMED, UNDER_WAY, Do, Signal, State, step
 from gangsched.core.lifecycle.waiting import Waiting
-from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.queue.scheduling_queue import UnschedulableGangs
-from gangsched.core.world.world import World
+from gangsched.core.queue.scheduling_queue import Queue, UnschedulableGangs
 from gangsched.model.records import GangId, Pod
 
 _RESTING = (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND)
@@ -28,38 +28,42 @@ _RESTING = (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND)
 class Gangs:
     """``groups`` has by key every gang or GangGroup that waits, or whose plan is being carried out.
 
-    ``evictions`` carries out those for them, ``waiting`` and ``unschedulable`` know those that do not fit.
-    ``prebinding`` are the keys of those that wait for their volumes. ``rechecks`` looks again at those that evict, and
-    ``losses`` is what those have lost that run, ``announced`` the room that is kept for members that come later.
+    ``evictions`` carries out those for them, ``bindings`` brings their members to nodes, ``waiting`` and
+    ``unschedulable`` know those that do not fit. ``prebinding`` are the keys of those that wait for their volumes.
+    ``rechecks`` looks again at those that evict, and ``losses`` is what those have lost that run, ``announced`` the
+    room that is kept for members that come later.
     """
 
-    def __init__(self, world: World, decider: Decider, options: Options, run: Run) -> None:
-        self._world = world
-        self._run = run
-        self.evictions = Evictions(world, options, run.actuator, run.check, run.changes)
+    def __init__(self, decider: Decider, actuator: Actuator, reporter: Reporter, queue: Queue) -> None:
+        self._world = world = decider.world
+        self._actuator = actuator
+        self._reporter = reporter
+        self._queue = queue
+        self.evictions = Evictions(world, decider.options, actuator)
+        self.bindings = Bindings(world, decider.options, actuator, reporter)
         self.groups: dict[str, Group] = {}
-        self.losses = Losses(run)
-        self.announced = AnnouncedRoom(run, decider)
-        self.rechecks = Rechecks(world, decider, run, self.groups)
-        self.waiting = Waiting(world, decider, options, run)
-        self.unschedulable = UnschedulableGangs(world, decider, options.strict_budgets, run.queue, self._wake)
+        self.losses = Losses(world)
+        self.announced = AnnouncedRoom(decider, reporter)
+        self.rechecks = Rechecks(decider, actuator, reporter, self.groups)
+        self.waiting = Waiting(decider, queue)
+        self.unschedulable = UnschedulableGangs(world, decider, decider.options.strict_budgets, queue, self._wake)
         self.prebinding: set[str] = set()
         self._group_of: dict[GangId, str] = {}
         self._do: dict[Do, Callable[[Group], None]] = {
-            Do.NOMINATE: lambda group: binding.nominate(run, group),
+            Do.NOMINATE: self.bindings.nominate,
             Do.MARK: self._mark,
             Do.REMOVE: self.remove,
-            Do.PREBIND: lambda group: binding.prebind(run, group),
-            Do.BIND: lambda group: binding.bind_all(run, group),
-            Do.LET_GO_ON: lambda group: binding.let_go_on(run, group),
-            Do.WITHDRAW: lambda group: binding.withdraw(run, group),
+            Do.PREBIND: self.bindings.prebind,
+            Do.BIND: self.bindings.bind_all,
+            Do.LET_GO_ON: self.bindings.let_go_on,
+            Do.WITHDRAW: self.bindings.withdraw,
             Do.UNMARK: self._unmark,
             Do.RELEASE: self._release,
-            Do.REPORT: run.reporter.where_it_stands,
-            Do.ENQUEUE: run.enqueue,
-            Do.RETRY: run.retry,
-            Do.PARK: run.park,
-            Do.DEQUEUE: lambda group: run.queue.remove(group.key),
+            Do.REPORT: reporter.where_it_stands,
+            Do.ENQUEUE: self.waiting.enqueue,
+            Do.RETRY: self.waiting.retry,
+            Do.PARK: self.waiting.park,
+            Do.DEQUEUE: lambda group: queue.remove(group.key),
         }
 
     def of(self, gang: GangId) -> Group | None:
@@ -76,14 +80,14 @@ class Gangs:
 
     def _forget(self, group: Group) -> None:
         """The group is no more, and what is held for it is given up."""
-        self._run.queue.remove(group.key)
+        self._queue.remove(group.key)
         self.waiting.unblock(group)
         self._release(group)
         self.groups.pop(group.key, None)
-        self._run.deadlines.never(group.key)
-        self._run.reporter.to_tell.never(group.key)
+        self._world.ledger.deadlines.never(group.key)
+        self._reporter.to_tell.never(group.key)
         self.prebinding.discard(group.key)
-        self._run.check.discard(group.key)
+        self._actuator.check.discard(group.key)
         for gang in group.gangs:
             self._group_of.pop(gang, None)
         self.unschedulable.forget(group.key)
@@ -109,9 +113,9 @@ class Gangs:
             self._do[do](group)
         self.losses.touch(group.gangs)
         if found.state in UNDER_WAY:
-            self._run.check.add(group.key)
+            self._actuator.check.add(group.key)
         if found.state not in TIMED:
-            self._run.deadlines.never(group.key)
+            self._world.ledger.deadlines.never(group.key)
         if found.state is State.PREBINDING:
             self.prebinding.add(group.key)
         else:
@@ -122,9 +126,9 @@ class Gangs:
             self._world.ledger.binding.difference_update(group.gangs)
         for place in bound:  # a gang whose bindings are on their way is no victim, from now on it is
             if place.uid in self._world.pods:
-                self._run.changes.append(Change(Hint.VICTIMS, place.node, self._world.pods[place.uid]))
+                self._world.ledger.changes.append(Change(Hint.VICTIMS, place.node, self._world.pods[place.uid]))
         if found.state is not State.BACKOFF:
-            self._run.reporter.to_tell.never(group.key)
+            self._reporter.to_tell.never(group.key)
         if found.state is State.BACKOFF:
             self.waiting.block(group)
         elif found.state is not State.QUEUED:
@@ -135,12 +139,12 @@ class Gangs:
         if group.plan is None:
             return
         if group.rolled_back:
-            self._run.deadlines.at(group.key, self._world.now + self._run.time_of(group))
+            self._world.ledger.deadlines.at(group.key, self._world.now + self.bindings.time_of(group))
         self.evictions.mark(group.plan.eviction)
 
     def remove(self, group: Group) -> None:
         """Remove the victims that are still there, have not been removed, and whose turn has come."""
-        run, plan = self._run, group.plan
+        plan, reporter = group.plan, self._reporter
         if plan is None:
             return
         first = not plan.eviction.announced
@@ -152,9 +156,9 @@ class Gangs:
         if group.rolled_back:
             return
         note = report.evicted_for(group.name, leaving, plan.ident)
-        run.actions.append(report.event(run.reporter.trigger(group), report.PREEMPTED, note))
-        run.reporter.pods_evicted(group, leaving, plan.ident)
-        run.reporter.evicted_for_quota(group, plan, {victim.uid for victim in leaving})
+        reporter.event(reporter.trigger(group), report.PREEMPTED, note)
+        reporter.pods_evicted(group, leaving, plan.ident)
+        reporter.evicted_for_quota(group, plan, {victim.uid for victim in leaving})
 
     def _unmark(self, group: Group) -> None:
         if group.plan is not None:
@@ -162,21 +166,21 @@ class Gangs:
 
     def _release(self, group: Group) -> None:
         """Give up the plan and the room that is held for it."""
-        run, plan = self._run, group.plan
+        world, plan = self._world, group.plan
         group.plan = None
         if plan is not None:
             eviction = plan.eviction
             # Whose removal may have taken effect may be seen to leave only when this gang evicts others already.
-            left = eviction.begun_units(run.world.pods, (), run.actuator.failures(group.key))
+            left = eviction.begun_units(world.pods, (), self._actuator.failures(group.key))
             left_or_may = left or eviction.unsure - eviction.ended
-            group.failures.round_ended(run.world.now, none_left=eviction.announced and not left_or_may)
+            group.failures.round_ended(world.now, none_left=eviction.announced and not left_or_may)
             self.evictions.withdrawn(group.key)
             self.evictions.end(eviction)
-            binding.forget_claims(run, plan)
-        run.actuator.end(group.key)
-        run.reporter.reserved.pop(group.key, None)
-        run.world.ledger.stop_waiting(group.key)
-        run.give_back(group.key)
+            self.bindings.forget_claims(plan)
+        self._actuator.end(group.key)
+        self._reporter.reserved.pop(group.key, None)
+        world.ledger.stop_waiting(group.key)
+        world.ledger.release(group.key)
         self.announced.plan_over(group.key)
 
     # -- gangs ---------------------------------------------------------------------------------------------
@@ -186,7 +190,7 @@ class Gangs:
         seen: set[GangId] = set()
         for gang in sorted(gangs):
             if gang in seen:
-                self._run.reporter.object_status(gang, self.of(gang))
+                self._reporter.object_status(gang, self.of(gang))
             else:
                 seen.update(self.refresh(gang))
 
@@ -229,8 +233,8 @@ class Gangs:
                 group.signature = None
                 self._moved(group)
             self._follow(group, obstacle, pending, other)
-        self._run.reporter.object_status(gang, self.of(gang))
-        self._run.reporter.tell_two_admitters(gangs)
+        self._reporter.object_status(gang, self.of(gang))
+        self._reporter.tell_two_admitters(gangs)
         return gangs
 
     def _obstacle(self, gangs: Sequence[GangId], *, leaves: bool) -> Obstacle | None:
@@ -272,15 +276,15 @@ class Gangs:
         elif pending and not obstacle and (group.state is State.BOUND or (group.state is State.BACKOFF and other)):
             self.signal(group, Signal.MORE)
         elif obstacle and pending:
-            self._run.reporter.where_it_stands(group)
+            self._reporter.where_it_stands(group)
         elif other and group.state is State.QUEUED:
-            self._run.enqueue(group)  # its place in the queue may be another now
+            self.waiting.enqueue(group)  # its place in the queue may be another now
 
     def _follow_job(self, group: Group) -> None:
         """A Job that goes on has no stand-ins any more; until its pods are there, only its end means anything."""
         gang = group.gangs[0]
-        job = self._run.reporter.job_of(gang)
-        if job is None or job.finished or binding.suspended_anew(self._run, job):
+        job = self._reporter.job_of(gang)
+        if job is None or job.finished or self.bindings.suspended_anew(job):
             self._forget(group)
             self.refresh(gang)
 
@@ -326,7 +330,7 @@ class Gangs:
             if group is not None and group.plan is not None:
                 if ended:
                     group.plan.eviction.ended.add(uid)
-                self._run.check.add(key)
+                self._actuator.check.add(key)
 
     def pod_seen(self, old: Pod | None, pod: Pod) -> None:
         """A pod's record changed: what it is now reported may have to be reported again."""
@@ -334,9 +338,9 @@ class Gangs:
             self._lost(old, leaving=True)
             self._suspended(pod)
             self._world.ledger.condemned.leaves(pod.uid, self._world.now)
-            self._run.check.update(self._world.ledger.awaited.get(pod.uid, ()))
+            self._actuator.check.update(self._world.ledger.awaited.get(pod.uid, ()))
         if pod.node:
-            binding.take_room(self._run, pod, pod.node)
+            self.bindings.take_room(pod, pod.node)
         if old is None or self.of(old.gang) is not None:
             group = self.of(pod.gang)
             if group is not None and pod.node:

@@ -12,15 +12,15 @@ from gangsched.core.actions import (
     ResumeJob,
     SuspendJob,
 )
-from gangsched.core.actuation.actuator import Answer
+from gangsched.core.actuation.actuator import Actuator, Answer
 from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.events import Change, Failure, Hint, Outcome
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase
-from gangsched.core.lifecycle import binding, bound_in_part, rechecks, report
+from gangsched.core.lifecycle import bound_in_part, report
+from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.group import TRIES, Failed, Group, Plan
-from gangsched.core.lifecycle.run import Run
 from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.planning.context import NO_PAUSE, Pause
@@ -33,11 +33,21 @@ from gangsched.messages.text import counted
 class Phases:
     """Follows the plans of ``gangs`` from one phase to the next."""
 
-    def __init__(self, decider: Decider, run: Run, gangs: Gangs, drains: Drains, nominated: NominatedGangs) -> None:
+    def __init__(
+        self,
+        decider: Decider,
+        actuator: Actuator,
+        reporter: Reporter,
+        gangs: Gangs,
+        drains: Drains,
+        nominated: NominatedGangs,
+    ) -> None:
         self._drains = drains
-        self._world = run.world
+        self._world = decider.world
         self._decider = decider
-        self._run = run
+        self._actuator = actuator
+        self._reporter = reporter
+        self._bindings = gangs.bindings
         self._evictions = gangs.evictions
         self._gangs = gangs
         self._groups = gangs.groups
@@ -54,13 +64,13 @@ class Phases:
 
     def answer(self, action_id: int, outcome: Outcome, message: str) -> None:
         """The outcome of a write."""
-        answer = self._run.actuator.answered(action_id, outcome, message, self._world.now)
+        answer = self._actuator.answered(action_id, outcome, message, self._world.now)
         if answer is not None:
             self._follow_up(answer)
 
     def ask_again(self) -> None:
         """The time has come for what had no effect that is known."""
-        for answer in self._run.actuator.ask_again(self._world.now):
+        for answer in self._actuator.ask_again(self._world.now):
             self._follow_up(answer)
 
     def _follow_up(self, answer: Answer) -> None:
@@ -73,8 +83,8 @@ class Phases:
                 self._answered(key, group, action, outcome, message)
         elif answer.settled:
             self._late(key, group, action, outcome)
-        if not self._run.actuator.any_of(key):
-            self._run.reporter.bound_by_now(key)
+        if not self._actuator.any_of(key):
+            self._reporter.bound_by_now(key)
 
     def _answered(self, key: str, group: Group, action: Action, outcome: Outcome, message: str) -> None:
         if isinstance(action, Bind):
@@ -82,8 +92,8 @@ class Phases:
         if isinstance(action, ResumeJob) and group.plan is not None and outcome is Outcome.OK:
             note = notes.job_resumed(counted(len(group.plan.placements), "pod"))
             note = f"{note}; {message}" if message else note
-            self._run.actions.append(report.event(action.job, report.RESUMED, note))
-            self._run.reporter.admitted(group)
+            self._reporter.event(action.job, report.RESUMED, note)
+            self._reporter.admitted(group)
 
     def _late(self, key: str, group: Group | None, action: Action, outcome: Outcome) -> None:
         """The outcome of a write for which no phase waits (any more)."""
@@ -106,51 +116,51 @@ class Phases:
         if eviction.cause is Cause.DRAIN:
             self._drains.leave(eviction, victims)
         elif eviction.cause is Cause.ROLLBACK and group is not None:
-            self._run.actions += bound_in_part.removed(self._run, group, victims)
+            self._reporter.rolled_back(group, victims)
         elif eviction.former:
             for v in victims:
                 note = notes.finished(v.node, v.unit.kind, v.unit.name, eviction.owner)
-                self._run.actions.append(report.event(v, report.PREEMPTED, note))
+                self._reporter.event(v, report.PREEMPTED, note)
         elif group is not None:
             trigger, priority = (
-                self._run.reporter.trigger(group),
+                self._reporter.trigger(group),
                 self._world.membership.preemptor_priority(group.gangs),
             )
             for v in victims:
                 note = notes.preempted_by(group.name, priority, trigger.key, v.node, v.reason, v.why)
-                self._run.actions.append(report.event(v, report.PREEMPTED, note, trigger))
+                self._reporter.event(v, report.PREEMPTED, note, trigger)
             if isinstance(removal, SuspendJob):
                 note = notes.job_suspended(group.name, priority, trigger.key, eviction.ident)
-                self._run.actions.append(report.event(removal.job, report.PREEMPTED, note, trigger, "Suspending"))
+                self._reporter.event(removal.job, report.PREEMPTED, note, trigger, "Suspending")
 
     def _bound(self, key: str, group: Group | None, action: Bind, outcome: Outcome) -> None:
         if outcome is Outcome.OK:
-            self._run.reporter.bound(key, group, action)
+            self._reporter.bound(key, group, action)
             if group is not None:
                 group.failures.begun.add(action.pod.uid)
                 bound_in_part.bound(group, action)
             return
         if outcome is Outcome.REFUSED and group is not None:
-            bound_in_part.refused(self._run, group, action, self._gangs.losses)
+            bound_in_part.refused(self._world, group, action, self._gangs.losses)
         waits = outcome is Outcome.OUTDATED and group is not None  # its room stays taken until the phase is over
         if outcome is not Outcome.TRANSIENT and not waits:
             self._world.forget(action.pod.uid)
-            self._run.changes.append(Change(Hint.ROOM, action.node))
+            self._world.ledger.changes.append(Change(Hint.ROOM, action.node))
 
     def over(self) -> None:
         """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
         self._gangs.rechecks.follow()
         if self._world.ledger.condemned.rests:
             self._evictions.follow_rests()
-        check = sorted(self._run.check)
-        self._run.check.clear()
+        check = sorted(self._actuator.check)
+        self._actuator.check.clear()
         for key in check:
             group = self._groups.get(key)
-            if group is None or group.plan is None or not self._run.actuator.settled(key):
+            if group is None or group.plan is None or not self._actuator.settled(key):
                 continue
             if group.state is State.EVICTING:
                 self._evicting(group, group.plan)
-            elif group.state is State.STARTING and not self._run.actuator.failures(key):
+            elif group.state is State.STARTING and not self._actuator.failures(key):
                 if not self._world.ledger.pods_of(key):
                     self._signal(group, Signal.DONE)
                     self._recheck(group)
@@ -176,7 +186,7 @@ class Phases:
             case Phase.NOMINATING:
                 if self._evictions.depends(plan):
                     return  # they may be spared yet
-                failures = self._run.actuator.take_failures(group.key)
+                failures = self._actuator.take_failures(group.key)
                 if failures:
                     self._fail(group, plan, failures)
                 else:
@@ -186,7 +196,7 @@ class Phases:
 
     def _notice_over(self, group: Group, plan: Plan) -> None:
         """The victims are marked now, and leave if they still have to, or the gang is decided anew."""
-        if rechecks.calls_for_another_look(self._run, plan.eviction):
+        if self._gangs.rechecks.calls_for_another_look(plan.eviction):
             group.noticed = dict.fromkeys(plan.victims, plan.eviction.begins)
             group.message = notes.WEIGHED_AGAIN
             self._signal(group, Signal.BROKEN)
@@ -202,7 +212,7 @@ class Phases:
 
     def _taken(self, group: Group, plan: Plan, why: str) -> None:
         """The room that was freed is not there any more."""
-        group.message = self._run.reporter.room_taken(group, plan, why)
+        group.message = self._reporter.room_taken(group, plan, why)
         group.failures.room_taken()
         self._signal(group, Signal.BROKEN)
 
@@ -211,7 +221,7 @@ class Phases:
         still have to leave.
         """
         eviction = plan.eviction
-        failures = eviction.settle(self._run.actuator.take_failures(group.key))
+        failures = eviction.settle(self._actuator.take_failures(group.key))
         self._evictions.tell_owners(eviction, failures)
         marked = eviction.phase is Phase.MARKING
         if eviction.fails(failures):
@@ -231,12 +241,12 @@ class Phases:
             self._recheck(group)
         else:
             eviction.phase = Phase.LEAVING
-            self._run.check.add(group.key)
+            self._actuator.check.add(group.key)
 
     def _go_on(self, group: Group, plan: Plan) -> None:
         self._gangs.remove(group)
         if plan.eviction.phase is Phase.NOTICE:
-            rechecks.announce(self._run, plan.eviction, group.name)
+            self._gangs.rechecks.announce(plan.eviction, group.name)
 
     def decided_anew(self, group: Group, plan: Plan) -> None:
         """A gang that was stopped before (further) victims left does not fit beside them: they leave if they may."""
@@ -252,7 +262,7 @@ class Phases:
             return False
         names = ", ".join(sorted(self._world.pods[uid].key for uid in overdue)[:5])
         group.message = notes.timed_out_while_terminating(group.stage, names)
-        self._run.reporter.where_it_stands(group)
+        self._reporter.where_it_stands(group)
         self._signal(group, Signal.BROKEN)
         return True
 
@@ -264,11 +274,11 @@ class Phases:
 
     def _written(self, group: Group, plan: Plan) -> None:
         """Every write about the members has been answered."""
-        failures = self._run.actuator.take_failures(group.key)
+        failures = self._actuator.take_failures(group.key)
         if group.state is State.PREBINDING and not failures:
-            done, problem = binding.volumes_bound(self._run, plan)
+            done, problem = self._bindings.volumes_bound(plan)
             if done:
-                whole = binding.whole(self._run, group, plan) and self.still_holds(group, plan)
+                whole = self._bindings.whole(group, plan) and self.still_holds(group, plan)
                 self._signal(group, Signal.FITS if whole else Signal.BROKEN)
             if not problem:
                 return
@@ -279,7 +289,7 @@ class Phases:
         unsent = [f for f in failures if f.outcome is Outcome.OUTDATED]
         if unsent == failures and self._bind_anew(group, plan, {f.uid for f in unsent}):
             return
-        self._run.actuator.fail(group.key, *unsent)
+        self._actuator.fail(group.key, *unsent)
         if group.state is State.BINDING and unsent != failures:
             group.failures.record(Failed.BINDING)
         self._fail(group, plan, failures)
@@ -317,11 +327,11 @@ class Phases:
             if place.uid in self._world.pods:
                 self._world.assume(place.uid, place.node)
         if fits:
-            binding.bind(self._run, group, places)
+            self._bindings.bind(group, places)
         return fits
 
     def _all_bound(self, group: Group) -> None:
-        self._run.reporter.admitted(group)
+        self._reporter.admitted(group)
         self._signal(group, Signal.DONE)
         group.message = ""
         group.failures.bound()
@@ -391,16 +401,16 @@ class Phases:
 
     def _end(self, group: Group, plan: Plan, nodes: Mapping[str, str]) -> None:
         """The plan is over; what follows has the members (UIDs) on these nodes."""
-        binding.clear(self._run, group, nodes, notes.OTHER_NODE)
+        self._bindings.clear(group, nodes, notes.OTHER_NODE)
         self._evictions.end(plan.eviction)
 
     def _bind(self, group: Group, plan: Plan, verdict: Verdict) -> None:
         """There is room for the gang where this verdict has it: it waits for no pod any more."""
-        self._run.reporter.quota_reserved(group, verdict)
+        self._reporter.quota_reserved(group, verdict)
         nodes = {place.uid: place.node for place in verdict.placements}
         self._end(group, plan, nodes)
         group.plan = Plan(verdict.placements, group.eviction(plan.ident))
         self._gangs.announced.hold(group, verdict.announced)
         group.plan.nominated = {uid: node for uid, node in plan.nominated.items() if nodes.get(uid) == node}
-        self._run.follow(group, verdict)
+        self._bindings.follow(group, verdict)
         self._signal(group, self.onward(group, Signal.FITS, group.plan))

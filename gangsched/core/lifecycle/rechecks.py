@@ -17,20 +17,22 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gangsched.core.actions import reference
+from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import Eviction, Phase, unit_of
 from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Failed, Group, Plan
-from gangsched.core.lifecycle.run import Run
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.harm import unsaved
 from gangsched.core.preemption.removal import budgets_of, incomplete
-from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.model.times import render_time
 
+#: What a change may mean for a plan: something about a victim, or that there may be room.
+_VICTIM, _HELPS = 1, 2
 #: What may give a gang room.
 _ROOM = Hint.ROOM_ON_NODES | Hint.QUOTA
 
@@ -47,10 +49,12 @@ class _Look(NamedTuple):
 class Rechecks:
     """Looks again at the plans of ``groups``."""
 
-    def __init__(self, world: World, decider: Decider, run: Run, groups: Mapping[str, Group]) -> None:
-        self._world = world
+    def __init__(self, decider: Decider, actuator: Actuator, reporter: Reporter, groups: Mapping[str, Group]) -> None:
+        self._world = decider.world
+        self._options = decider.options
         self._decider = decider
-        self._run = run
+        self._actuator = actuator
+        self._reporter = reporter
         self._groups = groups
         self._changed: set[str] = set()
 
@@ -73,7 +77,7 @@ class Rechecks:
 
     def _look(self, group: Group, plan: Plan, unanswered: Collection[str] = ()) -> _Look:
         """How far a plan has come. Removals of ``unanswered`` pods (UIDs) have been asked for and not been answered."""
-        eviction, failures = plan.eviction, self._run.actuator.failures(plan.eviction.key)
+        eviction, failures = plan.eviction, self._actuator.failures(plan.eviction.key)
         removed = eviction.accepted(unanswered, failures)
         standing = [pod.uid for pod in eviction.standing(self._world.pods) if pod.uid not in removed]
         return _Look(standing, eviction.begun_units(self._world.pods, unanswered, failures))
@@ -82,7 +86,7 @@ class Rechecks:
         """May the victims that stand all still be evicted? And does the gang need them to go, if ``room`` may have
         turned up?
         """
-        world, unprotected = self._world, self._run.options.evict_daemonset_pods
+        world, unprotected = self._world, self._options.evict_daemonset_pods
         if not all(may_leave(world, world.pods[uid], group.gangs, unprotected) for uid in now.standing):
             return False
         if incomplete(plan.victims.values(), world) or self._other_size(group, plan, now):
@@ -175,57 +179,53 @@ class Rechecks:
         touched = {change.pod.uid for change in changes if change.pod is not None and change.pod.uid in plan.victims}
         ended = {uid for uid in touched if (pod := self._world.pods.get(uid)) is None or pod.finished}
         if ended:
-            removals = self._run.actuator.removals(group.key)
-            self._run.actuator.spare(group.key, [r for r in removals if r.pod.uid in ended])
+            removals = self._actuator.removals(group.key)
+            self._actuator.spare(group.key, [r for r in removals if r.pod.uid in ended])
 
     def _spare_wrong(self, group: Group, plan: Plan, *, room: bool) -> None:
         """Spare those whose removals wait, if these are not right any more, and leave no unit half gone that may go
         whole. What becomes of the plan is seen when the last of them has been answered: some may have been carried out.
         """
-        removals = self._run.actuator.removals(group.key)
+        removals = self._actuator.removals(group.key)
         if not removals:
             return
         now = self._look(group, plan, {uid for removal in removals for uid in plan.eviction.meant(removal.pod.uid)})
         if self._tightened(group, plan, now) or not self._right(group, plan, now, room):
-            self._run.actuator.spare(group.key, removals)
+            self._actuator.spare(group.key, removals)
 
+    # -- announced evictions --------------------------------------------------------------------------------------
 
-_VICTIM, _HELPS = 1, 2
+    def notice_ends(self, victims: Iterable[Victim], known: Mapping[str, float]) -> float:
+        """When these victims may be marked and removed: those to whom it was announced before, by UID, at the time that
+        is ``known`` to them. In whole seconds, as it is written down; 0: at once.
+        """
+        of_class, membership = dict(self._options.notice), self._world.membership
+        times = [0.0]
+        for victim in victims if of_class else ():
+            pod = self._world.pods[victim.uid]
+            spec = membership.spec(pod.gang)
+            name = (spec.priority_class if spec is not None else "") or pod.priority_class
+            seconds = of_class.get(name, of_class.get("", 0.0))
+            if seconds:
+                times.append(known.get(victim.uid, math.ceil(self._world.now + seconds)))
+        return max(times)
 
+    def announce(self, eviction: Eviction, preemptor: str) -> None:
+        """Report it on each victim that stands, as an Event."""
+        note = notes.eviction_announced(preemptor, render_time(eviction.begins))
+        for pod in eviction.standing(self._world.pods):
+            self._reporter.event(reference(pod), report.EVICTION_ANNOUNCED, note)
 
-def notice_ends(run: Run, victims: Iterable[Victim], known: Mapping[str, float]) -> float:
-    """When these victims may be marked and removed: those to whom it was announced before, by UID, at the time that is
-    ``known`` to them. In whole seconds, as it is written down; 0: at once.
-    """
-    of_class, membership = dict(run.options.notice), run.world.membership
-    times = [0.0]
-    for victim in victims if of_class else ():
-        pod = run.world.pods[victim.uid]
-        spec = membership.spec(pod.gang)
-        name = (spec.priority_class if spec is not None else "") or pod.priority_class
-        seconds = of_class.get(name, of_class.get("", 0.0))
-        if seconds:
-            times.append(known.get(victim.uid, math.ceil(run.world.now + seconds)))
-    return max(times)
-
-
-def announce(run: Run, eviction: Eviction, preemptor: str) -> None:
-    """Report it on each victim that stands, as an Event."""
-    note = notes.eviction_announced(preemptor, render_time(eviction.begins))
-    for pod in eviction.standing(run.world.pods):
-        run.actions.append(report.event(reference(pod), report.EVICTION_ANNOUNCED, note))
-
-
-def calls_for_another_look(run: Run, eviction: Eviction) -> bool:
-    """Has a victim ended, or saved its work, since its eviction was announced? A second choice is final."""
-    if eviction.weighed_again:
-        return False
-    world = run.world
-    standing = eviction.standing(world.pods)
-    if len(standing) < len(eviction.victims):
-        return True
-    found, slots = unsaved(world, run.world.now), world.snapshot.table.slot_of
-    if found is None:
-        return False
-    since = ((pod.uid, pod.evicted_for.since) for pod in standing if pod.evicted_for is not None)
-    return any(found.checkpoint[slots[uid]] > announced for uid, announced in since)
+    def calls_for_another_look(self, eviction: Eviction) -> bool:
+        """Has a victim ended, or saved its work, since its eviction was announced? A second choice is final."""
+        if eviction.weighed_again:
+            return False
+        world = self._world
+        standing = eviction.standing(world.pods)
+        if len(standing) < len(eviction.victims):
+            return True
+        found, slots = unsaved(world, self._world.now), world.snapshot.table.slot_of
+        if found is None:
+            return False
+        since = ((pod.uid, pod.evicted_for.since) for pod in standing if pod.evicted_for is not None)
+        return any(found.checkpoint[slots[uid]] > announced for uid, announced in since)

@@ -20,11 +20,10 @@ from gangsched.core.events import Change, Hint
 from gangsched.core.framework.registry import PluginError
 from gangsched.core.ledger.backfill import STRICT
 from gangsched.core.ledger.condemned import Phase
-from gangsched.core.lifecycle.group import Group
-from gangsched.core.lifecycle.run import Run
-from gangsched.core.options import Options
+from gangsched.core.lifecycle.group import Failed, Group
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.blocked_gang import block, reserve
+from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.world.world import World, queue_order
 
@@ -33,13 +32,33 @@ RESERVED_AT_MOST = 86400.0
 
 
 class Waiting:
-    """Keeps ``world.turns`` in line with the groups, and notes in ``run.changes`` whom that may help."""
+    """Puts groups into the ``queue``, and keeps ``world.turns`` in line with those that do not fit."""
 
-    def __init__(self, world: World, decider: Decider, options: Options, run: Run) -> None:
-        self._world = world
+    def __init__(self, decider: Decider, queue: Queue) -> None:
+        self._world = decider.world
         self._decider = decider
-        self._options = options
-        self._run = run
+        self._options = decider.options
+        self._queue = queue
+
+    def enqueue(self, group: Group) -> None:
+        """It is to be decided."""
+        self._queue.push(queue_order(self._world, group.gangs))
+
+    def park(self, group: Group) -> None:
+        """It does not fit: it waits for an event that may help, at least for its backoff."""
+        group.failures.record(Failed.ATTEMPT)
+        not_before = self._world.now + self._backoff(group)
+        order = queue_order(self._world, group.gangs)
+        self._queue.park(order, self._world.now, not_before, group.look_again_at)
+
+    def retry(self, group: Group) -> None:
+        """It is tried again after its backoff."""
+        group.failures.record(Failed.ATTEMPT)
+        self._queue.rest(group.key, self._world.now + self._backoff(group))
+
+    def _backoff(self, group: Group) -> float:
+        """Seconds; doubles with every attempt that did not help."""
+        return self._options.backoff(group.failures.count(Failed.ATTEMPT))
 
     def look_again(self, group: Group, retry_at: float | None) -> float | None:
         """When time alone may change what was decided about the group; ``retry_at`` is what the decision says of it."""
@@ -68,9 +87,9 @@ class Waiting:
             self._reserve(group)
         after = turns.get(group.key)
         if before is not None and after is not None and (before.order, before.classes) != (after.order, after.classes):
-            self._run.changes.append(Change(Hint.TURN))
+            self._world.ledger.changes.append(Change(Hint.TURN))
         kept = list(map(ledger.turn_of, ledger.turns()))
-        self._run.changes += [Change(Hint.ROOM, p.node) for room in rooms if room not in kept for p in room]
+        self._world.ledger.changes += [Change(Hint.ROOM, p.node) for room in rooms if room not in kept for p in room]
 
     def _reserve(self, group: Group) -> None:
         """Reserve room, or keep what is reserved; give up what has not come true for too long, and let as much time
@@ -94,8 +113,8 @@ class Waiting:
         group.reserving_since, group.reserves_from = None, 0.0
         kept = self._world.ledger.end_turn(group.key)
         if self._world.turns.drop(group.key) is not None:
-            self._run.changes.append(Change(Hint.TURN))
-            self._run.changes += [Change(Hint.ROOM, p.node) for p in kept]
+            self._world.ledger.changes.append(Change(Hint.TURN))
+            self._world.ledger.changes += [Change(Hint.ROOM, p.node) for p in kept]
 
 
 class NominatedGangs:

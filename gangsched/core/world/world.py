@@ -16,7 +16,7 @@ from gangsched.core.agenda import Agenda
 from gangsched.core.decision import Order, group_key
 from gangsched.core.events import Change, Hint, ObjectRefused
 from gangsched.core.ledger.backfill import Turns
-from gangsched.core.ledger.ledger import Ledger
+from gangsched.core.ledger.ledger import Kind, Ledger, Reservation
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.quota import Quota
 from gangsched.core.state.jobs import WITHOUT_PODS, AdmittedByKueue, Jobs, OwnerKey
@@ -320,6 +320,21 @@ def queue_order(world: World, gangs: Sequence[GangId]) -> Order:
     key = group_key(gangs)
     first = key in world.ledger.begun and membership.half_bound(gangs)
     return -priority, -math.inf if first else membership.created(gangs), key
+
+
+def keep_room(
+    world: World, key: str, gangs: Sequence[GangId], places: Sequence[tuple[Pod, str]], kind: Kind = Kind.NOMINATED
+) -> None:
+    """From now on exactly this room is kept under a key: for such pods on these nodes, with the gangs' priority."""
+    ledger, priority = world.ledger, world.membership.preemptor_priority(gangs)
+    nodes = {node for _, node in places}
+    left = {p.node for p in ledger.pods_of(key)} - nodes
+    ledger.changes += [Change(Hint.ROOM, name) for name in sorted(left)]
+    pods = tuple(Phantom(world.snapshot.class_of(pod), pod.uid, node) for pod, node in places)
+    ledger.hold(Reservation(key, kind, pods, priority))
+    if world.managed.active:
+        ledger.changes += [Change(Hint.PROMISED, pod=pod) for pod, _ in places[:1]]
+    ledger.may_have_taken(key, nodes, priority)
 
 
 def take_in(world: World, event: ev.Event) -> Change | None:
