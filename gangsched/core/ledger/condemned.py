@@ -127,6 +127,7 @@ class Eviction:
         out.former, out.phase, out.announced = self.key, Phase.REMOVING, True
         out.mark, out.reason, out.trigger, out.priority = self.mark, self.reason, self.trigger, self.priority
         out.acknowledged, out.removed, out.left = set(self.acknowledged), set(self.removed), set(self.left)
+        out.unsure = set(self.unsure)
         return out
 
     def standing(self, pods: Mapping[str, Pod]) -> list[Pod]:
@@ -153,6 +154,10 @@ class Eviction:
         left |= self.accepted(unanswered, failures) | {uid for uid in self.unsure if uid not in pods}
         left = left - self.ended | self.left
         return {unit_of(self.victims[uid]) for uid in left if uid in self.victims}
+
+    def in_doubt(self, pods: Mapping[str, Pod]) -> set[UnitRef | str]:
+        """The units of which a pod may have been removed: it stands, as far as is known, and the answer was lost."""
+        return {unit_of(self.victims[pod.uid]) for pod in self.to_go(pods) if pod.uid in self.unsure}
 
     def accepted(self, unanswered: Collection[str], failures: Iterable[Failure]) -> set[str]:
         """The pods that have been removed, as far as answers say."""

@@ -25,7 +25,7 @@ from gangsched.core.actuation.records import Owner
 from gangsched.core.agenda import Page
 from gangsched.core.decision import Verdict, Victim
 from gangsched.core.events import Change, Failure, Hint, Outcome
-from gangsched.core.ledger.condemned import NO_PLAN, Cause, Eviction, Phase, unit_of
+from gangsched.core.ledger.condemned import NO_PLAN, UNSEEN_SECONDS, Cause, Eviction, Phase, unit_of
 from gangsched.core.lifecycle import report
 from gangsched.core.options import Options
 from gangsched.core.preemption.removal import SUSPEND, suspended_for
@@ -251,9 +251,8 @@ class Evictions:
         waiting = {uid for each in self._actuator.removals(eviction.key) for uid in eviction.meant(each.pod.uid)}
         if eviction.phase is Phase.REMOVING:
             eviction.settle(self._actuator.failures(eviction.key))
-        begun = eviction.begun_units(self._world.pods, waiting, ()) | {
-            unit_of(eviction.victims[uid]) for uid in waiting
-        }
+        begun = eviction.begun_units(self._world.pods, waiting, ()) | eviction.in_doubt(self._world.pods)
+        begun |= {unit_of(eviction.victims[uid]) for uid in waiting}
         units = begun if eviction.cause is Cause.PREEMPTION else set()
         refused = {unit_of(eviction.victims[uid]) for uid in eviction.refused}
         rest = eviction.rest(v for v in eviction.victims.values() if unit_of(v) in units - refused)
@@ -281,13 +280,17 @@ class Evictions:
 
     def follow_rests(self) -> None:
         """Where every write has been answered, what is left of the units of which a pod was removed is removed, too,
-        and the others stay.
+        and the others stay. Where the answer was lost it is waited for that the pod is seen to leave.
         """
         for eviction in list(self._condemned.rests.values()):
             if not self._actuator.settled(eviction.key) or self._actuator.any_of(eviction.former):
                 continue
             failures = eviction.settle(self._actuator.take_failures(eviction.key))
             units = eviction.begun_units(self._world.pods, (), ())
+            doubts = eviction.in_doubt(self._world.pods) - units
+            eviction.begins = (eviction.begins or self._world.now + UNSEEN_SECONDS) if doubts else 0.0
+            if self._world.now < eviction.begins:
+                units |= doubts
             for uid in [uid for uid, victim in eviction.victims.items() if unit_of(victim) not in units]:
                 del eviction.victims[uid]
                 eviction.marked.discard(uid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gangsched.core.actions import Remove
 from gangsched.core.events import Outcome, WriteDone
 from tests.builders import node, pdb, pod
-from tests.core.eviction.recalls import recalled
+from tests.core.eviction.recalls import recalled, two_gangs
 from tests.core.harness import Cluster, nodes_of
 from tests.core.stories import assert_clean, evicted, go_on
 
@@ -67,3 +67,34 @@ def test_a_round_that_has_certainly_evicted_nobody_costs_no_pause() -> None:
     cluster = given_up(Outcome.OUTDATED)
     go_on(cluster)
     assert evicted(cluster) == {"v2"}
+
+
+def in_doubt() -> Cluster:
+    """Gang low leaves whole for gang g; the answer to the removal of w1 is lost, and g is gone before that of w2 is
+    sent.
+    """
+    cluster = two_gangs()
+    lost(cluster, "w1")
+    cluster.delete("m1")
+    cluster.run()
+    assert recalled(cluster) == {"w2"}
+    go_on(cluster)
+    return cluster
+
+
+def test_a_gang_of_which_a_pod_leaves_after_all_leaves_whole() -> None:
+    """Its other pod is of no use alone, though nobody needs its room any more."""
+    cluster = in_doubt()
+    cluster.pass_time(5)
+    assert evicted(cluster) == set()
+    cluster.change("w1", deleting_since=cluster.now + 30)
+    cluster.run()
+    assert evicted(cluster) == {"w1", "w2"}
+
+
+def test_a_gang_of_which_no_pod_is_seen_to_leave_stays() -> None:
+    """The removal had no effect: after half a minute the gang bears no mark any more."""
+    cluster = in_doubt()
+    cluster.pass_time(31)
+    assert evicted(cluster) == set()
+    assert_clean(cluster)
