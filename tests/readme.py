@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -27,6 +27,7 @@ from gangsched.cli.main import main as gangsched
 from tests.bench.live.picture import picture
 from tests.bench.live.report import Report
 from tests.builders import gang, node, pod
+from tests.cluster import dialects
 from tests.core.harness import plan
 from tests.pages import ROOT, between, rows, text_of
 
@@ -145,7 +146,8 @@ def the_thirty() -> str:
     return table(["", "pods evicted"], lines)
 
 
-BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
+BLOCKS: dict[str, Mapping[str, Callable[[], str]]] = {
+    "docs/reference/dialects.md": dialects.BLOCKS,
     "README.md": {"plan": the_plan, "preemption": the_preemption, "speed": the_speed, "victims": in_one_sentence},
     "docs/compare.md": {"speed of all": the_speed_of_all, "thirty": the_thirty, "victims": the_victims},
 }

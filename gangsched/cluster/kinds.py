@@ -318,7 +318,7 @@ def _spec_of(kind: type[wire.Object]) -> type[Any]:
 #: All keys of the specs that are checked for misspelt keys: what is read, and what the API has beside that.
 SPEC_KEYS: dict[tuple[str, str], frozenset[str]] = {
     **{
-        ("PodGroup", each.family): _keys(_spec_of(each.decoded_as), each.unread)
+        ("PodGroup", each.family): _keys(_spec_of(each.decoded_as), ())
         for each in DIALECTS
         if each.decoded_as is not None
     },

@@ -7,10 +7,12 @@ compact records of :mod:`gangsched.model.records` out of them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from gangsched.messages import invalid
+from gangsched.model.fields import ignored, refused, used
 from gangsched.model.quantity import RawQuantity
 
 Quantities = dict[str, RawQuantity]
@@ -350,38 +352,36 @@ class StatefulSet(Object):
     spec: SelectorSpec = msgspec.field(default_factory=SelectorSpec)
 
 
-class SigsPodGroupSpec(Wire):
-    """``scheduling.sigs.k8s.io/v1alpha1`` (and its twin ``scheduling.x-k8s.io``)."""
-
-    min_member: int = 1
-    schedule_timeout_seconds: int | None = None
-    min_resources: Quantities | None = None
-
-
-class SigsPodGroup(Object):
-    spec: SigsPodGroupSpec = msgspec.field(default_factory=SigsPodGroupSpec)
-
-
 class GangPolicy(Wire):
-    min_count: int = 1
+    min_count: Annotated[int, used("so many members start together; below 1 is refused")] = 1
 
 
 class JobGangPolicy(Wire):
-    min_count: int | None = None
+    min_count: Annotated[
+        int | None,
+        used(
+            "its pods are a gang of so many, or of all that it runs at once; below 1 is refused. "
+            "[`gangsched.dev/gang`](../gangs.md) on the Job overrides it"
+        ),
+    ] = None
 
 
 class JobSchedulingPolicy(Wire):
-    basic: dict[str, Any] | None = None
+    basic: Annotated[
+        dict[str, Any] | None, used("the Job says nothing, as without a policy: its namespace or `gangs.owners` may")
+    ] = None
     gang: JobGangPolicy | None = None
 
 
 class SchedulingPolicy(Wire):
-    basic: dict[str, Any] | None = None
+    basic: Annotated[
+        dict[str, Any] | None, used("each member starts by itself, and evicts for itself: one after another")
+    ] = None
     gang: GangPolicy | None = None
 
 
 class TopologyConstraint(Wire):
-    key: str = ""
+    key: Annotated[str, used("all members in one domain of each key")] = ""
 
 
 class SchedulingConstraints(Wire):
@@ -402,57 +402,35 @@ class PodGroupTemplateRef(Wire):
     workload: TemplateWorkloadReference | None = None
 
 
+#: A string enum (Pod, PodGroup) in v1alpha2, a union of empty structs (single, all) later.
+DisruptionMode = Annotated[
+    str | dict[str, Any] | None,
+    used(
+        "`PodGroup` (`all`): evicted whole. `Pod` (`single`, the default): one by one, see "
+        "[`preemption.podDisruptionMode`](configuration.md#preemption)"
+    ),
+]
+_CLAIMS = ignored("devices are those of each pod's own claims")
+_REFERENCE = used("only checked, in manifests: the Workload and its template exist")
+
+
 class UpstreamPodGroupSpec(Wire):
     """``scheduling.k8s.io`` PodGroup in the shapes of v1alpha2 (1.36) and v1alpha3/v1beta1 (1.37)."""
 
-    parent_composite_pod_group_name: str = ""
-    pod_group_template_ref: PodGroupTemplateRef | None = None
-    workload_ref: WorkloadReference | None = None
+    parent_composite_pod_group_name: Annotated[str, refused(invalid.COMPOSITE)] = ""
+    pod_group_template_ref: Annotated[PodGroupTemplateRef | None, _REFERENCE] = None
+    workload_ref: Annotated[WorkloadReference | None, _REFERENCE] = None
     scheduling_policy: SchedulingPolicy = msgspec.field(default_factory=SchedulingPolicy)
     scheduling_constraints: SchedulingConstraints | None = None
-    # A string enum (Pod, PodGroup) in v1alpha2, a union of empty structs (single, all) later.
-    disruption_mode: str | dict[str, Any] | None = None
-    priority_class_name: str = ""
-    priority: int | None = None
-    preemption_policy: str | None = None
+    disruption_mode: DisruptionMode = None
+    priority_class_name: Annotated[str, used("the gang's, as preemptor and as victim")] = ""
+    priority: Annotated[int | None, used("its value, which the API server writes")] = None
+    preemption_policy: Annotated[str | None, used("`Never`: the gang evicts no pod")] = None
+    resource_claims: Annotated[Any, _CLAIMS] = None
 
 
 class UpstreamPodGroup(Object):
     spec: UpstreamPodGroupSpec = msgspec.field(default_factory=UpstreamPodGroupSpec)
-
-
-class NetworkTopology(Wire):
-    mode: str = "hard"
-    highest_tier_allowed: int | None = None
-    highest_tier_name: str = ""
-
-
-class SubGroupPolicy(Wire):
-    """Members with these labels, divided by the values of some of them."""
-
-    name: str = ""
-    network_topology: NetworkTopology | None = None
-    sub_group_size: int = 1
-    min_sub_groups: int = 0
-    label_selector: LabelSelector | None = None
-    match_label_keys: list[str] | None = None
-
-
-class VolcanoPodGroupSpec(Wire):
-    """``scheduling.volcano.sh/v1beta1``."""
-
-    min_member: int = 0
-    min_task_member: dict[str, int] | None = None
-    min_resources: Quantities | None = None
-    queue: str = ""
-    priority_class_name: str = ""
-    network_topology: NetworkTopology | None = None
-    sub_group_policy: list[SubGroupPolicy] | None = None
-
-
-class VolcanoPodGroup(Object):
-    spec: VolcanoPodGroupSpec = msgspec.field(default_factory=VolcanoPodGroupSpec)
-    status: dict[str, Any] | None = None
 
 
 class PodTemplate(Object):
@@ -478,7 +456,8 @@ class JobScheduling(Wire):
 
     scheduling_policy: JobSchedulingPolicy | None = None
     scheduling_constraints: SchedulingConstraints | None = None
-    disruption_mode: str | dict[str, Any] | None = None
+    disruption_mode: DisruptionMode = None
+    resource_claims: Annotated[Any, _CLAIMS] = None
 
 
 class JobSpec(Wire):

@@ -1,11 +1,12 @@
 """What holds for the gangs of each API: cases that are written in every dialect and decided by `plan`.
 
-``python -m tests.cluster.dialects`` prints the table of docs/reference/dialects.md.
+They are the first table of docs/reference/dialects.md; the others are what each dialect says of its fields.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from gangsched.api import Decision, load, plan
-from gangsched.model.dialects import has_status
+from gangsched.model.dialects import DIALECTS, has_status
+from gangsched.model.dialects.dialect import Dialect as Described
 
 Object: TypeAlias = dict[str, Any]
 OURS = "py-gang-scheduler"
@@ -432,5 +434,17 @@ def as_markdown() -> str:
     return "\n".join(_rows())
 
 
-if __name__ == "__main__":
-    print(as_markdown())
+def fields_of(dialect: Described) -> str:
+    """What each field, label and annotation of an API means, for the documentation."""
+    tables = []
+    for each in dialect.documented:
+        rows = "\n".join(f"| {name} | {text} |" for name, text in each.rows())
+        tables.append(f"| {each.title} | here |\n|---|---|\n{rows}")
+    return "\n\n".join(tables)
+
+
+#: What stands between the marks of that page.
+BLOCKS: Mapping[str, Callable[[], str]] = {
+    "dialects": as_markdown,
+    **{f"fields of {each.family}": functools.partial(fields_of, each) for each in DIALECTS},
+}

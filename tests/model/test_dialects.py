@@ -29,7 +29,7 @@ def sigs(minimum=2, annotations=None, **spec):
     """A PodGroup of scheduling.sigs.k8s.io."""
     meta = {"name": "g", "namespace": "ns", "annotations": annotations or {}}
     raw = {"metadata": meta, "spec": {"minMember": minimum, **spec}}
-    return koordinator.gang_from_object(msgspec.convert(raw, wire.SigsPodGroup))
+    return koordinator.gang_from_object(msgspec.convert(raw, koordinator.PodGroup))
 
 
 def upstream(**spec):
@@ -280,7 +280,7 @@ def test_a_pod_without_group_describes_no_gang():
 def test_coscheduling_group_keeps_its_family():
     """The twin API has the same spec and other members."""
     raw = {"metadata": {"name": "g", "namespace": "ns"}, "spec": {"minMember": 2}}
-    gang = coscheduling.gang_from_object(msgspec.convert(raw, wire.SigsPodGroup))
+    gang = coscheduling.gang_from_object(msgspec.convert(raw, koordinator.PodGroup))
     assert (gang.family, gang.min_member) == ("scheduling.x-k8s.io", 2)
 
 

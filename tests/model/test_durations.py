@@ -72,7 +72,7 @@ def test_the_delay_of_kai(raw: str, seconds: float | None) -> None:
     """On group objects of every API; what is no duration counts as not said, as in KAI, and is told."""
     notes = {objects.PREEMPTION_DELAY: raw}
     meta = wire.ObjectMeta(name="g", namespace="d", annotations=notes)
-    sigs = wire.SigsPodGroup(metadata=meta)
+    sigs = koordinator.PodGroup(metadata=meta)
     made = [read.gang_from_object(sigs) for read in (koordinator, coscheduling)]
     made.append(upstream.gang_from_object(wire.UpstreamPodGroup(metadata=meta)))
     assert [gang.preemption_delay_seconds for gang in made] == [seconds] * 3
@@ -85,8 +85,8 @@ def test_the_delay_of_kai(raw: str, seconds: float | None) -> None:
 
 def test_a_schedule_timeout_below_zero_counts_as_not_said() -> None:
     """It is told which field that is; zero is the API's way to say nothing."""
-    specs = [wire.SigsPodGroupSpec(schedule_timeout_seconds=seconds) for seconds in (-1, 0)]
-    made = [koordinator.gang_from_object(wire.SigsPodGroup(spec=spec)) for spec in specs]
+    specs = [koordinator.PodGroupSpec(schedule_timeout_seconds=seconds) for seconds in (-1, 0)]
+    made = [koordinator.gang_from_object(koordinator.PodGroup(spec=spec)) for spec in specs]
     assert [gang.timeout_seconds for gang in made] == [None, None]
     assert made[1].remark is None
     assert made[0].remark is not None

@@ -70,6 +70,16 @@ def test_the_minimum(spec, minimum, roles):
     assert (made.min_member, made.roles) == (minimum, roles)
 
 
+@pytest.mark.parametrize(
+    ("said", "note", "seconds"), [("5m", "9m", 300), ("", "9m", 540), ("0s", "", None), ("", "", None)]
+)
+def test_the_delay_before_it_evicts(said, note, seconds):
+    """That of its spec, else that of its annotation."""
+    meta = {"name": "g", "namespace": "ns", "annotations": {"kai.scheduler/preemption-delay": note}}
+    raw = {"metadata": meta, "spec": {"preemptionDelay": said}}
+    assert gang_from_object(msgspec.convert(raw, PodGroup)).preemption_delay_seconds == seconds
+
+
 def test_priority_and_preemptibility():
     """The class is that of the group as preemptor and victim; its pods may be excluded from preemption."""
     assert group(priorityClassName="train").priority_class == "train"
@@ -109,7 +119,10 @@ HARD = {"topology": "t", "requiredTopologyLevel": "rack"}
         ({"subGroups": [part("a", -1)]}, "spec.subGroups[0].minMember"),
         ({"subGroups": [part("a", 600_000), part("b", 600_000)]}, "spec.subGroups"),
         ({"subGroups": [part(f"p{n}", parent=f"p{n + 1}") for n in range(8)] + [part("p8")]}, "spec.subGroups[1]"),
-        ({"subGroups": [part("a", topologyConstraint=HARD)]}, "spec.subGroups[0].topologyConstraint"),
+        (
+            {"subGroups": [part("a", topologyConstraint=HARD)]},
+            "spec.subGroups[0].topologyConstraint.requiredTopologyLevel",
+        ),
     ],
 )
 def test_what_cannot_be_kept_is_refused(spec, field):
@@ -126,7 +139,10 @@ SOFT = {"topology": "t", "preferredTopologyLevel": "rack"}
     ("spec", "field"),
     [
         ({"queue": "research"}, None),
-        ({"subGroups": [part("a", topologyConstraint=SOFT)]}, "spec.subGroups[0].topologyConstraint"),
+        (
+            {"subGroups": [part("a", topologyConstraint=SOFT)]},
+            "spec.subGroups[0].topologyConstraint.preferredTopologyLevel",
+        ),
     ],
 )
 def test_what_is_not_looked_at_is_told(spec, field):

@@ -11,7 +11,6 @@ from collections import Counter
 import msgspec
 import pytest
 
-from gangsched.model import wire
 from gangsched.model.dialects import kai, volcano
 from gangsched.model.errors import FieldError
 from gangsched.model.parts import needed, part_of
@@ -161,7 +160,7 @@ OF_VOLCANO = [
 def volcano_gang(*policies):
     """What a PodGroup of Volcano says."""
     raw = {"metadata": {"name": "g", "namespace": "ns"}, "spec": {"subGroupPolicy": list(policies)}}
-    return volcano.gang_from_object(msgspec.convert(raw, wire.VolcanoPodGroup))
+    return volcano.gang_from_object(msgspec.convert(raw, volcano.PodGroup))
 
 
 @pytest.mark.parametrize(("said", "labels", "part"), [e[2:] for e in OF_VOLCANO], ids=[e[1] for e in OF_VOLCANO])

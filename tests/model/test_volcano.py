@@ -8,7 +8,14 @@ import pytest
 from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.dialects import needs_object, role_of
-from gangsched.model.dialects.volcano import Queue, RawHyperNode, gang_from_object, hyper_node, queue_from_object
+from gangsched.model.dialects.volcano import (
+    PodGroup,
+    Queue,
+    RawHyperNode,
+    gang_from_object,
+    hyper_node,
+    queue_from_object,
+)
 from gangsched.model.errors import FieldError
 from gangsched.model.records import TIER, TIER_NAME
 
@@ -16,7 +23,7 @@ from gangsched.model.records import TIER, TIER_NAME
 def group(status=None, **spec):
     """A PodGroup of Volcano."""
     raw = {"metadata": {"name": "g", "namespace": "ns"}, "spec": spec, "status": status or {}}
-    return gang_from_object(msgspec.convert(raw, wire.VolcanoPodGroup))
+    return gang_from_object(msgspec.convert(raw, PodGroup))
 
 
 def member(annotations, labels=None):

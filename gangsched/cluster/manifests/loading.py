@@ -27,7 +27,7 @@ from gangsched.messages import invalid
 from gangsched.model import jobsets, queues, volumes, wire
 from gangsched.model.children import JOBSET_NAME, SIMULATION
 from gangsched.model.convert import Converter, job_set
-from gangsched.model.dialects import DIALECTS
+from gangsched.model.dialects import DIALECTS, koordinator
 from gangsched.model.dialects.operators import OperatorObject
 from gangsched.model.dialects.owners import LEADER_WORKER_SET
 from gangsched.model.errors import FieldError, InputError, InvalidInputError, Place, Problem
@@ -147,7 +147,7 @@ def _in_queues(labels: dict[str, str]) -> Iterator[_Named]:
 _WITH_UID = (
     wire.Pod,
     wire.Node,
-    wire.SigsPodGroup,
+    koordinator.PodGroup,
     wire.UpstreamPodGroup,
     wire.Job,
     RawJobSet,
@@ -316,7 +316,7 @@ class _Loading:
         elif isinstance(raw, wire.UpstreamPodGroup):
             self._admission.group(raw.metadata, raw.spec)
             self._check_template(place, raw)
-        if isinstance(raw, wire.SigsPodGroup | wire.UpstreamPodGroup):
+        if isinstance(raw, koordinator.PodGroup | wire.UpstreamPodGroup):
             self._group_hints[each.kind.group, raw.metadata.namespace, raw.metadata.name] = {
                 key: text for key, text in (raw.metadata.annotations or {}).items() if key.startswith(SIMULATION)
             }

@@ -11,6 +11,7 @@ from typing import Any
 from gangsched.model import wire
 from gangsched.model.dialects import koordinator
 from gangsched.model.dialects.dialect import Dialect, Seen, Told
+from gangsched.model.fields import Documented
 from gangsched.model.records import Gang
 
 FAMILY = "scheduling.x-k8s.io"
@@ -22,7 +23,7 @@ def group_of(meta: wire.ObjectMeta, _spec: wire.PodSpec) -> tuple[str, str]:
     return (meta.labels or {}).get(GROUP_LABEL, ""), f"metadata.labels[{GROUP_LABEL}]"
 
 
-def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
+def gang_from_object(obj: koordinator.PodGroup) -> Gang:
     """The spec is the same as that of the sigs group. Raises :class:`~gangsched.model.errors.FieldError`."""
     return koordinator.gang_of(obj, FAMILY)
 
@@ -37,4 +38,17 @@ def status(told: Told, seen: Seen) -> dict[str, Any]:
     return koordinator.progress(phase, told, seen)
 
 
-DIALECT = Dialect(FAMILY, group_of, ("v1alpha1",), wire.SigsPodGroup, gang_from_object=gang_from_object, status=status)
+DIALECT = Dialect(
+    FAMILY,
+    group_of,
+    ("v1alpha1",),
+    koordinator.PodGroup,
+    gang_from_object=gang_from_object,
+    status=status,
+    documented=(
+        Documented(f"PodGroup `{FAMILY}/v1alpha1`", koordinator.PodGroupSpec, koordinator.STATUS),
+        Documented(
+            "on pods", None, {f"label `{GROUP_LABEL}`": "the PodGroup that the pod is a member of, which must exist"}
+        ),
+    ),
+)

@@ -9,6 +9,7 @@ from gangsched.messages import notes
 from gangsched.model import wire
 from gangsched.model.conditions import Condition
 from gangsched.model.errors import Mistake
+from gangsched.model.fields import Documented
 from gangsched.model.queues import ClusterQueue
 from gangsched.model.records import Gang, Labels, Pod
 
@@ -37,10 +38,10 @@ class Dialect(NamedTuple):
 
     ``group_of`` says of metadata and spec of a pod which group it names, and in which field; an empty name
     for none. ``decoded_as`` is what its group objects are decoded as, ``gang_from_object`` what they say (it raises
-    :class:`~gangsched.model.errors.FieldError`), ``versions`` those of the API, the best first, and ``unread`` the keys
-    of their spec that say nothing here. Members say with ``needs_object`` (of labels) whether there must be one, and
-    with ``gang_from_member`` what they say where there is none, under ``minimum_key`` how many they must be.
-    ``mistake_of`` and ``remark_of`` (of labels and annotations) name what is wrong in that.
+    :class:`~gangsched.model.errors.FieldError`), ``versions`` those of the API, the best first. Members say with
+    ``needs_object`` (of labels) whether there must be one, and with ``gang_from_member`` what they say where there is
+    none, under ``minimum_key`` how many they must be. ``mistake_of`` and ``remark_of`` (of labels and annotations) name
+    what is wrong in that.
 
     ``role_of`` tells members apart of which a gang needs so many each.
 
@@ -49,6 +50,8 @@ class Dialect(NamedTuple):
     without members as well where the scheduler is called ``awaited_from``.
 
     ``queue`` is what its Queue objects are decoded as, and what they say, in ``queue_versions`` (none: ``versions``).
+
+    ``documented`` has every field, label and annotation of the API.
     """
 
     family: str
@@ -56,7 +59,6 @@ class Dialect(NamedTuple):
     versions: tuple[str, ...] = ()
     decoded_as: type[wire.Object] | None = None
     gang_from_object: Callable[[Any], Gang] | None = None
-    unread: tuple[str, ...] = ()
     needs_object: Callable[[Labels], bool] = lambda _: True
     gang_from_member: Callable[[Pod], Gang | None] = lambda _: None
     minimum_key: str = ""
@@ -67,6 +69,7 @@ class Dialect(NamedTuple):
     awaited_from: str = ""
     queue: tuple[type[wire.Object], Callable[[Any], ClusterQueue]] | None = None
     queue_versions: tuple[str, ...] = ()
+    documented: tuple[Documented, ...] = ()
 
 
 def scheduled(told: Told, name: str) -> list[Condition]:

@@ -8,15 +8,16 @@ of them (``pkg/scheduler/api/podgroup_info``).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from gangsched.messages import invalid
 from gangsched.model import conditions, wire
-from gangsched.model.dialects.dialect import STARTED, Dialect, Seen, Told, counts, evicted
-from gangsched.model.dialects.objects import described, members, shown
-from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.dialects.dialect import EVICTED, STARTED, Dialect, Seen, Told, counts, evicted
+from gangsched.model.dialects.objects import PriorityClassName, QueueName, described, members, shown
+from gangsched.model.errors import FieldError
+from gangsched.model.fields import Documented, ignored, in_status, refused, reported, used
 from gangsched.model.parts import as_roles, fewest
 from gangsched.model.queues import ClusterQueue, Limits, of_other_api
 from gangsched.model.records import Gang, Part, Pod
@@ -39,31 +40,48 @@ _PREEMPTIBILITY = {"": False, "preemptible": False, "non-preemptible": True}
 class TopologyConstraint(wire.Wire):
     """Levels are keys of node labels; the Topology object has their order."""
 
-    topology: str = ""
-    required_topology_level: str = ""
-    preferred_topology_level: str = ""
+    topology: Annotated[str, used("without it the levels mean nothing; Topology objects and aliases are not read")] = ""
+    required_topology_level: Annotated[str, used("one domain of this node label ([topology.md](../topology.md))")] = ""
+    preferred_topology_level: Annotated[str, used("within it rather one domain of this node label")] = ""
+
+
+class SubGroupTopology(wire.Wire):
+    """The same of a part of a group."""
+
+    topology: Annotated[str, used("means nothing by itself")] = ""
+    required_topology_level: Annotated[str, refused(invalid.HARD_TOPOLOGY_OF_SUBGROUP)] = ""
+    preferred_topology_level: Annotated[str, reported(invalid.SOFT_TOPOLOGY_OF_SUBGROUP)] = ""
 
 
 class SubGroup(wire.Wire):
     """A part of a group."""
 
-    name: str = ""
-    min_member: int | None = None
-    min_sub_group: int | None = None
-    parent: str | None = None
-    topology_constraint: TopologyConstraint | None = None
+    name: Annotated[str, used("what members say to be in it")] = ""
+    min_member: Annotated[int | None, used("so many members of it start together; required where none is in it")] = None
+    min_sub_group: Annotated[int | None, used("so many of the sub-groups in it start whole; all without it")] = None
+    parent: Annotated[str | None, used("8 levels at most; one that is not there, or a circle, is refused")] = None
+    topology_constraint: SubGroupTopology | None = None
 
 
 class PodGroupSpec(wire.Wire):
     """What a PodGroup asks for."""
 
-    min_member: int | None = None
-    min_sub_group: int | None = None
-    queue: str = ""
-    priority_class_name: str = ""
-    preemptibility: str = ""
+    min_member: Annotated[int | None, used("so many members start together; ignored beside `subGroups`, as in KAI")] = (
+        None
+    )
+    min_sub_group: Annotated[int | None, used("so many sub-groups without a parent start whole; all without it")] = None
+    queue: QueueName = ""
+    priority_class_name: PriorityClassName = ""
+    preemptibility: Annotated[
+        str,
+        used("`non-preemptible`: no pod of it is a victim. Absent: priorities decide; KAI evicts none of 100 and more"),
+    ] = ""
+    preemption_delay: Annotated[str, used("[patience](preemption.md#patience)")] = ""
     topology_constraint: TopologyConstraint | None = None
     sub_groups: list[SubGroup] | None = None
+    mark_unschedulable: Annotated[Any, ignored("every member gets condition and Event")] = None
+    scheduling_backoff: Annotated[Any, ignored("a gang that does not fit is tried again in any case")] = None
+    staleness_grace_period: Annotated[Any, ignored("a gang that runs in part is not evicted because of that")] = None
 
 
 class PodGroup(wire.Object):
@@ -101,8 +119,9 @@ def gang_from_object(obj: PodGroup) -> Gang:
     roles = as_roles(tree) if tree is not None else None
     gang = described(
         FAMILY,
-        obj.metadata,
-        _remark(spec),
+        obj,
+        None,
+        preemption_delay_seconds=parse_duration(spec.preemption_delay or "0s", "spec.preemptionDelay") or None,
         min_member=max(1, minimum if tree is None else members(fewest(tree), "spec.subGroups")),
         roles=tuple((name, count) for name, count in roles or () if count),
         parts=tree if roles is None else None,
@@ -125,8 +144,6 @@ def _tree(spec: PodGroupSpec) -> Part:
             raise FieldError(f"{field}.name", invalid.subgroup_twice(shown(each.name)))
         if each.min_member is not None and each.min_sub_group is not None:
             raise FieldError(f"{field}.minSubGroup", invalid.MEMBERS_OR_SUBGROUPS)
-        if each.topology_constraint is not None and each.topology_constraint.required_topology_level:
-            raise FieldError(f"{field}.topologyConstraint", invalid.HARD_TOPOLOGY_OF_SUBGROUP)
         names.add(each.name)
         below.setdefault((each.parent or "").lower(), []).append((field, each))
 
@@ -163,19 +180,12 @@ def _topology(wanted: TopologyConstraint | None) -> tuple[tuple[str, bool], ...]
     return tuple((key, required) for key, required in levels.items() if key)
 
 
-def _remark(spec: PodGroupSpec) -> Mistake | None:
-    """What the group asks for and does not get, and what breaks nothing."""
-    for number, each in enumerate(spec.sub_groups or ()):
-        if each.topology_constraint is not None and each.topology_constraint.preferred_topology_level:
-            return Mistake(f"spec.subGroups[{number}].topologyConstraint", invalid.SOFT_TOPOLOGY_OF_SUBGROUP)
-    return None
-
-
 class QueueResource(wire.Wire):
     """What is owned and the most that is used of a resource; below 0: any amount."""
 
-    quota: float = 0
-    limit: float = -1
+    quota: Annotated[float, used("its own; below 0 there is no limit")] = 0
+    limit: Annotated[float, used("up to this it borrows from the other queues of its parent; below 0 all")] = -1
+    over_quota_weight: Annotated[Any, ignored("what is left is lent as with Kueue")] = None
 
 
 class QueueResources(wire.Wire):
@@ -189,10 +199,18 @@ class QueueResources(wire.Wire):
 class QueueSpec(wire.Wire):
     """What a Queue may use, and how long its pods run before they may be evicted."""
 
-    parent_queue: str = ""
+    parent_queue: Annotated[str, used("as `parent` of [Volcano's Queues](#volcano)")] = ""
     resources: QueueResources | None = None
-    preempt_min_runtime: str = ""
-    reclaim_min_runtime: str = ""
+    preempt_min_runtime: Annotated[
+        str,
+        used(
+            "so long its pods run before gangs of the same queue may evict them ([patience](preemption.md#patience)); "
+            "those of its parents are ignored"
+        ),
+    ] = ""
+    reclaim_min_runtime: Annotated[str, used("the same for gangs of other queues")] = ""
+    display_name: Annotated[Any, ignored()] = None
+    priority: Annotated[Any, ignored("gangs are ordered by their own priority")] = None
 
 
 class Queue(wire.Object):
@@ -255,9 +273,42 @@ DIALECT = Dialect(
     ("v2alpha2",),
     PodGroup,
     gang_from_object=gang_from_object,
-    unread=("markUnschedulable", "schedulingBackoff"),
     role_of=part,
     status=status,
     queue=(Queue, queue_from_object),
     queue_versions=("v2",),
+    documented=(
+        Documented(
+            f"PodGroup `{FAMILY}/v2alpha2`",
+            PodGroupSpec,
+            in_status(
+                schedulingConditions=f"`{_UNSCHEDULABLE}` (node pool `{_NODE_POOL}`) while it does not fit",
+                conditions=f"`{EVICTED}` ([events.md](events.md))",
+                phase="with `running`, `succeeded` and `failed` where the definition has them, as ours "
+                "([events.md](events.md#status-of-groups))",
+                resourcesStatus="left to KAI's podgroup controller",
+            ),
+        ),
+        Documented(
+            "on pods",
+            None,
+            {
+                f"annotation `{GROUP_NAME}`": "the PodGroup that the pod is a member of, which must exist",
+                f"annotation `{SKIP}`": '`"true"`: the pod waits for no PodGroup',
+                f"label `{SUBGROUP}`": "its sub-group. Those of none, or of one that the group has not, join where "
+                "there is room",
+                "label `kai.scheduler/preemptibility`": "`non-preemptible`: the pod is no victim",
+                "annotation `kai.scheduler/preemption-delay`, on group objects of all APIs too": "[patience]"
+                "(preemption.md#patience)",
+                "labels `kai.scheduler/queue`, `priorityClassName`, annotations `kai.scheduler/topology`, "
+                "`topology-required-placement`, `topology-preferred-placement`, `staleness-grace-period`, "
+                "`batch-min-member`, `segment-size`": "read by KAI's podgrouper, which writes them into the PodGroup",
+            },
+        ),
+        Documented(
+            f"Queue `{FAMILY}/v2`",
+            QueueSpec,
+            {"`status`": "left alone"},
+        ),
+    ),
 )

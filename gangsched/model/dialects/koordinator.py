@@ -12,15 +12,25 @@ import functools
 import json
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from gangsched.messages import invalid
 from gangsched.model import conditions, wire
 from gangsched.model.dialects.dialect import Dialect, Seen, Told, counts, evicted, scheduled
-from gangsched.model.dialects.objects import ALLOWED, MAX_MEMBERS, described, is_key, members, min_resources, shown
+from gangsched.model.dialects.objects import (
+    ALLOWED,
+    MAX_MEMBERS,
+    MinResources,
+    described,
+    is_key,
+    members,
+    min_resources,
+    shown,
+)
 from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.fields import Documented, ignored, in_status, used
 from gangsched.model.records import ClusterNetworkTopology, Gang, Labels, Pod
 from gangsched.model.times import parse_duration, render_time
 
@@ -73,14 +83,31 @@ _LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z
 _T = TypeVar("_T")
 
 
+class PodGroupSpec(wire.Wire):
+    """What a PodGroup asks for, here and in scheduler-plugins."""
+
+    min_member: Annotated[int, used("so many members start together, 1 to 1,000,000; anything else is refused")] = 1
+    schedule_timeout_seconds: Annotated[
+        int | None, used("from nomination to binding; 0 is the default; below 0 is reported")
+    ] = None
+    min_resources: MinResources = None
+
+
+class PodGroup(wire.Object):
+    """A PodGroup of Koordinator or of scheduler-plugins."""
+
+    spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
+
+
 class _Gather(msgspec.Struct):
     layer: str
     strategy: str
 
 
 class _Layer(wire.Wire):
-    topology_layer: str = ""
-    label_key: list[str] | None = None
+    topology_layer: Annotated[str, used("its name, in whatever case, with or without `Layer`")] = ""
+    label_key: Annotated[list[str] | None, used("the node label that the layer has; more than one are refused")] = None
+    parent_topology_layer: Annotated[str, ignored("gangs list layers in their order")] = ""
 
 
 class _Layers(wire.Wire):
@@ -111,7 +138,7 @@ def needs_object(labels: Labels) -> bool:
     return bool(labels.get(GROUP_LABEL))
 
 
-def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
+def gang_from_object(obj: PodGroup) -> Gang:
     """A PodGroup with the Koordinator annotations that it may carry. Raises :class:`FieldError`."""
     notes, gang = obj.metadata.annotations or {}, gang_of(obj, FAMILY)
     strict = _strict(notes)
@@ -125,15 +152,15 @@ def gang_from_object(obj: wire.SigsPodGroup) -> Gang:
     )
 
 
-def gang_of(obj: wire.SigsPodGroup, family: str) -> Gang:
+def gang_of(obj: PodGroup, family: str) -> Gang:
     """A PodGroup of this API group, without Koordinator's annotations. Raises :class:`FieldError`."""
-    meta, spec = obj.metadata, obj.spec
+    spec = obj.spec
     minimum = members(spec.min_member, "spec.minMember", 1)
     seconds = spec.schedule_timeout_seconds or 0
     below = FieldError("spec.scheduleTimeoutSeconds", invalid.below(seconds, 0)).remark if seconds < 0 else None
     return described(
         family,
-        meta,
+        obj,
         below,
         min_member=minimum,
         min_resources=min_resources(spec.min_resources),
@@ -355,11 +382,20 @@ def progress(phase: str, told: Told, seen: Seen) -> dict[str, Any]:
     return wanted
 
 
+#: What :func:`progress` writes.
+STATUS = in_status(
+    phase="one of those of the API ([events.md](events.md#status-of-groups))",
+    running="members are counted by their phase",
+    succeeded="the same",
+    failed="the same",
+    occupiedBy="the owner of the first member that has one",
+    scheduleStartTime="when it was tried first",
+)
 DIALECT = Dialect(
     FAMILY,
     group_of,
     ("v1alpha1",),
-    wire.SigsPodGroup,
+    PodGroup,
     gang_from_object=gang_from_object,
     needs_object=needs_object,
     gang_from_member=gang_from_member,
@@ -367,4 +403,39 @@ DIALECT = Dialect(
     mistake_of=mistake_of_member,
     remark_of=remark_of_member,
     status=status,
+    documented=(
+        Documented(
+            f"PodGroup `{FAMILY}/v1alpha1`",
+            PodGroupSpec,
+            {**STATUS, **in_status(scheduled="how many are bound or have succeeded")},
+        ),
+        Documented(
+            "on members, or on a PodGroup",
+            None,
+            {
+                f"label `{GROUP_LABEL}`": "the PodGroup that the pod is a member of, which must exist",
+                f"label `{LIGHT_LABEL}`, else annotation `{NAME}`": "a gang without an object",
+                f"annotation `{MIN}`, else label `{LIGHT_MIN_LABEL}`": "so many members of that start together",
+                f"annotation `{TOTAL}`": "only checked: at least `min-available`",
+                f"annotation `{WAIT}`": "as `scheduleTimeoutSeconds`, on members",
+                f"annotation `{MATCH_POLICY}`, else `{MATCH_POLICY_ALIAS}`": "which members count towards the minimum",
+                f"annotation `{GROUPS}`": "gangs that start and leave together",
+                f"annotation `{MODE}`": "in both a gang starts with its minimum. `NonStrict`: bound members are spared "
+                "when others cannot be bound, also with [`binding.onFailure: rollback`](configuration.md#binding); "
+                "reported: in Koordinator its members keep their room while others do not fit, here members that wait "
+                "hold none in either mode",
+                f"annotation `{TOPOLOGY}`": "one domain of a node label for all members "
+                "([topology.md](../topology.md)); `podCountMultiple` is ignored",
+                f"annotation `{PREFIX}network-topology-index`": "ignored: members are placed by name",
+                "annotation `scheduling.koordinator.sh/network-topology-selector`": "ignored: members are not put near "
+                "other pods",
+                f"annotation `{PREFIX}timeout`": "ignored, as in Koordinator",
+            },
+        ),
+        Documented(
+            "ClusterNetworkTopology `scheduling.koordinator.sh/v1alpha1`",
+            _Layers,
+            in_status(detailStatus="ignored: nodes are counted here"),
+        ),
+    ),
 )

@@ -11,6 +11,7 @@ from gangsched.model import wire
 from gangsched.model.dialects.dialect import Dialect
 from gangsched.model.dialects.objects import MAX_MEMBERS, shown
 from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.fields import Documented
 from gangsched.model.records import Gang, Labels, Pod
 
 FAMILY = "kueue.x-k8s.io"
@@ -68,4 +69,20 @@ DIALECT = Dialect(
     gang_from_member=gang_from_member,
     minimum_key=TOTAL,
     mistake_of=mistake_of_member,
+    documented=(
+        Documented(
+            "on pods",
+            None,
+            {
+                f"label, else annotation, `{GROUP_LABEL}`": "a gang without an object",
+                f"annotation `{TOTAL}`": "all of them start together; without it, or with anything but 1 to 1,000,000, "
+                "the gang waits",
+                f'annotation `{FAST}: "true"`, which Kueue writes for StatefulSets': "each pod starts by itself: the "
+                "others may be created when it is ready",
+                "annotations `kueue.x-k8s.io/retriable-in-group`, `kueue.x-k8s.io/podset-required-topology` and the "
+                "like": "ignored; Kueue acts on them",
+                "gate `kueue.x-k8s.io/admission`": "as any scheduling gate: the gang waits for Kueue",
+            },
+        ),
+    ),
 )

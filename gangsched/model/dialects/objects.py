@@ -10,17 +10,26 @@ https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-sub
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
 from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.fields import check, used
 from gangsched.model.preemptible import stakes_of
 from gangsched.model.queues import queue_labels
 from gangsched.model.records import Gang, Labels
 from gangsched.model.shapes import frozen, parse_list
 from gangsched.model.times import parse_duration, parse_time
 
+#: Fields of several APIs that mean the same.
+QueueName = Annotated[
+    str, used("a LocalQueue of that name in its namespace limits the gang, else the Queue ([queues.md](../queues.md))")
+]
+PriorityClassName = Annotated[str, used("the gang's priority as preemptor and as victim; absent: that of its pods")]
+MinResources = Annotated[
+    wire.Quantities | None, used("it starts when there is room for all of it ([announced members](#announced-members))")
+]
 PREEMPTION_DELAY = "kai.scheduler/preemption-delay"
 #: No gang has more members than this.
 MAX_MEMBERS = 1_000_000
@@ -87,13 +96,16 @@ def _delay(notes: Labels) -> tuple[float | None, Mistake | None]:
         return None, error.remark
 
 
-def described(family: str, meta: wire.ObjectMeta, remark: Mistake | None, **wishes: Any) -> Gang:
+def described(family: str, obj: Any, remark: Mistake | None, **wishes: Any) -> Gang:
     """The gang of a PodGroup of the API group ``family``. ``wishes`` are fields of the record, from its spec.
 
-    Raises :class:`~gangsched.model.errors.FieldError`.
+    Raises :class:`~gangsched.model.errors.FieldError`, also for fields that are refused.
     """
+    meta: wire.ObjectMeta = obj.metadata
     notes = meta.annotations or {}
+    remark = check(obj.spec) or remark
     stakes, unclear = stakes_of(notes)
+    delay = wishes.pop("preemption_delay_seconds", None) or preemption_delay(notes)
     return Gang(
         family=family,
         namespace=meta.namespace,
@@ -102,7 +114,7 @@ def described(family: str, meta: wire.ObjectMeta, remark: Mistake | None, **wish
         created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
         generation=meta.generation,
         source=f"PodGroup.{family}",
-        preemption_delay_seconds=preemption_delay(notes),
+        preemption_delay_seconds=delay,
         queue=queue_labels(meta.labels or {}),
         remark=remark or delay_remark(notes) or unclear,
         stakes=stakes,

@@ -10,9 +10,10 @@ from typing import Any
 
 from gangsched.messages import invalid
 from gangsched.model import conditions, wire
-from gangsched.model.dialects.dialect import Dialect, Seen, Told, evicted, scheduled
+from gangsched.model.dialects.dialect import EVICTED, Dialect, Seen, Told, evicted, scheduled
 from gangsched.model.dialects.objects import described
 from gangsched.model.errors import FieldError
+from gangsched.model.fields import Documented, in_status
 from gangsched.model.records import Gang
 
 FAMILY = "scheduling.k8s.io"
@@ -34,11 +35,9 @@ def gang_from_object(obj: wire.UpstreamPodGroup) -> Gang:
         raise FieldError("spec.schedulingPolicy.gang.minCount", invalid.below(minimum, 1))
     if policy.gang is not None and policy.basic is not None:
         raise FieldError("spec.schedulingPolicy", invalid.GANG_OR_BASIC)
-    if spec.parent_composite_pod_group_name:
-        raise FieldError("spec.parentCompositePodGroupName", invalid.COMPOSITE)
     return described(
         FAMILY,
-        obj.metadata,
+        obj,
         None,
         min_member=minimum,
         match_policy="once-satisfied" if policy.gang is not None else "only-waiting",
@@ -123,6 +122,20 @@ DIALECT = Dialect(
     VERSIONS,
     wire.UpstreamPodGroup,
     gang_from_object=gang_from_object,
-    unread=("resourceClaims",),
     status=status,
+    documented=(
+        Documented(
+            f"PodGroup `{FAMILY}` (v1alpha2, v1alpha3, v1beta1)",
+            wire.UpstreamPodGroupSpec,
+            in_status(
+                conditions=f"`{CONDITION_1_37}`, in v1alpha2 `{CONDITION}`, and `{EVICTED}` "
+                "([events.md](events.md#status-of-groups)); `DisruptionTarget` is not written",
+                resourceClaimStatuses="left alone",
+            ),
+        ),
+        Documented(
+            "on pods", None, {"`spec.schedulingGroup.podGroupName`": "the PodGroup that the pod is a member of"}
+        ),
+        Documented("Job `spec.scheduling` (1.37)", wire.JobScheduling),
+    ),
 )

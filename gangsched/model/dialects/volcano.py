@@ -8,16 +8,25 @@ and ``pkg/scheduler/framework/session.go`` of volcano-sh/volcano).
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from gangsched.messages import invalid
 from gangsched.messages import notes as said
 from gangsched.model import conditions, wire
-from gangsched.model.dialects.dialect import Dialect, Seen, Told, counts, evicted
-from gangsched.model.dialects.objects import described, members, min_resources, shown
+from gangsched.model.dialects.dialect import EVICTED, Dialect, Seen, Told, counts, evicted
+from gangsched.model.dialects.objects import (
+    MinResources,
+    PriorityClassName,
+    QueueName,
+    described,
+    members,
+    min_resources,
+    shown,
+)
 from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.fields import Documented, ignored, in_status, used
 from gangsched.model.parts import fewest, part_of
 from gangsched.model.queues import (
     BEST_EFFORT_FIFO,
@@ -39,11 +48,66 @@ SCHEDULER = "volcano"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 TASK = "volcano.sh/task-spec"
 ROOT = "root"
+_COUNTED = ("allocated", "completed", "inqueue", "pending", "reservation", "running", "unknown")
 #: Each tier is one more level in which a place is looked for.
 MAX_TIER = 8
 TOPOLOGY_GROUP = "topology.volcano.sh"
 #: The conditions of which a group has one or none.
 _SCHEDULED, _UNSCHEDULABLE = "Scheduled", "Unschedulable"
+
+
+class NetworkTopology(wire.Wire):
+    """One HyperNode for all members."""
+
+    mode: Annotated[str, used("`hard` (the default), or `soft`: rather so")] = "hard"
+    highest_tier_allowed: Annotated[int | None, used("one HyperNode of at most this tier (0 to 8), rather lower")] = (
+        None
+    )
+    highest_tier_name: Annotated[str, used("one HyperNode of the tier of this name, for all members")] = ""
+
+
+class SubGroupTopology(wire.Wire):
+    """One HyperNode for all members of a sub-group."""
+
+    mode: Annotated[str, used("`hard`, the default, is refused with a tier, and `soft` is reported")] = "hard"
+    highest_tier_allowed: Annotated[int | None, used("see `mode`")] = None
+    highest_tier_name: Annotated[str, used("see `mode`")] = ""
+
+
+class SubGroupPolicy(wire.Wire):
+    """Members with these labels, divided by the values of some of them."""
+
+    name: Annotated[str, used("how messages call it")] = ""
+    network_topology: SubGroupTopology | None = None
+    sub_group_size: Annotated[int, used("how many members a whole sub-group has")] = 1
+    min_sub_groups: Annotated[int, used("so many sub-groups start whole")] = 0
+    label_selector: Annotated[wire.LabelSelector | None, used("a member is in the first policy that selects it")] = None
+    match_label_keys: Annotated[list[str] | None, used("their values divide the members; each has them all")] = None
+
+
+class PodGroupSpec(wire.Wire):
+    """What a PodGroup asks for."""
+
+    min_member: Annotated[int, used("so many members start together; 0 counts as 1")] = 0
+    min_task_member: Annotated[
+        dict[str, int] | None,
+        used(
+            "so many of each task are among them, if they are not more than `minMember` together; otherwise ignored, "
+            "as in Volcano. Beside `subGroupPolicy` it is reported"
+        ),
+    ] = None
+    min_resources: MinResources = None
+    queue: QueueName = ""
+    priority_class_name: PriorityClassName = ""
+    network_topology: NetworkTopology | None = None
+    sub_group_policy: list[SubGroupPolicy] | None = None
+
+
+class PodGroup(wire.Object):
+    """One PodGroup."""
+
+    spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
+    status: dict[str, Any] | None = None
 
 
 def group_of(meta: wire.ObjectMeta, _spec: wire.PodSpec) -> tuple[str, str]:
@@ -58,7 +122,7 @@ def role(pod: Pod, gang: Gang) -> str:
     return pod.hints.get(TASK) or pod.labels.get(TASK) or ""
 
 
-def gang_from_object(obj: wire.VolcanoPodGroup) -> Gang:
+def gang_from_object(obj: PodGroup) -> Gang:
     """One PodGroup. A group without a minimum starts one member at a time. Raises :class:`FieldError`."""
     spec = obj.spec
     members(spec.min_member, "spec.minMember")
@@ -67,7 +131,7 @@ def gang_from_object(obj: wire.VolcanoPodGroup) -> Gang:
     parts, remark = _sub_groups(spec)
     return described(
         FAMILY,
-        obj.metadata,
+        obj,
         remark,
         topology=_topology(spec.network_topology),
         min_member=max(1, spec.min_member, members(fewest(parts), "spec.subGroupPolicy") if parts is not None else 0),
@@ -80,7 +144,7 @@ def gang_from_object(obj: wire.VolcanoPodGroup) -> Gang:
     )
 
 
-def _roles(spec: wire.VolcanoPodGroupSpec) -> tuple[tuple[str, int], ...]:
+def _roles(spec: PodGroupSpec) -> tuple[tuple[str, int], ...]:
     """How many members of each task must start; Volcano looks at that only where ``minMember`` is no smaller than
     their sum.
     """
@@ -88,7 +152,7 @@ def _roles(spec: wire.VolcanoPodGroupSpec) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(wanted.items())) if sum(wanted.values()) <= spec.min_member else ()
 
 
-def _sub_groups(spec: wire.VolcanoPodGroupSpec) -> tuple[Part | None, Mistake | None]:
+def _sub_groups(spec: PodGroupSpec) -> tuple[Part | None, Mistake | None]:
     """The parts that the members are divided into, and what is asked of them and not looked at."""
     parts, names, remark = [], set(), None
     for number, each in enumerate(spec.sub_group_policy or ()):
@@ -115,7 +179,7 @@ def _sub_groups(spec: wire.VolcanoPodGroupSpec) -> tuple[Part | None, Mistake | 
     return Part(least=len(parts), parts=tuple(parts)), remark
 
 
-def _topology(asked: wire.NetworkTopology | None) -> tuple[tuple[str, bool], ...]:
+def _topology(asked: NetworkTopology | None) -> tuple[tuple[str, bool], ...]:
     """All members in one HyperNode of at most this tier, rather of a lower one."""
     if asked is None:
         return ()
@@ -130,33 +194,41 @@ def _topology(asked: wire.NetworkTopology | None) -> tuple[tuple[str, bool], ...
     return tuple((f"{TIER}{tier}", required and tier == highest) for tier in range(highest, -1, -1))
 
 
-class Match(wire.Wire):
-    """A name, or a pattern of names."""
+class ExactMatch(wire.Wire):
+    """One name."""
 
-    name: str = ""
-    pattern: str = ""
+    name: Annotated[str, used("the node, or the HyperNode, of this name")] = ""
+
+
+class RegexMatch(wire.Wire):
+    """A pattern of names."""
+
+    pattern: Annotated[str, used("nodes, or HyperNodes, whose names it matches")] = ""
 
 
 class MemberSelector(wire.Wire):
     """Which members; one of these is set."""
 
-    exact_match: Match | None = None
-    regex_match: Match | None = None
-    label_match: wire.LabelSelector | None = None
+    exact_match: ExactMatch | None = None
+    regex_match: RegexMatch | None = None
+    label_match: Annotated[wire.LabelSelector | None, used("nodes with these labels")] = None
 
 
 class HyperNodeMember(wire.Wire):
     """Nodes or HyperNodes."""
 
-    type: str = "Node"
+    type: Annotated[str, used("`Node` or `HyperNode`. A node in two of one tier is in the first by name")] = "Node"
     selector: MemberSelector = msgspec.field(default_factory=MemberSelector)
 
 
 class HyperNodeSpec(wire.Wire):
     """Where in the tree it is."""
 
-    tier: int = 1
-    tier_name: str = ""
+    tier: Annotated[
+        int,
+        used("its nodes get a label that no object shows, with its name: `topology.volcano.sh/tier-2`; 0 to 8"),
+    ] = 1
+    tier_name: Annotated[str, used("the same, by name")] = ""
     members: list[HyperNodeMember] | None = None
 
 
@@ -187,19 +259,37 @@ def hyper_node(obj: RawHyperNode) -> HyperNode:
 class Guarantee(wire.Wire):
     """What a queue keeps for itself."""
 
-    resource: wire.Quantities | None = None
+    resource: Annotated[wire.Quantities | None, used("so much of what it deserves is not lent")] = None
 
 
 class QueueSpec(wire.Wire):
     """What a Queue may use."""
 
-    weight: int | None = None
-    capability: wire.Quantities | None = None
-    deserved: wire.Quantities | None = None
+    weight: Annotated[int | None, used("its share, with [fair sharing](quota.md)")] = None
+    capability: Annotated[
+        wire.Quantities | None,
+        used(
+            "the most that it uses: beyond what it deserves it borrows what others of its parent leave. Without "
+            "`deserved` it is its own quota"
+        ),
+    ] = None
+    deserved: Annotated[
+        wire.Quantities | None, used("its own quota, which others of its `parent` may borrow and it takes back")
+    ] = None
     guarantee: Guarantee | None = None
-    reclaimable: bool | None = None
-    parent: str = ""
-    dequeue_strategy: str = ""
+    reclaimable: Annotated[bool | None, used("`false`: it borrows nothing, so nothing is taken back from it")] = None
+    parent: Annotated[
+        str,
+        used(
+            "the queues of one parent (`root` without one) lend to each other; limits of the parent itself hold for "
+            "its own gangs only"
+        ),
+    ] = ""
+    dequeue_strategy: Annotated[str, used("`fifo`: its first gang is not passed")] = ""
+    priority: Annotated[Any, ignored("gangs are ordered by their own priority")] = None
+    affinity: Annotated[Any, ignored("its gangs may use every node")] = None
+    extend_clusters: Annotated[Any, ignored("there is one cluster")] = None
+    type: Annotated[Any, ignored()] = None
 
 
 class QueueState(wire.Wire):
@@ -271,10 +361,51 @@ DIALECT = Dialect(
     FAMILY,
     group_of,
     (VERSION,),
-    wire.VolcanoPodGroup,
+    PodGroup,
     gang_from_object=gang_from_object,
     role_of=role,
     status=status,
     awaited_from=SCHEDULER,
     queue=(Queue, queue_from_object),
+    documented=(
+        Documented(
+            f"PodGroup `{FAMILY}/{VERSION}`",
+            PodGroupSpec,
+            in_status(
+                phase="`Inqueue` until the members that it needs are bound, then `Running`, `Completed` "
+                "when all have ended; `Unknown` when members run and the gang cannot be completed",
+                running="members are counted by their phase",
+                succeeded="the same",
+                failed="the same",
+                conditions="`Scheduled`, or `Unschedulable` with the reason that the members have; "
+                f"`{EVICTED}` ([events.md](events.md))",
+            ),
+        ),
+        Documented(
+            "on pods",
+            None,
+            {
+                f"annotation `{GROUP_NAME}`": "the PodGroup that the pod is a member of, which must exist",
+                f"annotation, else label, `{TASK}`": "its task",
+                "annotation or label `volcano.sh/preemptable`": "may it be a victim? [preemption.md](preemption.md)",
+                "annotation `volcano.sh/last-checkpoint-time`": "[what is lost]"
+                "(preemption.md#what-owners-say-about-harm) with it",
+                "`volcano.sh/task-priority`": "ignored: members are placed in the order of their names",
+                "`volcano.sh/cooldown-time`": "ignored: [patience](preemption.md#patience) has annotations of its own",
+                "`volcano.sh/sla-waiting-time`": "ignored: a gang that waits does not rise",
+                "`volcano.sh/jdb-min-available`, `jdb-max-unavailable`": "ignored: PodDisruptionBudgets count",
+            },
+        ),
+        Documented(
+            f"HyperNode `{TOPOLOGY_GROUP}/v1alpha1`",
+            HyperNodeSpec,
+            in_status(conditions="left alone", nodeCount="left alone"),
+        ),
+        Documented(
+            f"Queue `{FAMILY}/{VERSION}`",
+            QueueSpec,
+            in_status(state="`Closed` or `Closing`: nothing more is admitted")
+            | in_status(**dict.fromkeys(_COUNTED, "left alone")),
+        ),
+    ),
 )

@@ -9,6 +9,7 @@ it starts when there is room for them too. They bear no list, and join it one by
 from __future__ import annotations
 
 import functools
+from typing import Annotated, Any
 
 import msgspec
 
@@ -17,6 +18,7 @@ from gangsched.model import wire
 from gangsched.model.dialects.dialect import Dialect
 from gangsched.model.dialects.objects import MAX_MEMBERS, members, shown
 from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.fields import Documented, ignored, used
 from gangsched.model.jobsets import MAX_WITHOUT_PODS
 from gangsched.model.records import Announced, Gang, Labels, Pod, PodShape
 from gangsched.model.selectors import required_node_terms, toleration
@@ -34,13 +36,19 @@ MAX_GROUPS, MAX_LIST = 256, 262_144
 _FIELD = f"metadata.annotations[{TASK_GROUPS}]"
 
 
+_SHAPE = used("on the driver of Spark the shape of [announced members](#announced-members)")
+
+
 class _TaskGroup(wire.Wire):
-    name: str = ""
-    min_member: int = 0
-    min_resource: wire.Quantities | None = None
-    node_selector: dict[str, str] | None = None
-    tolerations: list[wire.Toleration] | None = None
-    affinity: wire.Affinity | None = None
+    name: Annotated[str, used("what members say to be in")] = ""
+    min_member: Annotated[int, used("so many start together with those of the other groups")] = 0
+    min_resource: Annotated[wire.Quantities | None, _SHAPE] = None
+    node_selector: Annotated[dict[str, str] | None, _SHAPE] = None
+    tolerations: Annotated[list[wire.Toleration] | None, _SHAPE] = None
+    affinity: Annotated[wire.Affinity | None, used("the same; only required node affinity")] = None
+    topology_spread_constraints: Annotated[Any, ignored("those of each pod count")] = None
+    labels: Annotated[Any, ignored("those of each pod count")] = None
+    annotations: Annotated[Any, ignored("those of each pod count")] = None
 
 
 def group_of(meta: wire.ObjectMeta, _spec: wire.PodSpec) -> tuple[str, str]:
@@ -129,4 +137,22 @@ DIALECT = Dialect(
     minimum_key=TASK_GROUPS,
     mistake_of=mistake_of_member,
     role_of=task_group,
+    documented=(
+        Documented(
+            "on pods",
+            None,
+            {
+                f"annotation `{TASK_GROUPS}`": "the pods that bear it start together: of each task group so many as "
+                "it needs. What cannot be understood makes the gang wait. The list of the oldest member counts",
+                f"annotation `{TASK_GROUP}`": "the task group of a pod",
+                f"label `{APPLICATION}`, `applicationId` or `spark-app-selector`, or annotation `{APPLICATION}`": "the "
+                "application, which is the gang; without one a pod starts by itself",
+                f"label `{_SPARK_ROLE}: {_DRIVER}`": "the driver of Spark starts when there is room for its executors "
+                "too; they bear no `task-groups`, and join it one by one",
+                "annotation `yunikorn.apache.org/schedulingPolicyParameters`": "ignored: gangs are `Hard`, and wait",
+                "label or annotation `yunikorn.apache.org/queue`": "ignored",
+            },
+        ),
+        Documented(f"each group in `{TASK_GROUPS}`", _TaskGroup),
+    ),
 )

@@ -14,7 +14,7 @@ from gangsched.cli.main import main
 from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.dialects import gang_from_member
-from gangsched.model.dialects.koordinator import LAYERS, MAX_LAYERS, MIN, NAME, TOPOLOGY, gang_from_object
+from gangsched.model.dialects.koordinator import LAYERS, MAX_LAYERS, MIN, NAME, TOPOLOGY, PodGroup, gang_from_object
 from gangsched.model.dialects.upstream import gang_from_object as upstream_gang
 from gangsched.model.errors import FieldError
 from gangsched.model.records import Gang
@@ -39,7 +39,7 @@ def gather(*layers: tuple[str, str]) -> str:
 def koordinator(annotation: str) -> Gang:
     """A PodGroup of scheduling.sigs.k8s.io with this annotation."""
     meta = {"name": "g", "namespace": "ns", "annotations": {TOPOLOGY: annotation}}
-    return gang_from_object(msgspec.convert({"metadata": meta, "spec": {"minMember": 2}}, wire.SigsPodGroup))
+    return gang_from_object(msgspec.convert({"metadata": meta, "spec": {"minMember": 2}}, PodGroup))
 
 
 def test_upstream_keys_are_required() -> None:

@@ -1,0 +1,131 @@
+"""What the fields of a gang API mean here: said once, where they are decoded, as an annotation of their types.
+
+The documentation has tables of them. An Event about what is refused or reported has the same words.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+
+from gangsched.model.errors import FieldError, Mistake
+
+#: How a field is treated that is not simply used: its object makes the gang wait; an Event says that it is not looked
+#: at; it has no effect.
+REFUSED, REPORTED, IGNORED = "refused", "reported", "ignored"
+
+
+def used(meaning: str) -> msgspec.Meta:
+    """What a field means."""
+    return msgspec.Meta(description=meaning)
+
+
+def refused(why: str) -> msgspec.Meta:
+    """A gang that asks for this waits."""
+    return msgspec.Meta(description=why, extra={"treatment": REFUSED})
+
+
+def reported(why: str) -> msgspec.Meta:
+    """What a gang asks for and does not get, which delays nothing."""
+    return msgspec.Meta(description=why, extra={"treatment": REPORTED})
+
+
+def ignored(why: str = "") -> msgspec.Meta:
+    """What has no effect, and what that costs."""
+    return msgspec.Meta(description=why, extra={"treatment": IGNORED})
+
+
+def in_status(**fields: str) -> dict[str, str]:
+    """What fields of a status say, for the documentation."""
+    return {f"`status.{name}`": text for name, text in fields.items()}
+
+
+class Documented(NamedTuple):
+    """One table of the documentation: the fields of what is decoded as ``decoded``, and others in Markdown."""
+
+    title: str
+    decoded: type[msgspec.Struct] | None = None
+    others: Mapping[str, str] = {}
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """What each field is called, and what it means."""
+        if self.decoded is not None:
+            for path, text in meanings(self.decoded):
+                yield f"`{path}`", text
+        yield from self.others.items()
+
+
+class _Field(NamedTuple):
+    attribute: str
+    name: str
+    text: str
+    treatment: str
+    inner: type[msgspec.Struct] | None
+    many: bool
+
+
+def meanings(decoded: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The path of each field below what is decoded so, and what it means."""
+    for each in _fields_of(decoded):
+        if each.text or each.treatment:
+            yield prefix + each.name, ": ".join(filter(None, (each.treatment, each.text)))
+        if each.inner is not None and not each.treatment:
+            yield from meanings(each.inner, f"{prefix}{each.name}{'[]' * each.many}.")
+
+
+def check(value: msgspec.Struct, path: str = "spec") -> Mistake | None:
+    """What in it is not looked at, and should be reported. Raises :class:`FieldError` for what is refused."""
+    remark = None
+    for each in _checked(type(value)):
+        given, where, found = getattr(value, each.attribute), f"{path}.{each.name}", None
+        if not given:
+            continue
+        if each.treatment == REFUSED:
+            raise FieldError(where, each.text)
+        if each.treatment:
+            found = FieldError(where, each.text).remark
+        elif each.many:
+            found = _first(given, where)
+        else:
+            found = check(given, where)
+        remark = remark or found
+    return remark
+
+
+def _first(listed: list[Any], path: str) -> Mistake | None:
+    """All are looked at: any may be refused."""
+    return next(filter(None, [check(each, f"{path}[{number}]") for number, each in enumerate(listed)]), None)
+
+
+@functools.cache
+def _checked(decoded: type[msgspec.Struct]) -> tuple[_Field, ...]:
+    """The fields that are refused or reported, and those that may have such."""
+    return tuple(
+        each
+        for each in _fields_of(decoded)
+        if each.treatment in (REFUSED, REPORTED)
+        or (each.inner is not None and not each.treatment and _checked(each.inner))
+    )
+
+
+@functools.cache
+def _fields_of(decoded: type[msgspec.Struct]) -> tuple[_Field, ...]:
+    found = []
+    for each in msgspec.structs.fields(decoded):
+        parts = [*_parts(each.type)]
+        said = next((part for part in parts if isinstance(part, msgspec.Meta)), msgspec.Meta())
+        inner = next((part for part in parts if isinstance(part, type) and issubclass(part, msgspec.Struct)), None)
+        treatment = (said.extra or {}).get("treatment", "")
+        text, many = said.description or "", list in [getattr(part, "__origin__", None) for part in parts]
+        found.append(_Field(each.name, each.encode_name, text, treatment, inner, many))
+    return tuple(found)
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    """A type, and all that it is made of."""
+    yield kind
+    for part in get_args(kind):
+        yield from _parts(part)
