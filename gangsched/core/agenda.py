@@ -69,9 +69,10 @@ class Page(Generic[K]):
 
 
 class Agenda:
-    """The pages of all kinds."""
+    """The pages of all kinds. What is ``intended`` begins anew with each leadership, beside what is observed."""
 
     def __init__(self) -> None:
+        self.intended: Agenda | None = None
         self._pages: list[Page[Any]] = []
 
     def page(self, made: Page[Any] | None = None) -> Page[Any]:
@@ -81,7 +82,10 @@ class Agenda:
 
     def next(self) -> float | None:
         """The earliest time of all; None: there is none."""
-        return min((when for page in self._pages if (when := page.next()) is not None), default=None)
+        times = [page.next() for page in self._pages]
+        if self.intended is not None:
+            times.append(self.intended.next())
+        return min((when for when in times if when is not None), default=None)
 
 
 class Watchdog:

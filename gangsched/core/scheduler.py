@@ -22,6 +22,7 @@ from gangsched.core.world import suspended
 from gangsched.core.world.suspended import LateOwners
 from gangsched.core.world.world import World, api_of, group_refused, queue_object_refused, renew_domains, take_in
 from gangsched.model.dialects import BY_FAMILY
+from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import GROUP, JOBSET, JobSet
 from gangsched.model.preemptible import as_of
 from gangsched.model.queues import QUEUE_KINDS, KueueWorkload, QueueObject, foreign_queue
@@ -80,8 +81,8 @@ class Scheduler:
             self._apply(event)
         for pod in self._late.take(now):
             self._pod_changed(pod)
-        if (change := renew_domains(self.world)) is not None:
-            self._note(change)
+        if self.world.hyper_nodes.changed:
+            self._note(renew_domains(self.world))
         self._renew_jobs()
         names = self.world.names.look(now)
         if not self._acts:
@@ -116,10 +117,7 @@ class Scheduler:
 
     def wake_at(self) -> float | None:
         """When :meth:`handle` must be called even without events (backoff over, timeout); None: never."""
-        if not self._acts:
-            return None
-        times = (self.world.agenda.next(), self.world.ledger.agenda.next())
-        return min((t for t in times if t is not None), default=None)
+        return self.world.agenda.next() if self._acts else None
 
     # -- what can be asked ---------------------------------------------------------------------------------
 
@@ -156,7 +154,7 @@ class Scheduler:
     def _apply(self, event: ev.Event) -> None:
         match event:
             case ev.Changed(Pod() as pod):
-                if not (self._synced and self._late.keep(pod, self.world.now)):
+                if not (self._synced and self._late.seconds and self._late.keep(pod, self.world.now)):
                     self._pod_changed(pod)
             case ev.Gone("Pod", _, _, uid):
                 self._late.gone(uid)
@@ -262,14 +260,12 @@ class Scheduler:
         if old is not None and old.gang != pod.gang:
             self._run.touched.add(old.gang)
             self._note(Change(Hint.VICTIMS))
-        assumed_on = self.world.assumed_on(pod.uid)
-        if self._acts:  # else another process of ours binds them
+        assumed_on = self.world.ledger.assumed.get(pod.uid, "")
+        if self._acts and self.world.names.guarded:  # else another process of ours binds them
             self.world.names.seen(old, pod, self.world.now)
-        told = pod.live and self.world.membership.is_ours(pod.gang)
-        untold = self.world.membership.new_mistakes(pod) if told else ()
-        left_to_it = self.world.foreign_nominations.node_of(pod.uid)
+        untold = self._new_mistakes(pod) if pod.mistake is not None or pod.remark is not None else ()
         self.world.set_pod(pod)
-        self._nominated_by_others(left_to_it, self.world.foreign_nominations.node_of(pod.uid))
+        self._nominated_by_others()
         for mistake in untold:
             self._tell(ev.ObjectRefused("Pod", pod.namespace, pod.name, pod.uid, *mistake))
         self._run.touched.add(pod.gang)
@@ -279,9 +275,14 @@ class Scheduler:
             self._run.gangs.gone(pod.uid, old)
         self._run.gangs.pod_seen(old, pod)
 
+    def _new_mistakes(self, pod: Pod) -> Sequence[Mistake]:
+        """What is to be told of what is wrong with a pod that is ours."""
+        membership = self.world.membership
+        return membership.new_mistakes(pod) if pod.live and membership.is_ours(pod.gang) else ()
+
     def _job_touched(self, pod: Pod) -> None:
         """A suspended Job is planned again when the last of its pods is gone."""
-        owner = self.world.jobs.owner_of(pod)
+        owner = self.world.jobs.owner_of(pod) if pod.owner is not None else None
         if owner is not None and (owner.suspended_by or suspended.ours(self.world, owner)):
             self._jobs.add(key_of(owner))
 
@@ -325,14 +326,14 @@ class Scheduler:
         if was_there and (_as_victim(old) != _as_victim(pod) or (_run_time(old) != _run_time(pod) and self._timed())):
             self._note(Change(Hint.VICTIMS, pod.node, pod, old))
 
-    def _nominated_by_others(self, was: str, now: str) -> None:
-        """Another node than before is left to a pod of another scheduler."""
-        if was == now:
-            return
-        if was:
-            self._note(Change(Hint.ROOM, was))
-        if now and self._acts:
-            self._run.nodes_changed.add(now)
+    def _nominated_by_others(self) -> None:
+        """Other nodes than before may be left to pods of other schedulers."""
+        for was, now in self.world.foreign_nominations.moved:
+            if was:
+                self._note(Change(Hint.ROOM, was))
+            if now and self._acts:
+                self._run.nodes_changed.add(now)
+        self.world.foreign_nominations.moved.clear()
 
     def _timed(self) -> bool:
         """Does anything have to run for some time before it may be evicted?"""
@@ -350,9 +351,9 @@ class Scheduler:
             self._run.nodes_changed.add(change.node)
 
     def _pod_gone(self, uid: str) -> None:
-        assumed_on = self.world.assumed_on(uid)
-        self._nominated_by_others(self.world.foreign_nominations.node_of(uid), "")
+        assumed_on = self.world.ledger.assumed.get(uid, "")
         pod = self.world.drop_pod(uid)
+        self._nominated_by_others()
         self._run.gangs.gone(uid, pod)
         if pod is not None:
             self._run.touched.add(pod.gang)

@@ -256,8 +256,8 @@ class Executor:
 
     def _time_passed(self) -> None:
         """Timeouts and the ends of backoffs."""
-        times = (self.world.agenda.next(), self.world.ledger.agenda.next())
-        if not any(when is not None and when <= self.world.now for when in times):
+        when = self.world.agenda.next()
+        if when is None or when > self.world.now:
             return
         for group in [self.groups[key] for key in self.world.ledger.deadlines.due(self.world.now)]:
             if group.state is State.STARTING:

@@ -20,7 +20,7 @@ from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.status import QueueStatuses, Tally
 from gangsched.core.quota.tree import Amounts, Cell
 from gangsched.core.quota.workloads import Admission, Holder, Place, Workload, pod_sets, workload_priority
-from gangsched.core.state.jobs import AdmittedByKueue, Jobs
+from gangsched.core.state.jobs import Jobs
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
@@ -68,7 +68,6 @@ class Managed:
         snapshot: Snapshot,
         membership: Membership,
         jobs: Jobs,
-        kueue: AdmittedByKueue,
         ledger: Ledger,
         fair_sharing: bool = False,
     ) -> None:
@@ -78,7 +77,6 @@ class Managed:
         self._snapshot = snapshot
         self._membership = membership
         self._jobs = jobs
-        self._kueue = kueue
         self._ledger = ledger
         self._dirty: set[GangId] = set()
         self._key_of: dict[GangId, str] = {}
@@ -169,7 +167,7 @@ class Managed:
         """What :meth:`written_labels` says while there is a ClusterQueue; nothing of what Kueue admits as well: its
         quota is counted there.
         """
-        return self.written_labels(gangs) if self.active and not self._kueue.admits(gangs, self._jobs) else NO_QUEUE
+        return self.written_labels(gangs) if self.active and not self._jobs.admitted_by_kueue(gangs) else NO_QUEUE
 
     def written_labels(self, gangs: Sequence[GangId]) -> QueueLabels:
         """The first labels that say anything: of a group object, of the Job (or its JobSet) that owns a member, of
@@ -211,7 +209,7 @@ class Managed:
 
     def two_admitters(self, gangs: Sequence[GangId]) -> str:
         """What is wrong with gangs that have a queue here and are admitted by Kueue as well; empty for all others."""
-        mark = self._kueue.admits(gangs, self._jobs) if self.active else ""
+        mark = self._jobs.admitted_by_kueue(gangs) if self.active else ""
         if not mark or not self.written_labels(gangs).local_queue:
             return ""
         return causes.two_admitters(QUEUE_LABEL, mark, gangs[0].scheduler)

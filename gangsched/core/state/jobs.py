@@ -53,6 +53,7 @@ class Jobs:
         self._pods: dict[tuple[str, str], dict[str, Pod]] = {}
         #: The Jobs and JobSets that say something about the loss of their pods.
         self.stakes: dict[OwnerKey, Stakes] = {}
+        self.kueue = AdmittedByKueue()
 
     def __bool__(self) -> bool:
         return bool(self._owners)
@@ -63,12 +64,15 @@ class Jobs:
         """A pod was created or changed."""
         if old is not None and old.owner != pod.owner:
             self.pod_dropped(old)
-        if pod.owner is not None and pod.owner.kind == JOB and pod.gang.family not in WITHOUT_PODS:
-            self._pods.setdefault((pod.namespace, pod.owner.name), {})[pod.uid] = pod
+        if pod.gang.family not in WITHOUT_PODS:
+            self.kueue.pod_set(old, pod)
+            if pod.owner is not None and pod.owner.kind == JOB:
+                self._pods.setdefault((pod.namespace, pod.owner.name), {})[pod.uid] = pod
 
     def pod_dropped(self, pod: Pod) -> None:
         """A pod is gone."""
         self.pod_moved(pod)
+        self.kueue.pod_dropped(pod)
         key = (pod.namespace, pod.owner.name) if pod.owner is not None else ("", "")
         pods = self._pods.get(key, {})
         if pods.pop(pod.uid, None) is not None and not pods:
@@ -182,6 +186,20 @@ class Jobs:
         job = self.job_of(pod)
         return job if job is None else self.jobset_of(job) or job
 
+    def admitted_by_kueue(self, gangs: Iterable[GangId]) -> str:
+        """How it is known that Kueue admits these gangs, in words; empty if it is not. A mark on a template will be one
+        on each pod.
+        """
+        for gang in gangs:
+            mark = self.kueue.mark_on(gang)
+            owner = None if mark else self.of_gang(gang)
+            if owner is not None:
+                mark = self.kueue.workload_of(owner.uid, owner.owner.uid if owner.owner is not None else "")
+                mark = mark or next(filter(None, map(mark_of, templates_of(owner))), "")
+            if mark:
+                return mark
+        return ""
+
     # -- labels for quota ----------------------------------------------------------------------------------
 
     def queue_of(self, owner: Suspendable) -> QueueLabels:
@@ -273,20 +291,6 @@ class AdmittedByKueue:
     def mark_on(self, gang: GangId) -> str:
         """What on a pod of the gang says that Kueue admits it; empty if nothing does."""
         return min(self._marks.get(gang, {}).values(), default="")
-
-    def admits(self, gangs: Iterable[GangId], jobs: Jobs) -> str:
-        """How it is known that Kueue admits these gangs, in words; empty if it is not. A mark on a template will be one
-        on each pod.
-        """
-        for gang in gangs:
-            mark = self.mark_on(gang)
-            owner = None if mark else jobs.of_gang(gang)
-            if owner is not None:
-                mark = self.workload_of(owner.uid, owner.owner.uid if owner.owner is not None else "")
-                mark = mark or next(filter(None, map(mark_of, templates_of(owner))), "")
-            if mark:
-                return mark
-        return ""
 
     def workload_set(self, key: str, owners: tuple[Owner, ...]) -> Iterable[Owner]:
         """A Workload was created or changed, or is gone (without owners); returns those for which that is news."""

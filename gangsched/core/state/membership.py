@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -80,19 +80,18 @@ def rules_of(gang: Gang) -> Gang:
 class Membership:
     """Pods by gang, and group objects. ``ours`` are the scheduler names whose pods we place.
 
-    ``assumed`` says of a pod (UID) whether our binding of it is on its way: it counts as bound. ``classes`` are the
+    ``assumed`` are the pods (UIDs) whose binding is on its way: they count as bound. ``classes`` are the
     PriorityClasses by name, ``names`` the names of ours that others may have.
     """
 
     def __init__(
         self,
         ours: Iterable[str],
-        assumed: Callable[[str], bool] = lambda _: False,
         classes: Mapping[str, PriorityClass] = MappingProxyType({}),
         names: SchedulerNames | None = None,
     ) -> None:
         self.ours = frozenset(ours)
-        self._assumed = assumed
+        self.assumed: Container[str] = ()
         self._classes = classes
         self._names = names or SchedulerNames()
         self.objects: dict[tuple[str, str, str], Gang] = {}
@@ -287,7 +286,7 @@ class Membership:
             elif pod.deleting_since is not None or (newest and _attempt(pod) < newest):
                 if pod.node:
                     out.terminating.append(pod)
-            elif pod.node or self._assumed(pod.uid):
+            elif pod.node or pod.uid in self.assumed:
                 out.bound.append(pod)
             elif pod.gates:
                 out.gated.append(pod)
@@ -397,7 +396,7 @@ class Membership:
     def placed(self, gang: GangId) -> list[Pod]:
         """Members that are on nodes, or have succeeded."""
         pods = self.pods(gang)
-        return [p for p in pods if p.phase == "Succeeded" or (p.live and (p.node or self._assumed(p.uid)))]
+        return [p for p in pods if p.phase == "Succeeded" or (p.live and (p.node or p.uid in self.assumed))]
 
     def lacking(self, gangs: Iterable[GangId]) -> tuple[int, ...]:
         """Of each gang, how many members are still to be placed before it may start."""

@@ -26,10 +26,20 @@ class Sightings:
     seen to begin, the latest last. Of those that ran before, that is known where their stamps would mislead.
 
     ``overdue`` are the UIDs of pods that still terminate ``overdue_after`` seconds after the end of their grace period,
-    as of the last :meth:`look`.
+    as of the last :meth:`look`. What else is remembered of pods is told with it.
     """
 
-    def __init__(self, overdue_after: float, due: Page[str]) -> None:
+    def __init__(
+        self,
+        overdue_after: float,
+        due: Page[str],
+        evictions: Evictions,
+        nominations: ForeignNominations,
+        names: SchedulerNames,
+    ) -> None:
+        self._evictions = evictions
+        self._nominations = nominations
+        self._names = names
         self.leaves_by: dict[str, float] = {}
         self.overdue: set[str] = set()
         self.began_at: dict[str, float] = {}
@@ -39,6 +49,8 @@ class Sightings:
 
     def seen(self, old: Pod | None, pod: Pod, now: float) -> None:
         """A pod has a new record instead of the ``old`` one, or is new."""
+        self._evictions.seen(old, pod)
+        self._nominations.seen(old, pod, now)
         if pod.deleting_since is not None and (old is None or old.deleting_since != pod.deleting_since):
             # Its deletionTimestamp is the end of its grace period. What was live counts from now, whatever that says.
             ends = now + pod.grace_seconds
@@ -55,12 +67,18 @@ class Sightings:
             return self._clocks_differ or pod.runs_since > now
         return not old.node or old.started != pod.started
 
-    def gone(self, uid: str) -> None:
-        """A pod no longer exists, or takes no room any more."""
+    def gone(self, uid: str, pod: Pod | None, now: float) -> None:
+        """A pod no longer exists; ``pod`` is its last record, if it was known."""
+        self._nominations.gone(uid)
+        self._names.gone(uid)
         self.overdue.discard(uid)
         self.began_at.pop(uid, None)
         if self.leaves_by.pop(uid, None) is not None:
             self._due.never(uid)
+        if pod is not None:
+            self._evictions.seen(pod, None)
+            if pod.deleting_since is not None:
+                self._nominations.freed(pod.node, now)
 
     def _leaves_by(self, uid: str, when: float, now: float) -> None:
         self.leaves_by[uid] = when
@@ -168,11 +186,15 @@ UNUSED_SECONDS = 120.0
 
 
 class ForeignNominations:
-    """Pods by UID, each with the node to which another scheduler has nominated it. ``ours`` says whether a pod is for
+    """Pods by UID, each with the node to which another scheduler has nominated it. ``ours`` says whether a gang is for
     this scheduler; ``terminates`` whether a pod that terminates is on a node.
+
+    ``moved`` has the nodes that were left to such pods, and are now (empty: none), change by change; whoever has read
+    it clears it.
     """
 
-    def __init__(self, ours: Callable[[Pod], bool], terminates: Callable[[str], bool], due: Page[str]) -> None:
+    def __init__(self, ours: Callable[[GangId], bool], terminates: Callable[[str], bool], due: Page[str]) -> None:
+        self.moved: list[tuple[str, str]] = []
         self._ours = ours
         self._terminates = terminates
         self._pods: dict[str, Pod] = {}
@@ -187,6 +209,8 @@ class ForeignNominations:
         if not node:
             self.gone(pod.uid)
         elif old is None or self._node(old) != node:
+            known = self._pods.get(pod.uid)
+            self.moved.append((known.nominated_node if known is not None else "", node))
             self._pods[pod.uid] = pod
             self._due.at(pod.uid, now + UNUSED_SECONDS)
         elif pod.uid in self._pods:
@@ -194,7 +218,9 @@ class ForeignNominations:
 
     def gone(self, uid: str) -> None:
         """The pod no longer exists, or is not nominated any more."""
-        if self._pods.pop(uid, None) is not None:
+        pod = self._pods.pop(uid, None)
+        if pod is not None:
+            self.moved.append((pod.nominated_node, ""))
             self._due.never(uid)
 
     def freed(self, node: str, now: float) -> None:
@@ -202,11 +228,6 @@ class ForeignNominations:
         for uid, pod in self._pods.items():
             if pod.nominated_node == node:
                 self._due.at(uid, now + UNUSED_SECONDS)
-
-    def node_of(self, uid: str) -> str:
-        """The node that is left to this pod; empty without one."""
-        pod = self._pods.get(uid)
-        return pod.nominated_node if pod is not None else ""
 
     def above(self, priority: int) -> Iterator[Pod]:
         """The pods of higher priority to which their nodes are left."""
@@ -220,12 +241,12 @@ class ForeignNominations:
             if self._terminates(node):
                 self._due.at(uid, now + UNUSED_SECONDS)
             else:
-                self.gone(uid)
+                del self._pods[uid]
                 nodes.append(node)
         return nodes
 
     def _node(self, pod: Pod) -> str:
-        waits = pod.live and not pod.node and not self._ours(pod)
+        waits = pod.nominated_node and pod.live and not pod.node and not self._ours(pod.gang)
         return pod.nominated_node if waits else ""
 
 
@@ -250,7 +271,7 @@ class SchedulerNames:
     """
 
     def __init__(self, guarded: Iterable[str] = (), leased: Iterable[str] = ()) -> None:
-        self._guarded = frozenset(guarded)
+        self.guarded = frozenset(guarded)
         self._leases: dict[str, Owner | None] = dict.fromkeys(leased, NOT_KNOWN)
         self._bindings: dict[str, Owner] = {}
         #: Until when each counts as alive whose pod was bound by another scheduler.
@@ -266,7 +287,7 @@ class SchedulerNames:
 
     def assumed(self, pod: Pod) -> None:
         """We are about to bind a pod."""
-        if pod.scheduler in self._guarded:
+        if pod.scheduler in self.guarded:
             self._ours.add(pod.uid)
 
     def gone(self, uid: str) -> None:
@@ -276,7 +297,7 @@ class SchedulerNames:
     def seen(self, old: Pod | None, pod: Pod, now: float) -> None:
         """A pod has a new record instead of the ``old`` one, while we are not binding it."""
         bound = old is not None and not old.node and pod.node
-        if bound and pod.scheduler in self._guarded and pod.uid not in self._ours:
+        if bound and pod.scheduler in self.guarded and pod.uid not in self._ours:
             text = causes.bound_by_another(pod.key, pod.node)
             self._bindings[pod.scheduler] = Owner(text, ("v1", "Pod", pod.namespace, pod.name, pod.uid))
             self.alive.at(pod.scheduler, now + ALIVE_SECONDS)
@@ -286,7 +307,7 @@ class SchedulerNames:
         owner.
         """
         found = {name: owner for name, owner in self._leases.items() if owner is not None}
-        for name in self.alive.due(now):
+        for name in self.alive.due(now) if self._bindings else ():
             del self._bindings[name]
         for name, owner in self._bindings.items():
             found.setdefault(name, owner)

@@ -175,8 +175,20 @@ class Snapshot:
 
     # -- pods ----------------------------------------------------------------------------------------------
 
-    def charge(self, pod: Pod, node: str, flags: int) -> None:
-        """The pod takes room on ``node`` (which need not be known yet). A pod is charged once at a time."""
+    def put(self, pod: Pod, node: str, flags: int) -> None:
+        """The pod takes room on ``node`` (which need not be known yet; empty: nowhere), whatever it took before."""
+        slot = self.table.slot_of.get(pod.uid)
+        before = self.node_ids.keys[int(self.table.place[slot])] if slot is not None else ""
+        old = self.table.pods[slot] if slot is not None else None
+        if slot is not None and old is not None and before == node and old.shape is pod.shape:
+            self._renew(slot, old, pod, flags)
+            return
+        self.discharge(pod.uid)
+        self.shape_number(pod.shape)
+        if node:
+            self._charge_to(pod, node, flags)
+
+    def _charge_to(self, pod: Pod, node: str, flags: int) -> None:
         self.generation += 1
         row = -1 if self._dirty and node not in self.row_of else self.row_of.get(node, -1)
         self.charged_last = (pod.uid, row)
@@ -189,21 +201,29 @@ class Snapshot:
         if row >= 0:
             self._charge(pod, row, +1.0)
 
+    def _renew(self, slot: int, old: Pod, pod: Pod, flags: int) -> None:
+        """A charged pod's record changed without moving: refresh what the table says about it."""
+        self._pods_on[self.node_ids.keys[int(self.table.place[slot])]][pod.uid] = pod
+        same = old.labels is pod.labels and not (self.table.flags[slot] ^ flags) & TERMINATING
+        if not same:
+            self.generation += 1
+            self.terms.count(slot, -1)
+        self.table.replace(slot, pod, flags)
+        if not same:
+            self.terms.count(slot, +1)
+
     def node(self, name: str) -> Node | None:
         """The node of that name."""
         self.settle()
         row = self.row_of.get(name)
         return self.nodes[row] if row is not None else None
 
-    def node_of(self, uid: str) -> str:
-        """The node on which the pod takes room; empty for one that takes none."""
-        slot = self.table.slot_of.get(uid)
-        return self.node_ids.keys[int(self.table.place[slot])] if slot is not None else ""
-
     def discharge(self, uid: str) -> None:
-        """The pod no longer takes the room that it was charged."""
+        """The pod takes no room any more, if it took any."""
+        slot = self.table.slot_of.get(uid)
+        if slot is None:
+            return
         self.generation += 1
-        slot = self.table.slot_of[uid]
         row, place = int(self.table.row[slot]), int(self.table.place[slot])
         node = self.node_ids.keys[place]
         pod = self._pods_on[node].pop(uid)
@@ -216,23 +236,6 @@ class Snapshot:
         self.table.remove(uid)
         if row >= 0:
             self._charge(pod, row, -1.0)
-
-    def replace(self, pod: Pod, node: str, flags: int) -> None:
-        """A charged pod's record changed without moving: refresh what the table says about it."""
-        slot = self.table.slot_of[pod.uid]
-        old = self.table.pods[slot]
-        if old is not None and old.shape is not pod.shape:
-            self.discharge(pod.uid)
-            self.charge(pod, node, flags)
-            return
-        self._pods_on[node][pod.uid] = pod
-        same = old is not None and old.labels is pod.labels and not (self.table.flags[slot] ^ flags) & TERMINATING
-        if not same:
-            self.generation += 1
-            self.terms.count(slot, -1)
-        self.table.replace(slot, pod, flags)
-        if not same:
-            self.terms.count(slot, +1)
 
     def pods_on(self, node: str) -> list[Pod]:
         """Pods charged to a node, in no particular order."""

@@ -215,24 +215,24 @@ class LateOwners:
 
     def __init__(self, world: World, seconds: float) -> None:
         self._world = world
-        self._seconds = seconds
+        self.seconds = seconds
         self._pods: dict[str, Pod] = {}  # by UID
         self._ends: Page[str] = world.agenda.page()  # of their waits
         self._jobs: Page[OwnerKey] = world.agenda.page()  # the same of Jobs and JobSets
 
     def keep(self, pod: Pod, now: float) -> bool:
         """A pod was seen: is it kept back? One that the world knows, or that has a node, never is."""
-        if not self._seconds or pod.uid in self._world.pods or not self._waits(pod):
+        if not self.seconds or pod.uid in self._world.pods or not self._waits(pod):
             self.gone(pod.uid)
             return False
         if pod.uid not in self._pods:
-            self._ends.at(pod.uid, now + self._seconds)
+            self._ends.at(pod.uid, now + self.seconds)
         self._pods[pod.uid] = pod
         return True
 
     def among(self, pods: Iterable[Pod]) -> list[Pod]:
         """Those of the pods that would be kept back if they were new; not what an earlier process has planned."""
-        return [pod for pod in pods if self._seconds and pod.intent is None and self._waits(pod)]
+        return [pod for pod in pods if self.seconds and pod.intent is None and self._waits(pod)]
 
     def gone(self, uid: str) -> None:
         """A pod is gone, or is kept back no longer."""
@@ -241,6 +241,8 @@ class LateOwners:
 
     def take(self, now: float) -> list[Pod]:
         """The pods that are kept back no longer, because what owns them is known or the time is over."""
+        if not self._pods:
+            return []
         self._ends.due(now)
         found = [pod for uid, pod in self._pods.items() if uid not in self._ends or not self._waits(pod)]
         for pod in found:
@@ -250,12 +252,12 @@ class LateOwners:
     def keep_job(self, key: OwnerKey, now: float) -> bool:
         """A Job or JobSet was seen: is it not planned yet, because Kueue may still make a Workload of it?"""
         world = self._world
-        owner = world.jobs.find(*key) if world.kueue.at_work and self._seconds else None
+        owner = world.jobs.find(*key) if world.jobs.kueue.at_work and self.seconds else None
         if owner is None or stands(world, key) or not (owner.suspended and held(world, owner)):
             self._jobs.never(key)
             return False
         # By its creation, since it may be older than this process; not for longer where the server's clock is ahead.
-        end = min(owner.created, now) + self._seconds
+        end = min(owner.created, now) + self.seconds
         if end > now and key not in self._jobs:
             self._jobs.at(key, end)
         return key in self._jobs

@@ -19,7 +19,7 @@ from gangsched.core.ledger.backfill import Turns
 from gangsched.core.ledger.ledger import Kind, Ledger, Reservation
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.quota import Quota
-from gangsched.core.state.jobs import WITHOUT_PODS, AdmittedByKueue, Jobs, OwnerKey
+from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
 from gangsched.core.state.sightings import Evictions, ForeignNominations, SchedulerNames, Sightings
@@ -80,28 +80,29 @@ class World:
         self.topologies: dict[str, ClusterNetworkTopology] = {}
         self.hyper_nodes = HyperNodes()
         self.names = names or SchedulerNames()
-        self.membership = Membership(ours, self.assumed, self.classes, self.names)
+        self.membership = Membership(ours, self.classes, self.names)
         self.budgets: dict[tuple[str, str], Budget] = {}
         self.jobs = Jobs()
-        self.kueue = AdmittedByKueue()
         #: The time of the call that is being served (seconds, by the scheduler's clock).
         self.now = 0.0
-        #: What is observed and has to be looked at again; of what is intended the ledger knows that.
+        #: What is observed and has to be looked at again, and beside it what is intended.
         self.agenda = Agenda()
         self.agenda.page(self.names.alive)
-        self.sightings = Sightings(overdue_after_seconds, self.agenda.page())
         self.evictions = Evictions()
         self.foreign_nominations = ForeignNominations(
-            lambda pod: self.membership.is_ours(pod.gang),
+            self.membership.is_ours,
             lambda node: any(pod.deleting_since is not None for pod in self.snapshot.pods_on(node)),
             self.agenda.page(),
+        )
+        self.sightings = Sightings(
+            overdue_after_seconds, self.agenda.page(), self.evictions, self.foreign_nominations, self.names
         )
         self.ledger = Ledger()
         self.turns = Turns(strict_order, self.ledger)
         self.pods: dict[str, Pod] = {}
         self._uid_of: dict[tuple[str, str], str] = {}
         self._told_apart = 0
-        self.managed = Managed(self.snapshot, self.membership, self.jobs, self.kueue, self.ledger, fair_sharing)
+        self.managed = Managed(self.snapshot, self.membership, self.jobs, self.ledger, fair_sharing)
         self.owner_gangs = OwnerGangs(
             self.jobs, self.membership, self.managed, self.pods, self.snapshot.namespaces, gang_owners
         )
@@ -112,6 +113,8 @@ class World:
         before, self.ledger = self.ledger, ledger
         self.turns = Turns(self.turns.strict, ledger)
         self.managed.intend(ledger)
+        self.membership.assumed = ledger.assumed
+        self.agenda.intended = ledger.agenda
         for uid in before.assumed:
             if uid in self.pods:
                 self._assumed_changed(self.pods[uid])
@@ -124,7 +127,7 @@ class World:
         Of pods it is known by their own marks.
         """
         out: list[OwnerKey] = []
-        for owner in self.kueue.workload_set(f"{namespace}/{name}", owners):
+        for owner in self.jobs.kueue.workload_set(f"{namespace}/{name}", owners):
             found = self.jobs.find(owner.kind, namespace, owner.name)
             if found is not None:
                 out.append((owner.kind, namespace, owner.name))
@@ -176,13 +179,10 @@ class World:
             if earlier is not None and earlier != pod.uid:
                 self.drop_pod(earlier)  # re-created under the same name before its deletion was seen
             self._uid_of[(pod.namespace, pod.name)] = pod.uid
-            self.kueue.pod_set(old, pod)
         if old is not None and old.gang != pod.gang:
             self.membership.drop_pod(old)
         self.pods[pod.uid] = pod
         self.sightings.seen(old, pod, self.now)
-        self.evictions.seen(old, pod)
-        self.foreign_nominations.seen(old, pod, self.now)
         self.jobs.pod_set(old, pod)
         if old is None and pod.volumes is not None:
             self.snapshot.volumes.mention(pod, +1)
@@ -190,7 +190,6 @@ class World:
         self.managed.touch(pod.gang)
         if old is not None and old.gang != pod.gang:
             self.managed.touch(old.gang)
-        self.snapshot.shape_number(pod.shape)
         if len(self.snapshot.shapes) > 2 * len(self.pods) + _SPARE_SHAPES:
             self.snapshot.keep_shapes(p.shape for p in self.pods.values())
         if pod.node:
@@ -202,23 +201,16 @@ class World:
         """Remove a pod; returns its last record."""
         pod = self.pods.pop(uid, None)
         self.ledger.assumed.pop(uid, None)
-        self.sightings.gone(uid)
-        self.foreign_nominations.gone(uid)
-        self.names.gone(uid)
+        self.sightings.gone(uid, pod, self.now)
         if pod is None:
             return None
-        self.evictions.seen(pod, None)
-        if pod.deleting_since is not None and self.foreign_nominations:
-            self.foreign_nominations.freed(pod.node, self.now)
         if pod.volumes is not None:
             self.snapshot.volumes.mention(pod, -1)
         if self._uid_of.get((pod.namespace, pod.name)) == uid:
             del self._uid_of[(pod.namespace, pod.name)]
-        if self.snapshot.node_of(uid):
-            self.snapshot.discharge(uid)
+        self.snapshot.discharge(uid)
         self.membership.drop_pod(pod)
         self.jobs.pod_dropped(pod)
-        self.kueue.pod_dropped(pod)
         self.managed.touch(pod.gang)
         self.managed.gone(uid)
         return pod
@@ -260,7 +252,7 @@ class World:
         """
         self.snapshot.settle()
         row = self.snapshot.row_of.get(node)
-        if row is None or not self.assumed(uid):
+        if row is None or uid not in self.ledger.assumed:
             return False
         record = self.snapshot.nodes[row]
         if record.unschedulable or record.deleting or record.outdated:
@@ -274,27 +266,10 @@ class World:
         if self.ledger.assumed.pop(uid, None) is not None and uid in self.pods:
             self._assumed_changed(self.pods[uid])
 
-    def assumed(self, uid: str) -> bool:
-        """Is our binding of this pod still unconfirmed by the cluster?"""
-        return uid in self.ledger.assumed
-
-    def assumed_on(self, uid: str) -> str:
-        """The node to which our unconfirmed binding takes the pod; empty without one."""
-        return self.ledger.assumed.get(uid, "")
-
     def _recharge(self, pod: Pod) -> None:
         self.jobs.pod_moved(pod)
         node = "" if pod.finished else pod.node or self.ledger.assumed.get(pod.uid, "")
-        before = self.snapshot.node_of(pod.uid)
-        flags = self._flags(pod)
-        if before == node:
-            if node:
-                self.snapshot.replace(pod, node, flags)
-            return
-        if before:
-            self.snapshot.discharge(pod.uid)
-        if node:
-            self.snapshot.charge(pod, node, flags)
+        self.snapshot.put(pod, node, self._flags(pod))
 
     def _flags(self, pod: Pod) -> int:
         flags = 0
@@ -447,10 +422,8 @@ def _priority_class(world: World, name: str, now: PriorityClass | None) -> Chang
     return Change(Hint.CLASSES)
 
 
-def renew_domains(world: World) -> Change | None:
-    """After the last of some changes: if the tree of domains is another, nodes may be in others."""
-    if not world.hyper_nodes.changed:
-        return None
+def renew_domains(world: World) -> Change:
+    """After the last of some changes of the tree of domains: nodes may be in others."""
     world.hyper_nodes.changed = False
     world.snapshot.settle()
     for node in list(world.snapshot.nodes):

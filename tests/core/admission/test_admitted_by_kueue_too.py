@@ -182,7 +182,7 @@ def test_a_mark_means_nothing_to_a_job_without_a_queue() -> None:
     cluster = Cluster(big(cpu=4), *objects(queue("a", cpu=4)), marked)
     cluster.run()
     [gang_of_it] = {p.gang for p in cluster.core.world.pods.values()}
-    assert cluster.core.world.kueue.mark_on(gang_of_it) == ""
+    assert cluster.core.world.jobs.kueue.mark_on(gang_of_it) == ""
     cluster.show(big("n2", cpu=8))
     assert [a.job.name for a in cluster.pass_time(60) if isinstance(a, ResumeJob)] == ["x"]
 

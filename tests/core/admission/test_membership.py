@@ -16,7 +16,8 @@ from tests.builders import OURS, SIGS, UPSTREAM, GangBuilder, PodBuilder, gang, 
 
 def members(*objects: PodBuilder | GangBuilder, assumed: Container[str] = ()) -> Membership:
     """Pods and groups."""
-    out = Membership([OURS], assumed.__contains__)
+    out = Membership([OURS])
+    out.assumed = assumed
     for builder in objects:
         made = builder.obj()
         if isinstance(made, Gang):

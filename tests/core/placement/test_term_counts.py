@@ -103,10 +103,10 @@ class Changing:
         made = pod(f"p{number}", SPACES[number % 2]).uid(uid).labels(dict(LABELS[labels])).obj()
         made = msgspec.structs.replace(made, shape=SHAPES[shape], node=to)
         if uid in self.pods and self.pods[uid][1] == to:
-            self.snapshot.replace(made, to, flags)
+            self.snapshot.put(made, to, flags)
         else:
             self.drop_pod(uid)
-            self.snapshot.charge(made, to, flags)
+            self.snapshot.put(made, to, flags)
         self.pods[uid] = (made, to, flags)
 
     def drop_pod(self, uid: str) -> None:
@@ -124,7 +124,7 @@ class Changing:
         for name in sorted(self.nodes, reverse=True):
             fresh.set_node(node(name).obj())
         for made, to, flags in self.pods.values():
-            fresh.charge(made, to, flags)
+            fresh.put(made, to, flags)
         return fresh
 
 
@@ -207,7 +207,7 @@ def test_numbers_of_nodes_that_are_gone_are_used_again() -> None:
     for i in range(500):
         snapshot.set_node(node(f"n{i}").obj())
         made = pod(f"p{i}").on(f"n{i}").obj()
-        snapshot.charge(made, f"n{i}", 0)
+        snapshot.put(made, f"n{i}", 0)
         snapshot.drop_node(f"n{i}")
         snapshot.discharge(made.uid)
     assert snapshot.node_ids.join("new") == 0
@@ -233,14 +233,14 @@ def test_labels_that_no_pod_has_any_more_are_forgotten() -> None:
     wanted = (Selection(selects(app="x"), ("d",)),)
     snapshot.terms.selected(wanted)
     keep = pod("keep").label(app="x").on("n0").obj()
-    snapshot.charge(keep, "n0", 0)
+    snapshot.put(keep, "n0", 0)
     generation = snapshot.table.kin_generation
     for i in range(5000):
         made = pod(f"p{i}").label(app="x", index=str(i)).on("n0").obj()
-        snapshot.charge(made, "n0", 0)
+        snapshot.put(made, "n0", 0)
         snapshot.discharge(made.uid)
     assert snapshot.table.kin_generation > generation
-    snapshot.charge(pod("more").label(app="x", index="z").on("n0").obj(), "n0", 0)
+    snapshot.put(pod("more").label(app="x", index="z").on("n0").obj(), "n0", 0)
     assert by_node(snapshot, snapshot.terms.selected(wanted).live) == {"n0": 2}
     slots = snapshot.terms.among(snapshot.table.occupied(), wanted)
     assert [p.name for s in slots if (p := snapshot.table.pods[s]) is not None] == ["keep", "more"]
@@ -277,8 +277,8 @@ def test_more_selections_than_are_kept_stay_right() -> None:
     snapshot.settle()
     for i in range(2100):
         snapshot.terms.selected((Selection(selects(app=f"a{i}"), ("d",)),))
-    snapshot.charge(pod("p").label(app="a0").on("n0").obj(), "n0", 0)
-    snapshot.charge(pod("q").label(app="a2099").on("n0").obj(), "n0", 0)
+    snapshot.put(pod("p").label(app="a0").on("n0").obj(), "n0", 0)
+    snapshot.put(pod("q").label(app="a2099").on("n0").obj(), "n0", 0)
     for app in ("a0", "a2099"):
         found = snapshot.terms.selected((Selection(selects(app=app), ("d",)),))
         assert by_node(snapshot, found.live) == {"n0": 1}
