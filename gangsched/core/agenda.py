@@ -80,6 +80,11 @@ class Agenda:
         self._pages.append(Page() if made is None else made)
         return self._pages[-1]
 
+    def due(self, now: float) -> bool:
+        """Has the time of anything come?"""
+        when = self.next()
+        return when is not None and when <= now
+
     def next(self) -> float | None:
         """The earliest time of all; None: there is none."""
         times = [page.next() for page in self._pages]

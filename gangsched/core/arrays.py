@@ -1,7 +1,8 @@
 """Arrays by the kind of their elements, and sets of numbers as arrays.
 
 ``np.unique`` imports ``numpy.ma`` when it is first called, and so do functions that are made of it (``np.isin`` of some
-sizes, ``np.setdiff1d``, ``np.union1d``): 40 to 60 ms in the middle of the first decision.
+sizes, ``np.setdiff1d``, ``np.union1d``): 40 to 60 ms in the middle of the first decision. Columns of a matrix
+``np.take`` gives in a fifth of the time that indexing takes.
 """
 
 from __future__ import annotations
@@ -44,11 +45,6 @@ def isin(values: Ints | Codes, wanted: Ints | Sequence[int]) -> Bools:
     Both are slots, rows or codes: memory is in proportion to the range of the ``wanted``, a byte for each number in it.
     """
     return np.isin(values, np.asarray(wanted, dtype=np.int64), kind="table")
-
-
-def columns(matrix: Floats, which: Ints) -> Floats:
-    """``(R, n)`` these columns of an ``(R, N)`` matrix: what indexing gives, in a fifth of the time."""
-    return np.take(matrix, which, axis=1)
 
 
 def runs(keys: Ints) -> tuple[Ints, Ints, Ints]:

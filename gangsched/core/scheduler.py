@@ -79,12 +79,13 @@ class Scheduler:
         self._run.at(now)
         for event in events:
             self._apply(event)
-        for pod in self._late.take(now):
-            self._pod_changed(pod)
+        if self._late.seconds:
+            for pod in self._late.take(now):
+                self._pod_changed(pod)
         if self.world.hyper_nodes.changed:
             self._note(renew_domains(self.world))
         self._renew_jobs()
-        names = self.world.names.look(now)
+        names = self.world.names.look(now) if self.world.names.guarded else {}
         if not self._acts:
             self._run.touched.clear()  # all gangs are looked at when it takes over
             return []
@@ -253,9 +254,9 @@ class Scheduler:
 
     def _pod_changed(self, pod: Pod) -> None:
         pod = as_of(self.world.owner_gangs.placed(pod), self.world.now, self.options.ignore_keys)
-        earlier = self.world.find(pod.namespace, pod.name)
-        if earlier is not None and earlier.uid != pod.uid:
-            self._pod_gone(earlier.uid)  # re-created under the same name before its deletion was seen
+        earlier = self.world.uid_of.get((pod.namespace, pod.name), pod.uid)
+        if earlier != pod.uid:
+            self._pod_gone(earlier)  # re-created under the same name before its deletion was seen
         old = self.world.pods.get(pod.uid)
         if old is not None and old.gang != pod.gang:
             self._run.touched.add(old.gang)
@@ -288,7 +289,7 @@ class Scheduler:
 
     def _renew_jobs(self) -> None:
         """Suspended Jobs wait, or go on."""
-        over = self._late.take_jobs(self.world.now)
+        over = self._late.take_jobs(self.world.now) if self._late.seconds else []
         for key in sorted(self._jobs.union(over)):
             kept = key not in over and self._late.keep_job(key, self.world.now)
             renewed = () if kept else suspended.renew(self.world, key)

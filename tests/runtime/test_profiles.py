@@ -12,7 +12,7 @@ import yaml
 from gangsched.core.framework.registry import (
     PluginSet,
 )
-from gangsched.core.state.termcounts import SpreadDefaults
+from gangsched.core.plugins.topology_spread import SpreadDefaults
 from gangsched.model.records import NodeTerm, Requirement, SpreadConstraint
 from gangsched.runtime import config
 from gangsched.runtime.profiles import PluginConfig, Profile

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from gangsched.core.state.termcounts import SpreadDefaults
+from gangsched.core.plugins.topology_spread import SpreadDefaults
 from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.errors import FieldError

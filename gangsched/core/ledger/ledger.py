@@ -102,7 +102,8 @@ class Ledger:
         self._waits: dict[str, set[str]] = {}
         self._rooms: dict[str, Reservation] = {}
         self._turns: dict[str, Reservation] = {}
-        self._owners: dict[str, str] = {}
+        #: By UID of a Job or JobSet that goes on the holder that keeps room for its pods.
+        self.resuming: dict[str, str] = {}
         self._holders_on: dict[str, set[str]] = {}
 
     # -- reservations --------------------------------------------------------------------------------------
@@ -117,7 +118,7 @@ class Ledger:
         for pod in made.pods:
             self._holders_on.setdefault(pod.node, set()).add(made.holder)
         if made.owner:
-            self._owners[made.owner] = made.holder
+            self.resuming[made.owner] = made.holder
 
     def release(self, holder: str) -> None:
         """Nothing is kept for this holder any more, what is kept for its turn aside. Others may use the room, and the
@@ -137,7 +138,7 @@ class Ledger:
             if not self._holders_on[node]:
                 del self._holders_on[node]
         if made.owner:
-            self._owners.pop(made.owner, None)
+            self.resuming.pop(made.owner, None)
             self.resumed.discard(made.owner)
         return made.pods
 
@@ -175,12 +176,7 @@ class Ledger:
 
     def kept_for(self, owner: str) -> Reservation | None:
         """What is kept for the pods of a Job or JobSet (UID) that goes on."""
-        return self._rooms.get(self._owners.get(owner, ""))
-
-    @property
-    def resumes(self) -> bool:
-        """Is room kept for any Job or JobSet that goes on?"""
-        return bool(self._owners)
+        return self._rooms.get(self.resuming.get(owner, ""))
 
     def holders(self) -> Collection[str]:
         """The holders for which room is kept, what is kept for their turns aside."""

@@ -65,8 +65,7 @@ class AnnouncedRoom:
 
     def touch(self, gangs: Iterable[GangId]) -> None:
         """Something about these gangs may be different now."""
-        key = group_key(tuple(gangs)) if self._rooms else ""
-        if key in self._until:
+        if self._rooms and (key := group_key(tuple(gangs))) in self._until:
             self._settle(key)
 
     def time_over(self) -> None:
@@ -104,7 +103,8 @@ class AnnouncedRoom:
         lacking: Counter[str] = Counter()
         for gang in room.gangs if bound else ():
             lacking += self._sizes(room, ((pod, "") for pod in membership.absent(gang, membership.placed(gang))))
-        new = {pod.uid: pod.node or self._world.assumed_on(pod.uid) for pod in bound if pod.uid not in room.seen}
+        assumed = self._world.ledger.assumed
+        new = {pod.uid: pod.node or assumed.get(pod.uid, "") for pod in bound if pod.uid not in room.seen}
         room.seen.update(new)
         kept: Counter[str] = Counter()
         places = []

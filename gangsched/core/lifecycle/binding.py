@@ -103,8 +103,8 @@ class Bindings:
         bindings were not sent take no room any more.
         """
         for uid, outcome, _ in self._actuator.failures(group.key):
-            if outcome is Outcome.OUTDATED and self._world.assumed(uid):
-                self._world.ledger.changes.append(Change(Hint.ROOM, self._world.assumed_on(uid)))
+            if outcome is Outcome.OUTDATED and uid in self._world.ledger.assumed:
+                self._world.ledger.changes.append(Change(Hint.ROOM, self._world.ledger.assumed[uid]))
                 self._world.forget(uid)
         self.clear(group, {}, group.message or group.problem or "plan withdrawn")
 
@@ -235,7 +235,7 @@ class Bindings:
     def take_room(self, pod: Pod, node: str) -> None:
         """A pod of a Job takes room on a node: as much is no longer kept for the Job, there if possible."""
         ledger = self._world.ledger
-        job = self._world.jobs.owner_of(pod) if ledger.resumes and pod.live else None
+        job = self._world.jobs.owner_of(pod) if ledger.resuming and pod.live else None
         made = ledger.kept_for(job.uid) if job is not None else None
         taken = ledger.adopt(job.uid, pod.uid, node) if job is not None else None
         if made is None or taken is None:

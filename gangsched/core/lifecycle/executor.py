@@ -94,8 +94,9 @@ class Executor:
     def at(self, now: float) -> None:
         """A call begins at this time (seconds)."""
         self.world.now = now
-        for uid in self.world.sightings.look(now):
-            self._actuator.check.update(self.world.ledger.awaited.get(uid, ()))
+        if self.world.agenda.due(now):
+            for uid in self.world.sightings.look(now):
+                self._actuator.check.update(self.world.ledger.awaited.get(uid, ()))
 
     # -- the outside ---------------------------------------------------------------------------------------
 
@@ -256,8 +257,7 @@ class Executor:
 
     def _time_passed(self) -> None:
         """Timeouts and the ends of backoffs."""
-        when = self.world.agenda.next()
-        if when is None or when > self.world.now:
+        if not self.world.agenda.due(self.world.now):
             return
         for group in [self.groups[key] for key in self.world.ledger.deadlines.due(self.world.now)]:
             if group.state is State.STARTING:

@@ -1,7 +1,8 @@
 """Topology spread: how unevenly pods that a selector names may lie over the domains of a label.
 
 Rules: https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/ (KEP-895, KEP-3022,
-KEP-3094). Terminating pods do not count. Held pods may never come: the skew must be allowed with and without them.
+KEP-3094). Pods without constraints of their own have cluster-level defaults, over the pods that belong with them.
+Terminating pods do not count. Held pods may never come: the skew must be allowed with and without them.
 
 Soft topology spread: prefer domains with fewer of the pods that the constraint counts.
 
@@ -12,6 +13,7 @@ Hosts are counted one by one, whatever the policies about other nodes say.
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Counts, Floats
@@ -19,9 +21,44 @@ from gangsched.core.plugins.base import MAX_SCORE, Failure
 from gangsched.core.plugins.node import NodeAffinity, TaintToleration
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Domains, Simulation, includes, rows_of
-from gangsched.core.state.termcounts import DEFAULTS, Selection, SpreadDefaults, constraints_of
+from gangsched.core.state.termcounts import Selection
 from gangsched.messages import causes
 from gangsched.model.records import SpreadConstraint
+
+#: kube-scheduler's own defaults. They have no selector: it follows from the Services and the controller of the pod.
+SYSTEM_CONSTRAINTS = (
+    SpreadConstraint("kubernetes.io/hostname", 3, None, required=False),
+    SpreadConstraint("topology.kubernetes.io/zone", 5, None, required=False),
+)
+
+
+class SpreadDefaults(msgspec.Struct, frozen=True):
+    """``defaultingType`` and ``defaultConstraints`` of PodTopologySpreadArgs.
+
+    ``kind`` is ``System`` (:data:`SYSTEM_CONSTRAINTS` hold and ``constraints`` is empty) or ``List`` (``constraints``
+    hold, which have no selector).
+    """
+
+    kind: str = "System"
+    constraints: tuple[SpreadConstraint, ...] = ()
+
+    @property
+    def rules(self) -> tuple[SpreadConstraint, ...]:
+        """The constraints that hold for pods without any, still without a selector."""
+        return SYSTEM_CONSTRAINTS if self.kind == "System" else self.constraints
+
+
+DEFAULTS = SpreadDefaults()
+
+
+def constraints_of(pod: PodClass, defaults: SpreadDefaults, *, required: bool) -> tuple[SpreadConstraint, ...]:
+    """The hard (DoNotSchedule) or soft constraints that hold for pods of this class."""
+    if pod.shape.spread:
+        return tuple(c for c in pod.shape.spread if c.required is required)
+    if pod.spread_selector is None:
+        return ()
+    selector = pod.spread_selector
+    return tuple(msgspec.structs.replace(c, selector=selector) for c in defaults.rules if c.required is required)
 
 
 def eligible_nodes(rule: SpreadConstraint, pod: PodClass, sim: Simulation) -> Bools:

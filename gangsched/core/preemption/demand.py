@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, columns, distinct, runs
+from gangsched.core.arrays import Bools, Floats, Ints, distinct, runs
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.placement.arrangement import whole
 from gangsched.core.placement.placer import Want
@@ -59,8 +59,8 @@ class Resources:
 
     def held(self, slots: Ints) -> Floats:
         """``(R, n)`` what these pods give back when they leave: no volume that others keep attached."""
-        held = columns(self._matrix, self.table.shape[slots])
-        return held if self._attached is None else np.concatenate([held, columns(self._attached, slots)])
+        held = np.take(self._matrix, self.table.shape[slots], axis=1)
+        return held if self._attached is None else np.concatenate([held, np.take(self._attached, slots, axis=1)])
 
     def without(self, slots: Ints) -> Floats:
         """``(R, N)`` what is free when these pods, all of known nodes, have left."""
@@ -115,7 +115,7 @@ class FreeRoom:
             sums = [np.bincount(rows, weights=column, minlength=width)[touched] for column in amounts]
             return touched, np.array(sums)
         order, starts, found = runs(rows)
-        return found, np.add.reduceat(columns(amounts, order), starts, axis=1)
+        return found, np.add.reduceat(np.take(amounts, order, axis=1), starts, axis=1)
 
     def pairs(self, options: Sequence[Ints]) -> Pairs:
         """The options by node."""

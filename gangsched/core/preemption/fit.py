@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, columns, distinct, isin
+from gangsched.core.arrays import Bools, Floats, Ints, distinct, isin
 from gangsched.core.placement.arrangement import MAX_MEMBERS, packed
 from gangsched.core.placement.placer import Placer, Want
 from gangsched.core.preemption.demand import Demand, FreeRoom, Pairs
@@ -96,7 +96,7 @@ class _Kind:
 
     def changed(self, free: Floats, rows: Ints) -> None:
         """There is other room on these rows."""
-        room = self._demand.whole(0, columns(free, rows), self._allowed[rows])
+        room = self._demand.whole(0, np.take(free, rows, axis=1), self._allowed[rows])
         if self._total is not None:
             self._total += float((room - self._room[rows]).sum())
         self._room[rows] = room
@@ -228,7 +228,7 @@ class CountedFit(FreeRoom):
         """``(options,)`` how many more members nodes hold by themselves with each option gone, summed over the parts
         that miss some; a part of the next one counts a thousandth, as a sense of direction.
         """
-        free = columns(self.free, pairs.rows)
+        free = np.take(self.free, pairs.rows, axis=1)
         short = [kind for kind in self._kinds if kind.missing() > 0] or self._kinds[-1:]
         return np.asarray(np.sum([kind.gains(free, pairs, options) for kind in short], axis=0))
 
@@ -246,7 +246,7 @@ class CountedFit(FreeRoom):
 
     def may_all(self, pairs: Pairs, options: int) -> Bools:
         """The same for options by node."""
-        free = columns(self.free, pairs.rows)
+        free = np.take(self.free, pairs.rows, axis=1)
         return np.asarray(np.all([kind.may_return(free, pairs, options) for kind in self._kinds], axis=0))
 
     def hint(self, rows: Mapping[str, int], *, least: bool = False) -> None:
@@ -363,7 +363,7 @@ class PlacedFit:
             pairs, slack, asked = self._counts.pairs(options), self._slack(self._there), self._demand.request
             fine = self._demand.mask & [(slack >= one[:, None]).all(axis=0) for one in asked]
             leaves = self._there * (fine.sum(axis=1, keepdims=True) > fine)
-            freed = columns(slack + asked.T @ leaves.astype(np.float64), pairs.rows)
+            freed = np.take(slack + asked.T @ leaves.astype(np.float64), pairs.rows, axis=1)
             out[pairs.owner[(pairs.amounts > freed).any(axis=0) & self._there[:, pairs.rows].any(axis=0)]] = False
         return out
 

@@ -14,7 +14,7 @@ from itertools import combinations, islice
 
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, columns
+from gangsched.core.arrays import Bools, Floats, Ints
 from gangsched.core.preemption.candidates import Prices
 from gangsched.core.preemption.demand import Pairs
 from gangsched.core.preemption.fit import CountedFit
@@ -240,7 +240,7 @@ class Interruptions:
         number[list(units)] = np.arange(len(units))
         owner = number[self._by_node.owner]
         some = np.flatnonzero(owner >= 0)
-        return Pairs(owner[some], self._by_node.rows[some], columns(self._by_node.amounts, some))
+        return Pairs(owner[some], self._by_node.rows[some], np.take(self._by_node.amounts, some, axis=1))
 
     def _dearest(self, units: frozenset[int]) -> list[int]:
         """These units, the dearest first."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, columns, isin
+from gangsched.core.arrays import Bools, Floats, Ints, isin
 from gangsched.core.decision import Gap
 from gangsched.core.preemption.candidates import NEVER, Candidates, Interruption, Prices
 from gangsched.core.preemption.demand import Demand, Pairs
@@ -173,7 +173,7 @@ class LowerBound:
         if missing <= 0 or not units:
             return 0, 0
         size, of, rows, held = free.shape[1], pairs.owner, pairs.rows, pairs.amounts[used]
-        here = np.clip(columns(free[used], rows) / asked[:, None], 0.0, None)
+        here = np.clip(np.take(free[used], rows, axis=1) / asked[:, None], 0.0, None)
         shared = self._shares(here, held / asked[:, None], rows, cap, size)
         shared[~allowed[rows]] = 0.0
         gains = np.bincount(of, weights=shared, minlength=len(units))
@@ -198,7 +198,7 @@ class LowerBound:
         best = np.zeros(len(rows))
         for t in range(1, int(several.max()) + 1):
             some = several[rows] >= t
-            then = np.minimum(np.floor((here + t * columns(largest, rows)).min(axis=0)), cap)
+            then = np.minimum(np.floor((here + t * np.take(largest, rows, axis=1)).min(axis=0)), cap)
             best = np.where(some, np.maximum(best, (then - now) / t), best)
         part = np.minimum((here + held).min(axis=0), cap) - now
         sums = [np.bincount(rows, weights=x, minlength=size)[rows] for x in (best, part)]

@@ -17,7 +17,7 @@ from itertools import product
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, columns, distinct
+from gangsched.core.arrays import Bools, Floats, Ints, distinct
 from gangsched.core.preemption.candidates import NEVER, Candidates, Prices
 from gangsched.core.preemption.demand import Demand
 
@@ -217,7 +217,8 @@ class NodePrices:
         rows, counts = rows[by_count], counts[by_count]
         starts = c.start[rows]
         some = slice(None) if resources is None else resources
-        req, slack = c.req[some], columns(self.room(offer)[some], rows) - columns(demand[some], by_count)
+        req = c.req[some]
+        slack = np.take(self.room(offer)[some], rows, axis=1) - np.take(demand[some], by_count, axis=1)
         cost: Prices = np.where((slack >= 0).all(axis=0), 0j, NEVER)
         deepest = int(counts[0]) if len(counts) else 0
         until = np.searchsorted(-counts, -np.arange(deepest), side="left")  # entries with more than j pods
@@ -227,7 +228,7 @@ class NodePrices:
             if order is not None:
                 p = order[p]
             may = offer.status[p] == MAY
-            need = columns(req, p)
+            need = np.take(req, p, axis=1)
             put = may & (need <= slack[:, :n]).all(axis=0)
             if conflict is not None:
                 put &= ~conflict[p]
@@ -266,7 +267,7 @@ class NodePrices:
             return out
         before = np.zeros(len(most), dtype=np.complex128)
         before[numbers[0]] = self.scan(offer, numbers[0], base[:, numbers[0]], None)
-        price = self.scan(offer, rows, demand + columns(base, rows), self.conflict[k])
+        price = self.scan(offer, rows, demand + np.take(base, rows, axis=1), self.conflict[k])
         out[members - 1, rows] = np.where(price.real < NEVER.real, price - before[rows], NEVER)
         return out
 

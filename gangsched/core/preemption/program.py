@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, columns, distinct, isin, ordered_by, runs
+from gangsched.core.arrays import Bools, Floats, Ints, distinct, isin, ordered_by, runs
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.demand import Demand
 from gangsched.core.preemption.harm import Component, Harm, components, place
@@ -237,7 +237,7 @@ class Program:
             asked[np.searchsorted(rows, e.row[some]), np.searchsorted(names, e.variable[some])] = e.amount[some]
             asked[-1] = cost[names]
             order = ordered_by(asked.sum(axis=0), self._leaving[names])
-            asked, names = columns(asked, order), names[order]
+            asked, names = np.take(asked, order, axis=1), names[order]
             step = max(1, _COMPARED // asked.size)
             for begin in range(0, len(names), step):
                 part = slice(begin, begin + step)

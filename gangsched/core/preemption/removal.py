@@ -127,7 +127,7 @@ def staying(job: Suspendable, world: World, leaving: Container[str]) -> list[Pod
     (UIDs).
     """
     going = world.ledger.condemned
-    pods = (p for p in world.jobs.pods_of(job) if (p.bound and p.live) or world.assumed(p.uid))
+    pods = (p for p in world.jobs.pods_of(job) if (p.bound and p.live) or p.uid in world.ledger.assumed)
     return [p for p in pods if p.uid not in leaving and p.uid not in going]
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangsched.core.arrays import Bools, Floats, Ints, columns, distinct
+from gangsched.core.arrays import Bools, Floats, Ints, distinct
 from gangsched.core.preemption.candidates import NEVER, Prices
 
 #: Places in the core, and as many more for each member that one place may take: with 32 and more, 4,000 random
@@ -301,7 +301,7 @@ class Table:
         """Leave out what is fixed, and variables of which one more makes every solution cost over ``most``."""
         self._fixed[self._dear(most)] = True
         kept = np.flatnonzero(~self._fixed[self._outside])
-        self._table = columns(self._table, np.append(kept, len(self._outside)))
+        self._table = np.take(self._table, np.append(kept, len(self._outside)), axis=1)
         self._outside = self._outside[kept]
 
     def _change(self, row: int, column: int) -> None:

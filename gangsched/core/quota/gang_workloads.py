@@ -204,7 +204,7 @@ class Managed:
     def rooms_of(self, pods: Iterable[Pod]) -> set[str]:
         """Keys of the groups that keep room for these pods, because their Job or JobSet goes on."""
         ledger = self._ledger
-        owners = {o.uid for p in pods if (o := self._jobs.owner_of(p)) is not None} if ledger.resumes else ()
+        owners = {o.uid for p in pods if (o := self._jobs.owner_of(p)) is not None} if ledger.resuming else ()
         return {made.holder for uid in owners if (made := ledger.kept_for(uid)) is not None}
 
     def two_admitters(self, gangs: Sequence[GangId]) -> str:

@@ -80,7 +80,7 @@ class Jobs:
 
     def pod_moved(self, pod: Pod) -> None:
         """A pod takes or leaves room, or its record has changed."""
-        if self.known and pod.owner is not None and pod.owner.kind == JOB:
+        if pod.owner is not None and pod.owner.kind == JOB:
             self.known.pop(pod.owner.uid, None)
             job = self.get((pod.namespace, pod.owner.name))
             if job is not None:

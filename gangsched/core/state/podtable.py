@@ -106,6 +106,8 @@ class PodTable:
 
     def __init__(self) -> None:
         self.pods: list[Pod | None] = []
+        #: Slots in use or free; columns are meaningful up to here.
+        self.size = 0
         self.slot_of: dict[str, int] = {}
         self._free: list[int] = []
         self.row: Ints = np.full(_FIRST, -1, dtype=np.int64)
@@ -134,11 +136,6 @@ class PodTable:
     def __len__(self) -> int:
         return len(self.slot_of)
 
-    @property
-    def size(self) -> int:
-        """Slots in use or free; columns are meaningful up to here."""
-        return len(self.pods)
-
     def add(self, pod: Pod, row: int, shape: int, flags: int) -> int:
         """Insert a pod that is not in the table; returns its slot."""
         if self._free:
@@ -147,6 +144,7 @@ class PodTable:
         else:
             slot = len(self.pods)
             self.pods.append(pod)
+            self.size += 1
             if slot >= len(self.row):
                 self._grow()
         self.slot_of[pod.uid] = slot

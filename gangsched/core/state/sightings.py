@@ -307,7 +307,7 @@ class SchedulerNames:
         owner.
         """
         found = {name: owner for name, owner in self._leases.items() if owner is not None}
-        for name in self.alive.due(now) if self._bindings else ():
+        for name in self.alive.due(now):
             del self._bindings[name]
         for name, owner in self._bindings.items():
             found.setdefault(name, owner)

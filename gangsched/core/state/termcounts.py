@@ -4,9 +4,7 @@ Counts are by node, not by domain: what a domain has is one ``bincount`` away, a
 may change without any count changing. Two kinds are kept. *Selected*: pods that the terms of some pending pod select.
 *Carried*: pods that have a term of their own, which may name the pods to come.
 
-Also which terms spread a pod: its own constraints, or else the defaults over the pods that belong with it. Rules:
-https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/ (cluster-level defaults); which
-pods belong together is kube-scheduler's ``helper.DefaultSelector``.
+Also which pods belong together by their Services and controllers, as kube-scheduler's ``helper.DefaultSelector`` says.
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ from gangsched.model.records import (
     PodShape,
     PodTerm,
     Requirement,
-    SpreadConstraint,
 )
 from gangsched.model.selectors import selector_matches
 
@@ -334,41 +331,6 @@ class TermIndex:
 
 SERVICE = "Service"
 _CONTROLLERS = ("ReplicaSet", "StatefulSet", "ReplicationController")
-
-#: kube-scheduler's own defaults. They have no selector: it follows from the Services and the controller of the pod.
-SYSTEM_CONSTRAINTS = (
-    SpreadConstraint("kubernetes.io/hostname", 3, None, required=False),
-    SpreadConstraint("topology.kubernetes.io/zone", 5, None, required=False),
-)
-
-
-class SpreadDefaults(msgspec.Struct, frozen=True):
-    """``defaultingType`` and ``defaultConstraints`` of PodTopologySpreadArgs.
-
-    ``kind`` is ``System`` (:data:`SYSTEM_CONSTRAINTS` hold and ``constraints`` is empty) or ``List`` (``constraints``
-    hold, which have no selector).
-    """
-
-    kind: str = "System"
-    constraints: tuple[SpreadConstraint, ...] = ()
-
-    @property
-    def rules(self) -> tuple[SpreadConstraint, ...]:
-        """The constraints that hold for pods without any, still without a selector."""
-        return SYSTEM_CONSTRAINTS if self.kind == "System" else self.constraints
-
-
-DEFAULTS = SpreadDefaults()
-
-
-def constraints_of(pod: PodClass, defaults: SpreadDefaults, *, required: bool) -> tuple[SpreadConstraint, ...]:
-    """The hard (DoNotSchedule) or soft constraints that hold for pods of this class."""
-    if pod.shape.spread:
-        return tuple(c for c in pod.shape.spread if c.required is required)
-    if pod.spread_selector is None:
-        return ()
-    selector = pod.spread_selector
-    return tuple(msgspec.structs.replace(c, selector=selector) for c in defaults.rules if c.required is required)
 
 
 class SelectorIndex:

@@ -241,8 +241,6 @@ class LateOwners:
 
     def take(self, now: float) -> list[Pod]:
         """The pods that are kept back no longer, because what owns them is known or the time is over."""
-        if not self._pods:
-            return []
         self._ends.due(now)
         found = [pod for uid, pod in self._pods.items() if uid not in self._ends or not self._waits(pod)]
         for pod in found:

@@ -100,7 +100,8 @@ class World:
         self.ledger = Ledger()
         self.turns = Turns(strict_order, self.ledger)
         self.pods: dict[str, Pod] = {}
-        self._uid_of: dict[tuple[str, str], str] = {}
+        #: By namespace and name, of pods that the cluster knows.
+        self.uid_of: dict[tuple[str, str], str] = {}
         self._told_apart = 0
         self.managed = Managed(self.snapshot, self.membership, self.jobs, self.ledger, fair_sharing)
         self.owner_gangs = OwnerGangs(
@@ -175,10 +176,10 @@ class World:
         """Insert or replace a pod; returns the previous record of the same incarnation."""
         old = self.pods.get(pod.uid)
         if pod.gang.family not in WITHOUT_PODS:  # a stand-in bears the name of no pod
-            earlier = self._uid_of.get((pod.namespace, pod.name))
+            earlier = self.uid_of.get((pod.namespace, pod.name))
             if earlier is not None and earlier != pod.uid:
                 self.drop_pod(earlier)  # re-created under the same name before its deletion was seen
-            self._uid_of[(pod.namespace, pod.name)] = pod.uid
+            self.uid_of[(pod.namespace, pod.name)] = pod.uid
         if old is not None and old.gang != pod.gang:
             self.membership.drop_pod(old)
         self.pods[pod.uid] = pod
@@ -206,8 +207,8 @@ class World:
             return None
         if pod.volumes is not None:
             self.snapshot.volumes.mention(pod, -1)
-        if self._uid_of.get((pod.namespace, pod.name)) == uid:
-            del self._uid_of[(pod.namespace, pod.name)]
+        if self.uid_of.get((pod.namespace, pod.name)) == uid:
+            del self.uid_of[(pod.namespace, pod.name)]
         self.snapshot.discharge(uid)
         self.membership.drop_pod(pod)
         self.jobs.pod_dropped(pod)
@@ -221,7 +222,7 @@ class World:
 
     def find(self, namespace: str, name: str) -> Pod | None:
         """The current pod of that name."""
-        return self.pods.get(self._uid_of.get((namespace, name), ""))
+        return self.pods.get(self.uid_of.get((namespace, name), ""))
 
     def renew_classes(self) -> None:
         """Held and reserved room is for pods of the classes that its members are of now: by the labels that terms have
@@ -267,7 +268,8 @@ class World:
             self._assumed_changed(self.pods[uid])
 
     def _recharge(self, pod: Pod) -> None:
-        self.jobs.pod_moved(pod)
+        if self.jobs.known:
+            self.jobs.pod_moved(pod)
         node = "" if pod.finished else pod.node or self.ledger.assumed.get(pod.uid, "")
         self.snapshot.put(pod, node, self._flags(pod))
 

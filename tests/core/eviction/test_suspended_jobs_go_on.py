@@ -58,7 +58,7 @@ def test_the_room_is_kept_until_its_pods_have_it() -> None:
     assert not cluster.pod("thief").node
     assert cluster.core.states() == {"d/thief": "Backoff"}
     assert not cluster.core.world.ledger.holders()
-    assert not cluster.core.world.ledger.resumes
+    assert not cluster.core.world.ledger.resuming
 
 
 def test_room_that_nobody_comes_for_is_given_up() -> None:

@@ -13,10 +13,9 @@ from gangsched.core.events import Changed
 from gangsched.core.plugins.base import Filter
 from gangsched.core.plugins.inter_pod_affinity import InterPodAffinity
 from gangsched.core.plugins.node import NodePorts
-from gangsched.core.plugins.topology_spread import PodTopologySpread
+from gangsched.core.plugins.topology_spread import PodTopologySpread, SpreadDefaults
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Phantom, Simulation
-from gangsched.core.state.termcounts import SpreadDefaults
 from gangsched.model.records import (
     NAMESPACE_NAME,
     LabelSelector,

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from gangsched.core.events import Changed, Gone
+from gangsched.core.plugins.topology_spread import DEFAULTS, SpreadDefaults, constraints_of
 from gangsched.core.state.podtable import PodClass
-from gangsched.core.state.termcounts import DEFAULTS, SelectorIndex, SpreadDefaults, constraints_of
+from gangsched.core.state.termcounts import SelectorIndex
 from gangsched.model.records import LabelSelector, Owner, Pod, PodSelector, Requirement, SpreadConstraint
 from tests.builders import PodBuilder, pod, selects
 from tests.core.harness import world

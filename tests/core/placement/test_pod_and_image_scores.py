@@ -17,10 +17,9 @@ from gangsched.core.placement.placer import Placer, Want
 from gangsched.core.plugins.base import Score
 from gangsched.core.plugins.inter_pod_affinity import InterPodAffinityScore
 from gangsched.core.plugins.node import ImageLocality, NodeResourcesFit
-from gangsched.core.plugins.topology_spread import PodTopologySpreadScore
+from gangsched.core.plugins.topology_spread import PodTopologySpreadScore, SpreadDefaults
 from gangsched.core.state.simulation import Phantom, Simulation
 from gangsched.core.state.snapshot import Snapshot
-from gangsched.core.state.termcounts import SpreadDefaults
 from gangsched.model.records import Node, Pod, PodSelector, PodTerm, SpreadConstraint
 from gangsched.model.selectors import selector_matches
 from tests.builders import NodeBuilder, PodBuilder, node, pod, selects

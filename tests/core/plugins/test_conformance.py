@@ -13,11 +13,10 @@ from gangsched.core.plugins.base import Bools, Failure, NodeFilter, NodeView, Pe
 from gangsched.core.plugins.inter_pod_affinity import InterPodAffinityScore
 from gangsched.core.plugins.node import AddedNodeAffinity, NodeAffinityScore
 from gangsched.core.plugins.resources import NodeResourcesBalancedAllocation, NodeResourcesFitScore
-from gangsched.core.plugins.topology_spread import PodTopologySpread
+from gangsched.core.plugins.topology_spread import PodTopologySpread, SpreadDefaults
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import PODS, Floats
-from gangsched.core.state.termcounts import SpreadDefaults
 from gangsched.model.records import NodeTerm, Requirement, SpreadConstraint
 from gangsched_conformance import CHECKS, check, cluster
 from gangsched_conformance.__main__ import main
