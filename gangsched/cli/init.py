@@ -17,12 +17,13 @@ from gangsched.core.options import Options
 from gangsched.messages import failures
 from gangsched.messages.text import counted
 from gangsched.model.dialects.koordinator import GROUP_LABEL
+from gangsched.model.dialects.operators import OPERATORS
 from gangsched.model.dialects.owners import GANG, Kind
 from gangsched.model.errors import Place, told
 
 _SERVICE = failures.REPLACED_ONE_BY_ONE
-#: Kinds whose pods the annotation makes a gang of their owner: of a CronJob each Job, of a RayJob its RayCluster.
-_BY_OWNER = (*get_args(Kind), "CronJob", "RayJob")
+#: Kinds whose pods the annotation makes a gang of their owner: of a CronJob each Job.
+_BY_OWNER = (*get_args(Kind), *OPERATORS, "CronJob")
 #: Kinds whose pods are no gang of one object, and why.
 _CANNOT = {
     "Deployment": _SERVICE,
@@ -84,8 +85,6 @@ def _cannot(value: Any, templates: Sequence[dict[str, Any]]) -> str:
     name = _name(value)[1]
     if not name:
         return failures.WITHOUT_NAME
-    if _kind(value) == "StatefulSet" and value["spec"].get("podManagementPolicy") != "Parallel":
-        return failures.CREATED_ONE_BY_ONE
     labels = [(each.get("metadata") or {}).get("labels") or {} for each in templates]
     other = next((found[GROUP_LABEL] for found in labels if found.get(GROUP_LABEL, name) != name), None)
     return "" if other is None else failures.in_another_gang(other)

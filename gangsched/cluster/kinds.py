@@ -177,6 +177,11 @@ def _operator(each: operators.Operator) -> Kind:
     return _where_served(each.kind, each.group, each.plural, operators.OperatorObject, record, **more)
 
 
+def _stateful_set(known: Converter, raw: wire.StatefulSet) -> Record:
+    gang = operators.gang_from_object(operators.STATEFUL_SET, raw, known.shape_of_template)
+    return msgspec.structs.replace(pod_selector(raw), gang=gang)
+
+
 def _kinds() -> Iterator[Kind]:
     yield _everywhere("", "namespaces", wire.Namespace, Converter.namespace, namespaced=False)
     counted = _if_decoded(lambda _, raw: convert_refused.refused_class(raw))
@@ -189,7 +194,7 @@ def _kinds() -> Iterator[Kind]:
     yield _selector("", "services", wire.Service)
     yield _selector("", "replicationcontrollers", wire.ReplicationController)
     yield _selector("apps", "replicasets", wire.ReplicaSet)
-    yield _selector("apps", "statefulsets", wire.StatefulSet)
+    yield _everywhere("apps", "statefulsets", wire.StatefulSet, _stateful_set, optional=True)
     yield _storage("", "persistentvolumes", volumes.RawPersistentVolume, volumes.volume)
     yield _storage("", "persistentvolumeclaims", volumes.RawPersistentVolumeClaim, volumes.claim, namespaced=True)
     yield _storage(STORAGE, "storageclasses", volumes.RawStorageClass, volumes.storage_class)
@@ -227,7 +232,7 @@ def _kinds() -> Iterator[Kind]:
     record, counted = job_set, _if_decoded(convert_refused.refused_jobset)
     jobset = _where_served(jobsets.JOBSET, jobsets.GROUP, "jobsets", jobsets.RawJobSet, record, refused=counted)
     yield jobset.at(jobsets.VERSION)
-    yield from map(_operator, operators.OPERATORS.values())
+    yield from (_operator(each) for each in operators.OPERATORS.values() if each.kind != operators.STATEFUL_SET)
     versions = (*upstream.VERSIONS, "v1alpha1")
     yield Kind("Workload", UPSTREAM, "workloads", Workload, _no_record, versions, watched=False)
 

@@ -22,11 +22,12 @@ from gangsched.core.world import suspended
 from gangsched.core.world.suspended import LateOwners
 from gangsched.core.world.world import World, api_of, group_refused, queue_object_refused, renew_domains, take_in
 from gangsched.model.dialects import BY_FAMILY
+from gangsched.model.dialects.operators import OPERATORS, STATEFUL_SET
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import GROUP, JOBSET, JobSet
 from gangsched.model.preemptible import as_of
 from gangsched.model.queues import QUEUE_KINDS, KueueWorkload, QueueObject, foreign_queue
-from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Namespace, Pod, PriorityClass
+from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Namespace, Pod, PodSelector, PriorityClass
 
 #: So many objects that cannot be understood are remembered, lest each is reported twice.
 _REFUSED_AT_MOST = 10_000
@@ -186,6 +187,13 @@ class Scheduler:
         match event:
             case ev.Changed(Gang() as gang):
                 self._group_object_changed(as_of(gang, self.world.now, self.options.ignore_keys))
+            case ev.Changed(PodSelector(gang=Gang() as gang)):
+                self._surroundings_changed(event)
+                if world.membership.objects.get((gang.family, gang.namespace, gang.name)) != gang:  # not its status
+                    self._group_object_changed(gang)
+            case ev.Gone("StatefulSet", namespace, name):
+                self._surroundings_changed(event)
+                self._owner_changed(ev.Gone("PodGroup", namespace, name, group=OPERATORS[STATEFUL_SET].family))
             case ev.Gone("PodGroup", namespace, name, group=family):
                 self._note(Change(Hint.VICTIMS))
                 gone = world.membership.objects.get((family, namespace, name))

@@ -16,7 +16,6 @@ record_unreadable = Text("the ConfigMap {name} in namespace {namespace} cannot b
 REPLACED_ONE_BY_ONE = "its pods are replaced one by one; a gang starts together"
 single_pod = Text("a single pod starts by itself; for a gang of pods create a PodGroup and give each the label {label}")
 WITHOUT_NAME = "it has no name"
-CREATED_ONE_BY_ONE = "its pods are created one after another; set spec.podManagementPolicy to Parallel"
 made_a_gang = Text("{group}{templates} with the {field} {key} and schedulerName {scheduler}")
 in_another_gang = Text("its pods belong to the gang {other} already")
 cannot_be_a_gang = Text("cannot be made a gang: {cannot}")

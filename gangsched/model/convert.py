@@ -15,6 +15,7 @@ from gangsched.messages import invalid
 from gangsched.model import children, wire
 from gangsched.model.children import WireDirectives, added_by_flavor, directives, without
 from gangsched.model.dialects import HINT_PREFIXES, membership, remark, upstream
+from gangsched.model.dialects.objects import owner_of
 from gangsched.model.dialects.owners import declared
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import JobSet, RawJobSet, RawReplicatedJob, ReplicatedJob
@@ -32,7 +33,6 @@ from gangsched.model.records import (
     Labels,
     Namespace,
     Node,
-    Owner,
     Pod,
     PodSelector,
     PodShape,
@@ -250,12 +250,6 @@ class Converter:
 def _ended(ready: Condition | None) -> float:
     """When a pod that has ended was no longer ready; 0: that is not known."""
     return ready.since if ready is not None and ready.status == "False" else 0.0
-
-
-def owner_of(meta: wire.ObjectMeta) -> Owner | None:
-    """The controller of an object."""
-    found = meta.controller
-    return None if found is None else Owner(found.kind, found.name, found.uid)
 
 
 def pod_selector(

@@ -91,13 +91,15 @@ class SpreadConstraint(Record, frozen=True):
 class PodSelector(Record, frozen=True):
     """A Service, ReplicaSet, StatefulSet or ReplicationController: the pods that it selects (None: none).
 
-    Default topology spread constraints count the pods that the ones of a pod select.
+    Default topology spread constraints count the pods that the ones of a pod select. ``gang`` is what a StatefulSet
+    says of its pods as a gang.
     """
 
     kind: str
     namespace: str
     name: str
     selector: LabelSelector | None = None
+    gang: Gang | None = None
 
 
 class Toleration(Record, frozen=True):
@@ -393,7 +395,8 @@ class Gang(Record, frozen=True):
     among those that start, or ``parts``, where it can be of one role or another. ``kind`` is the object kind that users
     know. ``queue`` is what the object's own labels say about quota, ``queue_name`` a queue of its own API. With a
     ``mistake`` it is not known what the gang wishes, and it waits; ``remark`` is what else could not be understood.
-    ``declared``: an owner of pods says whether it is a gang; None: it does not say.
+    ``declared``: an owner of pods says whether it is a gang; None: it does not say. ``owner`` is the controller of such
+    an owner.
     ``announced`` are all members of roles of which some may not exist before others run, ``min_resources`` what all
     members request together, in base units, where their shapes are not known.
     """
@@ -428,6 +431,7 @@ class Gang(Record, frozen=True):
     stakes: Stakes = NO_STAKES
     announced: tuple[Announced, ...] = ()
     min_resources: tuple[tuple[str, int], ...] = ()
+    owner: Owner | None = None
 
     @property
     def key(self) -> str:

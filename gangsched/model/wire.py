@@ -348,10 +348,6 @@ class ReplicaSet(Object):
     spec: SelectorSpec = msgspec.field(default_factory=SelectorSpec)
 
 
-class StatefulSet(Object):
-    spec: SelectorSpec = msgspec.field(default_factory=SelectorSpec)
-
-
 class GangPolicy(Wire):
     min_count: Annotated[int, used("so many members start together; below 1 is refused")] = 1
 
@@ -435,6 +431,16 @@ class UpstreamPodGroup(Object):
 
 class PodTemplate(Object):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
+
+
+class StatefulSetSpec(SelectorSpec):
+    replicas: int | None = None
+    pod_management_policy: str = ""
+    template: PodTemplate = msgspec.field(default_factory=PodTemplate)
+
+
+class StatefulSet(Object):
+    spec: StatefulSetSpec = msgspec.field(default_factory=StatefulSetSpec)
 
 
 class PodFailureCondition(Wire):

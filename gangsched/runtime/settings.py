@@ -309,9 +309,10 @@ class Gangs(Section, frozen=True, kw_only=True):
         tuple[Kind, ...],
         _doc(
             """The kinds of owners whose pods start together though they name no group: Job (all pods that it runs at
-            once), JobSet (those of all its Jobs, unless it starts them in order), LeaderWorkerSet (each group). The
-            annotation gangsched.dev/gang on such an object or its pod template overrides this, and so does the label of
-            that name on its namespace where it is "true"."""
+            once), JobSet (those of all its Jobs, unless it starts them in order; that of a TrainJob too),
+            LeaderWorkerSet (each group), RayCluster (that of a RayJob too). The annotation gangsched.dev/gang on such
+            an object or its pod template overrides this, and so does the label of that name on its namespace where it
+            is "true"."""
         ),
     ] = ()
 

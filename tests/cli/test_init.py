@@ -76,8 +76,8 @@ spec: {{schedule: "0 3 * * *", jobTemplate: {{spec: {{parallelism: 4, template: 
 
 @pytest.mark.parametrize(
     ("text", "templates"),
-    [(JOB, 1), (JOBSET, 2), (PYTORCH, 2), (RAY, 3), (LWS, 2), (CRON, 1)],
-    ids=["Job", "JobSet", "PyTorchJob", "RayCluster", "LeaderWorkerSet", "CronJob"],
+    [(JOB, 1), (JOBSET, 2), (PYTORCH, 2), (RAY, 3), (LWS, 2), (CRON, 1), (OTHER.replace("Sweep", "StatefulSet"), 1)],
+    ids=["Job", "JobSet", "PyTorchJob", "RayCluster", "LeaderWorkerSet", "CronJob", "StatefulSet"],
 )
 def test_an_annotation_makes_a_gang(text, templates, tmp_path, capsys):
     """On each template, with the scheduler's name; no group is needed."""
@@ -112,7 +112,7 @@ def test_a_group_that_is_there_is_kept(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "text",
-    [JOB, OTHER.replace("Sweep", "StatefulSet").replace("{replicas", "{podManagementPolicy: Parallel, replicas")],
+    [JOB, OTHER.replace("Sweep", "StatefulSet")],
 )
 def test_to_make_it_a_gang_again_changes_nothing(text, tmp_path, capsys):
     """What is printed is what there is already."""
@@ -147,7 +147,6 @@ def test_other_objects_and_labels_stay(tmp_path, capsys):
         ("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: []}}", "a single pod starts by itself"),
         (JOB.replace("name: train, ", ""), "it has no name"),
         (JOB.replace("kind: Job", "kind: Deployment"), "replaced one by one"),
-        (JOB.replace("kind: Job", "kind: StatefulSet"), "set spec.podManagementPolicy to Parallel"),
         (
             JOB.replace("template: {", "template: {metadata: {labels: {pod-group.scheduling.sigs.k8s.io: a}}, "),
             "its pods belong to the gang a already",

@@ -230,6 +230,26 @@ def _ray(wish: Wish) -> tuple[list[Object], Members]:
     return _owned("ray.io/v1", "RayCluster", {"headGroupSpec": {"template": _TEMPLATE}, "workerGroupSpecs": [workers]})
 
 
+def _ray_job(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish, announced=True)
+    (cluster,), _ = _ray(wish._replace(announced=0))
+    container = {"name": "submit", "resources": {"requests": {"cpu": str(wish.announced)}}}
+    spec = {"rayClusterSpec": cluster["spec"], "submitterPodTemplate": {"spec": {"containers": [container]}}}
+    (job,), _ = _owned("ray.io/v1", "RayJob", {**spec, "submissionMode": "" if wish.announced else "HTTPMode"})
+    above = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "g", "uid": "uid-g", "controller": True}
+    cluster["metadata"] |= {"name": "g-x", "uid": "uid-g-x", "ownerReferences": [above]}
+    owner = {**above, "kind": "RayCluster", "name": "g-x", "uid": "uid-g-x"}
+    return [job, cluster], lambda _: {"ownerReferences": [owner], "labels": {"ray.io/node-type": "worker"}}
+
+
+def _stateful_set(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish, announced=True)
+    container = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"replicas": wish.pods + wish.announced, "template": {"spec": {"containers": [container]}}}
+    policy = "OrderedReady" if wish.announced else "Parallel"
+    return _owned("apps/v1", "StatefulSet", {**spec, "podManagementPolicy": policy})
+
+
 class Api(NamedTuple):
     """A dialect as the table names it. ``family`` is the API group of its object, empty where members say all."""
 
@@ -254,6 +274,8 @@ APIS = (
     Api("LeaderWorkerSet with it, each group", _lws, gang="ns/g-0"),
     Api("PyTorchJob (and others of Kubeflow) with it", _kubeflow),
     Api("RayCluster with it", _ray),
+    Api("RayJob with it", _ray_job),
+    Api("StatefulSet with it", _stateful_set),
 )
 
 

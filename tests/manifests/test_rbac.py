@@ -48,8 +48,12 @@ CLUSTER_RIGHTS = {
     ("leaderworkerset.x-k8s.io", "leaderworkersets"): FOLLOW,
     ("topology.volcano.sh", "hypernodes"): FOLLOW,
     **{(group, "queues"): FOLLOW for group in ("scheduling.volcano.sh", "scheduling.run.ai")},
-    **{("kubeflow.org", kind): FOLLOW for kind in ("pytorchjobs", "tfjobs", "xgboostjobs", "jaxjobs", "mpijobs")},
-    ("ray.io", "rayclusters"): FOLLOW,
+    **{
+        ("kubeflow.org", kind): FOLLOW
+        for kind in ("pytorchjobs", "tfjobs", "xgboostjobs", "paddlejobs", "jaxjobs", "mpijobs")
+    },
+    ("trainer.kubeflow.org", "trainjobs"): FOLLOW,
+    **{("ray.io", kind): FOLLOW for kind in ("rayclusters", "rayjobs")},
     ("", "persistentvolumes"): READ | {"patch"},
     ("", "persistentvolumeclaims"): READ | {"patch"},
     ("kueue.x-k8s.io", "clusterqueues"): READ,

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.dialects.operators import OPERATORS, OperatorObject, gang_from_object
 from gangsched.model.errors import FieldError
@@ -41,6 +42,8 @@ def roles(**counts: int | None) -> dict[str, Any]:
         ("TFJob", {"tfReplicaSpecs": roles(PS=2, Chief=1, Worker=3)}, 6),
         ("XGBoostJob", {"xgbReplicaSpecs": roles(Master=1, Worker=2)}, 3),
         ("JAXJob", {"jaxReplicaSpecs": roles(Worker=2)}, 2),
+        ("PaddleJob", {"paddleReplicaSpecs": roles(Master=1, Worker=4), "elasticPolicy": {"minReplicas": 2}}, 3),
+        ("TrainJob", {"trainer": {"numNodes": 4}}, 1),
         ("MPIJob", {"mpiReplicaSpecs": roles(Launcher=1, Worker=2)}, 3),
         (
             "MPIJob",
@@ -51,6 +54,8 @@ def roles(**counts: int | None) -> dict[str, Any]:
         ("RayCluster", {"workerGroupSpecs": [{"replicas": 2, "numOfHosts": 2}, {"replicas": 1, "minReplicas": 0}]}, 6),
         ("RayCluster", {"workerGroupSpecs": [{"replicas": 2, "suspend": True}, {"minReplicas": 3}]}, 4),
         ("RayCluster", {"enableInTreeAutoscaling": True, "workerGroupSpecs": [{"replicas": 4, "minReplicas": 1}]}, 2),
+        ("RayJob", {"rayClusterSpec": {"workerGroupSpecs": [{"replicas": 2}]}}, 3),
+        ("RayJob", {"clusterSelector": {"ray.io/cluster": "there"}}, 1),
         ("PyTorchJob", {}, 1),
     ],
 )
@@ -74,6 +79,11 @@ def test_how_many_start_together(kind: str, spec: dict[str, Any], members: int) 
         ("PyTorchJob", {"pytorchReplicaSpecs": roles(Worker=1), "elasticPolicy": {"minReplicas": -1}}, "minReplicas"),
         ("MPIJob", {"runPolicy": {"schedulingPolicy": {"minAvailable": -1}}}, "schedulingPolicy.minAvailable"),
         ("RayCluster", {"workerGroupSpecs": [{}, {"replicas": -2}]}, "spec.workerGroupSpecs[1].replicas"),
+        (
+            "RayJob",
+            {"rayClusterSpec": {"workerGroupSpecs": [{"replicas": -2}]}},
+            "spec.rayClusterSpec.workerGroupSpecs[0].replicas",
+        ),
         (
             "RayCluster",
             {"workerGroupSpecs": [{"replicas": 1, "numOfHosts": -2}]},
@@ -114,3 +124,49 @@ def test_a_leader_worker_set_that_starts_its_leaders_first_announces_the_workers
     (workers,) = found.announced
     assert (found.min_member, workers.role, workers.count) == (1, "worker", 3)
     assert (dict(workers.shape.requests), workers.shape.node_selector) == ({"cpu": 2000}, (("a", "b"),))
+
+
+HEAD = {"metadata": {"annotations": {"gangsched.dev/gang": "true"}}, "spec": {"containers": [{"image": "ray:1"}]}}
+
+
+def ray_job(**spec: Any) -> Gang:
+    """What a RayJob of a head and two workers says."""
+    cluster = {"headGroupSpec": {"template": HEAD}, "workerGroupSpecs": [{"replicas": 2}]}
+    return gang("RayJob", {"rayClusterSpec": cluster, **spec})
+
+
+def test_a_ray_job_announces_the_pod_that_submits_its_work() -> None:
+    """With the requests of its template, or those that KubeRay gives it; in other modes there is no such pod."""
+    (submitter,) = ray_job().announced
+    assert (submitter.role, submitter.count, submitter.shape.images) == ("submitter", 1, ("ray:1",))
+    assert dict(submitter.shape.requests) == {"cpu": 500, "memory": 200 << 20}
+    template = {"spec": {"containers": [{"resources": {"requests": {"cpu": "2"}}}]}}
+    (submitter,) = ray_job(submissionMode="K8sJobMode", submitterPodTemplate=template).announced
+    assert dict(submitter.shape.requests) == {"cpu": 2000}
+    assert not any(ray_job(submissionMode=mode).announced for mode in ("HTTPMode", "SidecarMode", "InteractiveMode"))
+
+
+def test_the_template_of_the_head_declares_a_ray_job() -> None:
+    """What submits its work is of another template."""
+    assert ray_job().declared is True
+    assert gang("RayJob", {"rayClusterSpec": {}}).declared is None
+
+
+def stateful(*, annotated: bool = True, **spec: Any) -> Gang:
+    """What a StatefulSet of three pods says."""
+    container = {"name": "main", "resources": {"requests": {"cpu": "2"}}}
+    notes = {"gangsched.dev/gang": "true"} if annotated else {}
+    template = {"metadata": {"annotations": notes}, "spec": {"containers": [container]}}
+    raw = {"metadata": {"name": "db", "namespace": "ns"}, "spec": {"replicas": 3, "template": template, **spec}}
+    return gang_from_object("StatefulSet", msgspec.convert(raw, wire.StatefulSet), Converter().shape_of_template)
+
+
+def test_how_many_of_a_stateful_set_start_together() -> None:
+    """All that are created at once; otherwise the first one, which announces the others."""
+    found = stateful(podManagementPolicy="Parallel")
+    assert (found.min_member, found.announced) == (3, ())
+    found = stateful()
+    assert (found.min_member, [(each.role, each.count) for each in found.announced]) == (1, [("replica", 3)])
+    assert stateful(annotated=False).announced == ()
+    with pytest.raises(FieldError, match="is not between 0 and 100000"):
+        stateful(replicas=-1)

@@ -14,7 +14,7 @@ from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey, Suspendable, family_of, gang_of, templates_of
 from gangsched.core.state.membership import Membership
 from gangsched.model.dialects import owners
-from gangsched.model.dialects.operators import FAMILIES, OPERATORS
+from gangsched.model.dialects.operators import FAMILIES, OPERATORS, RAY
 from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
 from gangsched.model.records import JOB, QUEUED_JOB, SINGLE, Gang, GangId, Job, Labels, Owner, Pod
 
@@ -55,15 +55,20 @@ class OwnerGangs:
             kept = said is not None and said.never
             return pod if pod.kept == kept else msgspec.structs.replace(pod, kept=kept)
         group = owners.group_of(pod)
-        if group and self._declared(owners.LEADER_WORKER_SET, pod.namespace, self._said_of_group(pod, group)):
+        if group:
+            if not self._declared(owners.LEADER_WORKER_SET, pod.namespace, self._said_of_group(pod, group)):
+                return pod
             return msgspec.structs.replace(pod, gang=GangId(owners.FAMILY, pod.namespace, group, pod.scheduler))
         owner = pod.owner
         job = self._jobs.get((pod.namespace, owner.name)) if owner is not None and owner.kind == JOB else None
         if job is not None and job.owner is not None:
             owner = job.owner  # the launcher of an MPIJob is the pod of a Job
-        if owner is not None and owner.kind in OPERATORS and self._is_gang(owner, pod):
-            family = OPERATORS[owner.kind].family
-            return msgspec.structs.replace(pod, gang=GangId(family, pod.namespace, owner.name, pod.scheduler))
+        if owner is not None and owner.kind in OPERATORS:
+            above = self._above(owner, pod.namespace)
+            owner = above if above is not None and self._seen(above, pod.namespace) is not None else owner
+            if self._is_gang(owner, pod):
+                family = OPERATORS[owner.kind].family
+                return msgspec.structs.replace(pod, gang=GangId(family, pod.namespace, owner.name, pod.scheduler))
         whole = self._starts_with(job) if job is not None else None
         if whole is None or not self._together(whole):
             return pod
@@ -79,24 +84,43 @@ class OwnerGangs:
             self._membership.drop_object(*key)
         return known.declared if known is not None and known.declared is not None else owners.said_by(pod)
 
+    def _seen(self, owner: Owner, namespace: str) -> Gang | None:
+        """What is known of the object of an operator."""
+        return self._membership.objects.get((OPERATORS[owner.kind].family, namespace, owner.name))
+
+    def _above(self, owner: Owner, namespace: str) -> Owner | None:
+        """The owner of the object of an operator, where that is a part of it: the RayJob of a RayCluster."""
+        known = self._seen(owner, namespace)
+        above = known.owner if known is not None else None
+        return above if above is not None and above.kind == OPERATORS[owner.kind].part_of else None
+
     def _is_gang(self, owner: Owner, pod: Pod) -> bool:
         """Is the object of an operator that owns a pod declared to be a gang?"""
-        known = self._membership.objects.get((OPERATORS[owner.kind].family, pod.namespace, owner.name))
+        known = self._seen(owner, pod.namespace)
         said = known.declared if known is not None and known.declared is not None else owners.said_by(pod)
-        return self._declared(owner.kind, pod.namespace, said)
+        return self._declared(OPERATORS[owner.kind].counts_as, pod.namespace, said)
 
     def waits_for_owner(self, pod: Pod) -> bool:
         """Is it unknown in which gang a pod is, because what owns it has not been seen?"""
         if pod.owner is None or (pod.gang.family != SINGLE and not self._managed.active):
             return False
         if pod.owner.kind in OPERATORS and pod.gang.family == SINGLE:
-            return (OPERATORS[pod.owner.kind].family, pod.namespace, pod.owner.name) not in self._membership.objects
+            if owners.group_of(pod):
+                return False  # its labels say which one
+            above = self._above(pod.owner, pod.namespace)
+            return self._unseen(pod.owner, pod.namespace) or self._unseen(above, pod.namespace)
         if pod.owner.kind != JOB or pod.gang.family in WITHOUT_PODS:
             return False
         job = self._jobs.job_of(pod)
         if job is None:
             return True
-        return job.owner is not None and job.owner.kind == JOBSET and self._jobs.jobset_of(job) is None
+        if job.owner is None or job.owner.kind != JOBSET:
+            return self._unseen(job.owner, pod.namespace)
+        jobset = self._jobs.jobset_of(job)
+        return jobset is None or self._unseen(jobset.owner, pod.namespace)
+
+    def _unseen(self, owner: Owner | None, namespace: str) -> bool:
+        return owner is not None and owner.kind in OPERATORS and self._seen(owner, namespace) is None
 
     def declared_in(self, namespace: str) -> bool:
         """Does a namespace declare its owners gangs?"""
@@ -116,7 +140,11 @@ class OwnerGangs:
             return True
         above = self._jobs.jobset_of(owner) if isinstance(owner, Job) else None
         top = above or owner
-        said = top.gang if top.gang is not None else next(map(owners.said_by, templates_of(top)), None)
+        train_job = top.owner if top.owner is not None and top.owner.kind in OPERATORS else None
+        known = self._seen(train_job, owner.namespace) if train_job is not None else None
+        said = top.gang if top.gang is not None or known is None else known.declared
+        if said is None:
+            said = next(map(owners.said_by, templates_of(top)), None)
         return self._declared(family_of(top), owner.namespace, said)
 
     def _starts_with(self, job: Job) -> Suspendable:
@@ -128,11 +156,11 @@ class OwnerGangs:
             return job
         return jobset if self._together(jobset) else job
 
-    def _declared(self, kind: str, namespace: str, said: bool | None) -> bool:
-        """Is an owner of this kind, which says this itself, declared to be a gang?"""
+    def _declared(self, kind: str | None, namespace: str, said: bool | None) -> bool:
+        """Is an owner that counts as one of this kind, and says this itself, declared to be a gang?"""
         if said is not None:
             return said
-        return kind in self._kinds or self.declared_in(namespace)
+        return kind is not None and (kind in self._kinds or self.declared_in(namespace))
 
     # -- changes: each returns the pods that are others because of it -----------------------------------------
 
@@ -177,10 +205,16 @@ class OwnerGangs:
         if family == OPERATORS[owners.LEADER_WORKER_SET].family:
             mine = (p for p in self._pods.values() if p.namespace == gang.namespace)
             return self._moved((p for p in mine if p.labels.get(owners.NAME) == gang.name), always=True)
-        said = [each.declared if each is not None else None for each in (before, now)]
-        if family not in FAMILIES or said[0] == said[1]:
+        if family not in FAMILIES:
             return []
-        return self._moved(p for p in self._pods.values() if p.namespace == gang.namespace and p.owner is not None)
+        seen = FAMILIES[family].group == RAY  # whose a cluster is, is known when both it and the RayJob are seen
+        said = [(each.declared, seen) if each is not None else (None, False) for each in (before, now)]
+        if said[0] == said[1]:
+            return []
+        owned = [each for each in self._jobs.all() if isinstance(each, JobSet) and _is_of(each, gang)]
+        sets = [pod for jobset in owned for pod in self._renew_jobset(jobset, there=True)]
+        pods = (p for p in self._pods.values() if p.namespace == gang.namespace and p.owner is not None)
+        return sets + self._moved(pods)
 
     def _renew_jobset(self, jobset: JobSet, there: bool) -> list[Pod]:
         if there and not jobset.in_order and self._together(jobset):
@@ -215,7 +249,7 @@ class OwnerGangs:
             self._membership.set_object(msgspec.structs.replace(_gang(job, _at_once(job)), queue=queue))
         elif (QUEUED_JOB, *key) in self._membership.objects:
             self._membership.drop_object(QUEUED_JOB, *key)
-        elif job is None or job.owner is None or job.owner.kind != JOBSET:
+        elif job is None or job.owner is None or job.owner.kind not in (JOBSET, *OPERATORS):
             return []
         return self._moved(self._jobs.pods_named(key))
 
@@ -229,6 +263,12 @@ class OwnerGangs:
             if always or now.gang != pod.gang:
                 out.append(now)
         return out
+
+
+def _is_of(jobset: JobSet, gang: Gang) -> bool:
+    """Is a JobSet that of a TrainJob?"""
+    owner = jobset.owner
+    return owner is not None and (owner.kind, jobset.namespace, owner.name) == (gang.kind, gang.namespace, gang.name)
 
 
 def _family(owner: Suspendable) -> str:

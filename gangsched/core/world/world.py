@@ -361,7 +361,7 @@ def _supplied(world: World, event: ev.Event) -> Change | None:
         case ev.Gone("HyperNode", _, name):
             world.hyper_nodes.put(name, None)
         case ev.Changed(PodSelector() as pod_selector):
-            snapshot.selectors.set(pod_selector)
+            snapshot.selectors.set(msgspec.structs.replace(pod_selector, gang=None))
         case ev.Gone(kind, namespace, name):
             snapshot.selectors.drop(kind, namespace, name)
     return None

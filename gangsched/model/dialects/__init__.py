@@ -11,7 +11,17 @@ from typing import Any
 
 from gangsched.messages import invalid
 from gangsched.model import wire
-from gangsched.model.dialects import coscheduling, kai, koordinator, kueue, owners, upstream, volcano, yunikorn
+from gangsched.model.dialects import (
+    coscheduling,
+    kai,
+    koordinator,
+    kueue,
+    operators,
+    owners,
+    upstream,
+    volcano,
+    yunikorn,
+)
 from gangsched.model.dialects.dialect import Dialect, Seen, Told
 from gangsched.model.dialects.objects import ALLOWED, delay_remark, is_subdomain, shown
 from gangsched.model.errors import Mistake
@@ -44,7 +54,7 @@ DIALECTS = (
     kai.DIALECT,
     yunikorn.DIALECT,
 )
-BY_FAMILY: Mapping[str, Dialect] = {each.family: each for each in (*DIALECTS, owners.DIALECT)}
+BY_FAMILY: Mapping[str, Dialect] = {each.family: each for each in (*DIALECTS, owners.DIALECT, *operators.DIALECTS)}
 
 
 def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[GangId, Mistake | None]:

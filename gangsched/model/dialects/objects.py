@@ -18,7 +18,7 @@ from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.fields import check, used
 from gangsched.model.preemptible import stakes_of
 from gangsched.model.queues import queue_labels
-from gangsched.model.records import Gang, Labels
+from gangsched.model.records import Gang, Labels, Owner
 from gangsched.model.shapes import frozen, parse_list
 from gangsched.model.times import parse_duration, parse_time
 
@@ -120,3 +120,9 @@ def described(family: str, obj: Any, remark: Mistake | None, **wishes: Any) -> G
         stakes=stakes,
         **wishes,
     )
+
+
+def owner_of(meta: wire.ObjectMeta) -> Owner | None:
+    """The controller of an object."""
+    found = meta.controller
+    return None if found is None else Owner(found.kind, found.name, found.uid)

@@ -1,7 +1,8 @@
 """Gangs without an object of their own: pods that start together because of what owns them.
 
 The annotation ``gangsched.dev/gang`` on a Job, JobSet or LeaderWorkerSet, or on its pod template, says so, else the
-label of that name on the namespace, else the setting ``gangs.owners``. A Job starts with all pods that it runs at once,
+label of that name on the namespace, else the setting ``gangs.owners``; only the annotation makes gangs of StatefulSets,
+whose pods are mostly of use alone. A Job starts with all pods that it runs at once,
 a JobSet with those of all its Jobs unless it starts them in order, and of a LeaderWorkerSet each group by itself. What
 the objects of other operators run is in :mod:`gangsched.model.dialects.operators`.
 
@@ -19,9 +20,18 @@ from gangsched.model.dialects.objects import is_subdomain, shown
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.records import Gang, GangId, Labels, Pod
 
-#: The kinds of owners that can be gangs.
+#: The kinds of owners that a setting makes gangs.
 Kind: TypeAlias = Literal[
-    "Job", "JobSet", "LeaderWorkerSet", "PyTorchJob", "TFJob", "XGBoostJob", "JAXJob", "MPIJob", "RayCluster"
+    "Job",
+    "JobSet",
+    "LeaderWorkerSet",
+    "PyTorchJob",
+    "TFJob",
+    "XGBoostJob",
+    "PaddleJob",
+    "JAXJob",
+    "MPIJob",
+    "RayCluster",
 ]
 LEADER_WORKER_SET: Kind = "LeaderWorkerSet"
 
@@ -82,10 +92,15 @@ def gang_from_member(pod: Pod) -> Gang:
     return Gang(gang.family, gang.namespace, gang.name, kind=LEADER_WORKER_SET, min_member=_size(pod))
 
 
-#: Of the groups of a LeaderWorkerSet: no pod names them, its owner and labels do.
+def no_group(_meta: object, _spec: object) -> tuple[str, str]:
+    """No pod names the group that it is in: its owner and labels do."""
+    return "", ""
+
+
+#: Of the groups of a LeaderWorkerSet.
 DIALECT = Dialect(
     FAMILY,
-    lambda _meta, _spec: ("", ""),
+    no_group,
     needs_object=lambda _: False,
     gang_from_member=gang_from_member,
     role_of=lambda pod, _: LEADER if pod.labels.get(WORKER_INDEX) == "0" else WORKER,
