@@ -69,7 +69,7 @@ class Candidates:
     say where the pods of a node are. ``levels`` are the different priorities, ascending, and ``level_of`` ``(V,)`` the
     index of each pod's among them. ``free`` ``(R, N)`` is the room beside them all. With ``bands`` a level is the
     number of those below the priority, and gangs count nothing. ``by_work`` says that what is lost counts before the
-    number of pods.
+    number of pods. What only leaves at a priority above ``up_to`` is left out, as if it stayed.
     """
 
     def __init__(
@@ -79,19 +79,21 @@ class Candidates:
         demand: Demand,
         works: Floats,
         bands: Sequence[int] | None = None,
+        up_to: float = math.inf,
     ) -> None:
         self.units = units
         self._bands = bands
         self.by_work = units.options.harm_by_work and bands is None
         self.free = demand.resources.free
         table = units.snapshot.table
-        wholes = [b for b in units.blocks if b.whole]
+        wholes = [b for b in units.blocks if b.whole and b.priority <= up_to]
         parts = [(b, p) for b in units.blocks for p in b.parts if p.single]
         of_parts: Ints = np.array([s for _, p in parts for s in p.single], dtype=np.int64)
+        loose, of_parts = (slots[table.priority[slots] <= up_to] for slots in (units.loose, of_parts))
         of_wholes: Ints = np.concatenate([b.array for b in wholes]) if wholes else NO_SLOTS
-        slots = np.concatenate([units.loose, of_parts, of_wholes])
+        slots = np.concatenate([loose, of_parts, of_wholes])
         if len(of_parts) and len(of_wholes):
-            slots = np.concatenate([units.loose, distinct(np.concatenate([of_parts, of_wholes]))])
+            slots = np.concatenate([loose, distinct(np.concatenate([of_parts, of_wholes]))])
         slots = slots[table.row[slots] >= 0]
         row = table.row[slots]
         held = demand.resources.held(slots)
@@ -120,7 +122,7 @@ class Candidates:
         self.place: Ints = np.full(table.size, _NONE, dtype=np.int64)
         self.place[self.slot] = np.arange(len(self.slot))
         self.single: Bools = np.zeros(len(self.slot), dtype=np.bool_)
-        self.single[self._at(units.loose)] = True
+        self.single[self._at(loose)] = True
         self.single[self._at(of_parts)] = True
         self.unit: Ints = np.full(len(self.slot), _NONE, dtype=np.int64)
         self.units_of: list[Interruption] = []

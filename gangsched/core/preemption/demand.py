@@ -158,6 +158,10 @@ class Demand(msgspec.Struct, eq=False):
         """
         return whole(self.request[k], free, allowed, 1 if self.rules.exclusive[k, k] else self.need[k])
 
+    def counts(self, free: Floats) -> bool:
+        """Is there room with ``(R, N)`` free as far as counting tells? Never wrongly False."""
+        return all(float(d.whole(0, free, d.mask[0]).sum()) >= d.need[0] for d in self.parts())
+
     def together(self, vector: Sequence[int]) -> bool:
         """May so many members of each kind share a node, as far as kinds exclude each other?"""
         some = [k for k, n in enumerate(vector) if n]

@@ -10,6 +10,7 @@ is.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -18,7 +19,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.agenda import Watchdog
-from gangsched.core.arrays import Bools, Ints
+from gangsched.core.arrays import Bools, Ints, distinct
 from gangsched.core.decision import Gap
 from gangsched.core.placement.placer import Placer, Want
 from gangsched.core.preemption.branch_and_bound import BranchAndBound
@@ -126,6 +127,7 @@ class Search:
         self._sim = sim
         self._proved_none = False
         self._looks = -1
+        self._up_to = math.inf  # what counts under a higher priority stays
         self._places: list[Places] = []
         self._best: Plan | None = None  # of those found
         self._seen: set[frozenset[int]] = set()
@@ -135,7 +137,7 @@ class Search:
     @cached_property
     def candidates(self) -> Candidates:
         """What may leave, as arrays."""
-        return Candidates(self.units, self.budgets, self._demands[0], self.works, self._limits.bands)
+        return Candidates(self.units, self.budgets, self._demands[0], self.works, self._limits.bands, self._up_to)
 
     @cached_property
     def _bound(self) -> LowerBound:
@@ -151,10 +153,15 @@ class Search:
         Every plan that a search comes across is reprieved, and the least harmful is kept. A longer search comes across
         those of a shorter one, in the same order, and so it never does more harm.
         """
-        if not self._room():
+        reaches = self._reaches()
+        if not reaches:
             return None
-        for plan in self._found():
-            self._keep(plan)
+        for up_to in reaches:
+            self._begin(up_to)
+            for plan in self._found():
+                self._keep(plan)
+            if self._best is not None:
+                break
         least = self._improve()
         best = self._tried(self._best, least)
         if best is None:
@@ -162,17 +169,33 @@ class Search:
             return None
         return Choice(best.taken, best.harm, self.spent, self.stopped, best.rows, self._floor(best.harm, least))
 
-    def _room(self) -> bool:
-        """Is there room for each kind of members by itself when everything that may leave has left? Never wrongly
-        False. Known in a tenth of the time that it takes to look at what may leave pod by pod.
+    def _reaches(self) -> list[float]:
+        """Up to which priorities to search: to the lowest at which counting finds room, and if there is no plan, to
+        all. A plan of the former is better than any with a higher priority, and takes a third of the time where most
+        priorities do not have to be touched. Empty if there is no room even when all have left, which is known in a
+        tenth of the time that it takes to look at what may leave pod by pod.
         """
         if self._limits.known:
-            return True
-        free = self._demands[0].resources.without(self.units.everything())
-        return any(
-            all(float(demand.whole(k, free, demand.mask[k]).sum()) >= need for k, need in enumerate(demand.need))
-            for demand in self._demands
-        )
+            return [math.inf]
+        slots, least = self.units.leaving()
+
+        def room(level: float) -> bool:
+            return any(d.counts(d.resources.without(slots[least <= level])) for d in self._demands)
+
+        # With budgets priorities are not what counts first.
+        narrow = not self.budgets and self._limits is NO_LIMITS
+        levels = [*(distinct(least).tolist()[:-1] if narrow else ()), math.inf]
+        enough = levels[bisect_left(levels, True, key=room) :]
+        return [enough[0], math.inf] if len(enough) > 1 else enough
+
+    def _begin(self, up_to: float) -> None:
+        """Search anew, with what counts under higher priorities left out."""
+        if up_to == self._up_to:
+            return
+        self._up_to = up_to
+        self._places.clear()
+        for name in ("candidates", "_bound", "_program"):
+            self.__dict__.pop(name, None)
 
     def _keep(self, plan: Plan) -> None:
         if plan.taken not in self._seen:

@@ -17,6 +17,9 @@ from gangsched.core.state.podtable import TERMINATING
 from gangsched.messages import causes
 from gangsched.model.records import JOB, GangId
 
+#: Above every priority.
+_NEVER = 2**31
+
 
 class JobBlocks:
     """Makes ``blocks`` of what is ``eligible``. Of the gangs ``complete`` (numbers) all live pods may be taken."""
@@ -224,7 +227,7 @@ class Units(Eligible):
         self.reasons: dict[int, str] = {}
         self.added: dict[int, Block] = {}
         self._blocks_by_gang: dict[int, Block] | None = None
-        self._everything: Ints | None = None
+        self._leaving: tuple[Ints, Ints] | None = None
         if len(self.takeable):
             self._build()
 
@@ -294,7 +297,7 @@ class Units(Eligible):
         self.blocks.append(block)
         self.reasons[block.number] = reason
         self.added[block.number] = block
-        self._blocks_by_gang = self._everything = None
+        self._blocks_by_gang = self._leaving = None
 
     def _by_gang(self, numbers: list[int], live: Ints) -> dict[int, Ints]:
         """Of these slots, those of each of these gangs."""
@@ -352,14 +355,26 @@ class Units(Eligible):
         return not self.blocks and not len(self.loose)
 
     def everything(self) -> Ints:
-        """All slots that may be taken, singly or as part of a whole."""
-        if self._everything is None:
-            listed = np.zeros(self.snapshot.table.size, dtype=np.bool_)
-            for block in self.blocks:
-                listed[block.array if block.whole else block.singles] = True
-            listed &= self.snapshot.table.row[: len(listed)] >= 0
-            self._everything = np.concatenate([np.flatnonzero(listed), self.loose])
-        return self._everything
+        """All slots that may be taken, singly or as part of a whole, ascending."""
+        return self.leaving()[0]
+
+    def leaving(self) -> tuple[Ints, Ints]:
+        """All slots that may be taken, and the lowest priority under which each counts then: its own where it may
+        leave by itself, that of its unit.
+        """
+        if self._leaving is None:
+            table = self.snapshot.table
+            least = np.full(table.size, _NEVER)
+            wholes = [b for b in self.blocks if b.whole]
+            singles = np.array([s for b in self.blocks for s in b.singles], dtype=np.int64)
+            if wholes:
+                of_blocks = np.repeat([b.priority for b in wholes], [len(b.array) for b in wholes])
+                least[np.concatenate([b.array for b in wholes])] = of_blocks
+            least[self.loose] = table.priority[self.loose]
+            least[singles] = np.minimum(least[singles], table.priority[singles])
+            slots = np.flatnonzero((least < _NEVER) & (table.row[: table.size] >= 0))
+            self._leaving = slots, least[slots]
+        return self._leaving
 
     def touched(self, taken: Collection[int]) -> list[Block]:
         """Blocks of which something is taken."""
