@@ -290,7 +290,8 @@ def _pod(name: str, cpu: int = 1, **more: Any) -> Object:
     }
 
 
-def _node(name: str, cpu: int) -> Object:
+def node(name: str, cpu: int) -> Object:
+    """A node that is a rack of its own."""
     labels = {"kubernetes.io/hostname": name, "example.com/rack": name}
     return {
         "apiVersion": "v1",
@@ -304,7 +305,7 @@ def _class(name: str, value: int) -> Object:
     return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
 
 
-def _members(dialect: Dialect, wish: Wish, on: str = "") -> tuple[list[Object], list[Object]]:
+def members(dialect: Dialect, wish: Wish, on: str = "") -> tuple[list[Object], list[Object]]:
     """The objects of a gang, and its pods; bound to nodes ``n0``, ``n1`` in turns if ``on`` says so."""
     objects, extra = dialect(wish)
     # The member of the role that has one comes last by name.
@@ -334,63 +335,63 @@ def decisions(*objects: Object) -> dict[str, Decision]:
 
 def all_or_nothing(api: Api) -> bool:
     """With room for one of two members none starts, with room for both they do."""
-    objects, pods = _members(api.write, Wish(2, 2))
-    few = decisions(_node("n0", 1), *objects, *pods)[api.gang]
-    enough = decisions(_node("n0", 2), *objects, *pods)[api.gang]
+    objects, pods = members(api.write, Wish(2, 2))
+    few = decisions(node("n0", 1), *objects, *pods)[api.gang]
+    enough = decisions(node("n0", 2), *objects, *pods)[api.gang]
     return (few.outcome, few.placements, enough.outcome) == ("unschedulable", {}, "bind")
 
 
 def waits_for_members(api: Api) -> bool:
     """A member that does not exist yet is waited for."""
-    objects, pods = _members(api.write, Wish(2, 2))
-    return decisions(_node("n0", 2), *objects, pods[0])[api.gang].outcome == "gathering"
+    objects, pods = members(api.write, Wish(2, 2))
+    return decisions(node("n0", 2), *objects, pods[0])[api.gang].outcome == "gathering"
 
 
 def minimum(api: Api) -> bool:
     """Two of three start where there is room for two."""
-    objects, pods = _members(api.write, Wish(3, 2))
-    found = decisions(_node("n0", 2), *objects, *pods)[api.gang]
+    objects, pods = members(api.write, Wish(3, 2))
+    found = decisions(node("n0", 2), *objects, *pods)[api.gang]
     return (found.outcome, len(found.placements)) == ("bind", 2)
 
 
 def roles(api: Api) -> bool:
     """Of three that start one is of the role that has one, though others come first by name."""
-    objects, pods = _members(api.write, Wish(4, 3, roles={"worker": 2, "ps": 1}))
-    found = decisions(_node("n0", 3), *objects, *pods)[api.gang]
-    without = decisions(_node("n0", 4), *objects, *(p for p in pods if p["metadata"]["name"] != "g-3"))[api.gang]
+    objects, pods = members(api.write, Wish(4, 3, roles={"worker": 2, "ps": 1}))
+    found = decisions(node("n0", 3), *objects, *pods)[api.gang]
+    without = decisions(node("n0", 4), *objects, *(p for p in pods if p["metadata"]["name"] != "g-3"))[api.gang]
     return found.outcome == "bind" and "ns/g-3" in found.placements and without.outcome == "gathering"
 
 
 def sub_groups(api: Api) -> bool:
     """With room for three of two sub-groups of two members those of one start, and one more."""
-    objects, pods = _members(api.write, Wish(4, 2, roles={"a": 2, "b": 2}, least=1))
-    found = decisions(_node("n0", 3), *objects, *pods)[api.gang]
-    without = decisions(_node("n0", 3), *objects, *pods[:2])[api.gang]
+    objects, pods = members(api.write, Wish(4, 2, roles={"a": 2, "b": 2}, least=1))
+    found = decisions(node("n0", 3), *objects, *pods)[api.gang]
+    without = decisions(node("n0", 3), *objects, *pods[:2])[api.gang]
     started = {"ns/g-0", "ns/g-2"} <= found.placements.keys() or {"ns/g-1", "ns/g-3"} <= found.placements.keys()
     return found.outcome == "bind" and started and without.outcome == "gathering"
 
 
 def own_priority(api: Api) -> bool:
     """The priority of its object counts, whatever its pods have."""
-    objects, pods = _members(api.write, Wish(1, 1, high=True))
+    objects, pods = members(api.write, Wish(1, 1, high=True))
     low = _pod("low", spec={"nodeName": "n0", "priority": 10, "priorityClassName": "low"})
-    found = decisions(_class("high", 100), _class("low", 10), _node("n0", 1), *objects, *pods, low)[api.gang]
+    found = decisions(_class("high", 100), _class("low", 10), node("n0", 1), *objects, *pods, low)[api.gang]
     return found.outcome == "preempt"
 
 
 def topology(api: Api) -> bool:
     """Two members go into one rack, and wait where no rack has room for both."""
-    objects, pods = _members(api.write, Wish(2, 2, rack=True))
-    apart = decisions(_node("n0", 1), _node("n1", 1), *objects, *pods)[api.gang]
-    together = decisions(_node("n0", 1), _node("n1", 2), *objects, *pods)[api.gang]
+    objects, pods = members(api.write, Wish(2, 2, rack=True))
+    apart = decisions(node("n0", 1), node("n1", 1), *objects, *pods)[api.gang]
+    together = decisions(node("n0", 1), node("n1", 2), *objects, *pods)[api.gang]
     domain = (together.topology_domain or "").rpartition("=")[2]
     return (apart.outcome, together.outcome, domain) == ("unschedulable", "bind", "n1")
 
 
 def evicted_whole(api: Api) -> bool:
     """For the room of one of two members both are evicted, also on a node that nobody needs."""
-    objects, pods = _members(api.write, Wish(2, 2), on="n")
-    nodes = [_node("n0", 1), _node("n1", 1)]
+    objects, pods = members(api.write, Wish(2, 2), on="n")
+    nodes = [node("n0", 1), node("n1", 1)]
     above = _pod("above", spec={"priorityClassName": "high", "priority": 100})
     found = decisions(_class("high", 100), *nodes, *objects, *pods, above)["ns/above"]
     return sorted(victim.pod for victim in found.victims) == ["ns/g-0", "ns/g-1"]
@@ -398,17 +399,17 @@ def evicted_whole(api: Api) -> bool:
 
 def announced_room(api: Api) -> bool:
     """The first member starts only when there is room for two that do not exist yet."""
-    objects, pods = _members(api.write, Wish(1, 1, announced=2))
-    few = decisions(_node("n0", 2), *objects, *pods)[api.gang]
-    enough = decisions(_node("n0", 3), *objects, *pods)[api.gang]
+    objects, pods = members(api.write, Wish(1, 1, announced=2))
+    few = decisions(node("n0", 2), *objects, *pods)[api.gang]
+    enough = decisions(node("n0", 3), *objects, *pods)[api.gang]
     return (few.outcome, few.placements, enough.outcome) == ("unschedulable", {}, "bind")
 
 
 def restarted(api: Api) -> bool:
     """Of two members that run one is lost: the one that is made instead starts beside the other."""
-    objects, pods = _members(api.write, Wish(2, 2), on="n")
-    _, (new, _) = _members(api.write, Wish(2, 2))
-    found = decisions(_node("n0", 1), _node("n1", 1), *objects, new, pods[1])[api.gang]
+    objects, pods = members(api.write, Wish(2, 2), on="n")
+    _, (new, _) = members(api.write, Wish(2, 2))
+    found = decisions(node("n0", 1), node("n1", 1), *objects, new, pods[1])[api.gang]
     return (found.outcome, found.required, found.placements) == ("bind", 1, {"ns/g-0": "n0"})
 
 
