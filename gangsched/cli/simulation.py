@@ -174,7 +174,7 @@ def _detail(entry: Entry) -> str:
     return text.strip()
 
 
-def pods_of(simulation: Simulation) -> dict[str, dict[str, Any]]:  # noqa: C901
+def pods_of(simulation: Simulation) -> dict[str, dict[str, Any]]:
     """What became of each pod, by ``namespace/name``; times are seconds from the start, None = it did not happen.
     ``drainedBy`` is there only for pods that a stopped queue made leave.
     """
@@ -191,27 +191,30 @@ def pods_of(simulation: Simulation) -> dict[str, dict[str, Any]]:  # noqa: C901
         known = out.get(pod.key)
         if known is None or entry.verb == log.CREATE:
             known = out[pod.key] = _new_pod(pod, at)
-        if pod.node and known["boundAt"] is None:
-            known["boundAt"] = at
-        if pod.phase == "Running" and known["startedAt"] is None:
-            known["startedAt"] = at
-        if pod.finished and known["endedAt"] is None:
-            known["endedAt"] = at
+        known.update(_state_of(pod))
+        came = {"boundAt": pod.node, "startedAt": pod.phase == "Running", "endedAt": pod.finished}
+        known.update((key, at) for key, so in came.items() if so and known[key] is None)
         if pod.disruption is not None:
-            marked = pod.disruption.status == "True"
-            known["preemptedBy"] = (preemptor_of(pod.disruption.message) or None) if marked else None
-            queue = drained_queue(pod.disruption.message) if marked else None
+            marked = pod.disruption.message if pod.disruption.status == "True" else ""
+            known["preemptedBy"] = preemptor_of(marked) or None
             known.pop("drainedBy", None)
-            if queue is not None:
+            if (queue := drained_queue(marked)) is not None:
                 known["drainedBy"] = " ".join(queue)
-        known.update(phase=pod.phase, node=pod.node or None, nominatedNode=pod.nominated_node or None)
-        known["terminating"] = pod.deleting_since is not None
-        waits = pod.scheduled_condition is not None and not pod.node
-        known["message"] = pod.scheduled_condition.message if waits and pod.scheduled_condition else None
     for known in out.values():
         if known["phase"] == "Deleted":
             known.update(terminating=False, message=None)
     return dict(sorted(out.items()))
+
+
+def _state_of(pod: Pod) -> dict[str, Any]:
+    condition = pod.scheduled_condition
+    return {
+        "phase": pod.phase,
+        "node": pod.node or None,
+        "nominatedNode": pod.nominated_node or None,
+        "terminating": pod.deleting_since is not None,
+        "message": condition.message if condition is not None and not pod.node else None,
+    }
 
 
 def _new_pod(pod: Pod, at: float) -> dict[str, Any]:

@@ -40,19 +40,15 @@ from gangsched.core.preemption.eligible import delayed
 from gangsched.core.preemption.harm import Budgets
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.assignment import NO_QUOTA, Nominated, NoQuota, QuotaAssignment
-from gangsched.core.quota.flavors import Assignment, Chosen, Flavors, Mode
+from gangsched.core.quota.flavors import Flavors, Mode
 from gangsched.core.world.world import World, queue_order
 from gangsched.messages import causes
 from gangsched.messages.text import listed
 from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
 from gangsched.model.times import render_time
 
-#: Flavors that are tried one after another for one gang.
-_MAX_FLAVORS = 64
 #: So many workloads that are spared are named in a message.
 _NAMED = 3
-#: Quota is out of reach: not even evictions would give it to the gang.
-_OUT_OF_REACH = (Mode.NO_FIT, Mode.NO_CANDIDATES)
 
 
 class GangCycle:
@@ -81,7 +77,7 @@ class GangCycle:
         anywhere = not any(spec.topology for spec in specs if spec is not None)
         out_of_reach: list[QuotaAssignment] = []
         for gate in self._gates():
-            if isinstance(gate, QuotaAssignment) and gate.mode in _OUT_OF_REACH:
+            if isinstance(gate, QuotaAssignment) and gate.mode.out_of_reach:
                 out_of_reach.append(gate)
                 if anywhere:
                     continue
@@ -92,7 +88,7 @@ class GangCycle:
             context = self._context(gate)
             if context.topology.problem:
                 return Outcomes(context).unschedulable("", None)
-            if gate.mode in _OUT_OF_REACH:
+            if gate.mode.out_of_reach:
                 continue
             self._tried.append(context)
             found = self._without_evictions(context) if gate.mode == Mode.FIT else self._evict()
@@ -118,7 +114,7 @@ class GangCycle:
         """
         if self._claim is None or not self._claim.problem:
             for gate in self._gates():
-                if gate.mode == Mode.FIT or (displacing and gate.mode not in _OUT_OF_REACH):
+                if gate.mode == Mode.FIT or (displacing and not gate.mode.out_of_reach):
                     yield self._context(gate)
 
     def _context(self, gate: QuotaAssignment | NoQuota) -> SchedulingContext:
@@ -127,35 +123,13 @@ class GangCycle:
     # -- quota ---------------------------------------------------------------------------------------------
 
     def _gates(self) -> Iterator[QuotaAssignment | NoQuota]:
-        """Flavors in the order in which they are tried: as the rules of the queue walk through them, and then, where it
-        is nodes that the gang lacks, those in whose place the rules have chosen others.
-        """
+        """Flavors in the order in which they are tried."""
         if self._claim is None:
             yield NO_QUOTA
             return
-        managed, workload = self._world.managed, self._claim.workload
-        resume: Mapping[tuple[str, str], int] = {}
-        passed: frozenset[Chosen] = frozenset()
-        seen: list[Assignment] = []
-        for _ in range(_MAX_FLAVORS):
-            assignment = managed.quota.assign(workload, resume, passed)
-            if passed and assignment.mode == Mode.NO_FIT:
-                return
-            yield QuotaAssignment(managed, self._claim, assignment, self._asked.now)
-            seen.append(assignment)
-            if assignment.resume and assignment.resume != resume:
-                resume = assignment.resume
-                continue
-            others = frozenset(c for each in seen for c in managed.quota.alternatives(workload, each))
-            if others <= passed or not any(map(self._has_its_quota, seen)):
-                return
-            passed, resume = others, {}
-
-    def _has_its_quota(self, assignment: Assignment) -> bool:
-        """Is there quota in these flavors, or would there be after evictions, whatever the nodes are like?"""
-        if assignment.mode == Mode.FIT or assignment.mode in _OUT_OF_REACH or self._claim is None:
-            return assignment.mode == Mode.FIT
-        return bool(self._world.managed.quota.victims(self._claim.workload, assignment))
+        managed, claim = self._world.managed, self._claim
+        for assignment in managed.quota.assignments(claim.workload):
+            yield QuotaAssignment(managed, claim, assignment, self._asked.now)
 
     @staticmethod
     def _waits_in(gate: QuotaAssignment | NoQuota) -> bool:

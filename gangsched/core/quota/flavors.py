@@ -8,7 +8,7 @@ first that is good enough for the queue's ``flavorFungibility``; otherwise the b
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 import msgspec
@@ -51,6 +51,11 @@ class Mode(enum.IntEnum):
     def needs_preemption(self) -> bool:
         """Neither free nor out of reach."""
         return self not in (Mode.NO_FIT, Mode.FIT)
+
+    @property
+    def out_of_reach(self) -> bool:
+        """Would not even evictions give it?"""
+        return self <= Mode.NO_CANDIDATES
 
 
 #: ``(pod set, resource, flavor)``: the flavor of a resource of a pod set.
@@ -300,14 +305,17 @@ def _look_further(found: tuple[Mode, int], fungibility: Fungibility) -> bool:
 Flavors = tuple[tuple[str, str], ...]
 
 
-def used(shape: PodShape, flavors: Flavors) -> Iterator[tuple[Cell, int]]:
-    """What a pod holds in these flavors."""
-    of = dict(flavors)
-    for resource, units in shape.requests:
-        if resource in of and resource != PODS:
-            yield (of[resource], resource), units
-    if PODS in of and not shape.is_part:
-        yield (of[PODS], PODS), 1
+def used_by(pods: Iterable[tuple[PodShape, Flavors]]) -> Amounts:
+    """What pods of these shapes hold together, each in its flavors."""
+    out: dict[Cell, int] = {}
+    for shape, flavors in pods:
+        of, requests = dict(flavors), dict(shape.requests)
+        requests[PODS] = 0 if shape.is_part else 1
+        for resource, units in requests.items():
+            if units and resource in of:
+                cell = of[resource], resource
+                out[cell] = out.get(cell, 0) + units
+    return tuple(sorted(out.items()))
 
 
 def boost_of(gangs: Iterable[GangId], pods: Iterable[Pod], membership: Membership, jobs: Jobs) -> int:

@@ -8,17 +8,16 @@ managed, and nothing here is kept.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from gangsched.core.actions import QueueStatus
 from gangsched.core.decision import group_key, names_of
 from gangsched.core.ledger.ledger import Ledger, announced_by, group_of
-from gangsched.core.quota.flavors import Flavors, PodFlavors, boost_of, gave_back, used
+from gangsched.core.quota.flavors import Flavors, PodFlavors, boost_of, gave_back, used_by
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.status import QueueStatuses, Tally
-from gangsched.core.quota.tree import Amounts, Cell
 from gangsched.core.quota.workloads import Admission, Holder, Place, Workload, pod_sets, workload_priority
 from gangsched.core.state.jobs import Jobs
 from gangsched.core.state.membership import Membership
@@ -86,8 +85,8 @@ class Managed:
         self._pending: dict[str, list[tuple[Place, str]]] = {}
         self._place: dict[str, tuple[str, Place]] = {}
         self._changed: set[str] = set()
-        #: What workloads held whose promises do not count at present, until these do again, have moved or are given up.
-        self._aside: dict[str, Admission | None] = {}
+        #: What workloads held, of those of which that has changed since it was settled last.
+        self._held: dict[str, Admission | None] = {}
         #: Shapes of pods as they are in some flavors, for :mod:`.assignment`: the same object every time.
         self.shapes: dict[tuple[PodShape, Flavors], PodShape] = {}
 
@@ -129,7 +128,6 @@ class Managed:
             for key in list(self._gangs_of):
                 self._forget(key)
             self._dirty.clear()
-            self._aside.clear()
             self._flavors.clear()
 
     def touch(self, gang: GangId) -> None:
@@ -282,7 +280,7 @@ class Managed:
             return None
         self.settle()
         pods = [p for gang in gangs for p in self._membership.pods(gang)]
-        self._set_aside({group_key(gangs), *self.rooms_of(pods)})
+        self.quota.set_aside({group_key(gangs), *self.rooms_of(pods)})
         self.quota.holders.promised = frozenset(uid for uid in self._promised if not self.pods_of(uid))
         membership = self._membership
         members: list[Pod] = []
@@ -307,16 +305,7 @@ class Managed:
             key = self._key_of.get(pod.gang)
             if key is not None:
                 gone.add(key)
-        return self.quota.has_room_somewhere(claim.workload, gone)
-
-    def _set_aside(self, keys: set[str]) -> None:
-        """What is promised to a group does not count against itself; no other group gets it unless it is given up."""
-        if not keys.isdisjoint(self._promised):
-            changed, admissions = set(self._changed), self.quota.admissions
-            self._aside = {key: admissions.get(key) for key in sorted(keys)}
-            self.settle(keys)
-            self._changed = changed
-            self._dirty.update(gang for key in sorted(keys) for gang in self._gangs_of.get(key, ()))
+        return self.quota.has_room(claim.workload, gone)
 
     def _turn(self, workload: Workload) -> str:
         """Under StrictFIFO, who is before this workload in its queue, in words."""
@@ -363,15 +352,13 @@ class Managed:
 
     # -- admissions ----------------------------------------------------------------------------------------
 
-    def settle(self, but: Collection[str] = ()) -> None:
-        """Work out what every gang that was touched holds. What is promised to groups with these keys is left out."""
+    def settle(self) -> None:
+        """Work out what every gang that was touched holds."""
         if not self.active:
             return
-        aside: dict[str, Admission | None] = {}
-        if not but:
-            aside, self._aside = self._aside, {}
+        self.quota.put_back()
         for key in sorted({*self._promised, *map(group_of, self._ledger.holders())}):
-            now = tuple(p.uid for p in self._kept_for(key)) if key not in but else ()
+            now = tuple(p.uid for p in self._kept_for(key))
             if now != self._promised.get(key, ()):
                 self._dirty.update(self._gangs_of.get(key, ()))
                 if now:
@@ -382,8 +369,9 @@ class Managed:
             dirty, self._dirty = self._dirty, set()
             for key in sorted({self._group_of(gang) for gang in sorted(dirty)}):
                 self._settle(key)
-        if aside:
-            self._changed.update(map(self._root, gave_back(aside, self.quota.admissions)))
+        if self._held:
+            held, self._held = self._held, {}
+            self._changed.update(map(self._root, gave_back(held, self.quota.admissions)))
         self._flavors.keep(p for key in self._ledger.holders() for p in self._ledger.pods_of(key))
 
     def _kept_for(self, key: str) -> tuple[Phantom, ...]:
@@ -456,8 +444,8 @@ class Managed:
         membership = self._membership
         if not any(membership.is_ours(g) for g in gangs) or self.two_admitters(gangs) or membership.problem(gangs):
             return None
-        if self._promised.get(workload.uid) or workload.uid in self._aside:
-            return None  # for a promise that is only set aside no turn changes
+        if self._promised.get(workload.uid):
+            return None
         needs = any(membership.required(g, membership.census(g)) for g in gangs)
         return workload if needs else None
 
@@ -488,29 +476,23 @@ class Managed:
 
     def _admit(self, workload: Workload, pods: Sequence[Pod], promised: Sequence[Phantom]) -> None:
         queue = self.quota.queues[workload.queue]
-        usage: dict[Cell, int] = {}
         since = [*map(self._flavors.since, pods), *self._flavors.promised_since(promised)]
-        holding = [(p.shape, self._flavors.of_pod(p, queue)) for p in pods]
-        holding += [(p.pod.shape, self._flavors.of_promised(p.uid, p.pod.shape, p.node, queue)) for p in promised]
-        for shape, flavors in holding:
-            for cell, units in used(shape, flavors):
-                usage[cell] = usage.get(cell, 0) + units
+        there = [(p.shape, self._flavors.of_pod(p, queue)) for p in pods]
+        kept = [(p.pod.shape, self._flavors.of_promised(p.uid, p.pod.shape, p.node, queue)) for p in promised]
         # Room for members that come later is kept only as long as others stay.
         stays = {p.uid for p in self._ledger.pods_of(workload.uid)}
         leaving = all(p.deleting_since is not None or p.uid in self._ledger.condemned for p in pods)
         evicted = bool(pods) and leaving and not any(p.uid in stays for p in promised)
-        amounts: Amounts = tuple(sorted((c, u) for c, u in usage.items() if u))
-        admission = Admission(workload, amounts, min(since, default=0.0), evicted)
+        admission = Admission(workload, used_by(there + kept), min(since, default=0.0), evicted, used_by(kept))
         before = self.quota.admissions.get(workload.uid)
         if before != admission:
-            freed = gave_back({workload.uid: before}, {workload.uid: admission})
-            self._changed.update(map(self._root, freed))
+            self._held.setdefault(workload.uid, before)
             self.quota.admit(admission)
         self.tally.holds(workload.uid, admission, admitted=bool(pods))
 
     def _release(self, key: str) -> None:
         before = self.quota.admissions.get(key)
         if before is not None:
+            self._held.setdefault(key, before)
             self.quota.release(key)
             self.tally.holds(key, None)
-            self._changed.add(self._root(before.workload.queue))

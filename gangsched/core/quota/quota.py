@@ -6,7 +6,7 @@ flavors and at what price (:meth:`Quota.assign`); who may go, in which order (:m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from gangsched.core.quota.fair_sharing import FairRules, Shares
@@ -22,7 +22,7 @@ from gangsched.core.quota.preemption import (
     has_room,
     holders_of,
 )
-from gangsched.core.quota.tree import Amounts, Node, Tree, lowest_fitting
+from gangsched.core.quota.tree import Amounts, Indexed, Node, Tree, lowest_fitting
 from gangsched.core.quota.workloads import Admission, Holder, Holders, Workload
 from gangsched.messages import causes
 from gangsched.model.queues import (
@@ -41,6 +41,8 @@ from gangsched.model.queues import (
 from gangsched.model.records import NO_LABELS, Labels
 from gangsched.model.selectors import selector_matches
 
+#: Flavors that are tried one after another for one workload.
+_MAX_FLAVORS = 64
 #: What Kueue says where it does not know.
 _UNKNOWN = "UNKNOWN"
 
@@ -71,6 +73,7 @@ class Quota:
         self._tree: Tree | None = None
         self._holders: Holders | None = None
         self._shares: Shares | None = None
+        self._aside: dict[str, tuple[Node | None, Indexed]] = {}
 
     # -- objects -------------------------------------------------------------------------------------------
 
@@ -132,6 +135,24 @@ class Quota:
         """A workload holds quota no longer."""
         if self.admissions.pop(uid, None) is not None and self._tree is not None:
             self.holders.discard(uid)
+
+    def set_aside(self, uids: Iterable[str]) -> None:
+        """What is promised to these, and no pod of theirs uses yet, is free until :meth:`put_back`, which comes before
+        any other change of admissions.
+        """
+        for uid in sorted(uids):
+            holder = self.holders.by_uid.get(uid)
+            if holder is not None:
+                amounts = self.tree.indexed(holder.admission.promised)
+                self.tree.remove(holder.node, amounts)
+                self._aside[uid] = holder.node, amounts
+
+    def put_back(self, uids: Iterable[str] | None = None) -> None:
+        """Nothing of these is set aside any more, or of any."""
+        for uid in list(self._aside) if uids is None else uids:
+            node, amounts = self._aside.pop(uid, (None, ()))
+            if node is not None:
+                self.tree.add(node, amounts)
 
     # -- may it be admitted --------------------------------------------------------------------------------
 
@@ -199,7 +220,34 @@ class Quota:
         assigner = FlavorAssigner(self.tree, queue, self.flavors, oracle, self.fair_sharing, resume, passed)
         return assigner.run(workload)
 
-    def alternatives(self, workload: Workload, assignment: Assignment) -> frozenset[Chosen]:
+    def assignments(self, workload: Workload) -> Iterator[Assignment]:
+        """Flavors in the order in which they are tried: as the rules of the queue walk through them, and then, if some
+        have their quota and it may be nodes that they lack, those in whose place the rules have chosen others.
+        """
+        resume: Mapping[tuple[str, str], int] = {}
+        passed: frozenset[Chosen] = frozenset()
+        seen: list[Assignment] = []
+        for _ in range(_MAX_FLAVORS):
+            assignment = self.assign(workload, resume, passed)
+            if passed and assignment.mode == Mode.NO_FIT:
+                return
+            yield assignment
+            seen.append(assignment)
+            if assignment.resume and assignment.resume != resume:
+                resume = assignment.resume
+                continue
+            others = frozenset(c for each in seen for c in self._alternatives(workload, each))
+            if others <= passed or not any(self._within_reach(workload, each) for each in seen):
+                return
+            passed, resume = others, {}
+
+    def _within_reach(self, workload: Workload, assignment: Assignment) -> bool:
+        """Is there quota in these flavors, or would there be after evictions, whatever the nodes are like?"""
+        if assignment.mode == Mode.FIT or assignment.mode.out_of_reach:
+            return assignment.mode == Mode.FIT
+        return bool(self.victims(workload, assignment))
+
+    def _alternatives(self, workload: Workload, assignment: Assignment) -> frozenset[Chosen]:
         """The flavors of an assignment in whose place the queue has others, to be passed over by the next."""
         groups = self.queues[workload.queue].groups
         several = {resource for group in groups if len(group.flavors) > 1 for resource in group.resources}
@@ -209,28 +257,13 @@ class Quota:
         """Reasons by UID of all workloads that may be taken, in the order in which they would be."""
         return {h.admission.workload.uid: reason for h, reason in self._rules_for(workload, assignment).eligible()}
 
-    def has_room(self, workload: Workload, assignment: Assignment, gone: Iterable[str] = ()) -> bool:
-        """Is there quota once these (UIDs of holders) are gone, whoever decided that they go?
-
-        Not for a workload without flavors.
-        """
-        if assignment.mode == Mode.NO_FIT:
-            return False
-        leaving = [h for uid in sorted(set(gone)) if (h := self.holders.by_uid.get(uid)) is not None]
+    def has_room(self, workload: Workload, gone: Iterable[str] = ()) -> bool:
+        """Is there quota in some flavors once these (UIDs of holders) are gone, whoever decided that they go?"""
+        uids = sorted(set(gone))
+        self.put_back(uids)  # they leave with all that they hold
+        leaving = [self.holders.by_uid[uid] for uid in uids if uid in self.holders.by_uid]
         with self.holders.without(leaving):
-            return has_room(self.tree.queues[workload.queue], self.tree.indexed(assignment.usage))
-
-    def has_room_somewhere(self, workload: Workload, gone: Collection[str]) -> bool:
-        """The same in any of the flavors that the queue has for the workload."""
-        passed: frozenset[Chosen] = frozenset()
-        while True:
-            assignment = self.assign(workload, passed=passed)
-            others = self.alternatives(workload, assignment)
-            if self.has_room(workload, assignment, gone):
-                return True
-            if others <= passed:
-                return False
-            passed |= others
+            return any(assignment.mode == Mode.FIT for assignment in self.assignments(workload))
 
     def victims(self, workload: Workload, assignment: Assignment, nodes: Nodes = QUOTA_ALONE) -> list[Taken] | None:
         """Who has to go, in the order in which they were taken, so that the workload has its quota and its ``nodes``;

@@ -75,14 +75,16 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
 class Admission(msgspec.Struct, frozen=True, gc=False):
     """A workload that holds quota.
 
-    The priority of ``workload`` is that by which it may be displaced. ``usage`` is what it holds. ``since`` (seconds)
-    is when it got it. ``evicted``: its eviction has begun, and it holds its quota until it is gone.
+    The priority of ``workload`` is that by which it may be displaced. ``usage`` is what it holds, ``promised`` the part
+    of it that no pod uses yet. ``since`` (seconds) is when it got it. ``evicted``: its eviction has begun, and it holds
+    its quota until it is gone.
     """
 
     workload: Workload
     usage: Amounts
     since: float = 0.0
     evicted: bool = False
+    promised: Amounts = ()
 
     @property
     def order(self) -> tuple[int, float, str]:

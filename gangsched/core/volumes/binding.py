@@ -12,9 +12,8 @@ import msgspec
 
 from gangsched.core.decision import Placement
 from gangsched.core.state.snapshot import Snapshot
-from gangsched.core.volumes.choice import Choices
+from gangsched.core.volumes.choice import AvailableVolumes, Choices
 from gangsched.core.volumes.index import Target, VolumeIndex
-from gangsched.core.volumes.reach import AvailableVolumes
 from gangsched.messages import causes
 from gangsched.model.records import Pod
 from gangsched.model.volumes import ClaimKey, PersistentVolumeClaim

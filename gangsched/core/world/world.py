@@ -19,13 +19,13 @@ from gangsched.core.ledger.backfill import Turns
 from gangsched.core.ledger.ledger import Kind, Ledger, Reservation
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.quota import Quota
+from gangsched.core.state.columns import HyperNodes
 from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
 from gangsched.core.state.sightings import Evictions, ForeignNominations, SchedulerNames, Sightings
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
-from gangsched.core.world.hyper_nodes import HyperNodes
 from gangsched.core.world.owner_gangs import OwnerGangs
 from gangsched.messages import causes
 from gangsched.model.dialects.objects import MAX_MEMBERS

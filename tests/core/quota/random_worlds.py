@@ -27,6 +27,7 @@ from gangsched.model.queues import (
     ResourceGroup,
 )
 from gangsched.model.records import LabelSelector, PodShape
+from tests.core.quota.world import has_room
 
 RESOURCES = ("a", "b")
 FLAVORS = ("x", "y")
@@ -113,7 +114,7 @@ def fill(chance: Random, quota: Quota) -> Quota:
         made = asks(chance, f"w{i}", chance.choice(sorted(quota.queues)), 3)
         assignment = quota.assign(made)
         usage = assignment.usage
-        if not usage or not quota.has_room(made, assignment):
+        if not usage or not has_room(quota, made, assignment):
             if chance.random() < 0.95:
                 continue
             name = chance.choice([f.flavor for f in quota.queues[made.queue].groups[0].flavors])

@@ -15,7 +15,7 @@ from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.workloads import Workload
 from tests.core.quota.naive import Naive
 from tests.core.quota.random_worlds import SEEDS, asks, fill, objects, world
-from tests.core.quota.world import cluster_of
+from tests.core.quota.world import cluster_of, has_room
 
 either = pytest.mark.parametrize("fair", [False, True], ids=["classic", "fair"])
 many = settings(max_examples=200, deadline=None)
@@ -97,7 +97,7 @@ def test_asking_changes_nothing(fair, seed):
     assignment = quota.assign(wants)
     victims_of(quota, wants)
     eligible = quota.eligible(wants, assignment)
-    quota.has_room(wants, assignment, eligible)
+    has_room(quota, wants, assignment, eligible)
     assert state(quota) == before
 
 
@@ -112,10 +112,10 @@ def test_victims_make_room_and_none_could_be_put_back(fair, seed):
     event(f"{len(victims)} victims")
     if not victims:
         return
-    assert quota.has_room(wants, assignment, victims)
+    assert has_room(quota, wants, assignment, victims)
     node = quota.tree.queues[wants.queue]
     for back in victims:
-        if quota.has_room(wants, assignment, [v for v in victims if v != back]):
+        if has_room(quota, wants, assignment, [v for v in victims if v != back]):
             # Without a right to borrow at the expense of others it has to end within nominal quota as well.
             assert not fair
             mine = [a for uid, a in quota.admissions.items() if a.workload.queue == wants.queue and uid not in victims]
@@ -240,4 +240,4 @@ def test_admission_is_refused_only_for_a_reason(seed):
     found = quota.assign(wants)
     assert bool(found.message) == (found.mode is not Mode.FIT)
     if found.mode is Mode.FIT:
-        assert quota.has_room(wants, found)
+        assert has_room(quota, wants, found)

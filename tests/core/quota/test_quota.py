@@ -6,7 +6,7 @@ import pytest
 from gangsched.core.quota.workloads import Workload
 from gangsched.model.queues import LocalQueue, ResourceFlavor, WorkloadPriorityClass
 from gangsched.model.records import LabelSelector, Requirement
-from tests.core.quota.world import World, cohort, exceeds, queue, workload
+from tests.core.quota.world import World, cohort, exceeds, has_room, queue, workload
 
 
 def test_from_the_label_to_the_queue():
@@ -123,5 +123,5 @@ def test_without_flavors_there_is_no_room():
     world.runs("r", "q", cpu=1)
     asks = workload("w", "q", priority=1, cpu=2)
     found = world.assign(asks)
-    assert not world.quota.has_room(asks, found, world.quota.admissions)
-    assert not world.quota.has_room(asks, found)
+    assert not has_room(world.quota, asks, found, world.quota.admissions)
+    assert not has_room(world.quota, asks, found)

@@ -5,12 +5,12 @@ And a cluster whose one node has room for everything, so that of quota and nodes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gangsched.core.decision import Decision
 from gangsched.core.events import Changed, Gone
-from gangsched.core.quota.flavors import Assignment
+from gangsched.core.quota.flavors import Assignment, Mode
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.workloads import PodSet, Workload
 from gangsched.model.queues import (
@@ -125,6 +125,14 @@ def flavor_names(*objects: QueueObject) -> list[str]:
     """Flavors for which these objects have quota."""
     specs = [each for each in objects if isinstance(each, ClusterQueue | Cohort)]
     return sorted({f.flavor for spec in specs for g in spec.groups for f in g.flavors})
+
+
+def has_room(quota: Quota, asks: Workload, assignment: Assignment, gone: Iterable[str] = ()) -> bool:
+    """Is there quota in these flavors once these (UIDs of holders) are gone? Not for a workload without flavors."""
+    leaving = [holder for holder in quota.holders if holder.admission.workload.uid in set(gone)]
+    with quota.holders.without(leaving):
+        node, amounts = quota.tree.queues[asks.queue], quota.tree.indexed(assignment.usage)
+        return assignment.mode != Mode.NO_FIT and all(units <= max(0, node.available(cell)) for cell, units in amounts)
 
 
 class World:
