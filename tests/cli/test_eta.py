@@ -16,13 +16,16 @@ from gangsched.cli.decisions import decide
 from gangsched.cli.eta import etas
 from gangsched.cli.main import main
 from gangsched.cli.simulation import simulate, started_at
+from gangsched.cluster.manifests import load
+from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
 from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.preemptible import EXPECTED_RUN_TIME, stakes_of
 from gangsched.model.records import Pod, Stakes
-from gangsched.model.times import parse_time, render_time
+from gangsched.model.times import LONGEST_SECONDS, parse_time, render_time
 from tests.builders import PodBuilder, gang, node, pod
+from tests.cli.worlds import TWO_NODES
 from tests.core.harness import Built, event
 from tests.pages import read_schema
 
@@ -311,3 +314,46 @@ def test_a_suspended_job_starts_when_there_is_room_and_others_after_it(
     assert found["d/first"]["likely"] == "2026-05-04T11:00:00Z"
     assert found["d/new"]["likely"].startswith("2026-05-04T11:10:0")
     assert [found[name]["position"] for name in ("d/first", "d/new")] == [1, 2]
+
+
+JOB = """
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: %(name)s, annotations: {gangsched.dev/gang: "true"}}
+spec:
+  parallelism: %(pods)d
+  completions: %(pods)d
+  template:
+    metadata:
+      annotations:
+        sim.gangsched.dev/arrive-after: %(at)ds
+        sim.gangsched.dev/run-for: %(run)ds
+        gangsched.dev/expected-run-time: %(run)ds
+    spec: {schedulerName: py-gang-scheduler, containers: [{resources: {requests: {cpu: %(cpu)d}}}]}
+"""
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_run_times_that_hold_and_nothing_to_come_the_likely_start_is_the_real_one(
+    tmp_path: Path, seed: int
+) -> None:
+    """Asked after the last Job has come, whatever order their names have."""
+    chance = random.Random(seed)
+    jobs = [
+        JOB % {"name": f"j{chance.random()}", "pods": chance.randint(1, 2), "at": n, "run": run, "cpu": cpu}
+        for n, run, cpu in ((n, chance.randint(100, 900), chance.choice((1, 2, 4))) for n in range(12))
+    ]
+    (tmp_path / "all.yaml").write_text(TWO_NODES + "".join(jobs))
+    events = load([str(tmp_path)]).events
+    patient = msgspec.structs.replace(Options(), flush_seconds=LONGEST_SECONDS)
+    real = simulate(events, patient, until_seconds=LONGEST_SECONDS)
+    now = 20.0
+    there = simulate(events, patient, until_seconds=now).world.store.listing()
+    waiting = [decision for decision in forecast(there, patient, now) if not decision.placements]
+    said = etas(there, patient, now, waiting)
+    happened = started_at(real, {decision.gang: decision.required for decision in waiting}, since_seconds=now)
+    assert len(waiting) > 3
+    for waiter, eta in said.items():
+        assert eta.likely is not None
+        assert abs(parse_time(eta.likely, "") - happened[waiter]) <= 3
