@@ -37,11 +37,12 @@ class AnnouncedRoom:
 
     def __init__(self, decider: Decider, reporter: Reporter) -> None:
         self._world = decider.world
+        self._ledger = decider.world.ledger
         self._hold_seconds = decider.options.announced_hold_seconds
         self._decider = decider
         self._reporter = reporter
         self._rooms: dict[str, _Room] = {}
-        self._until = self._world.ledger.agenda.page()
+        self._until = self._ledger.agenda.page()
 
     def hold(self, group: Group, places: Sequence[tuple[Pod, str]]) -> None:
         """The group has a plan: from now on exactly this is kept for what it announces; of one that runs, what is."""
@@ -72,7 +73,7 @@ class AnnouncedRoom:
         """What has not come in time need not come any more."""
         for key in self._until.due(self._world.now):
             room = self._rooms[key]
-            about = self._reporter.stands_for(room.gangs[0])
+            about = report.stands_for(self._world, room.gangs[0])
             if about is not None:
                 kept = ", ".join(f"{count} {what}" for what, count in sorted(self._sizes(room, room.places).items()))
                 note = notes.announced_room_released(int(self._hold_seconds), kept)
@@ -132,4 +133,4 @@ class AnnouncedRoom:
         else:
             self._rooms.pop(key, None)
             self._until.never(key)
-            self._world.ledger.release(announced_by(key))
+            self._ledger.release(announced_by(key))

@@ -35,6 +35,7 @@ class Bindings:
 
     def __init__(self, world: World, options: Options, actuator: Actuator, reporter: Reporter) -> None:
         self._world = world
+        self._ledger = world.ledger
         self._options = options
         self._actuator = actuator
         self._reporter = reporter
@@ -70,8 +71,8 @@ class Bindings:
         begins when the victims' notice is over.
         """
         for uid in (*plan.victims, *plan.awaited):
-            self._world.ledger.wait_for(uid, group.key)
-        self._world.ledger.deadlines.at(group.key, max(self._world.now, plan.eviction.begins) + self.time_of(group))
+            self._ledger.wait_for(uid, group.key)
+        self._ledger.deadlines.at(group.key, max(self._world.now, plan.eviction.begins) + self.time_of(group))
         places = [(self._world.pods[place.uid], place.node) for place in plan.placements]
         keep_room(self._world, group.key, group.gangs, places)
         on_nodes = map(self._world.snapshot.pods_on, {node for _, node in places})
@@ -103,8 +104,8 @@ class Bindings:
         bindings were not sent take no room any more.
         """
         for uid, outcome, _ in self._actuator.failures(group.key):
-            if outcome is Outcome.OUTDATED and uid in self._world.ledger.assumed:
-                self._world.ledger.changes.append(Change(Hint.ROOM, self._world.ledger.assumed[uid]))
+            if outcome is Outcome.OUTDATED and uid in self._ledger.assumed:
+                self._ledger.changes.append(Change(Hint.ROOM, self._ledger.assumed[uid]))
                 self._world.forget(uid)
         self.clear(group, {}, group.message or group.problem or "plan withdrawn")
 
@@ -137,9 +138,9 @@ class Bindings:
         found = assign(world.snapshot, world.pods, plan.placements)
         for place in plan.placements:
             self.take_room(world.pods[place.uid], place.node)
-        self._world.ledger.release(group.key)
+        self._ledger.release(group.key)
         self.hold(group, plan)
-        self._world.ledger.deadlines.at(group.key, self._world.now + self._options.bind_timeout_seconds)
+        self._ledger.deadlines.at(group.key, self._world.now + self._options.bind_timeout_seconds)
         if isinstance(found, str):
             # What the decision counted on is gone: the phase fails before it has written anything.
             self._actuator.fail(group.key, Failure(plan.placements[0].uid, Outcome.CONFLICT, found))
@@ -176,7 +177,7 @@ class Bindings:
         for binding in plan.claims:
             if binding.ours:
                 self._world.snapshot.volumes.forget(binding.key)
-                self._world.ledger.changes.append(Change(Hint.VOLUMES))
+                self._ledger.changes.append(Change(Hint.VOLUMES))
         plan.claims = []
 
     # -- bindings ---------------------------------------------------------------------------------------------
@@ -198,25 +199,25 @@ class Bindings:
     def _assume(self, group: Group, plan: Plan) -> None:
         """From now on the members take room on their nodes as if they were bound."""
         priority = self._world.membership.preemptor_priority(group.gangs)
-        self._world.ledger.release(group.key)
+        self._ledger.release(group.key)
         for place in plan.placements:
             self._world.assume(place.uid, place.node)
             self.take_room(self._world.pods[place.uid], place.node)
-            self._world.ledger.changes.append(Change(Hint.PODS, place.node, self._world.pods[place.uid]))
-        self._world.ledger.may_have_taken(group.key, set(plan.node_of.values()), priority)
+            self._ledger.changes.append(Change(Hint.PODS, place.node, self._world.pods[place.uid]))
+        self._ledger.may_have_taken(group.key, set(plan.node_of.values()), priority)
 
     # -- going on -------------------------------------------------------------------------------------------------
 
     def let_go_on(self, group: Group) -> None:
         """End the suspension; the room that the stand-ins hold is now for the pods that will come."""
         gang = group.gangs[0]
-        job = self._reporter.job_of(gang)
+        job = report.job_of(self._world, gang)
         self._actuator.begin(group.key)
         if group.plan is None or job is None:
             return
         self.hold(group, group.plan)
         group.message = causes.waits_for_pods_of(gang.family, job.key)
-        self._world.ledger.resume(group.key, job.uid)
+        self._ledger.resume(group.key, job.uid)
         waits, templates = held(self._world, job), _changed_templates(self._world, group, job)
         about = report.job_reference(job)
         action = desired.resume(about, job.version, gang.scheduler, held=waits, templates=templates)
@@ -226,7 +227,7 @@ class Bindings:
         """Has a Job that was let go on been suspended since, by us or by others? No pods come then. Until the cluster
         shows that it goes on, it only looks so.
         """
-        ledger = self._world.ledger
+        ledger = self._ledger
         if not job.suspended and ledger.kept_for(job.uid) is not None:
             ledger.resumed.add(job.uid)
         ours = job.suspended_by or held(self._world, job)
@@ -234,7 +235,7 @@ class Bindings:
 
     def take_room(self, pod: Pod, node: str) -> None:
         """A pod of a Job takes room on a node: as much is no longer kept for the Job, there if possible."""
-        ledger = self._world.ledger
+        ledger = self._ledger
         job = self._world.jobs.owner_of(pod) if ledger.resuming and pod.live else None
         made = ledger.kept_for(job.uid) if job is not None else None
         taken = ledger.adopt(job.uid, pod.uid, node) if job is not None else None

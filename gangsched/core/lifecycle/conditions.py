@@ -37,12 +37,11 @@ from gangsched.core.lifecycle.table import State
 from gangsched.core.options import Options
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.stop_policy import Stop
-from gangsched.core.state.jobs import WITHOUT_PODS, Suspendable
-from gangsched.core.world.suspended import LENIENT
+from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.messages.text import listed
-from gangsched.model.dialects import BY_FAMILY, changed_status, has_status
+from gangsched.model.dialects import BY_FAMILY, changed_status
 from gangsched.model.dialects.dialect import Seen, Told
 from gangsched.model.jobsets import JOBSET
 from gangsched.model.records import JOB, SINGLE, Gang, GangId, Pod
@@ -103,23 +102,6 @@ class Reporter:
         """Report an Event."""
         self._actions.append(report.event(about, reason, note, related, action))
 
-    def trigger(self, group: Group) -> PodRef:
-        """The first placed member by name: the pod that messages name. For a Job without pods, the Job."""
-        if group.without_pods:
-            return self.job(group.gangs[0])
-        places = group.plan.placements if group.plan is not None else []
-        first = min(places, key=lambda p: p.key, default=None)
-        return reference(first) if first is not None else PodRef("", group.name, "")
-
-    def job(self, gang: GangId) -> JobRef:
-        """The Job or JobSet that a gang without pods stands for."""
-        spec = self._world.membership.spec(gang)
-        return JobRef(gang.namespace, gang.name, spec.uid if spec is not None else "", gang.family)
-
-    def job_of(self, gang: GangId) -> Suspendable | None:
-        """That Job or JobSet, if there is one."""
-        return self._world.jobs.find(gang.family, gang.namespace, gang.name)
-
     def where_it_stands(self, group: Group) -> None:
         """Tell every member where its gang stands."""
         if group.obstacle is not None or group.state is State.GATHERING:
@@ -165,7 +147,7 @@ class Reporter:
             pending = self._world.membership.census(gang).pending
             as_one = self._as_one(gang)
             if gang.family in WITHOUT_PODS:
-                job = self.job(gang)
+                job = report.job(self._world, gang)
                 refs: list[PodRef] = (
                     [job] if pending and self._news(group, job.uid, said, early) else []
                 )  # else it goes on
@@ -286,32 +268,20 @@ class Reporter:
             if p.uid not in plan.neighbours and p.deleting_since is None
         )
         text = notes.room_taken(" by " + ", ".join(thieves[:5]) if thieves else "", why)
-        self.event(self.trigger(group), report.ROOM_TAKEN, text)
+        self.event(report.trigger(self._world, group), report.ROOM_TAKEN, text)
         return text
 
     def tell_two_admitters(self, gangs: Sequence[GangId]) -> None:
         """If these gangs have two admitters, tell the objects that stand for them, each once."""
         text = self._world.managed.two_admitters(gangs)
         for gang in gangs if text else ():
-            about = self._admitted_object(gang)
+            about = report.admitted_object(self._world, gang)
             if about is None or about[4] in self._told_two_admitters:
                 continue
             if len(self._told_two_admitters) >= _MOST_TOLD:
                 self._told_two_admitters.clear()
             self._told_two_admitters.add(about[4])
             self.event(about, report.TWO_ADMITTERS, text)
-
-    def _admitted_object(self, gang: GangId) -> report.Reference | None:
-        """What stands for a gang that is not over; None if nothing does, or if it is up to another scheduler."""
-        if any(pod.live for pod in self._world.membership.pods(gang)):
-            return self.stands_for(gang)
-        owner = self.job_of(gang) if gang.family in WITHOUT_PODS else None
-        if owner is None or not owner.suspended or owner.finished or owner.template is None:
-            return None
-        if owner.owner is not None and owner.owner.kind not in LENIENT:
-            return None  # what is above it starts it
-        ours = (owner.suspended_by or owner.template.scheduler) == gang.scheduler
-        return pod_reference(report.job_reference(owner)) if ours else None
 
     def rolled_back(self, group: Group, members: Iterable[Victim]) -> None:
         """The removal of these members, which are bound, has been accepted: say so on them."""
@@ -329,7 +299,7 @@ class Reporter:
         lost: dict[tuple[report.Reference, GangId | None], list[Victim]] = {}
         for victim in victims:
             pod = self._world.pods.get(victim.uid)
-            for owner in self._owners_of(pod) if pod is not None else ():
+            for owner in report.owners_of(self._world, pod) if pod is not None else ():
                 lost.setdefault(owner, []).append(victim)
         for (about, gang), theirs in lost.items():
             text = report.evicted_for(group.name, theirs, plan)
@@ -339,19 +309,7 @@ class Reporter:
             elif about[1] in (JOB, JOBSET):
                 self.set_conditions(about, (_EVICTED_PODS, "True", report.PREEMPTED, last))
             else:
-                self.event(about, report.PODS_EVICTED, text, self.trigger(group))
-
-    def _owners_of(self, pod: Pod) -> Iterator[tuple[report.Reference, GangId | None]]:
-        """What a pod belongs to; with its gang where that is a group whose status is ours to write."""
-        job, membership, gang = self._world.jobs.owner_of(pod), self._world.membership, pod.gang
-        if job is not None:
-            yield pod_reference(report.job_reference(job)), None
-        elif pod.owner is not None:
-            yield ("", pod.owner.kind, pod.namespace, pod.owner.name, pod.owner.uid), None
-        spec = membership.objects.get((gang.family, gang.namespace, gang.name))
-        if spec is not None and spec.kind not in (JOB, JOBSET):
-            about = report.group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
-            yield about, gang if membership.is_ours(gang) and has_status(gang.family) else None
+                self.event(about, report.PODS_EVICTED, text, report.trigger(self._world, group))
 
     def _new_use(self, group: Group, verdict: Verdict) -> QuotaUse | None:
         """The quota that a decision gives the group. None if it needs none, or has had it before: it has pods on nodes,
@@ -394,7 +352,7 @@ class Reporter:
     def _waits_since(self, group: Group) -> float:
         """Since when the group waits (seconds): it has its pods, or it is suspended. A preempted one may be old."""
         if group.gangs[0].family in WITHOUT_PODS:
-            owner = self.job_of(group.gangs[0])
+            owner = report.job_of(self._world, group.gangs[0])
             if owner is not None:
                 return owner.suspended_since or owner.created
         membership = self._world.membership
@@ -433,7 +391,7 @@ class Reporter:
         there is no second one, nor for the same reason again; ``told`` says that a Job without pods has had its Event.
         """
         for gang in group.gangs:
-            about = self.stands_for(gang)
+            about = report.stands_for(self._world, gang)
             if about is None:
                 continue
             said = report.UNSCHEDULABLE, why
@@ -457,7 +415,7 @@ class Reporter:
         managed = self._world.managed
         managed.settle()
         preemptor = managed.quota.admissions.get(group.key)
-        asking = self.stands_for(group.gangs[0])
+        asking = report.stands_for(self._world, group.gangs[0])
         if preemptor is None or asking is None:
             return
         workload = msgspec.structs.replace(preemptor.workload, uid=asking[4])
@@ -503,19 +461,5 @@ class Reporter:
             self._actions.append(JobStatus(family, namespace, name, uid, {"conditions": conditions}, plural))
 
     def _objects(self, gangs: Iterable[GangId]) -> Iterator[report.Reference]:
-        found = (self.stands_for(gang) for gang in gangs)
+        found = (report.stands_for(self._world, gang) for gang in gangs)
         return (about for about in found if about is not None)
-
-    def stands_for(self, gang: GangId) -> report.Reference | None:
-        """What stands for a gang: its object, else the first of its pods by name; None if there is neither."""
-        membership = self._world.membership
-        if gang.family in WITHOUT_PODS:  # its pods have no stand-ins any more when the cluster shows that it goes on
-            owner = self.job_of(gang)
-            return pod_reference(report.job_reference(owner)) if owner is not None else None
-        spec = membership.objects.get((gang.family, gang.namespace, gang.name))
-        if spec is not None and spec.kind in (JOB, JOBSET):
-            return pod_reference(JobRef(gang.namespace, gang.name, spec.uid, spec.kind))
-        if spec is not None:
-            return report.group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
-        first = min(membership.pods(gang), key=lambda p: p.name, default=None)
-        return pod_reference(PodRef(first.namespace, first.name, first.uid)) if first is not None else None

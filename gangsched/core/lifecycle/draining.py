@@ -72,6 +72,7 @@ class Drains:
 
     def __init__(self, world: World, options: Options, actuator: Actuator, reporter: Reporter, gangs: Gangs) -> None:
         self._world = world
+        self._ledger = world.ledger
         self._options = options
         self._actuator = actuator
         self._reporter = reporter
@@ -142,7 +143,7 @@ class Drains:
         self._evictions.begin(drain.eviction)
         self._evictions.condemn(drain.eviction, uids)
         for uid in uids:
-            self._world.ledger.wait_for(uid, drain.eviction.key)
+            self._ledger.wait_for(uid, drain.eviction.key)
 
     # -- following -----------------------------------------------------------------------------------------
 
@@ -167,7 +168,7 @@ class Drains:
         """Who has quota by a queue that is stopped, and does not run yet, loses it. Of Jobs that go on already only
         where it is drained.
         """
-        for key in sorted(self._world.ledger.holders()):
+        for key in sorted(self._ledger.holders()):
             group = self._groups.get(key)
             if group is None:
                 continue
@@ -183,7 +184,7 @@ class Drains:
         it leaves with them.
         """
         actuator, group, stop = self._actuator, self._groups.get(key), self._stop_of(key)
-        job = self._reporter.job_of(group.gangs[0]) if group is not None else None
+        job = report.job_of(self._world, group.gangs[0]) if group is not None else None
         if group is None or group.state is not State.STARTING or job is None or stop is None:
             self._started(key)
             return
@@ -253,7 +254,7 @@ class Drains:
 
     def _phase_over(self, drain: Drain, stop: Stop) -> None:
         eviction = drain.eviction
-        failures = eviction.settle(self._actuator.take_failures(eviction.key))
+        failures = self._evictions.written(eviction)
         if failures:
             again = all(f.outcome in (Outcome.TRANSIENT, Outcome.CONFLICT) for f in failures)
             self._rest(drain, "" if again else failures[0].text, marks_stay=again)
@@ -335,14 +336,14 @@ class Drains:
         eviction = drain.eviction
         self._evictions.withdraw(eviction)
         for uid in eviction.marked - eviction.removed:
-            self._world.ledger.no_longer_waits(uid, eviction.key)
+            self._ledger.no_longer_waits(uid, eviction.key)
         eviction.marked &= eviction.removed
         eviction.acknowledged.clear()
 
     def _drop(self, drain: Drain) -> None:
         self._open.pop(drain.uid, None)
         self._due.never(drain.uid)
-        self._world.ledger.stop_waiting(drain.eviction.key)
+        self._ledger.stop_waiting(drain.eviction.key)
         self._evictions.end(drain.eviction)
 
     def leave(self, eviction: Eviction, pods: Sequence[Victim]) -> None:

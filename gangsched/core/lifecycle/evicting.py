@@ -174,10 +174,14 @@ class Evictions:
             if not self._condemned.leaves_for_others(pod.uid, eviction.key)
         ]
 
-    def tell_owners(self, eviction: Eviction, failures: Sequence[Failure]) -> None:
-        """These removals have failed: other owners of the pods may have to remove them."""
+    def written(self, eviction: Eviction) -> list[Failure]:
+        """Every mark or removal has been answered: what has failed, and matters. Other owners of the pods whose
+        removals have failed may have to remove them.
+        """
+        failures = eviction.settle(self._actuator.take_failures(eviction.key))
         for uid in eviction.all_meant(failures):
             self._actuator.check.update(self._condemned.owners(uid))
+        return failures
 
     def withdraw(self, eviction: Eviction, but: Iterable[str] = ()) -> None:
         """Take the eviction's name off those that stay, these aside."""
@@ -285,7 +289,7 @@ class Evictions:
         for eviction in list(self._condemned.rests.values()):
             if not self._actuator.settled(eviction.key) or self._actuator.any_of(eviction.former):
                 continue
-            failures = eviction.settle(self._actuator.take_failures(eviction.key))
+            failures = self.written(eviction)
             units = eviction.begun_units(self._world.pods, (), ())
             doubts = eviction.in_doubt(self._world.pods) - units
             eviction.begins = (eviction.begins or self._world.now + UNSEEN_SECONDS) if doubts else 0.0

@@ -71,7 +71,7 @@ class Executor:
         self.world = world
         self.decider = decider
         self.options = options
-        ledger = world.ledger
+        self._ledger = ledger = world.ledger
         #: The gangs that wait to be decided.
         self.queue = Queue(ledger.agenda.page(), options.flush_seconds)
         self._actions: list[Action] = []
@@ -81,6 +81,9 @@ class Executor:
         self._actuator = actuator
         self.gangs = Gangs(decider, actuator, reporter, self.queue)
         self.groups, self._signal = self.gangs.groups, self.gangs.signal
+        self._evictions, self._bindings, self._waiting = self.gangs.evictions, self.gangs.bindings, self.gangs.waiting
+        self._losses, self._announced, self._rechecks = self.gangs.losses, self.gangs.announced, self.gangs.rechecks
+        self._unschedulable = self.gangs.unschedulable
         self.drains = Drains(world, options, actuator, reporter, self.gangs)
         self._nominated = NominatedGangs(world, actuator, self.groups)
         self.phases = Phases(decider, actuator, reporter, self.gangs, self.drains, self._nominated)
@@ -96,13 +99,13 @@ class Executor:
         self.world.now = now
         if self.world.agenda.due(now):
             for uid in self.world.sightings.look(now):
-                self._actuator.check.update(self.world.ledger.awaited.get(uid, ()))
+                self._actuator.check.update(self._ledger.awaited.get(uid, ()))
 
     # -- the outside ---------------------------------------------------------------------------------------
 
     def settle(self) -> list[Action]:
         """Follow up on everything that has changed until nothing is left to follow up; what is to be done for that."""
-        ledger = self.world.ledger
+        ledger = self._ledger
         while True:
             self._refresh()
             self._look_at_losing()
@@ -114,11 +117,11 @@ class Executor:
             changes = self._take_changes()
             if changes:
                 # Something happened that may help parked gangs, or save victims of others.
-                self.gangs.rechecks.noted(changes)
+                self._rechecks.noted(changes)
                 self._nominated.noted(changes)
-                self.gangs.unschedulable.wake(changes, self.world.now)
+                self._unschedulable.wake(changes, self.world.now)
             left = self.touched or self._actuator.check or ledger.changes or ledger.taken_from
-            if not (left or self.gangs.evictions.unsettled() or self.gangs.losses.unsettled()):
+            if not (left or self._evictions.unsettled() or self._losses.unsettled()):
                 break
         out = self._actions.copy()
         self._actions.clear()
@@ -138,7 +141,7 @@ class Executor:
         """Helpful events, those that followed from our own steps last."""
         noted, self.noted = self.noted, []
         noted += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]
-        out, self.world.ledger.changes = self.world.ledger.changes, []
+        out, self._ledger.changes = self._ledger.changes, []
         if any(change.kind is Hint.VOLUMES for change in out):
             self.volumes_changed()  # another plan may have counted on what has been given up
         return noted + out
@@ -158,13 +161,13 @@ class Executor:
 
     def _head(self) -> Group | None:
         """The first gang of the queue. One whose earlier plan still has writes on their way waits beside it."""
-        for key in [k for k in self._restless if k not in self.groups or self.gangs.bindings.still(self.groups[k])]:
+        for key in [k for k in self._restless if k not in self.groups or self._bindings.still(self.groups[k])]:
             self._restless.discard(key)
             group = self.groups.get(key)
             if group is not None and group.state is State.QUEUED:
                 self.queue.push(queue_order(self.world, group.gangs))
         while (head := self.queue.head()) is not None:
-            if self.gangs.bindings.still(self.groups[head]):
+            if self._bindings.still(self.groups[head]):
                 return self.groups[head]
             if self.groups[head].state is State.BACKOFF:
                 self.queue.calm(head)  # it comes when its backoff is over
@@ -194,14 +197,14 @@ class Executor:
         """Gangs whose members are newly being evicted, or evicts no more, are looked at again, and the room of
         members that are lost is held.
         """
-        losing, self.gangs.evictions.losing = self.gangs.evictions.losing, set()
-        owners, self.gangs.evictions.losing_owners = self.gangs.evictions.losing_owners, {}
+        losing, self._evictions.losing = self._evictions.losing, set()
+        owners, self._evictions.losing_owners = self._evictions.losing_owners, {}
         losing.update(pod.gang for o in owners.values() for pod in self.world.jobs.pods_of(o) if not pod.node)
         if losing:
             self.gangs.refresh_all(losing)
         if self.nodes_changed:
-            self.gangs.losses.nodes_changed(self.nodes_changed)
-        self.gangs.losses.follow(self.groups, self.drains.holds)
+            self._losses.nodes_changed(self.nodes_changed)
+        self._losses.follow(self.groups, self.drains.holds)
 
     def _plans_at_risk(self) -> None:
         """Plans whose nodes changed are checked again; those that have counted on a pod which stays are made anew."""
@@ -209,10 +212,10 @@ class Executor:
         self._after_withdrawn()
         changed, self.nodes_changed = self.nodes_changed, set()
         fuller, self.nodes_fuller = self.nodes_fuller, set()
-        taken, self.world.ledger.taken_from = self.world.ledger.taken_from, set()
+        taken, self._ledger.taken_from = self._ledger.taken_from, set()
         if not changed and not fuller and not taken:
             return
-        for key in sorted(self.world.ledger.holders()):
+        for key in sorted(self._ledger.holders()):
             group = self.groups.get(key)
             if group is not None and group.state is State.STARTING and key in taken:
                 self.gangs.no_longer_kept(group)
@@ -225,8 +228,8 @@ class Executor:
                 self._signal(group, Signal.BROKEN)
 
     def _counted_on_in_vain(self) -> None:
-        spared, self.gangs.evictions.spared = self.gangs.evictions.spared, set()
-        ledger, pods = self.world.ledger, self.world.pods
+        spared, self._evictions.spared = self._evictions.spared, set()
+        ledger, pods = self._ledger, self.world.pods
         staying = [uid for uid in spared if (pod := pods.get(uid)) is not None and pod.live]
         keys = {key for uid in staying for key in ledger.in_vain(uid)}
         for key in sorted(keys):
@@ -242,7 +245,7 @@ class Executor:
         """Plans after one that is withdrawn are made anew, unless they have removed a pod: they may need less now, or
         other victims.
         """
-        anew, self.gangs.evictions.anew = self.gangs.evictions.anew, set()
+        anew, self._evictions.anew = self._evictions.anew, set()
         for key in sorted(anew):
             group = self.groups.get(key)
             if group is None or group.plan is None or not group.evicts(*UNBEGUN):
@@ -259,25 +262,25 @@ class Executor:
         """Timeouts and the ends of backoffs."""
         if not self.world.agenda.due(self.world.now):
             return
-        for group in [self.groups[key] for key in self.world.ledger.deadlines.due(self.world.now)]:
+        for group in [self.groups[key] for key in self._ledger.deadlines.due(self.world.now)]:
             if group.state is State.STARTING:
                 self._signal(group, Signal.DONE)
                 self.gangs.refresh(group.gangs[0])
                 continue
             group.message = notes.timed_out(group.stage, self._reporter.waits_for(group))
             self._signal(group, Signal.FAILED)
-        self._actuator.check.update(self.gangs.evictions.removals.due(self.world.now))
-        self.gangs.announced.time_over()
+        self._actuator.check.update(self._evictions.removals.due(self.world.now))
+        self._announced.time_over()
         self.phases.ask_again()
         for node in self.world.foreign_nominations.lapsed(self.world.now):
-            self.world.ledger.changes.append(Change(Hint.ROOM, node))
-        for uid in self.world.ledger.condemned.unseen(self.world.now):
-            self.gangs.evictions.spare(uid, NO_PLAN)
+            self._ledger.changes.append(Change(Hint.ROOM, node))
+        for uid in self._ledger.condemned.unseen(self.world.now):
+            self._evictions.spare(uid, NO_PLAN)
         for key in self._reporter.to_tell.due(self.world.now):
             self._reporter.where_it_stands(self.groups[key])
         for key in self.queue.due(self.world.now):
             if key in self.groups:
-                self.gangs.unschedulable.due(key)
+                self._unschedulable.due(key)
                 self._signal(self.groups[key], Signal.WAKE)
 
     # -- decisions -----------------------------------------------------------------------------------------
@@ -316,12 +319,12 @@ class Executor:
         group.outlook, retry_at = Outlook(), None
         if isinstance(why := verdict.first, Unschedulable):
             group.outlook, retry_at = Outlook(why.short_of_quota, why.failed_plugin), why.retry_at
-        group.look_again_at = self.gangs.waiting.look_again(group, retry_at)
+        group.look_again_at = self._waiting.look_again(group, retry_at)
         return verdict
 
     def _refused_already(self, group: Group) -> Verdict | None:
         """What has been decided for a gang that is equal to this one and before it, if that still holds."""
-        unschedulable, place = self.gangs.unschedulable, self.queue.active_place(group.key)
+        unschedulable, place = self._unschedulable, self.queue.active_place(group.key)
         if not unschedulable or place is None:
             return None
         if group.signature is None or group.signature.own:
@@ -360,7 +363,7 @@ class Executor:
         """A decided group does not fit, and neither do those that are equal to it and behind it, unless it has been
         refused for what concerns it alone.
         """
-        unschedulable, place = self.gangs.unschedulable, queue_order(self.world, group.gangs)
+        unschedulable, place = self._unschedulable, queue_order(self.world, group.gangs)
         if group.signature is None or unschedulable.refusal(group.signature, place) is None:
             group.signature = self._signature(group, apart=not speaks_for_others(why))
             unschedulable.refused(group.signature, place, verdict, why)
@@ -373,21 +376,21 @@ class Executor:
         reporter = self._reporter
         tell = reporter.quota_after_victims if signal is Signal.EVICT else reporter.quota_reserved
         tell(group, verdict)
-        self.gangs.bindings.follow(group, verdict)
+        self._bindings.follow(group, verdict)
         paused = pause_of(self.world, group).until > self.world.now
-        victims, others = self.gangs.evictions.owned(group.gangs, verdict, paused=paused)
+        victims, others = self._evictions.owned(group.gangs, verdict, paused=paused)
         group.plan = Plan(verdict.placements, group.eviction(self._new_ident(), victims), others)
         group.plan.required = self.world.membership.lacking(group.gangs)
-        self.gangs.announced.hold(group, verdict.announced)
+        self._announced.hold(group, verdict.announced)
         if signal is Signal.EVICT:
             self._give_notice(group, group.plan.eviction)
             self._condemn(group, group.plan)
-            self.gangs.bindings.hold(group, group.plan)
+            self._bindings.hold(group, group.plan)
         self._signal(group, self.phases.onward(group, signal, group.plan))
 
     def _give_notice(self, group: Group, eviction: Eviction) -> None:
         """The victims leave when their notice is over; what was announced before holds."""
-        eviction.begins = self.gangs.rechecks.notice_ends(eviction.victims.values(), group.noticed)
+        eviction.begins = self._rechecks.notice_ends(eviction.victims.values(), group.noticed)
         eviction.weighed_again = bool(group.noticed)
         if eviction.begins > self.world.now:
             group.message = notes.announced_until(group.message, render_time(eviction.begins))
@@ -397,10 +400,10 @@ class Executor:
         if plan.eviction.cause is Cause.ROLLBACK:
             plan.eviction.mark = bound_in_part.mark_text(self.world, group)
         else:
-            plan.eviction.trigger = self._reporter.trigger(group).key
+            plan.eviction.trigger = report.trigger(self.world, group).key
             plan.eviction.mark = report.mark_message(plan.eviction.scheduler, group.name, plan.eviction.trigger)
         plan.eviction.priority = self.world.membership.preemptor_priority(group.gangs)
-        self.gangs.evictions.begin(plan.eviction, for_gang=True)
+        self._evictions.begin(plan.eviction, for_gang=True)
 
     def _new_ident(self) -> str:
         return f"{int(self.world.now * 1000):x}-{next(self._plans)}"
@@ -426,8 +429,8 @@ class Executor:
     def take_over(self) -> None:
         """Finish what an earlier process has begun, or take it back. Called once, before the first decision."""
         self._refresh()
-        self.gangs.losses.begin()
-        self.gangs.announced.take_over()
+        self._losses.begin()
+        self._announced.take_over()
         found = Recovery(self.world, self.decider, self.world.now)
         completed_first = self._begun()
         for key in self.queue.active():  # the strongest first: what it holds is not there for the others
@@ -435,17 +438,17 @@ class Executor:
             plan = found.plan(group)
             if plan is None:
                 continue
-            goes_on = key in self.world.ledger.begun or self._priority(group) not in completed_first
+            goes_on = key in self._ledger.begun or self._priority(group) not in completed_first
             if plan.eviction.announced or goes_on:
                 self._resume(group, plan)
         for group in self.groups.values():
             if group.plan is None:
-                self.gangs.bindings.withdraw(group)
+                self._bindings.withdraw(group)
         self.drains.take_over()
-        for rest in found.abandoned({eviction.ident for eviction in self.world.ledger.condemned.evictions.values()}):
-            self.gangs.evictions.go_on(rest)
+        for rest in found.abandoned({eviction.ident for eviction in self._ledger.condemned.evictions.values()}):
+            self._evictions.go_on(rest)
         for pod, owners in found.owned:
-            self.gangs.evictions.take_over(pod, owners)
+            self._evictions.take_over(pod, owners)
         self._reporter.runs_with_quota()
 
     def _begun(self) -> set[int]:
@@ -454,9 +457,9 @@ class Executor:
         """
         membership = self.world.membership
         begun = [g for g in self.groups.values() if g.state is State.QUEUED and membership.half_bound(g.gangs)]
-        self.world.ledger.begun.update(group.key for group in begun)
+        self._ledger.begun.update(group.key for group in begun)
         for group in begun:
-            self.gangs.waiting.enqueue(group)
+            self._waiting.enqueue(group)
         return {self._priority(group) for group in begun}
 
     def _priority(self, group: Group) -> int:
@@ -467,7 +470,7 @@ class Executor:
         plan.required = self.world.membership.lacking(group.gangs)
         self._condemn(group, plan)
         for uid in plan.victims:
-            self.world.ledger.condemned.name(self.world.pods[uid], plan.eviction)
+            self._ledger.condemned.name(self.world.pods[uid], plan.eviction)
             named = owners_of(self.world.pods[uid])
             stands = self.world.pods[uid].disruption_target or plan.eviction.begins > self.world.now
             if stands and any(o.name == plan.eviction.owner and o.plan in (plan.ident, "") for o in named):
@@ -475,7 +478,7 @@ class Executor:
         if plan.eviction.announced:
             group.failures.record(Failed.ROUND)
         group.message = notes.finishing_plan(plan.ident)
-        self.gangs.bindings.hold(group, plan)
-        self.gangs.announced.resumed(group)
-        self.gangs.bindings.clear(group, plan.nominated, notes.superseded(plan.ident))
+        self._bindings.hold(group, plan)
+        self._announced.resumed(group)
+        self._bindings.clear(group, plan.nominated, notes.superseded(plan.ident))
         self._signal(group, Signal.RESUME)

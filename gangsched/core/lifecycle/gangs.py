@@ -36,6 +36,7 @@ class Gangs:
 
     def __init__(self, decider: Decider, actuator: Actuator, reporter: Reporter, queue: Queue) -> None:
         self._world = world = decider.world
+        self._ledger = world.ledger
         self._actuator = actuator
         self._reporter = reporter
         self._queue = queue
@@ -84,7 +85,7 @@ class Gangs:
         self.waiting.unblock(group)
         self._release(group)
         self.groups.pop(group.key, None)
-        self._world.ledger.deadlines.never(group.key)
+        self._ledger.deadlines.never(group.key)
         self._reporter.to_tell.never(group.key)
         self.prebinding.discard(group.key)
         self._actuator.check.discard(group.key)
@@ -115,18 +116,18 @@ class Gangs:
         if found.state in UNDER_WAY:
             self._actuator.check.add(group.key)
         if found.state not in TIMED:
-            self._world.ledger.deadlines.never(group.key)
+            self._ledger.deadlines.never(group.key)
         if found.state is State.PREBINDING:
             self.prebinding.add(group.key)
         else:
             self.prebinding.discard(group.key)
         if found.state is State.BINDING:
-            self._world.ledger.binding.update(group.gangs)
+            self._ledger.binding.update(group.gangs)
         else:
-            self._world.ledger.binding.difference_update(group.gangs)
+            self._ledger.binding.difference_update(group.gangs)
         for place in bound:  # a gang whose bindings are on their way is no victim, from now on it is
             if place.uid in self._world.pods:
-                self._world.ledger.changes.append(Change(Hint.VICTIMS, place.node, self._world.pods[place.uid]))
+                self._ledger.changes.append(Change(Hint.VICTIMS, place.node, self._world.pods[place.uid]))
         if found.state is not State.BACKOFF:
             self._reporter.to_tell.never(group.key)
         if found.state is State.BACKOFF:
@@ -139,7 +140,7 @@ class Gangs:
         if group.plan is None:
             return
         if group.rolled_back:
-            self._world.ledger.deadlines.at(group.key, self._world.now + self.bindings.time_of(group))
+            self._ledger.deadlines.at(group.key, self._world.now + self.bindings.time_of(group))
         self.evictions.mark(group.plan.eviction)
 
     def remove(self, group: Group) -> None:
@@ -156,7 +157,7 @@ class Gangs:
         if group.rolled_back:
             return
         note = report.evicted_for(group.name, leaving, plan.ident)
-        reporter.event(reporter.trigger(group), report.PREEMPTED, note)
+        reporter.event(report.trigger(self._world, group), report.PREEMPTED, note)
         reporter.pods_evicted(group, leaving, plan.ident)
         reporter.evicted_for_quota(group, plan, {victim.uid for victim in leaving})
 
@@ -283,7 +284,7 @@ class Gangs:
     def _follow_job(self, group: Group) -> None:
         """A Job that goes on has no stand-ins any more; until its pods are there, only its end means anything."""
         gang = group.gangs[0]
-        job = self._reporter.job_of(gang)
+        job = report.job_of(self._world, gang)
         if job is None or job.finished or self.bindings.suspended_anew(job):
             self._forget(group)
             self.refresh(gang)
@@ -322,10 +323,10 @@ class Gangs:
         self.losses.gone(uid, self._world.now)
         if before is not None:
             self._suspended(before)
-        self._world.ledger.condemned.gone(uid, self._world.now)
+        self._ledger.condemned.gone(uid, self._world.now)
         now = self._world.pods.get(uid)
         ended = now is not None and now.finished and now.deleting_since is None
-        for key in self._world.ledger.freed(uid):
+        for key in self._ledger.freed(uid):
             group = self.groups.get(key)
             if group is not None and group.plan is not None:
                 if ended:
@@ -337,8 +338,8 @@ class Gangs:
         if not pod.live and not pod.finished:
             self._lost(old, leaving=True)
             self._suspended(pod)
-            self._world.ledger.condemned.leaves(pod.uid, self._world.now)
-            self._actuator.check.update(self._world.ledger.awaited.get(pod.uid, ()))
+            self._ledger.condemned.leaves(pod.uid, self._world.now)
+            self._actuator.check.update(self._ledger.awaited.get(pod.uid, ()))
         if pod.node:
             self.bindings.take_room(pod, pod.node)
         if old is None or self.of(old.gang) is not None:
@@ -348,7 +349,7 @@ class Gangs:
 
     def _suspended(self, pod: Pod) -> None:
         """A pod leaves, or is gone: if it was the last with which its Job was to leave, others of that may start."""
-        condemned = self._world.ledger.condemned
+        condemned = self._ledger.condemned
         if condemned.suspends and pod.uid in condemned:
             self.evictions.touched(pod)
 
@@ -356,7 +357,7 @@ class Gangs:
         """A pod that was live has gone, or is ``leaving``. What leaves for others is no loss."""
         if before is None or not before.live or not before.node:
             return
-        named = self._world.ledger.condemned.named(before.uid)
+        named = self._ledger.condemned.named(before.uid)
         if not named:
             self.losses.lost(before, self._world.now, leaving=leaving)
             return

@@ -44,6 +44,7 @@ class Phases:
     ) -> None:
         self._drains = drains
         self._world = decider.world
+        self._ledger = decider.world.ledger
         self._decider = decider
         self._actuator = actuator
         self._reporter = reporter
@@ -75,7 +76,7 @@ class Phases:
 
     def _follow_up(self, answer: Answer) -> None:
         key, action, outcome, message = answer[:4]
-        eviction, group = self._world.ledger.condemned.evictions.get(key), self._groups.get(key)
+        eviction, group = self._ledger.condemned.evictions.get(key), self._groups.get(key)
         if answer.in_phase:
             if isinstance(action, Remove | SuspendJob) and eviction is not None and outcome is Outcome.OK:
                 self._leaves(group, eviction, action)
@@ -123,7 +124,7 @@ class Phases:
                 self._reporter.event(v, report.PREEMPTED, note)
         elif group is not None:
             trigger, priority = (
-                self._reporter.trigger(group),
+                report.trigger(self._world, group),
                 self._world.membership.preemptor_priority(group.gangs),
             )
             for v in victims:
@@ -145,12 +146,12 @@ class Phases:
         waits = outcome is Outcome.OUTDATED and group is not None  # its room stays taken until the phase is over
         if outcome is not Outcome.TRANSIENT and not waits:
             self._world.forget(action.pod.uid)
-            self._world.ledger.changes.append(Change(Hint.ROOM, action.node))
+            self._ledger.changes.append(Change(Hint.ROOM, action.node))
 
     def over(self) -> None:
         """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
         self._gangs.rechecks.follow()
-        if self._world.ledger.condemned.rests:
+        if self._ledger.condemned.rests:
             self._evictions.follow_rests()
         check = sorted(self._actuator.check)
         self._actuator.check.clear()
@@ -161,7 +162,7 @@ class Phases:
             if group.state is State.EVICTING:
                 self._evicting(group, group.plan)
             elif group.state is State.STARTING and not self._actuator.failures(key):
-                if not self._world.ledger.pods_of(key):
+                if not self._ledger.pods_of(key):
                     self._signal(group, Signal.DONE)
                     self._recheck(group)
             elif group.state in UNDER_WAY:
@@ -175,11 +176,11 @@ class Phases:
         match eviction.phase:
             case Phase.LEAVING | Phase.NOTICE | Phase.NOMINATING if self._waits_in_vain(group, plan):
                 pass
-            case Phase.NOTICE if self._world.ledger.waits(group.key):
+            case Phase.NOTICE if self._ledger.waits(group.key):
                 if eviction.begins <= self._world.now:
                     self._notice_over(group, plan)
             case Phase.LEAVING | Phase.NOTICE:
-                if not self._world.ledger.waits(group.key):
+                if not self._ledger.waits(group.key):
                     self._room_freed(group, plan)
                 elif self._evictions.due(eviction):  # their turn has come, or another has given them up
                     self._more_leave(group, plan)
@@ -221,8 +222,7 @@ class Phases:
         still have to leave.
         """
         eviction = plan.eviction
-        failures = eviction.settle(self._actuator.take_failures(group.key))
-        self._evictions.tell_owners(eviction, failures)
+        failures = self._evictions.written(eviction)
         marked = eviction.phase is Phase.MARKING
         if eviction.fails(failures):
             self._fail(group, plan, failures)
@@ -257,7 +257,7 @@ class Phases:
 
     def _waits_in_vain(self, group: Group, plan: Plan) -> bool:
         """Is a pod that the gang waits for overdue? Then it is decided anew: others may have to leave instead."""
-        overdue = self._world.ledger.waits(group.key) & self._world.sightings.overdue
+        overdue = self._ledger.waits(group.key) & self._world.sightings.overdue
         if not overdue:
             return False
         names = ", ".join(sorted(self._world.pods[uid].key for uid in overdue)[:5])
@@ -352,7 +352,7 @@ class Phases:
             group.key,
             self._world.now,
             plan.placements,
-            self._world.ledger.waits(group.key),
+            self._ledger.waits(group.key),
             terminating_leave=awaits,
         )
 
@@ -380,7 +380,7 @@ class Phases:
         )
         if verdict.outcome == WAIT and all(plan.node_of.get(p.uid) == p.node for p in verdict.placements):
             for awaited in verdict.awaiting:  # others leave these nodes too
-                self._world.ledger.wait_for(awaited.uid, group.key)
+                self._ledger.wait_for(awaited.uid, group.key)
             return
         if verdict.outcome != BIND:
             self._taken(group, plan, verdict.message)
@@ -391,7 +391,7 @@ class Phases:
         """None of the plan's victims has to leave any more. If the gang can be bound as this verdict has it, it is;
         otherwise another plan has to follow.
         """
-        self._world.ledger.stop_waiting(group.key)
+        self._ledger.stop_waiting(group.key)
         self._evictions.withdrawn(group.key)
         self._evictions.give_up(plan.eviction)
         if verdict.outcome == BIND:

@@ -51,6 +51,7 @@ class Rechecks:
 
     def __init__(self, decider: Decider, actuator: Actuator, reporter: Reporter, groups: Mapping[str, Group]) -> None:
         self._world = decider.world
+        self._ledger = decider.world.ledger
         self._options = decider.options
         self._decider = decider
         self._actuator = actuator
@@ -127,14 +128,14 @@ class Rechecks:
 
     def _own(self, group: Group, uids: Sequence[str]) -> list[str]:
         """Those of these victims that leave for no plan that was made before."""
-        counts_on = self._world.ledger.condemned.counts_on
+        counts_on = self._ledger.condemned.counts_on
         return [uid for uid in uids if not counts_on(uid, group.key)]
 
     # -- while removals are on their way -------------------------------------------------------------------
 
     def noted(self, changes: Sequence[Change]) -> None:
         """Something has happened: spare the victims that need not leave any more because of that."""
-        for group, plan in self._evicting(self._world.ledger.condemned.evictions):
+        for group, plan in self._evicting(self._ledger.condemned.evictions):
             self._spare_ended(group, plan, changes)
             doubts = [self._doubt(change, plan.victims) for change in changes]
             if any(doubts):
@@ -172,7 +173,7 @@ class Rechecks:
             return _HELPS
         # Room for which a gang waits is held for them; that of a pod which terminated was counted on before it went.
         expected = pod.uid not in self._world.pods and pod.deleting_since is not None
-        return 0 if expected or pod.uid in self._world.ledger.awaited else _HELPS
+        return 0 if expected or pod.uid in self._ledger.awaited else _HELPS
 
     def _spare_ended(self, group: Group, plan: Plan, changes: Sequence[Change]) -> None:
         """A victim that has ended by itself need not be removed, and one that is gone cannot be."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from gangsched.core.actions import JobRef, PodRef, Report, pod_reference, reference
 from gangsched.core.decision import Victim
+from gangsched.core.lifecycle.group import Group
 from gangsched.core.quota.stop_policy import STOPPED
-from gangsched.core.state.jobs import Suspendable, family_of
+from gangsched.core.state.jobs import WITHOUT_PODS, Suspendable, family_of
 from gangsched.core.state.membership import Census
+from gangsched.core.world.suspended import LENIENT
+from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.messages.text import counted, listed
-from gangsched.model.dialects import DIALECTS
+from gangsched.model.dialects import DIALECTS, has_status
 from gangsched.model.dialects.operators import FAMILIES
-from gangsched.model.records import Gang, Pod
+from gangsched.model.jobsets import JOBSET
+from gangsched.model.records import JOB, Gang, GangId, Pod
 
 #: Reasons of Events, and of conditions.
 SCHEDULED = "Scheduled"
@@ -95,6 +99,67 @@ def group_reference(family: str, kind: str, namespace: str, name: str, uid: str)
         return (f"{operator.group}/{operator.versions[0]}", kind, namespace, name, uid)
     version = _VERSIONS.get(family, "v1")
     return (f"{family}/{version}" if family else version, kind, namespace, name, uid)
+
+
+def job_of(world: World, gang: GangId) -> Suspendable | None:
+    """The Job or JobSet that a gang without pods stands for, if there is one."""
+    return world.jobs.find(gang.family, gang.namespace, gang.name)
+
+
+def job(world: World, gang: GangId) -> JobRef:
+    """That Job or JobSet, as Events and writes name it."""
+    spec = world.membership.spec(gang)
+    return JobRef(gang.namespace, gang.name, spec.uid if spec is not None else "", gang.family)
+
+
+def trigger(world: World, group: Group) -> PodRef:
+    """The first placed member by name: the pod that messages name. For a Job without pods, the Job."""
+    if group.without_pods:
+        return job(world, group.gangs[0])
+    places = group.plan.placements if group.plan is not None else []
+    first = min(places, key=lambda p: p.key, default=None)
+    return reference(first) if first is not None else PodRef("", group.name, "")
+
+
+def stands_for(world: World, gang: GangId) -> Reference | None:
+    """What stands for a gang: its object, else the first of its pods by name; None if there is neither."""
+    membership = world.membership
+    if gang.family in WITHOUT_PODS:  # its pods have no stand-ins any more when the cluster shows that it goes on
+        owner = job_of(world, gang)
+        return pod_reference(job_reference(owner)) if owner is not None else None
+    spec = membership.objects.get((gang.family, gang.namespace, gang.name))
+    if spec is not None and spec.kind in (JOB, JOBSET):
+        return pod_reference(JobRef(gang.namespace, gang.name, spec.uid, spec.kind))
+    if spec is not None:
+        return group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
+    first = min(membership.pods(gang), key=lambda p: p.name, default=None)
+    return pod_reference(PodRef(first.namespace, first.name, first.uid)) if first is not None else None
+
+
+def admitted_object(world: World, gang: GangId) -> Reference | None:
+    """What stands for a gang that is not over; None if nothing does, or if it is up to another scheduler."""
+    if any(pod.live for pod in world.membership.pods(gang)):
+        return stands_for(world, gang)
+    owner = job_of(world, gang) if gang.family in WITHOUT_PODS else None
+    if owner is None or not owner.suspended or owner.finished or owner.template is None:
+        return None
+    if owner.owner is not None and owner.owner.kind not in LENIENT:
+        return None  # what is above it starts it
+    ours = (owner.suspended_by or owner.template.scheduler) == gang.scheduler
+    return pod_reference(job_reference(owner)) if ours else None
+
+
+def owners_of(world: World, pod: Pod) -> Iterator[tuple[Reference, GangId | None]]:
+    """What a pod belongs to; with its gang where that is a group whose status is ours to write."""
+    job, membership, gang = world.jobs.owner_of(pod), world.membership, pod.gang
+    if job is not None:
+        yield pod_reference(job_reference(job)), None
+    elif pod.owner is not None:
+        yield ("", pod.owner.kind, pod.namespace, pod.owner.name, pod.owner.uid), None
+    spec = membership.objects.get((gang.family, gang.namespace, gang.name))
+    if spec is not None and spec.kind not in (JOB, JOBSET):
+        about = group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
+        yield about, gang if membership.is_ours(gang) and has_status(gang.family) else None
 
 
 def event(about: About, reason: str, note: str, related: About | None = None, action: str = "") -> Report:

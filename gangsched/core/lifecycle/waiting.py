@@ -36,6 +36,7 @@ class Waiting:
 
     def __init__(self, decider: Decider, queue: Queue) -> None:
         self._world = decider.world
+        self._ledger = decider.world.ledger
         self._decider = decider
         self._options = decider.options
         self._queue = queue
@@ -76,7 +77,7 @@ class Waiting:
     def block(self, group: Group) -> None:
         """The group does not fit: from now on those behind it have to leave it what is its due."""
         turns = self._world.turns
-        ledger = self._world.ledger
+        ledger = self._ledger
         before, rooms = turns.get(group.key), list(map(ledger.turn_of, ledger.turns()))
         pipeline = self._decider.pipeline(group.gangs[0].scheduler)
         if group.outlook.short_of_quota or not block(self._world, group.gangs, pipeline):
@@ -87,15 +88,15 @@ class Waiting:
             self._reserve(group)
         after = turns.get(group.key)
         if before is not None and after is not None and (before.order, before.classes) != (after.order, after.classes):
-            self._world.ledger.changes.append(Change(Hint.TURN))
+            self._ledger.changes.append(Change(Hint.TURN))
         kept = list(map(ledger.turn_of, ledger.turns()))
-        self._world.ledger.changes += [Change(Hint.ROOM, p.node) for room in rooms if room not in kept for p in room]
+        self._ledger.changes += [Change(Hint.ROOM, p.node) for room in rooms if room not in kept for p in room]
 
     def _reserve(self, group: Group) -> None:
         """Reserve room, or keep what is reserved; give up what has not come true for too long, and let as much time
         pass as the group has been waiting in all.
         """
-        ledger, now = self._world.ledger, self._world.now
+        ledger, now = self._ledger, self._world.now
         since = group.reserving_since
         if since is not None and since + RESERVED_AT_MOST <= now:
             group.reserves_from = now + now - (since if group.waiting_since is None else group.waiting_since)
@@ -111,10 +112,10 @@ class Waiting:
     def unblock(self, group: Group) -> None:
         """The group is no longer in the way of those behind it."""
         group.reserving_since, group.reserves_from = None, 0.0
-        kept = self._world.ledger.end_turn(group.key)
+        kept = self._ledger.end_turn(group.key)
         if self._world.turns.drop(group.key) is not None:
-            self._world.ledger.changes.append(Change(Hint.TURN))
-            self._world.ledger.changes += [Change(Hint.ROOM, p.node) for p in kept]
+            self._ledger.changes.append(Change(Hint.TURN))
+            self._ledger.changes += [Change(Hint.ROOM, p.node) for p in kept]
 
 
 class NominatedGangs:
@@ -122,6 +123,7 @@ class NominatedGangs:
 
     def __init__(self, world: World, actuator: Actuator, groups: Mapping[str, Group]) -> None:
         self._world = world
+        self._ledger = world.ledger
         self._actuator = actuator
         self._groups = groups
         self._helped: dict[str, Order] = {}
@@ -169,13 +171,13 @@ class NominatedGangs:
         self._helped.pop(group.key, None)
 
     def _waiting(self) -> Iterator[Group]:
-        for key in self._world.ledger.holders():
+        for key in self._ledger.holders():
             group = self._groups.get(key)
             if group is not None and key not in self._helped and group.evicts(*Phase):
                 yield group
 
     def _kept(self, group: Group) -> Sequence[Phantom]:
-        return self._world.ledger.pods_of(group.key)
+        return self._ledger.pods_of(group.key)
 
     def _fits_one(self, group: Group, rooms: Sequence[Floats]) -> bool:
         """Is there room for any member in one of these?"""
@@ -193,7 +195,7 @@ class NominatedGangs:
         if row is None:
             return None
         free: Floats = snapshot.allocatable[:, row] - snapshot.used[:, row]
-        for held in self._world.ledger.kept_on(node):
+        for held in self._ledger.kept_on(node):
             index, amounts = snapshot.vector(held.pod.shape)
             np.subtract.at(free, index, amounts)
         return free if (free > 0).any() else None
@@ -202,5 +204,5 @@ class NominatedGangs:
         """Is no write to a victim, or of a nomination, on its way, and none about to be sent? When the marks are all
         there, those who may go on have asked for removals: who has not is stopped.
         """
-        waits = group.evicts(Phase.NOMINATING, Phase.NOTICE, Phase.LEAVING) and self._world.ledger.waits(group.key)
+        waits = group.evicts(Phase.NOMINATING, Phase.NOTICE, Phase.LEAVING) and self._ledger.waits(group.key)
         return bool(waits or group.evicts(Phase.MARKING)) and self._actuator.settled(group.key)
