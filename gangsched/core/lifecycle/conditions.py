@@ -271,10 +271,9 @@ class Reporter:
         self.event(report.trigger(self._world, group), report.ROOM_TAKEN, text)
         return text
 
-    def tell_two_admitters(self, gangs: Sequence[GangId]) -> None:
-        """If these gangs have two admitters, tell the objects that stand for them, each once."""
-        text = self._world.managed.two_admitters(gangs)
-        for gang in gangs if text else ():
+    def tell_two_admitters(self, gangs: Sequence[GangId], text: str) -> None:
+        """These gangs have two admitters: tell the objects that stand for them so, each once."""
+        for gang in gangs:
             about = report.admitted_object(self._world, gang)
             if about is None or about[4] in self._told_two_admitters:
                 continue

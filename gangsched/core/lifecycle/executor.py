@@ -256,7 +256,8 @@ class Executor:
 
     def volumes_changed(self) -> None:
         """Gangs that wait for their volumes are looked at again."""
-        self._actuator.check.update(self.gangs.prebinding)
+        groups = map(self.groups.get, self._ledger.holders())
+        self._actuator.check.update(g.key for g in groups if g is not None and g.state is State.PREBINDING)
 
     def _time_passed(self) -> None:
         """Timeouts and the ends of backoffs."""

@@ -29,9 +29,8 @@ class Gangs:
     """``groups`` has by key every gang or GangGroup that waits, or whose plan is being carried out.
 
     ``evictions`` carries out those for them, ``bindings`` brings their members to nodes, ``waiting`` and
-    ``unschedulable`` know those that do not fit. ``prebinding`` are the keys of those that wait for their volumes.
-    ``rechecks`` looks again at those that evict, and ``losses`` is what those have lost that run, ``announced`` the
-    room that is kept for members that come later.
+    ``unschedulable`` know those that do not fit. ``rechecks`` looks again at those that evict, and ``losses`` is what
+    those have lost that run, ``announced`` the room that is kept for members that come later.
     """
 
     def __init__(self, decider: Decider, actuator: Actuator, reporter: Reporter, queue: Queue) -> None:
@@ -48,7 +47,6 @@ class Gangs:
         self.rechecks = Rechecks(decider, actuator, reporter, self.groups)
         self.waiting = Waiting(decider, queue)
         self.unschedulable = UnschedulableGangs(world, decider, decider.options.strict_budgets, queue, self._wake)
-        self.prebinding: set[str] = set()
         self._group_of: dict[GangId, str] = {}
         self._do: dict[Do, Callable[[Group], None]] = {
             Do.NOMINATE: self.bindings.nominate,
@@ -87,7 +85,6 @@ class Gangs:
         self.groups.pop(group.key, None)
         self._ledger.deadlines.never(group.key)
         self._reporter.to_tell.never(group.key)
-        self.prebinding.discard(group.key)
         self._actuator.check.discard(group.key)
         for gang in group.gangs:
             self._group_of.pop(gang, None)
@@ -103,7 +100,7 @@ class Gangs:
 
     # -- states --------------------------------------------------------------------------------------------
 
-    def signal(self, group: Group, signal: Signal) -> None:  # noqa: PLR0912
+    def signal(self, group: Group, signal: Signal) -> None:
         """Something happened to a gang: take the step that the table has for it."""
         found = step(group.state, signal)
         if found is None:
@@ -117,10 +114,6 @@ class Gangs:
             self._actuator.check.add(group.key)
         if found.state not in TIMED:
             self._ledger.deadlines.never(group.key)
-        if found.state is State.PREBINDING:
-            self.prebinding.add(group.key)
-        else:
-            self.prebinding.discard(group.key)
         if found.state is State.BINDING:
             self._ledger.binding.update(group.gangs)
         else:
@@ -217,11 +210,12 @@ class Gangs:
             self.refresh(left)
         group = self.groups.get(key)
         pending = any(membership.waits(g) for g in gangs)
-        obstacle, look = None, tuple[object, ...]()
+        obstacle, look, admitted_twice = None, tuple[object, ...](), self._world.managed.two_admitters(gangs)
         if group is not None or pending:  # else it is of no interest any more
             look = membership.look(gangs)
         if pending:  # else it keeps no member waiting
-            obstacle = self._obstacle(gangs, leaves=group is not None and group.rolled_back)
+            leaves = group is not None and group.rolled_back
+            obstacle = self._obstacle(gangs, admitted_twice, leaves=leaves)
         if group is None:
             if pending:
                 group = self._begin(gangs)
@@ -234,18 +228,21 @@ class Gangs:
                 group.signature = None
                 self._moved(group)
             self._follow(group, obstacle, pending, other)
+            if other:
+                self.rechecks.gang_changed(group)
         self._reporter.object_status(gang, self.of(gang))
-        self._reporter.tell_two_admitters(gangs)
+        if admitted_twice:
+            self._reporter.tell_two_admitters(gangs, admitted_twice)
         return gangs
 
-    def _obstacle(self, gangs: Sequence[GangId], *, leaves: bool) -> Obstacle | None:
-        """Why these gangs cannot be decided now: Kueue admits them, a record cannot be understood, something is not
-        there, or members are about to be evicted, unless all of them ``leave`` of their own accord. None: they can.
+    def _obstacle(self, gangs: Sequence[GangId], admitted_twice: str, *, leaves: bool) -> Obstacle | None:
+        """Why these gangs cannot be decided now: they are ``admitted_twice``, a record cannot be understood, something
+        is not there, or members are about to be evicted, unless all of them ``leave`` of their own accord. None: they
+        can.
         """
         world, membership = self._world, self._world.membership
-        text = world.managed.two_admitters(gangs)
-        if text:
-            return Obstacle(report.TWO_ADMITTERS, text)
+        if admitted_twice:
+            return Obstacle(report.TWO_ADMITTERS, admitted_twice)
         text = membership.problem(gangs)
         if text and membership.mistaken(gangs):
             return Obstacle(report.REFUSED, text)
@@ -263,8 +260,6 @@ class Gangs:
         leaving = group.rolled_back and group.plan is not None and group.plan.eviction.phase is not Phase.MARKING
         if group.state is State.BINDING or leaving:
             return  # members are bound, or leave, one after another; what is missing afterwards is seen then
-        if other:
-            self.rechecks.gang_changed(group)
         planned = group.state in HOLDING
         if planned and group.plan is not None and not self._as_planned(group, group.plan):
             self.signal(group, Signal.SCATTERED if obstacle or not pending else Signal.BROKEN)

@@ -150,7 +150,6 @@ class Phases:
 
     def over(self) -> None:
         """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
-        self._gangs.rechecks.follow()
         if self._ledger.condemned.rests:
             self._evictions.follow_rests()
         check = sorted(self._actuator.check)

@@ -57,7 +57,6 @@ class Rechecks:
         self._actuator = actuator
         self._reporter = reporter
         self._groups = groups
-        self._changed: set[str] = set()
 
     # -- between two phases --------------------------------------------------------------------------------
 
@@ -142,15 +141,11 @@ class Rechecks:
                 self._spare_wrong(group, plan, room=_HELPS in doubts)
 
     def gang_changed(self, group: Group) -> None:
-        """The gang itself is not what it was when its victims were chosen: :meth:`follow` looks at it."""
-        if group.evicts(Phase.REMOVING):
-            self._changed.add(group.key)
-
-    def follow(self) -> None:
-        """Spare victims of gangs that have changed, if these do not want them to leave any more."""
-        changed, self._changed = self._changed, set()
-        for group, plan in self._evicting(sorted(changed)):
-            self._spare_wrong(group, plan, room=True)
+        """The gang itself is not what it was when its victims were chosen: spare those that it does not need to leave
+        any more.
+        """
+        for each, plan in self._evicting([group.key]):
+            self._spare_wrong(each, plan, room=True)
 
     def _evicting(self, keys: Iterable[str]) -> Iterator[tuple[Group, Plan]]:
         """Those of the groups that evict, with their plans."""
