@@ -340,7 +340,7 @@ MUTANTS = (
     ),
     Mutant(
         "a unit of which a pod has been removed is left half gone by the next process",
-        ((_EXECUTOR, "self.gangs.evictions.go_on(rest)", "pass"),),
+        ((_EXECUTOR, "self._evictions.go_on(rest)", "pass"),),
         (
             "tests/core/eviction/test_begun_lists.py::test_a_begun_unit_is_finished_after_a_restart_though_its_preemptor",
         ),

@@ -104,7 +104,7 @@ class AnnouncedRoom:
         lacking: Counter[str] = Counter()
         for gang in room.gangs if bound else ():
             lacking += self._sizes(room, ((pod, "") for pod in membership.absent(gang, membership.placed(gang))))
-        assumed = self._world.ledger.assumed
+        assumed = self._ledger.assumed
         new = {pod.uid: pod.node or assumed.get(pod.uid, "") for pod in bound if pod.uid not in room.seen}
         room.seen.update(new)
         kept: Counter[str] = Counter()

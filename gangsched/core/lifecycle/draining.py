@@ -188,7 +188,7 @@ class Drains:
         if group is None or group.state is not State.STARTING or job is None or stop is None:
             self._started(key)
             return
-        runs = any(p.bound or p.uid in self._world.ledger.assumed for p in self._world.jobs.pods_of(job))
+        runs = any(p.bound or p.uid in self._ledger.assumed for p in self._world.jobs.pods_of(job))
         if runs or not may_suspend(job, self._world, self._options):
             self._started(key)
             self._gangs.no_longer_kept(group)
@@ -225,7 +225,7 @@ class Drains:
         group = self._groups.get(drain.uid)
         if group is not None and (group.state is State.BINDING or group.rolled_back):
             return False
-        return not any(p.uid in self._world.ledger.assumed for p in self._world.managed.pods_of(drain.uid))
+        return not any(p.uid in self._ledger.assumed for p in self._world.managed.pods_of(drain.uid))
 
     def _stop_of(self, uid: str) -> Stop | None:
         """The queue that makes a workload leave; None if it holds no quota, too."""

@@ -47,20 +47,6 @@ def test_each_owner_is_told_once_for_all_of_its_pods() -> None:
     assert groups == {"low": last + text("low"), "g": ""}
 
 
-def test_a_group_whose_status_is_not_written_has_an_event() -> None:
-    """That of scheduling.x-k8s.io belongs to its own controller."""
-    family = "scheduling.x-k8s.io"
-    cluster = Cluster(
-        node("n1").cpu(4),
-        gang("low").family(family),
-        pod("a").cpu(4).priority(1).gang("low", family).on("n1"),
-        pod("m").cpu(4).priority(5),
-    )
-    cluster.run()
-    (told,) = reports(cluster.log, "PodsEvicted")
-    assert told.regarding[:2] == (f"{family}/v1alpha1", "PodGroup")
-
-
 def test_nobody_is_told_before_a_pod_is_removed() -> None:
     """While the marks are being written the plan may still be withdrawn."""
     cluster = Cluster(
