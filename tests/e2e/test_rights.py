@@ -51,8 +51,12 @@ OF_OTHER_STORIES: dict[str, dict[tuple[str, str], str]] = {
         ("scheduling.run.ai", "queues"): "list watch",
         ("scheduling.run.ai", "podgroups/status"): "patch",
         ("leaderworkerset.x-k8s.io", "leaderworkersets"): "list watch",
-        ("ray.io", "rayclusters"): "list watch",
-        **{("kubeflow.org", f"{kind}jobs"): "list watch" for kind in ("jax", "mpi", "pytorch", "tf", "xgboost")},
+        **{("ray.io", kind): "list watch" for kind in ("rayclusters", "rayjobs")},
+        ("trainer.kubeflow.org", "trainjobs"): "list watch",
+        **{
+            ("kubeflow.org", f"{kind}jobs"): "list watch"
+            for kind in ("jax", "mpi", "paddle", "pytorch", "tf", "xgboost")
+        },
     },
 }
 

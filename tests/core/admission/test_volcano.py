@@ -198,3 +198,37 @@ def test_the_reader_and_these_builders_mean_the_same():
     """The record has the family that the reader gives it."""
     assert isinstance(group(1).obj(), Gang)
     assert group(1).obj().family == FAMILY
+
+
+LEAVES = member("releasing").on("n").terminating()
+RUNS = member("running").on("n")
+#: Case, minimum, members. In Volcano the group has the condition Unschedulable in the last three: at
+#: once when a replacement waits, and also where no member does. Here a member that leaves counts until it is gone, and
+#: where none waits nothing lacks room.
+RELEASING = [
+    ("partial termination", 2, [RUNS, LEAVES]),
+    ("pending replacement still needs condition", 2, [RUNS, LEAVES, member("replacement", cpu=9)]),
+    ("never scheduled releasing task is not counted", 1, [member("releasing").terminating()]),
+    ("scheduled tasks below minAvailable", 3, [RUNS, LEAVES]),
+]
+
+
+@pytest.mark.parametrize(("least", "members"), [each[1:] for each in RELEASING], ids=[each[0] for each in RELEASING])
+def test_members_that_leave_count_until_they_are_gone(least, members):
+    """The cases of TestShouldSkipUnschedulableForReleasing (volcano-sh/volcano ed72c7c, pkg/scheduler/plugins/gang)."""
+    cluster = Cluster(node("n").cpu(4), group(least), *members, scheduler_names=OURS)
+    cluster.run()
+    *_, last = [a.status for a in cluster.log if isinstance(a, SetGroupStatus)]
+    assert "Unschedulable" not in {each["type"] for each in last.get("conditions", ())}
+
+
+def test_a_replacement_of_a_member_that_is_gone_shows_what_lacks():
+    """The group runs in part, and its condition has the reason of the member that waits."""
+    cluster = Cluster(node("n").cpu(4), group(2), RUNS, LEAVES, member("replacement", cpu=9), scheduler_names=OURS)
+    cluster.run()
+    cluster.leave()
+    cluster.run()
+    *_, last = [a.status for a in cluster.log if isinstance(a, SetGroupStatus)]
+    told = {each["type"]: each["message"] for each in last["conditions"]}
+    assert last["phase"] == "Unknown"
+    assert "Insufficient cpu" in told["Unschedulable"]
