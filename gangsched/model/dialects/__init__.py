@@ -55,6 +55,9 @@ DIALECTS = (
     yunikorn.DIALECT,
 )
 BY_FAMILY: Mapping[str, Dialect] = {each.family: each for each in (*DIALECTS, owners.DIALECT, *operators.DIALECTS)}
+#: Of a pod that is its own gang, and of a family that no API describes by members or with a status: Jobs with a queue.
+_OTHER = Dialect("", lambda _meta, _spec: ("", ""))
+_ALONE = _OTHER._replace(needs_object=lambda _: False)
 
 
 def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[GangId, Mistake | None]:
@@ -75,42 +78,39 @@ def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[GangId, Mista
     return GangId(dialect.family, meta.namespace, name, spec.scheduler_name), dialect.mistake_of(labels, notes)
 
 
+def _of(family: str) -> Dialect:
+    return _ALONE if family == SINGLE else BY_FAMILY.get(family, _OTHER)
+
+
 def remark(gang: GangId, meta: wire.ObjectMeta) -> Mistake | None:
     """What a pod of this gang says about waiting, and what is invalid in it, which is ignored."""
     labels, notes = meta.labels or {}, meta.annotations or {}
-    dialect = BY_FAMILY.get(gang.family)
-    own = dialect.remark_of(labels, notes) if dialect is not None else None
-    return own or delay_remark(notes) or owners.remark(notes)
+    return _of(gang.family).remark_of(labels, notes) or delay_remark(notes) or owners.remark(notes)
 
 
 def gang_from_member(pod: Pod) -> Gang | None:
     """What a member's own labels and annotations say about its gang, or None when only an object can say it."""
-    dialect = BY_FAMILY.get(pod.gang.family)
-    return dialect.gang_from_member(pod) if dialect is not None else None
+    return _of(pod.gang.family).gang_from_member(pod)
 
 
 def role_of(pod: Pod, gang: Gang) -> str:
     """The role of a member in its gang, which says how many it needs of each; empty for none."""
-    dialect = BY_FAMILY.get(pod.gang.family)
-    return dialect.role_of(pod, gang) if dialect is not None else ""
+    return _of(pod.gang.family).role_of(pod, gang)
 
 
 def needs_object(pod: Pod) -> bool:
     """True when the pod's group is described by an object that must exist before the gang can start."""
-    dialect = BY_FAMILY.get(pod.gang.family)
-    return pod.gang.family != SINGLE if dialect is None else dialect.needs_object(pod.labels)
+    return _of(pod.gang.family).needs_object(pod.labels)
 
 
 def minimum_key(family: str) -> str:
     """Where members of gangs of this family say how many they must be."""
-    dialect = BY_FAMILY.get(family)
-    return dialect.minimum_key if dialect is not None else ""
+    return _of(family).minimum_key
 
 
 def has_status(family: str) -> bool:
     """Is the status of its group objects ours to write?"""
-    dialect = BY_FAMILY.get(family)
-    return dialect is not None and dialect.status is not None
+    return _of(family).status is not None
 
 
 def changed_status(family: str, told: Told, seen: Seen) -> dict[str, Any]:
