@@ -68,11 +68,11 @@ class _Field(NamedTuple):
 
 
 def meanings(decoded: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The path of each field below what is decoded so, and what it means."""
+    """The path of each field below what is decoded so, and what it means: of the whole, or of all in it."""
     for each in _fields_of(decoded):
         if each.text or each.treatment:
             yield prefix + each.name, ": ".join(filter(None, (each.treatment, each.text)))
-        if each.inner is not None and not each.treatment:
+        elif each.inner is not None:
             yield from meanings(each.inner, f"{prefix}{each.name}{'[]' * each.many}.")
 
 
@@ -80,34 +80,28 @@ def check(value: msgspec.Struct, path: str = "spec") -> Mistake | None:
     """What in it is not looked at, and should be reported. Raises :class:`FieldError` for what is refused."""
     remark = None
     for each in _checked(type(value)):
-        given, where, found = getattr(value, each.attribute), f"{path}.{each.name}", None
+        given, where = getattr(value, each.attribute), f"{path}.{each.name}"
         if not given:
             continue
         if each.treatment == REFUSED:
             raise FieldError(where, each.text)
         if each.treatment:
-            found = FieldError(where, each.text).remark
+            found: list[Mistake | None] = [FieldError(where, each.text).remark]
         elif each.many:
-            found = _first(given, where)
+            found = [check(one, f"{where}[{number}]") for number, one in enumerate(given)]
         else:
-            found = check(given, where)
-        remark = remark or found
+            found = [check(given, where)]
+        remark = remark or next(filter(None, found), None)
     return remark
-
-
-def _first(listed: list[Any], path: str) -> Mistake | None:
-    """All are looked at: any may be refused."""
-    return next(filter(None, [check(each, f"{path}[{number}]") for number, each in enumerate(listed)]), None)
 
 
 @functools.cache
 def _checked(decoded: type[msgspec.Struct]) -> tuple[_Field, ...]:
-    """The fields that are refused or reported, and those that may have such."""
+    """The fields that are refused or reported, and those that have such in them."""
     return tuple(
         each
         for each in _fields_of(decoded)
-        if each.treatment in (REFUSED, REPORTED)
-        or (each.inner is not None and not each.treatment and _checked(each.inner))
+        if each.treatment in (REFUSED, REPORTED) or (each.inner is not None and not each.text and _checked(each.inner))
     )
 
 

@@ -66,19 +66,11 @@ class NetworkTopology(wire.Wire):
     highest_tier_name: Annotated[str, used("one HyperNode of the tier of this name, for all members")] = ""
 
 
-class SubGroupTopology(wire.Wire):
-    """One HyperNode for all members of a sub-group."""
-
-    mode: Annotated[str, used("`hard`, the default, is refused with a tier, and `soft` is reported")] = "hard"
-    highest_tier_allowed: Annotated[int | None, used("see `mode`")] = None
-    highest_tier_name: Annotated[str, used("see `mode`")] = ""
-
-
 class SubGroupPolicy(wire.Wire):
     """Members with these labels, divided by the values of some of them."""
 
     name: Annotated[str, used("how messages call it")] = ""
-    network_topology: SubGroupTopology | None = None
+    network_topology: Annotated[NetworkTopology | None, used("refused, or reported if it is `soft`")] = None
     sub_group_size: Annotated[int, used("how many members a whole sub-group has")] = 1
     min_sub_groups: Annotated[int, used("so many sub-groups start whole")] = 0
     label_selector: Annotated[wire.LabelSelector | None, used("a member is in the first policy that selects it")] = None
@@ -194,23 +186,18 @@ def _topology(asked: NetworkTopology | None) -> tuple[tuple[str, bool], ...]:
     return tuple((f"{TIER}{tier}", required and tier == highest) for tier in range(highest, -1, -1))
 
 
-class ExactMatch(wire.Wire):
-    """One name."""
+class Match(wire.Wire):
+    """A name, or a pattern of names."""
 
-    name: Annotated[str, used("the node, or the HyperNode, of this name")] = ""
-
-
-class RegexMatch(wire.Wire):
-    """A pattern of names."""
-
-    pattern: Annotated[str, used("nodes, or HyperNodes, whose names it matches")] = ""
+    name: str = ""
+    pattern: str = ""
 
 
 class MemberSelector(wire.Wire):
     """Which members; one of these is set."""
 
-    exact_match: ExactMatch | None = None
-    regex_match: RegexMatch | None = None
+    exact_match: Annotated[Match | None, used("the node, or the HyperNode, of this `name`")] = None
+    regex_match: Annotated[Match | None, used("those whose names match the `pattern`")] = None
     label_match: Annotated[wire.LabelSelector | None, used("nodes with these labels")] = None
 
 
