@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gangsched.controllers.operator import GroupControllers
 from gangsched.core.actions import GangStatus
 from tests.cluster.kube.deep import stored
-from tests.controlplane.client import ApiError, Client, Object, wait_until
+from tests.controlplane.client import ApiError, Client, Object, wait_until, wait_until_served
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.rbac import apply_manifests_crds
+from tests.pages import ROOT
 
 SIGS, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.k8s.io"
 SIGS_KIND, UPSTREAM_KIND = f"{SIGS}/v1alpha1/PodGroup", f"{UPSTREAM}/v1alpha2/PodGroup"
@@ -82,6 +84,27 @@ async def test_status_is_written_and_restored(
     await admin.wait_for(
         SIGS_KIND, "gang", lambda g: (g["status"]["phase"], g["status"]["scheduled"]) == ("Scheduled", 2), namespace
     )
+
+
+async def test_status_of_a_group_of_scheduler_plugins(
+    admin: Client, namespace: str, controllers: GroupControllers
+) -> None:
+    """Every field that is written is one of the API, and its definition is picked up while all runs."""
+    kind, crd = "scheduling.x-k8s.io/v1alpha1/PodGroup", ROOT / "manifests/coscheduling/crd-podgroups.yaml"
+    await admin.apply([yaml.safe_load(crd.read_text())])
+    await wait_until_served(admin, kind)
+    body = {"apiVersion": kind.rpartition("/")[0], "kind": "PodGroup", "metadata": {"name": "g"}}
+    group = await admin.create({**body, "spec": {"minMember": 2}}, namespace)
+    family, owner = "scheduling.x-k8s.io", f"{namespace}/train"
+    controllers.post(wanted(group, family, minimum=2, occupiedBy=owner, failed=1))
+    after = await admin.wait_for(kind, "g", lambda g: phase(g) == "Scheduling", namespace)
+    began = after["status"].pop("scheduleStartTime")
+    assert began
+    assert after["status"] == {"phase": "Scheduling", "occupiedBy": owner, "running": 1, "failed": 1}
+    controllers.post(wanted(group, family, "Running", minimum=2, occupiedBy=owner, running=2))
+    after = await admin.wait_for(kind, "g", lambda g: phase(g) == "Running", namespace)
+    assert (after["status"]["running"], after["status"]["failed"]) == (2, 0)
+    assert after["status"]["scheduleStartTime"] == began
 
 
 async def test_upstream_group_gets_its_condition_only(
