@@ -16,7 +16,7 @@ from tests.chaos.play import play
 from tests.chaos.scenario import scenario
 
 CHUNK = 20
-SEEDS = 100
+SEEDS = 60
 
 
 class HoldingBack:

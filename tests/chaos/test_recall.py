@@ -13,7 +13,7 @@ from tests.chaos.scenario import scenario
 from tests.chaos.waiting import Waiting
 
 CHUNK = 20
-SEEDS = 100
+SEEDS = 60
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 
 from gangsched.cluster.kube.client import METADATA_LIST
 from tests.controlplane.client import ApiError, Client, Object, Resource, wait_until
@@ -35,8 +35,11 @@ CLUSTER_KINDS = {
 }
 
 
-async def wipe(admin: Client) -> None:
-    """Delete namespaced objects, nodes, priority classes, volumes and custom objects; return when they are gone."""
+async def wipe(admin: Client, stored: Callable[[], set[str]] | None = None) -> None:
+    """Delete namespaced objects, nodes, priority classes, volumes and custom objects; return when they are gone.
+
+    ``stored`` says of which resources, by plural, there are any; without it each is asked for.
+    """
     custom = {each["spec"]["group"] for each in await admin.list("CustomResourceDefinition")}
     targets = []
     seen: set[tuple[str, str]] = set()
@@ -51,18 +54,25 @@ async def wipe(admin: Client) -> None:
         seen.add((group, resource.kind))
         targets.append(resource)
 
+    async def there() -> list[Resource]:
+        if stored is None:
+            return targets
+        plurals = await asyncio.to_thread(stored)
+        return [each for each in targets if each.plural in plurals]
+
     # Owners before what they own: else a controller makes the pods again that were just deleted.
     first = [
         each
-        for each in targets
+        for each in await there()
         if each.api_version.startswith(("batch/", "apps/")) or each.kind == "ReplicationController"
     ]
     await _delete_all(admin, first)
-    await _delete_all(admin, [each for each in targets if each not in first])
+    await _delete_all(admin, [each for each in await there() if each not in first])
 
     async def gone() -> bool:
-        remains = await asyncio.gather(*(_leftovers(admin, each) for each in targets))
-        left = [(resource, things) for resource, things in zip(targets, remains, strict=True) if things]
+        looked_at = await there()
+        remains = await asyncio.gather(*(_leftovers(admin, each) for each in looked_at))
+        left = [(resource, things) for resource, things in zip(looked_at, remains, strict=True) if things]
         for resource, things in left:
             await asyncio.gather(*(_force(admin, resource, thing) for thing in things))
         return not left

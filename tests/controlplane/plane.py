@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import base64
 import contextlib
 import json
 import os
@@ -49,6 +50,9 @@ GROUP_API = {
     35: ("scheduling.k8s.io/v1alpha1=true", "GenericWorkload=true,GangScheduling=true"),
     36: ("scheduling.k8s.io/v1alpha2=true", "GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true"),
 }
+
+STORED_AS = {"minions": "nodes", "controllers": "replicationcontrollers", "ingress": "ingresses"}
+"""Plurals of resources that etcd has under older names."""
 
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -125,6 +129,7 @@ class ControlPlane:
         self.group_api = group_api
         self.start_seconds = 0.0
         self.server = ""
+        self._etcd = ""
         self._with_controller_manager = controller_manager
         self._with_kwok = kwok
         self._kube_scheduler = kube_scheduler
@@ -188,6 +193,17 @@ class ControlPlane:
             parts.append("\n".join([f"--- {path}", *tail]))
         return "\n".join(parts)
 
+    def stored(self) -> set[str]:
+        """The resources of which there are objects, by plural: one request of etcd instead of one of each."""
+        limits = {"key": "/registry/", "range_end": "/registry0"}
+        asked = {name: base64.b64encode(key.encode()).decode() for name, key in limits.items()} | {"keys_only": True}
+        request = urllib.request.Request(f"{self._etcd}/v3/kv/range", json.dumps(asked).encode())
+        with urllib.request.urlopen(request, timeout=START_SECONDS) as response:
+            keys = (base64.b64decode(each["key"]).decode() for each in json.load(response).get("kvs", ()))
+        # /registry/pods/..., and with their group /registry/scheduling.x-k8s.io/podgroups/...
+        words = {word for key in keys for word in key.split("/")[2:4]}
+        return {STORED_AS.get(word, word) for word in words}
+
     def dead(self) -> list[str]:
         """Components that have ended although nobody stopped them."""
         return [component.name for component in self._components if component.guard.poll() is not None]
@@ -248,7 +264,8 @@ class ControlPlane:
         etcd_port, peer_port, api_port, manager_port, kwok_port, scheduler_port = _free_ports(6)
         self.server = f"https://127.0.0.1:{api_port}"
 
-        etcd, peer = f"http://127.0.0.1:{etcd_port}", f"http://127.0.0.1:{peer_port}"
+        self._etcd = etcd = f"http://127.0.0.1:{etcd_port}"
+        peer = f"http://127.0.0.1:{peer_port}"
         self._run(
             "etcd",
             programs["etcd"],

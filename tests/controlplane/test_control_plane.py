@@ -52,7 +52,7 @@ async def test_node_becomes_ready(admin: Client, make_nodes) -> None:
 
 async def test_node_stays_not_ready(admin: Client, make_nodes) -> None:
     """A node that a test sets to NotReady gets its taint and is not brought back by the simulation."""
-    (name,) = await make_nodes(1)
+    (name,) = await make_nodes(1, prefix="stays")  # of an earlier node of this name KWOK might have a step left
     condition = {"type": "Ready", "status": "False", "reason": "Test", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     await admin.patch("Node", name, {"status": {"conditions": [condition]}}, how="strategic", subresource="status")
     tainted = await admin.wait_for("Node", name, lambda node: "node.kubernetes.io/not-ready" in str(node["spec"]))

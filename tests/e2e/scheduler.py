@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 import aiohttp
 import yaml
 
+from tests import shipped
 from tests.controlplane.client import LIMIT_SECONDS, wait_until
 
 
@@ -94,7 +94,7 @@ async def running_scheduler(
             *arguments,
             stdout=out,
             stderr=out,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env=shipped.environment(PYTHONUNBUFFERED="1"),
         )
     scheduler = RunningScheduler(process, port, log)
     try:

@@ -23,8 +23,21 @@ from types import ModuleType
 import msgspec
 import pytest
 
-#: What nearly all tests need. Plug-ins of pytest are not among it: it imports them in its own way.
-LIBRARIES = ("asyncio", "numpy", "prometheus_client", "rich.console", "ssl", "structlog", "unittest.mock", "yaml")
+#: What nearly all tests need. Plug-ins of pytest are not among it: it imports them in its own way, and would find fault
+#: with ``hypothesis``, which has one, if it looked for plug-ins by itself.
+LIBRARIES = (
+    "aiohttp",
+    "asyncio",
+    "cryptography.x509",
+    "hypothesis",
+    "numpy",
+    "prometheus_client",
+    "rich.console",
+    "ssl",
+    "structlog",
+    "unittest.mock",
+    "yaml",
+)
 
 
 class Task(msgspec.Struct, frozen=True):

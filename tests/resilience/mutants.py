@@ -25,8 +25,12 @@ from tests.resilience.grafted import Done, Task
 ROOT = Path(__file__).resolve().parents[2]
 _LIMIT_SECONDS = 300.0
 #: Most of the time of such a process is its start: what it has no use for stays away.
-_UNUSED = ("cacheprovider", "unraisableexception", "hypothesispytest", "xdist", "xdist.looponfail")
-_PLUGINS = tuple(word for name in _UNUSED for word in ("-p", f"no:{name}"))
+_UNUSED = ("cacheprovider", "unraisableexception")
+_PLUGINS = (
+    "--disable-plugin-autoload",
+    *("-p", "pytest_asyncio.plugin"),
+    *(word for name in _UNUSED for word in ("-p", f"no:{name}")),
+)
 #: What pytest says of a test in which the source itself has raised.
 _CRASH = re.compile(rf"^{re.escape(str(ROOT / 'gangsched'))}/\S+:\d+: ", re.MULTILINE)
 

@@ -216,6 +216,8 @@ def test_memory_is_frozen_once_after_the_first_sync() -> None:
         assert gc.get_freeze_count() < frozen + len(later) // 2
     finally:
         gc.unfreeze()
+        gc.collect()
+        gc.freeze()  # the session's own
 
 
 def test_thresholds_are_raised_and_put_back() -> None:
