@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from gangsched.cli.answers import natural
@@ -76,12 +76,9 @@ def _print(out: Console, simulation: Simulation) -> None:
 
 
 def _timeline(simulation: Simulation, width: int, most: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("TIME", no_wrap=True, style="dim", justify="right")
-    table.add_column("WHO", no_wrap=True)
-    table.add_column("WHAT", no_wrap=True)
-    table.add_column("OBJECT", overflow="fold")
-    table.add_column("DETAIL", overflow="fold")
+    whole, folded = {"no_wrap": True}, {"overflow": "fold"}
+    time = {**whole, "style": "dim", "justify": "right"}
+    table = _table({"TIME": time, "WHO": whole, "WHAT": whole, "OBJECT": folded, "DETAIL": folded})
     told = timeline(simulation)
     half = max(_NARROWEST, (width - _TIMELINE_WITHOUT_NAMES) // 2)
     for each in told[:most]:
@@ -95,6 +92,12 @@ def _timeline(simulation: Simulation, width: int, most: int) -> Table:
     if len(told) > most:
         table.add_row("…", "", "", f"{len(told) - most} more (-o json has all)", "")
     return table
+
+
+def _table(columns: Mapping[str, Mapping[str, Any]]) -> Table:
+    """An empty table with these columns, as rich knows them."""
+    made = (Column(title, **how) for title, how in columns.items())
+    return Table(*made, box=None, pad_edge=False, padding=(0, 2, 0, 0))
 
 
 def _broken(text: str, width: int) -> str:
@@ -126,13 +129,11 @@ def _cap(longest: Sequence[int], room: int) -> int:
 
 
 def _pods(pods: dict[str, dict[str, Any]], width: int, most: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     titles = ("POD", "GANG", "PRIORITY", "PHASE", "NODE", "ARRIVED", "BOUND", "ENDED")
     narrow = width < _NARROW
     kept = [n for n, title in enumerate(titles) if not (narrow and title in _LEFT_OUT)]
-    for n in kept:
-        table.add_column(titles[n], no_wrap=True, justify="right" if titles[n] == "PRIORITY" else "left")
-    table.add_column("WHY", overflow="fold", style="dim")
+    kinds = {titles[n]: {"no_wrap": True, "justify": "right" if titles[n] == "PRIORITY" else "left"} for n in kept}
+    table = _table(kinds | {"WHY": {"overflow": "fold", "style": "dim"}})
     shown = list(pods.items())[:most]
     columns = [
         {one_line(key) for key, _ in shown},
@@ -268,9 +269,8 @@ def _clean(text: str) -> str:
 
 
 def _print_figures(out: Console, figures: Figures) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("PRIORITY", "JOBS", "NEVER STARTED", "MEAN WAIT", "MEDIAN", "95 %"):
-        table.add_column(title, justify="right", no_wrap=True)
+    titles = ("PRIORITY", "JOBS", "NEVER STARTED", "MEAN WAIT", "MEDIAN", "95 %")
+    table = _table({title: {"justify": "right", "no_wrap": True} for title in titles})
     for priority, each in figures.waits.items():
         times = (each.mean_seconds, each.median_seconds, each.p95_seconds)
         table.add_row(priority, str(each.jobs), str(each.never_started), *map(render_duration, map(round, times)))

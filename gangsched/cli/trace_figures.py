@@ -15,7 +15,7 @@ from gangsched.cluster.sim.history import History
 from gangsched.model.records import Node, Pod
 
 
-class Waits(msgspec.Struct, frozen=True):
+class Waits(msgspec.Struct, frozen=True, rename="camel"):
     """Seconds from the arrival of a job to the first binding of the last of its pods, over the jobs of a priority."""
 
     jobs: int
@@ -25,9 +25,9 @@ class Waits(msgspec.Struct, frozen=True):
     p95_seconds: float
 
 
-class Figures(msgspec.Struct, frozen=True):
+class Figures(msgspec.Struct, frozen=True, rename="camel"):
     """A whole trace. ``gpu_allocation`` is the share of all GPUs that pods had from the first arrival to the last;
-    ``gpu_hours_lost`` is what evicted pods had computed, and ``gpu_hours_done`` what finished ones had.
+    ``gpu_hours_lost`` is what evicted pods had computed, and ``gpu_hours_done`` what finished ones had. Rounded.
     """
 
     jobs: int
@@ -40,26 +40,9 @@ class Figures(msgspec.Struct, frozen=True):
     gpu_hours_done: float
 
     def fields(self) -> dict[str, Any]:
-        """In the words of the contract, rounded."""
-        return {
-            "jobs": self.jobs,
-            "makespanSeconds": round(self.makespan_seconds, 3),
-            "waits": {
-                priority: {
-                    "jobs": each.jobs,
-                    "neverStarted": each.never_started,
-                    "meanSeconds": round(each.mean_seconds, 3),
-                    "medianSeconds": round(each.median_seconds, 3),
-                    "p95Seconds": round(each.p95_seconds, 3),
-                }
-                for priority, each in self.waits.items()
-            },
-            "gpuAllocation": round(self.gpu_allocation, 4),
-            "evictedPods": self.evicted_pods,
-            "interruptedJobs": self.interrupted_jobs,
-            "gpuHoursLost": round(self.gpu_hours_lost, 3),
-            "gpuHoursDone": round(self.gpu_hours_done, 3),
-        }
+        """In the words of the contract."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return fields
 
 
 class _Life(msgspec.Struct):
@@ -108,15 +91,16 @@ def figures_of(history: History) -> Figures:
     begin, end = min(arrivals, default=0.0), max(arrivals, default=0.0)
     held = sum(life.gpus * _overlap(life, begin, end) for life in lives.values())
     evicted = [life for life in lives.values() if life.evicted]
+    last = max((life.ended for life in lives.values() if life.ended is not None), default=0.0)
     return Figures(
         jobs=len(jobs),
-        makespan_seconds=max((life.ended for life in lives.values() if life.ended is not None), default=0.0) - begin,
+        makespan_seconds=round(last - begin, 3),
         waits={str(priority): _waits(all_) for priority, all_ in sorted(by_priority.items(), reverse=True)},
-        gpu_allocation=held / (capacity * (end - begin)) if capacity and end > begin else 0.0,
+        gpu_allocation=round(held / (capacity * (end - begin)), 4) if capacity and end > begin else 0.0,
         evicted_pods=len(evicted),
         interrupted_jobs=len({_job_of(life.pod) for life in evicted}),
-        gpu_hours_lost=sum(life.gpu_hours for life in evicted),
-        gpu_hours_done=sum(life.gpu_hours for life in lives.values() if life.done),
+        gpu_hours_lost=round(sum(life.gpu_hours for life in evicted), 3),
+        gpu_hours_done=round(sum(life.gpu_hours for life in lives.values() if life.done), 3),
     )
 
 
@@ -160,4 +144,5 @@ def _overlap(life: _Life, begin: float, end: float) -> float:
 def _waits(all_: list[float | None]) -> Waits:
     known = sorted(each for each in all_ if each is not None)
     cuts = quantiles(known, n=20, method="inclusive") if len(known) > 1 else [*known, 0.0] * 19
-    return Waits(len(all_), len(all_) - len(known), mean(known) if known else 0.0, cuts[9], cuts[18])
+    times = (mean(known) if known else 0.0, cuts[9], cuts[18])
+    return Waits(len(all_), len(all_) - len(known), *(round(seconds, 3) for seconds in times))

@@ -27,23 +27,14 @@ class LoadError(Exception):
 
 
 class _Maker(msgspec.Struct, frozen=True):
-    """Makes a filter or a score from its arguments."""
+    """Makes a score of this kind from its arguments, or a filter: a plug-in may have ``several``, so in a tuple."""
 
     kind: type[Any]
-    takes_arguments: bool
+    several: bool
 
-    def make(self, arguments: Any) -> Any:
-        return self.kind(arguments) if self.takes_arguments else self.kind()
-
-
-class _Filters(_Maker, frozen=True):
-    def __call__(self, arguments: Any) -> tuple[Any, ...]:
-        return (self.make(arguments),)
-
-
-class _Score(_Maker, frozen=True):
     def __call__(self, arguments: Any) -> Any:
-        return self.make(arguments)
+        made = self.kind(arguments) if getattr(self.kind, "Arguments", None) is not None else self.kind()
+        return (made,) if self.several else made
 
 
 class Foreign(NamedTuple):
@@ -73,16 +64,12 @@ def load(name: str) -> Foreign | None:
     return Foreign(
         Plugin(
             name,
-            filters=_Filters(filter_class, _takes_arguments(filter_class)) if filter_class is not None else None,
-            score=_Score(score_class, _takes_arguments(score_class)) if score_class is not None else None,
+            filters=_Maker(filter_class, several=True) if filter_class is not None else None,
+            score=_Maker(score_class, several=False) if score_class is not None else None,
             foreign=True,
         ),
         arguments,
     )
-
-
-def _takes_arguments(kind: type[Any]) -> bool:
-    return getattr(kind, "Arguments", None) is not None
 
 
 def _load(group: str, name: str) -> type[Any] | None:
