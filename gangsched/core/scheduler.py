@@ -285,7 +285,7 @@ class Scheduler:
         self._run.gangs.pod_seen(old, pod)
 
     def _new_mistakes(self, pod: Pod) -> Sequence[Mistake]:
-        """What is to be told of what is wrong with a pod that is ours."""
+        """What is to be reported of what is wrong with a pod that is ours."""
         membership = self.world.membership
         return membership.new_mistakes(pod) if pod.live and membership.is_ours(pod.gang) else ()
 
