@@ -45,6 +45,8 @@ from gangsched.model.records import SINGLE, GangId, Pod
 
 #: How long room is held from when it became free, and once more from when a successor has been seen.
 HOLD_SECONDS = 30.0
+#: Seconds in which a gang evicts no pod after a member was refused; twice as long each time it is refused after that.
+FIRST_PAUSE_SECONDS = 120.0
 #: Of how many members of one gang room is held at most, the latest ones: each is looked at in every decision.
 ROOMS_AT_MOST = 256
 #: With these reasons for its end a pod leaves for others.
@@ -83,7 +85,7 @@ class Losses:
 
     # -- what happens --------------------------------------------------------------------------------------
 
-    def lost(self, before: Pod, now: float, *, leaving: bool) -> None:
+    def lost(self, before: Pod, *, leaving: bool) -> None:
         """A member that was bound and live until now terminates, if ``leaving``, or takes no room any more."""
         gang, world = before.gang, self._world
         alone = gang.family == SINGLE or gang.family in WITHOUT_PODS
@@ -97,24 +99,35 @@ class Losses:
             return
         if leaving:
             self._leaving[before.uid] = gang
-        self._keep(gang, before.uid, _Room(before, before.node, now + HOLD_SECONDS, leaving))
+        self._keep(gang, before.uid, _Room(before, before.node, world.now + HOLD_SECONDS, leaving))
 
-    def gone(self, uid: str, now: float) -> None:
+    def gone(self, uid: str) -> None:
         """A pod takes no room any more."""
         gang = self._leaving.pop(uid, None)
         if gang is None or uid not in self._rooms.get(gang, {}):
             return
-        room = self._rooms[gang][uid]
-        self._keep(gang, uid, msgspec.structs.replace(room, until=now + HOLD_SECONDS, leaving=False))
+        room, until = self._rooms[gang][uid], self._world.now + HOLD_SECONDS
+        self._keep(gang, uid, msgspec.structs.replace(room, until=until, leaving=False))
 
-    def refused(self, pod: Pod, node: str, now: float, *, first: bool) -> None:
-        """A member could not be bound to a node for good. For one that was refused before, no further time begins as
-        long as the gang is bound in part.
+    def refused(self, group: Group, action: Bind) -> None:
+        """This binding of a member has been refused for good. For one that was refused before no further time begins
+        as long as the gang is bound in part.
         """
-        known = self._rooms.get(pod.gang, {}).get(pod.uid)
+        uid, now = action.pod.uid, self._world.now
+        group.failures.refused_on.setdefault(uid, set()).add(action.node)
+        pod = self._world.pods.get(uid)
+        if pod is None:
+            return
+        before = group.failures.refusals.get(uid)
+        pauses = before.pauses if before is not None and before.asked == _asked(pod) else 0
+        first = not pauses or before is None or before.until <= now
+        if first:
+            until = now + pause(FIRST_PAUSE_SECONDS, pauses + 1)
+            group.failures.refusals[uid] = Refusal(pauses + 1, until, _asked(pod))
         if pod.gang.family != SINGLE:
+            known = self._rooms.get(pod.gang, {}).get(uid)
             until = known.until if known is not None and not first else now + HOLD_SECONDS
-            self._keep(pod.gang, pod.uid, _Room(pod, node, until, leaving=False, answered=True))
+            self._keep(pod.gang, uid, _Room(pod, action.node, until, leaving=False, answered=True))
 
     def touch(self, gangs: Iterable[GangId]) -> None:
         """Something about these gangs may be different now."""
@@ -163,7 +176,7 @@ class Losses:
             group = groups.get(key)
             if drained(key) or not self._lacks(gangs, group):
                 self._forget(gangs)
-            rooms = [room for gang in gangs for room in self._wanted(gang, self._world.now)]
+            rooms = [room for gang in gangs for room in self._wanted(gang)]
             if group is None or not (group.holding or group.state is State.STARTING):  # else its plan says what is held
                 self._show(key, gangs, rooms)
 
@@ -178,11 +191,11 @@ class Losses:
             return False
         return (group is not None and group.state is State.BINDING) or membership.half_bound(gangs)
 
-    def _wanted(self, gang: GangId, now: float) -> list[_Room]:
+    def _wanted(self, gang: GangId) -> list[_Room]:
         """The latest rooms, as many as the gang lacks. Those whose time is over are forgotten, unless the member that
         was refused is still there: it would have its time again.
         """
-        membership, rooms = self._world.membership, self._rooms.get(gang, {})
+        membership, now, rooms = self._world.membership, self._world.now, self._rooms.get(gang, {})
         if not rooms:
             return []
         census = membership.census(gang)
@@ -284,25 +297,6 @@ def mark_text(world: World, group: Group) -> str:
 
 # -- members whose binding was refused --------------------------------------------------------------------
 
-#: Seconds in which a gang evicts no pod after a member was refused; twice as long each time it is refused after that.
-FIRST_PAUSE_SECONDS = 120.0
-
-
-def refused(world: World, group: Group, action: Bind, losses: Losses) -> None:
-    """This binding of a member has been refused."""
-    uid = action.pod.uid
-    group.failures.refused_on.setdefault(uid, set()).add(action.node)
-    pod = world.pods.get(uid)
-    if pod is None:
-        return
-    known = group.failures.refusals.get(uid)
-    pauses = known.pauses if known is not None and known.asked == _asked(pod) else 0
-    first = not pauses or known is None or known.until <= world.now
-    if first:
-        until = world.now + pause(FIRST_PAUSE_SECONDS, pauses + 1)
-        group.failures.refusals[uid] = Refusal(pauses + 1, until, _asked(pod))
-    losses.refused(pod, action.node, world.now, first=first)
-
 
 def bound(group: Group, action: Bind) -> None:
     """This binding of a member has succeeded."""
@@ -326,10 +320,11 @@ def _asked(pod: Pod) -> object:
     return pod.shape, pod.labels, pod.hints, pod.priority
 
 
-def other_nodes(decider: Decider, group: Group, now: float) -> Verdict | None:
+def other_nodes(decider: Decider, group: Group) -> Verdict | None:
     """The decision to go where no binding of the same member has been refused; None when there is no such room."""
     if not group.failures.refused_on:
         return None
+    now = decider.world.now
     verdict = decider.decide(
         group.gangs,
         group.key,

@@ -314,7 +314,7 @@ class Executor:
         self._signal(group, Signal.WAKE)
         since = self.world.now if group.waiting_since is None else group.waiting_since
         pause = pause_of(self.world, group)
-        verdict = self._refused_already(group) or other_nodes(self.decider, group, self.world.now)
+        verdict = self._refused_already(group) or other_nodes(self.decider, group)
         verdict = verdict or self.phases.decided(group, since, pause)
         group.waiting_since = None if verdict.outcome == BIND else since
         group.outlook, retry_at = Outlook(), None
@@ -432,7 +432,7 @@ class Executor:
         self._refresh()
         self._losses.begin()
         self._announced.take_over()
-        found = Recovery(self.world, self.decider, self.world.now)
+        found = Recovery(self.decider)
         completed_first = self._begun()
         for key in self.queue.active():  # the strongest first: what it holds is not there for the others
             group = self.groups[key]

@@ -315,7 +315,7 @@ class Gangs:
     def gone(self, uid: str, before: Pod | None) -> None:
         """A pod, as it was ``before``, no longer takes room: whoever waited for that may go on."""
         self._lost(before, leaving=False)
-        self.losses.gone(uid, self._world.now)
+        self.losses.gone(uid)
         if before is not None:
             self._suspended(before)
         self._ledger.condemned.gone(uid, self._world.now)
@@ -354,7 +354,7 @@ class Gangs:
             return
         named = self._ledger.condemned.named(before.uid)
         if not named:
-            self.losses.lost(before, self._world.now, leaving=leaving)
+            self.losses.lost(before, leaving=leaving)
             return
         if any(e.cause is Cause.PREEMPTION and before.uid in e.removed for e in named.values()):
             self._world.evictions.note(before, self._world.now)

@@ -50,6 +50,8 @@ class Phases:
         self._reporter = reporter
         self._bindings = gangs.bindings
         self._evictions = gangs.evictions
+        self._losses = gangs.losses
+        self._rechecks = gangs.rechecks
         self._gangs = gangs
         self._groups = gangs.groups
         self._signal = gangs.signal
@@ -142,7 +144,7 @@ class Phases:
                 bound_in_part.bound(group, action)
             return
         if outcome is Outcome.REFUSED and group is not None:
-            bound_in_part.refused(self._world, group, action, self._gangs.losses)
+            self._losses.refused(group, action)
         waits = outcome is Outcome.OUTDATED and group is not None  # its room stays taken until the phase is over
         if outcome is not Outcome.TRANSIENT and not waits:
             self._world.forget(action.pod.uid)
@@ -196,7 +198,7 @@ class Phases:
 
     def _notice_over(self, group: Group, plan: Plan) -> None:
         """The victims are marked now, and leave if they still have to, or the gang is decided anew."""
-        if self._gangs.rechecks.calls_for_another_look(plan.eviction):
+        if self._rechecks.calls_for_another_look(plan.eviction):
             group.noticed = dict.fromkeys(plan.victims, plan.eviction.begins)
             group.message = notes.WEIGHED_AGAIN
             self._signal(group, Signal.BROKEN)
@@ -226,7 +228,7 @@ class Phases:
         if eviction.fails(failures):
             self._fail(group, plan, failures)
         elif failures or marked:
-            if not group.rolled_back and self._gangs.rechecks.other_budgets(group, plan):
+            if not group.rolled_back and self._rechecks.other_budgets(group, plan):
                 self._signal(group, Signal.BROKEN)
             elif (group.rolled_back and not marked) or self._goes_on(group, plan):
                 self._go_on(group, plan)
@@ -245,7 +247,7 @@ class Phases:
     def _go_on(self, group: Group, plan: Plan) -> None:
         self._gangs.remove(group)
         if plan.eviction.phase is Phase.NOTICE:
-            self._gangs.rechecks.announce(plan.eviction, group.name)
+            self._rechecks.announce(plan.eviction, group.name)
 
     def decided_anew(self, group: Group, plan: Plan) -> None:
         """A gang that was stopped before (further) victims left does not fit beside them: they leave if they may."""
@@ -267,7 +269,7 @@ class Phases:
 
     def _goes_on(self, group: Group, plan: Plan) -> bool:
         """Do those who have not been removed still have to leave?"""
-        return self._hopeless(group) if group.rolled_back else self._gangs.rechecks.goes_on(group, plan)
+        return self._hopeless(group) if group.rolled_back else self._rechecks.goes_on(group, plan)
 
     # -- binding -------------------------------------------------------------------------------------------
 

@@ -21,7 +21,6 @@ from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
 from gangsched.core.preemption.removal import SUSPEND, as_begun, budgets_of, incomplete
-from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.model.records import SINGLE, GangId, Pod
 from gangsched.model.times import parse_time
@@ -35,10 +34,9 @@ class Recovery:
     ``owned`` are the pods that evictions of ours have made to leave, each with those, in name order.
     """
 
-    def __init__(self, world: World, decider: Decider, now: float) -> None:
-        self._world = world
+    def __init__(self, decider: Decider) -> None:
+        self._world = world = decider.world
         self._decider = decider
-        self._now = now
         self.owned: list[tuple[Pod, list[Owner]]] = []
         self._by_owner: dict[tuple[str, str], list[tuple[Pod, Owner]]] = {}
         for pod in sorted(world.pods.values(), key=lambda pod: pod.key):
@@ -70,7 +68,7 @@ class Recovery:
             if len(victims) + len(leaving) + len(unmarked) <= intent.victims:
                 victims += unmarked
         staying = [p.uid for p in victims]
-        if not self._decider.still_holds(group.gangs, group.key, self._now, placements, staying):
+        if not self._decider.still_holds(group.gangs, group.key, self._world.now, placements, staying):
             return None
         halved = fewer and any(self._may_be_halved(pod.gang) for pod in victims)
         if not leaving and victims and not halved and self._needless(group, placements, staying):
@@ -98,11 +96,11 @@ class Recovery:
         if not victims or not (leaving or any(job is not None and job.suspended for job in suspended)):
             return None
         staying = [p.uid for p in victims]
-        placements = self._decider.places_without(group.gangs, group.key, self._now, staying)
+        placements = self._decider.places_without(group.gangs, group.key, self._world.now, staying)
         chosen = self._as_begun(group, (*victims, *leaving), said)
         if not placements or incomplete(chosen, self._world):
             return None
-        plan = Plan(placements, group.eviction(ident or f"{int(self._now * 1000):x}-0", chosen))
+        plan = Plan(placements, group.eviction(ident or f"{int(self._world.now * 1000):x}-0", chosen))
         plan.eviction.announced = True
         plan.eviction.left = {p.uid for p in leaving}
         return plan
@@ -239,7 +237,7 @@ class Recovery:
 
     def _needless(self, group: Group, placements: Sequence[Placement], victims: Container[str]) -> bool:
         node_of = {p.uid: p.node for p in placements}
-        return self._decider.fits_without(group.gangs, group.key, self._now, node_of, victims) is not None
+        return self._decider.fits_without(group.gangs, group.key, self._world.now, node_of, victims) is not None
 
     def _victim(self, pod: Pod, *, partial: bool) -> Victim:
         spec = self._world.membership.spec(pod.gang)
