@@ -118,8 +118,8 @@ class Reporter:
             queued = group.gangs[0].family in WITHOUT_PODS and self._world.managed.is_managed(group.gangs)
             event = report.PENDING if queued else report.FAILED_SCHEDULING
             told = self.tell(group, report.UNSCHEDULABLE, text, event, early=early)
-            if told:
-                self.quota_pending(group)
+            if told and self._world.managed.is_managed(group.gangs):
+                self._waits(group, group.message, told=True)
         if told:
             group.quiet_until = self._world.now + self._options.backoff(group.failures.count(Failed.ATTEMPT) + 1)
 
@@ -379,11 +379,6 @@ class Reporter:
                 ours = (gang for gang in managed.gangs_of(uid) if self._world.membership.is_ours(gang))
                 for about in self._objects(ours):
                     self.set_conditions(about, _has_quota(admission.workload.queue), _RUNS)
-
-    def quota_pending(self, group: Group) -> None:
-        """The group's members have got the reason why it waits; of a Job without pods, the Job has."""
-        if self._world.managed.is_managed(group.gangs):
-            self._waits(group, group.message, told=True)
 
     def _waits(self, group: Group, why: str, *, told: bool) -> None:
         """The group has no quota, or no nodes with it. Where an Event about its members says so on the same object,
