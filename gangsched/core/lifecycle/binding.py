@@ -9,7 +9,7 @@ for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Actuator, Aspect
@@ -27,7 +27,13 @@ from gangsched.core.world.suspended import held
 from gangsched.core.world.world import World, keep_room
 from gangsched.messages import causes
 from gangsched.messages.text import listed
-from gangsched.model.records import NO_DIRECTIVES, Directives, Job, Pod, PodShape
+from gangsched.model.records import NO_DIRECTIVES, Directives, GangId, Job, Pod, PodShape
+
+
+def enough(world: World, gangs: Sequence[GangId], uids: Container[str]) -> bool:
+    """Are those of these pods (UIDs) that wait as many as the gangs need?"""
+    needed, census = world.membership.lacking(gangs), map(world.membership.census, gangs)
+    return all(sum(p.uid in uids for p in each.pending) >= n for n, each in zip(needed, census, strict=True))
 
 
 class Bindings:
@@ -162,15 +168,6 @@ class Bindings:
                 return False, causes.binding_volumes(problem)
             everything = everything and bound
         return everything, ""
-
-    def whole(self, group: Group, plan: Plan) -> bool:
-        """Are the plan's members as many as the gangs need? While volumes were bound members that ran may have gone."""
-        membership = self._world.membership
-        for gang in group.gangs:
-            census = membership.census(gang)
-            if sum(p.uid in plan.node_of for p in census.pending) < membership.required(gang, census):
-                return False
-        return True
 
     def forget_claims(self, plan: Plan) -> None:
         """What the cluster shows of the plan's claims is what counts again."""

@@ -128,10 +128,9 @@ class Reporter:
         membership = self._world.membership
         if not group.message or not membership.half_bound(group.gangs):
             return group.message
-        members = [membership.census(gang) for gang in group.gangs]
-        needed = [membership.required(gang, census) for gang, census in zip(group.gangs, members, strict=True)]
-        bound = sum(len(census.bound) for census in members)
-        text = notes.bound_in_part(group.message.rstrip("."), bound, sum(needed))
+        bound = sum(len(membership.census(gang).bound) for gang in group.gangs)
+        needed = sum(membership.lacking(group.gangs))
+        text = notes.bound_in_part(group.message.rstrip("."), bound, needed)
         return notes.and_bound_are_removed(text) if group.rolled_back else text
 
     def tell(self, group: Group, reason: str, text: str, event: str, early: bool = False) -> bool:

@@ -17,6 +17,7 @@ from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.events import Change, Failure, Hint, Outcome
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase
 from gangsched.core.lifecycle import bound_in_part, report
+from gangsched.core.lifecycle.binding import enough
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.gangs import Gangs
@@ -279,7 +280,8 @@ class Phases:
         if group.state is State.PREBINDING and not failures:
             done, problem = self._bindings.volumes_bound(plan)
             if done:
-                whole = self._bindings.whole(group, plan) and self.still_holds(group, plan)
+                # While volumes were bound members that ran may have gone.
+                whole = enough(self._world, group.gangs, plan.node_of) and self.still_holds(group, plan)
                 self._signal(group, Signal.FITS if whole else Signal.BROKEN)
             if not problem:
                 return

@@ -16,6 +16,7 @@ from gangsched.core.actuation.records import Intent, Owner, intent_of, owners_of
 from gangsched.core.decision import Placement, UnitRef, Victim, names_of
 from gangsched.core.ledger.condemned import Cause, Eviction
 from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.binding import enough
 from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.planning.cycle import Decider
@@ -57,7 +58,8 @@ class Recovery:
         if group.without_pods:
             return self._plan_of_job(group)
         intent, placements = self._nominations(group)
-        if intent is None or not self._all_required(group, placements):
+        needs_more = any(self._world.membership.lacking(group.gangs))
+        if intent is None or not needs_more or not enough(self._world, group.gangs, {p.uid for p in placements}):
             return None
         said, leaving, victims = self._owned_by(group, intent.plan)
         fewer = not leaving and len(victims) < intent.victims
@@ -149,17 +151,6 @@ class Recovery:
             return None, []
         newest = max(found, key=lambda intent: (_age(intent.plan), intent))
         return newest, found[newest]
-
-    def _all_required(self, group: Group, placements: Sequence[Placement]) -> bool:
-        nominated = {p.uid for p in placements}
-        required = 0
-        for gang in group.gangs:
-            census = self._world.membership.census(gang)
-            needed = self._world.membership.required(gang, census)
-            if sum(p.uid in nominated for p in census.pending) < needed:
-                return False
-            required += needed
-        return required > 0
 
     def _owned_by(self, group: Group, plan: str) -> tuple[dict[str, Owner], list[Pod], list[Pod]]:
         """The victims of this plan, and those of which only the gang is known for which they leave: what stands on them
