@@ -88,6 +88,8 @@ HARD_TOPOLOGY_OF_SUBGROUP = "a required level of a part of a group is not suppor
 few_subgroups = Text("{wanted} is not between 0 and the {count} sub-groups in it")
 subgroup_twice = Text("each sub-group needs a name of its own, {name} is none")
 ONE_LABEL_OF_LAYER = "one label for each layer is supported"
+SOFT_GANG = "a gang does not start in part: it waits as with gangSchedulingStyle=Hard"
+COUNT_MULTIPLE = "podCountMultiple is not looked at: a domain may hold any number of members"
 NOT_TASK_GROUPS = 'is not JSON such as [{"name": "worker", "minMember": 4}]'
 too_many_task_groups = Text("1 to {most} task groups can be listed")
 task_group_twice = Text("each task group needs a name of its own, {name} is none")

@@ -118,6 +118,9 @@ def test_sigs_group():
     assert (tuned.match_policy, tuned.strict) == ("only-waiting", False)
     assert tuned.remark is not None
     assert tuned.remark.field == f"metadata.annotations[{K}mode]"
+    layers = '{"gatherStrategy": [{"layer": "RackLayer", "strategy": "MustGather", "podCountMultiple": 4}]}'
+    divided = sigs(annotations={f"{K}network-topology-spec": layers})
+    assert (divided.topology, divided.remark is not None) == ((("topology.kubernetes.io/rack", True),), True)
 
 
 @pytest.mark.parametrize("minimum", [0, -1, 1_000_001])

@@ -33,6 +33,20 @@ def said_by(pod):
     return found
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("placeholderTimeoutInSeconds=30 gangSchedulingStyle=Soft", True),
+        ("gangSchedulingStyle=Hard", False),
+        ("", False),
+    ],
+)
+def test_a_gang_that_may_start_in_part_waits_and_says_so(said, told):
+    """Here each is Hard; it is reported, and delays nothing."""
+    remark = member(**{"yunikorn.apache.org/schedulingPolicyParameters": said}).remark
+    assert (remark is not None) is told
+
+
 def test_the_members_of_all_groups_start_together():
     """There is no object: each member has the whole list, and says which group it is in."""
     pod = member()

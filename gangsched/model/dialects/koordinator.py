@@ -48,7 +48,6 @@ HOSTNAME = "kubernetes.io/hostname"
 
 MODES = ("Strict", "NonStrict")
 MATCH_POLICIES = ("once-satisfied", "only-waiting", "waiting-and-running")
-_NON_STRICT = Mistake(f"metadata.annotations[{MODE}]", invalid.NON_STRICT)
 #: The annotations by which a member says what its gang wishes.
 _OF_GANGS = (MIN, TOTAL, MODE, MATCH_POLICY, MATCH_POLICY_ALIAS, GROUPS, TOPOLOGY, WAIT)
 #: More gangs than this in one GangGroup is refused: the object comes from users and its size is theirs to choose.
@@ -146,7 +145,7 @@ def gang_from_object(obj: PodGroup) -> Gang:
         gang,
         match_policy=_match_policy(notes),
         strict=strict,
-        remark=gang.remark or (None if strict else _NON_STRICT),
+        remark=gang.remark or _unmet(notes, strict),
         group=_groups(notes),
         topology=_topology(notes),
     )
@@ -210,7 +209,7 @@ def _read(light_minimum: str | None, *told: str | None) -> Gang:
     minimum = read(lambda: _minimum(labels, notes), MAX_MEMBERS)
     read(lambda: _total(notes, 0 if mistakes else minimum), None)
     strict = read(lambda: _strict(notes), True)
-    timeout, remark = None, None if strict else _NON_STRICT
+    timeout, remark = None, _unmet(notes, strict)
     try:
         timeout = _waiting_time(notes)
     except FieldError as error:
@@ -262,6 +261,14 @@ def _strict(notes: Labels) -> bool:
     if raw not in MODES:
         raise FieldError(f"metadata.annotations[{MODE}]", invalid.neither(shown(raw), MODES[0], MODES[1]))
     return raw == MODES[0]
+
+
+def _unmet(notes: Labels, strict: bool) -> Mistake | None:
+    """What the gang asks for and does not get."""
+    if not strict:
+        return Mistake(f"metadata.annotations[{MODE}]", invalid.NON_STRICT)
+    multiple = '"podCountMultiple"' in notes.get(TOPOLOGY, "")
+    return Mistake(f"metadata.annotations[{TOPOLOGY}]", invalid.COUNT_MULTIPLE) if multiple else None
 
 
 def _match_policy(notes: Labels) -> str:
@@ -425,7 +432,7 @@ DIALECT = Dialect(
                 "reported: in Koordinator its members keep their room while others do not fit, here members that wait "
                 "hold none in either mode",
                 f"annotation `{TOPOLOGY}`": "one domain of a node label for all members "
-                "([topology.md](../topology.md)); `podCountMultiple` is ignored",
+                "([topology.md](../topology.md)); `podCountMultiple` is reported",
                 f"annotation `{PREFIX}network-topology-index`": "ignored: members are placed by name",
                 "annotation `scheduling.koordinator.sh/network-topology-selector`": "ignored: members are not put near "
                 "other pods",

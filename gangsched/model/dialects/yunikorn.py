@@ -27,6 +27,7 @@ from gangsched.model.shapes import DEFAULT_SCORED, frozen, parse_list
 FAMILY = "yunikorn.apache.org"
 HINT_PREFIX = "yunikorn.apache.org/task-group"
 TASK_GROUPS, TASK_GROUP = f"{HINT_PREFIX}s", f"{HINT_PREFIX}-name"
+PARAMETERS = "yunikorn.apache.org/schedulingPolicyParameters"
 #: Labels, or an annotation, with the application of a pod; the first of them counts.
 APPLICATION = "yunikorn.apache.org/app-id"
 _APPLICATION_LABELS = (APPLICATION, "applicationId", "spark-app-selector")
@@ -95,6 +96,12 @@ def gang_from_member(pod: Pod) -> Gang:
     return msgspec.structs.replace(gang, min_member=max(1, sum(count for _, count in roles)), roles=roles)
 
 
+def remark_of_member(_labels: Labels, notes: Labels) -> Mistake | None:
+    """What a member asks for and does not get."""
+    soft = "gangSchedulingStyle=Soft" in notes.get(PARAMETERS, "").split()
+    return Mistake(f"metadata.annotations[{PARAMETERS}]", invalid.SOFT_GANG) if soft else None
+
+
 @functools.lru_cache(maxsize=64)  # every member says the same
 def _groups(raw: str) -> tuple[Announced, ...]:
     """The task groups by name; none without a list."""
@@ -136,6 +143,7 @@ DIALECT = Dialect(
     gang_from_member=gang_from_member,
     minimum_key=TASK_GROUPS,
     mistake_of=mistake_of_member,
+    remark_of=remark_of_member,
     role_of=task_group,
     documented=(
         Documented(
@@ -149,7 +157,8 @@ DIALECT = Dialect(
                 "application, which is the gang; without one a pod starts by itself",
                 f"label `{_SPARK_ROLE}: {_DRIVER}`": "the driver of Spark starts when there is room for its executors "
                 "too; they bear no `task-groups`, and join it one by one",
-                "annotation `yunikorn.apache.org/schedulingPolicyParameters`": "ignored: gangs are `Hard`, and wait",
+                f"annotation `{PARAMETERS}`": "`gangSchedulingStyle=Soft` is reported: each gang is `Hard`, and waits; "
+                "the rest is ignored",
                 "label or annotation `yunikorn.apache.org/queue`": "ignored",
             },
         ),
