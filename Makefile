@@ -13,7 +13,7 @@ help: ## show this list
 		'/^[a-z-]+:.*## / { printf "  make %s%-14s%s %s\n", blue, $$1, off, $$2 }' $(MAKEFILE_LIST); \
 	printf '\n'
 
-rules: ## list the one-sentence rules of tests that have all words (make rules evict gang)
+rules: ## list the rules of tests by words (make rules evict gang)
 	@$(PYTHON) -m tests.rules $(WORDS)
 
 # In `make rules evict gang` the words after the first are what to look for: none of them is made.
@@ -26,13 +26,13 @@ else
 env: ## create or refresh .venv (again: under a second)
 	@$(PYTHON) .ci/bootstrap.py
 
-demo: env ## watch a gang preempt, without a cluster (ARGS=--list shows all demos)
+demo: env ## watch a gang preempt, with no cluster (ARGS=--list: more)
 	@$(BIN)/gangsched demo $(ARGS)
 
-kind: env ## a cluster in Docker with the scheduler and fake GPU nodes (needs kind, kubectl)
+kind: env ## a cluster in Docker with fake GPU nodes (kind, kubectl)
 	@examples/kind/up.sh
 
-test: env control-plane ## the whole suite, with a real API server (ARGS=... goes to pytest; -n0 for one process)
+test: env control-plane ## the whole suite, on a real API server (ARGS= for pytest)
 	@$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: env ## lint, limits, format, types, layers
@@ -46,19 +46,19 @@ format: env ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix --quiet || true
 	@$(BIN)/ruff format
 
-readme: env ## write the README's pictures, numbers and captured output anew, from commands and measurements
+readme: env ## write the README's pictures, numbers and output anew
 	@$(BIN)/python -m tests.readme
 
-control-plane: env ## build etcd, kube-apiserver, ... for the tests (first time: about 4 minutes)
+control-plane: env ## build what tests run against: etcd, kube-apiserver (once)
 	@$(BIN)/python -m tests.controlplane build
 
-producers: env ## run real controllers that make gangs beside the scheduler, and record what they make
+producers: env ## run real controllers that make gangs, and record them
 	@$(BIN)/python -m tests.producers
 
-lock: env ## write the lock files again (UPGRADE=1 takes newer versions)
+lock: env ## write the lock files again (UPGRADE=1: newer versions)
 	@$(BIN)/python .ci/lock.py $(if $(UPGRADE),--upgrade)
 
-clean: ## remove .venv and caches (the control plane stays in the user's cache)
+clean: ## remove .venv and caches, but no control plane
 	@rm -rf .venv .venv.lock build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find gangsched tests .ci -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import codecs
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from gangsched.model.errors import InputError, Place, Problem, UserError, one_line, told
@@ -19,6 +21,7 @@ Read: TypeAlias = Callable[[argparse.Namespace], tuple[V, Sequence[Problem]]]
 #: interrupted; the output is not read.
 OK, FAILED, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 
+PROGRAM = "gangsched"
 _DOCUMENTS = ("json", "yaml")
 _AGES = ((86400, 2, "d"), (3600, 3, "h"), (60, 3, "m"))
 
@@ -41,6 +44,15 @@ codecs.register_error(STAND_INS, _stand_in)
 
 class UsageError(UserError):
     """Arguments that cannot be used, found after they were parsed."""
+
+
+def program() -> str:
+    """What users type before the name of a command: the path by which this one was called, where it is not on PATH."""
+    called = sys.argv[0]
+    if Path(called).name.startswith("kubectl-"):
+        return "kubectl gangsched"
+    found = Path(called).name != PROGRAM or called == PROGRAM or shutil.which(PROGRAM) is not None
+    return PROGRAM if found else called
 
 
 def complain(lines: Iterable[str]) -> None:

@@ -132,7 +132,8 @@ def tell(story: Story, console: Console, pause: Pause | None = None) -> None:
     console.print()
     teller.heading("Next")
     for command in story.try_next:
-        console.print(f"  {command}", style="bold", soft_wrap=True)  # to be copied: never wrapped
+        text = command.replace(answers.PROGRAM, answers.program())
+        console.print(f"  {text}", style="bold", soft_wrap=True)  # to be copied: never wrapped
     console.print()
 
 

@@ -10,7 +10,6 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple, NoReturn, Protocol, cast
 
 from gangsched import __version__
@@ -163,7 +162,7 @@ def _dispatch(arguments: list[str]) -> int:
     if command is None:
         raise answers.UsageError(_unknown(name))
     module = _imported(command)
-    parser = Parser(prog=f"{_program()} {name}", description=command.description, allow_abbrev=False)
+    parser = Parser(prog=f"{answers.program()} {name}", description=command.description, allow_abbrev=False)
     module.add_arguments(parser)
     return module.run(parser.parse_args(arguments[1:]))
 
@@ -183,11 +182,6 @@ def _imported(command: Command) -> _Module:
             gc.enable()
 
 
-def _program() -> str:
-    """What was typed before the command."""
-    return "kubectl gangsched" if Path(sys.argv[0]).name.startswith("kubectl-") else "gangsched"
-
-
 def _unknown(name: str) -> str:
     what = "option" if name.startswith("-") else "command"
     names = [c.name for c in COMMANDS] + ["version", "help"]
@@ -196,7 +190,7 @@ def _unknown(name: str) -> str:
 
 def _overview() -> str:
     rows = [(c.name, c.summary) for c in COMMANDS] + [("version", "print the version")]
-    program = _program()
+    program = answers.program()
     lines = [
         f"usage: {program} <command> [options]",
         "",
