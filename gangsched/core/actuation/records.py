@@ -99,17 +99,15 @@ def read_owners(message: str) -> tuple[Owner, ...] | None:
 
 
 def owners_of(pod: Pod) -> tuple[Owner, ...]:
-    """The evictions that a pod bears as its owners, by whatever process; of those whose mark does not stand (any more)
-    only what was announced.
+    """The evictions that a pod bears as its owners, by whatever process, also where others have taken its
+    DisruptionTarget back.
     """
     said = pod.evicted_for
     found = read_owners(said.message) if said is not None and said.status == "True" else None
-    if pod.disruption is None or not pod.disruption_target:
-        return tuple(owner for owner in found or () if owner.not_before)
-    if found is not None:
-        return found
-    old = _owner_in_words(pod.disruption)
-    return (old,) if old is not None else ()
+    if found is None:
+        old = _owner_in_words(pod.disruption) if pod.disruption is not None and pod.disruption_target else None
+        return (old,) if old is not None else ()
+    return found
 
 
 def intent_of(pod: Pod) -> Intent | None:

@@ -120,7 +120,7 @@ class Drains:
                 self._open[workload.uid] = drain
             world.ledger.condemned.name(pod, drain.eviction)
             self._condemn(drain, (pod.uid,))
-            if pod.disruption is not None and pod.disruption.message == drain.eviction.mark:
+            if pod.disruption_target and pod.disruption is not None and pod.disruption.message == drain.eviction.mark:
                 drain.eviction.acknowledged.add(pod.uid)
 
     def _of(self, uid: str, stop: Stop) -> Drain:

@@ -118,7 +118,8 @@ class Recovery:
                 found = Eviction(Cause.PREEMPTION, notes.rest_of(ident), name, scheduler, ident, begun)
                 found.trigger, found.priority = whole[0][1].trigger if whole else "", -math.inf
                 found.mark = report.mark_message(scheduler, name, found.trigger)
-                found.acknowledged, found.left = set(found.victims), set(found.victims)
+                found.acknowledged = {p.uid for p, _ in whole if p.disruption_target} & found.victims.keys()
+                found.left = set(found.victims)
                 yield found.rest(begun)
 
     def _as_begun(self, group: Group, pods: Sequence[Pod], said: Mapping[str, Owner]) -> list[Victim]:

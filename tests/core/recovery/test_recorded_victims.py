@@ -8,6 +8,7 @@ import pytest
 
 from gangsched.core.actions import Mark, Remove, SuspendJob, Unmark, Write
 from gangsched.core.actuation.records import owners_of
+from gangsched.model.records import Condition
 from tests.builders import gang, node, pod
 from tests.core.eviction.jobs import MEMBERS, job, nodes, running, wide
 from tests.core.harness import Cluster
@@ -73,3 +74,28 @@ def test_the_recorded_unit_is_used(minimum: int) -> None:
     cluster.slow = lambda _: False
     cluster.run()
     assert evicted(cluster) == {first, *others}
+
+
+@pytest.mark.parametrize(("on_record", "found"), [(True, {"w2", "w3"}), (False, set[str]())])
+def test_a_mark_that_others_have_taken_back_is_no_sign_of_an_unfinished_list(on_record: bool, found: set[str]) -> None:
+    """Of a gang w1 is gone, w2 is marked, and w3 was, as it says still: the list was complete, so w1 may have been
+    removed by it, and the others are of no use. Were w3 never marked, w1 would have gone by itself.
+    """
+    cluster = Cluster(
+        *(node(f"n{n}") for n in (1, 2, 3)),
+        gang("low").min(3),
+        *(pod(f"w{n}").cpu(3).priority(1).gang("low").on(f"n{n}") for n in (1, 2, 3)),
+        *(pod(f"p{n}").cpu(3).priority(5).gang("g") for n in (1, 2, 3)),
+        gang("g").min(3).timeout(60),
+    )
+    cluster.slow = removing
+    cluster.run()
+    cluster.answer("w1")
+    cluster.leave("w1")
+    taken_back = Condition("False", "PreemptionByScheduler", "")
+    cluster.change("w3", disruption=taken_back, **({} if on_record else {"evicted_for": None}))
+    cluster.restart()
+    cluster.show(node("n4"), node("n5"), node("n6"))
+    cluster.slow = lambda _: False
+    cluster.run()
+    assert evicted(cluster) == found
