@@ -72,7 +72,9 @@ class Recovery:
         staying = [p.uid for p in victims]
         if not self._decider.still_holds(group.gangs, group.key, self._world.now, placements, staying):
             return None
-        halved = fewer and any(self._may_be_halved(pod.gang) for pod in victims)
+        begins = max((parse_time(o.not_before, "") for o in said.values()), default=0.0)
+        marked = not begins or any(p.disruption_target for p in victims)  # no pod is removed while they have notice
+        halved = fewer and marked and any(self._may_be_halved(pod.gang) for pod in victims)
         if not leaving and victims and not halved and self._needless(group, placements, staying):
             return None
         chosen = self._as_begun(group, (*victims, *leaving), said)
@@ -80,7 +82,7 @@ class Recovery:
             return None
         plan = Plan(placements, group.eviction(intent.plan, chosen))
         plan.nominated = {p.uid: p.node for p in placements}
-        plan.eviction.begins = max((parse_time(o.not_before, "") for o in said.values()), default=0.0)
+        plan.eviction.begins = begins
         plan.eviction.announced = bool(leaving)
         plan.eviction.left = {p.uid for p in leaving}
         if halved:

@@ -12,7 +12,7 @@ from gangsched.core.actions import Mark, Remove, Unmark
 from gangsched.core.actuation.records import read_owners
 from gangsched.model.records import Stakes
 from gangsched.model.times import parse_time
-from tests.builders import node, pod
+from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
 from tests.core.stories import G, assert_clean, evicted, names, preempting
 
@@ -220,6 +220,24 @@ def test_another_process_that_comes_late_marks_before_it_removes() -> None:
     kinds = [kind for kind, _ in writes(cluster.log)]
     assert kinds == ["Mark", "Mark", "Remove", "Remove"]
     assert evicted(cluster) == {"v1", "v2"}
+
+
+def test_another_process_finishes_no_gang_of_which_a_member_ended_while_it_had_notice() -> None:
+    """Nobody has been removed by then: the other member stays, since the room of the first is enough."""
+    cluster = Cluster(
+        *(node(f"n{i}") for i in (1, 2)),
+        gang("low").min(2),
+        *(pod(f"w{i}").cpu(3).priority(1).gang("low").on(f"n{i}") for i in (1, 2)),
+        pod("p").cpu(3).priority(5),
+        notice=(("", NOTICE),),
+    )
+    cluster.run()
+    cluster.change("w1", phase="Succeeded")
+    cluster.restart(notice=(("", NOTICE),))
+    cluster.pass_time(NOTICE + 1)
+    assert evicted(cluster) == set()
+    assert nodes_of(cluster.log) == {"p": "n1"}
+    assert_clean(cluster)
 
 
 def test_another_process_takes_back_a_notice_that_nobody_needs() -> None:
