@@ -46,6 +46,7 @@ def problems(played: Played) -> list[str]:
             invariants.phases_out_of_order,
             invariants.early_binds,
             invariants.unplanned_removals,
+            invariants.unplanned_suspensions,
             invariants.bound_before_volumes,
             disrupted.drained_before_marked,
             part_checks.started_while_stopped,
@@ -55,7 +56,6 @@ def problems(played: Played) -> list[str]:
     ]
     out += [f"abandoned_marks: {t}" for t in invariants.abandoned_marks(history, judged_until(played))]
     out += [f"over_allocated: {t}" for t in _without_races(history, invariants.over_allocated(history))]
-    out += [f"suspended: {t}" for t in _unless_just_bound(history, invariants.unplanned_suspensions(history))]
     out += [f"rejected_by_kubelet: {t}" for t in _without_races(history, invariants.rejected_by_kubelet(history))]
     out += [f"partial: {t}" for t in bound_in_part(played)]
     out += [f"Job ended: {t}" for t in jobs_ended(played)]
@@ -90,12 +90,6 @@ def _without_races(history: History, texts: list[str]) -> list[str]:
         if not any(0 <= moment - at <= RACE_SECONDS + _kubelet_lag(text) for at in changed[node]):
             out.append(text)
     return out
-
-
-def _unless_just_bound(history: History, texts: list[str]) -> list[str]:
-    """Only what had been bound for long enough to be known when its Job was suspended."""
-    bound = {e.object: e.at_seconds for e in history.of(log.BIND)}
-    return [t for t in texts if float(t.split()[1]) - bound.get(t.split()[3], 0.0) > RACE_SECONDS]
 
 
 def _kubelet_lag(text: str) -> float:

@@ -63,7 +63,7 @@ def _let_off(played: Played, each: Round) -> list[Entry]:
             unmarked.add(entry.uid)
         elif entry.number <= min(each.removed.values()) or not _taken_back(entry) or entry.uid in unmarked:
             continue
-        elif not _on_another_list(played, each, entry):
+        else:
             out.append(entry)
     return out
 
@@ -77,25 +77,6 @@ def _marked_for(mark: Entry) -> list[str]:
 def _taken_back(entry: Entry) -> bool:
     """Has the scheduler taken a mark back? Those that others take back it writes again."""
     return entry.verb == log.UNMARK and entry.outcome == log.OK and entry.actor == log.SCHEDULER
-
-
-def _on_another_list(played: Played, each: Round, unmark: Entry) -> bool:
-    """Did the victim bear the mark of another gang when the process died that knew of both? Two plans may need the same
-    pod to leave; the marks are what a process that comes after reads, and they had one list by then.
-    """
-    marks = (e for e in played.world.history.of(log.MARK) if e.uid == unmark.uid and e.number < unmark.number)
-    last = max((e for e in marks if e.outcome == log.OK), key=lambda e: e.number, default=None)
-    text = str(last.detail["message"]) if last is not None else ""
-    if last is None or each.gang in _marked_for(last):
-        return False
-    wrote = [
-        b.process
-        for b in played.batches
-        if b.at_seconds <= last.at_seconds
-        and any(isinstance(a, Mark) and a.pod.uid == unmark.uid and a.message == text for a in b.actions)
-    ]
-    then = [b.process for b in played.batches if b.at_seconds <= unmark.at_seconds]
-    return bool(wrote) and wrote[-1] != then[-1]
 
 
 def _over(history: History, each: Round) -> int:
@@ -126,14 +107,16 @@ def _rightly(played: Played, each: Round, unmark: Entry) -> bool:
 
 def _asked_in(played: Played, each: Round, unmark: Entry) -> int | None:
     """The number of the batch in which it was asked that the victim does not leave for this gang any more: that it has
-    no mark, or one for others only.
+    no mark, or one for others only. A process that takes over reads from the mark for whom it leaves.
     """
+    marks = [e for e in played.world.history.of(log.MARK) if e.uid == unmark.uid and e.outcome == log.OK]
     found, process, listed = None, 0, True
     for number, batch in enumerate(played.batches):
         if batch.at_seconds > unmark.at_seconds:
             break
         if batch.process != process:
-            process, listed = batch.process, True  # as the marks say that it finds
+            found_on_it = [e for e in marks if e.at_seconds <= batch.at_seconds][-1:]
+            process, listed = batch.process, all(each.gang in _marked_for(e) for e in found_on_it)
         for action in batch.actions:
             if not isinstance(action, Mark | Unmark) or action.pod.uid != unmark.uid:
                 continue

@@ -55,7 +55,6 @@ def wrong_rollbacks(played: Played) -> list[str]:
                 f"{about}, and {p.key} was not even marked"
                 for p in pods.values()
                 if gang in _names(p) and p.bound and p.live and not p.disruption_target and p.uid not in taken_back
-                if entry.at_seconds - bound_at.get(p.uid, -math.inf) > RACE_SECONDS
             ]
         if entry.verb in (log.MARK, log.UNMARK) and entry.outcome == log.OK:
             (taken_back.discard if entry.actor == log.SCHEDULER else taken_back.add)(entry.uid)

@@ -49,7 +49,7 @@ spec:
       spec:
         parallelism: {size}
         completions: {size}
-        backoffLimit: 0
+        backoffLimit: {limit}
         template:
           spec:
             schedulerName: py-gang-scheduler
@@ -85,6 +85,7 @@ def scenario(seed: int) -> Scenario:
                 replicas=rng.randint(1, 3),
                 size=rng.randint(1, 3),
                 priority=rng.choice([1, 5]),
+                limit=rng.choice([0, 6]),
             )
         )
     texts += [
