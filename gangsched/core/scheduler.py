@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -15,7 +16,7 @@ from gangsched.core.lifecycle.executor import Executor, Ids
 from gangsched.core.lifecycle.table import State
 from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.state.jobs import OwnerKey, Suspendable, family_of, key_of
+from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, key_of
 from gangsched.core.state.membership import rules_of
 from gangsched.core.state.sightings import SchedulerNames
 from gangsched.core.world import suspended
@@ -24,10 +25,10 @@ from gangsched.core.world.world import World, api_of, group_refused, queue_objec
 from gangsched.model.dialects import BY_FAMILY
 from gangsched.model.dialects.operators import OPERATORS, STATEFUL_SET
 from gangsched.model.errors import Mistake
-from gangsched.model.jobsets import GROUP, JOBSET, JobSet
+from gangsched.model.jobsets import GROUP, JOBSET
 from gangsched.model.preemptible import as_of
-from gangsched.model.queues import QUEUE_KINDS, KueueWorkload, QueueObject, foreign_queue
-from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Namespace, Pod, PodSelector, PriorityClass
+from gangsched.model.queues import QUEUE_KINDS, QueueObject, foreign_queue
+from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Pod, PriorityClass
 
 #: So many objects that cannot be understood are remembered, lest each is reported twice.
 _REFUSED_AT_MOST = 10_000
@@ -161,6 +162,16 @@ class Scheduler:
             case ev.Gone("Pod", _, _, uid):
                 self._late.gone(uid)
                 self._pod_gone(uid)
+            case ev.Changed(record):
+                self._object_is(*ev.identity(record), record)
+            case ev.Gone(kind, namespace, name, _, group):
+                self._object_is(kind, group, namespace, name, None)
+            case _:
+                self._happened(event)
+
+    def _happened(self, event: ev.Event) -> None:
+        """What is about no object of the cluster as it is."""
+        match event:
             case ev.WriteDone(action_id, outcome, message):
                 # An adapter may say it in plain words, which are equal to an outcome and not the same object.
                 known_outcome = outcome if type(outcome) is ev.Outcome else ev.Outcome(outcome)
@@ -178,74 +189,64 @@ class Scheduler:
                 self.world.names.leased(name, owner, lease)
             case ev.LeadershipChanged(leading):
                 self._leadership(leading)
-            case _:
-                self._owner_changed(event)
+            case ev.ServerClock(ahead):
+                self.world.sightings.set_server_clock(ahead, self.world.pods.values(), self.world.now)
 
-    def _owner_changed(self, event: ev.Event) -> None:
-        """What gangs are made of has changed, or the quota that they need."""
-        world = self.world
-        match event:
-            case ev.Changed(Gang() as gang):
-                self._group_object_changed(as_of(gang, self.world.now, self.options.ignore_keys))
-            case ev.Changed(PodSelector(gang=Gang() as gang)):
-                self._surroundings_changed(event)
-                if world.membership.objects.get((gang.family, gang.namespace, gang.name)) != gang:  # not its status
-                    self._group_object_changed(gang)
-            case ev.Gone("StatefulSet", namespace, name):
-                self._surroundings_changed(event)
-                self._owner_changed(ev.Gone("PodGroup", namespace, name, group=OPERATORS[STATEFUL_SET].family))
-            case ev.Gone("PodGroup", namespace, name, group=family):
-                self._note(Change(Hint.VICTIMS))
-                gone = world.membership.objects.get((family, namespace, name))
-                world.membership.drop_object(family, namespace, name)
-                self._pods_regrouped(world.owner_gangs.group_changed(family, gone, None))
-                self._gang_changed(family, namespace, name, gone)
-            case ev.Changed(Job() | JobSet() as owner):
-                owner = as_of(owner, self.world.now, self.options.ignore_keys)
-                if owner.remark is not None:
-                    self._tell(_refused(owner, *owner.remark))
-                self._pods_regrouped(world.owner_gangs.put(owner))
-                self._jobs.update(_with_jobset(owner))
-            case ev.Gone("Job" | "JobSet" as kind, namespace, name):
-                before = world.jobs.find(kind, namespace, name)
-                self._pods_regrouped(world.owner_gangs.drop((kind, namespace, name)))
-                self._jobs.update(_with_jobset(before) if before is not None else [(kind, namespace, name)])
-            case ev.Changed(KueueWorkload(namespace, name, owners)):
-                self._jobs.update(world.set_workload(namespace, name, owners))
-            case ev.Gone("Workload", namespace, name):
-                self._jobs.update(world.set_workload(namespace, name, ()))
-            case _:
-                self._quota_changed(event)
+    def _object_is(self, kind: str, group: str, namespace: str, name: str, now: Any) -> None:
+        """The object of this API kind and name is another from now on; None: it is gone."""
+        if kind == "PodGroup":
+            self._group_object_is((group, namespace, name), self._as_of(now))
+        elif kind in WITHOUT_PODS:
+            self._owner_is((kind, namespace, name), self._as_of(now))
+        elif kind == "Workload":
+            self._jobs.update(self.world.set_workload(namespace, name, now.owners if now is not None else ()))
+        elif kind == "Queue" or kind in QUEUE_KINDS:
+            self._queue_object_is(kind, group, namespace, name, now)
+        else:
+            self._surroundings_are(kind, namespace, name, now)
 
-    def _quota_changed(self, event: ev.Event) -> None:
+    def _as_of(self, now: Any) -> Any:
+        return as_of(now, self.world.now, self.options.ignore_keys) if now is not None else None
+
+    def _owner_is(self, key: OwnerKey, now: Suspendable | None) -> None:
+        """A Job or JobSet."""
+        gangs, before = self.world.owner_gangs, self.world.jobs.find(*key)
+        if now is not None and now.remark is not None:
+            self._tell(_refused(now, *now.remark))
+        self._pods_regrouped(gangs.put(now) if now is not None else gangs.drop(key))
+        known = now or before
+        self._jobs.update(_with_jobset(known) if known is not None else [key])
+
+    def _queue_object_is(self, kind: str, group: str, namespace: str, name: str, now: QueueObject | None) -> None:
         """Without ``quota`` queue objects mean nothing."""
         world = self.world
-        match event:
-            case ev.Changed(record) if isinstance(record, QueueObject):
-                if self.options.quota and not world.managed.quota.knows(record):
-                    self._queues_changed(world.put_queue_object(record))
-            case ev.Gone("Queue", _, name, group=family):
-                self._quota_changed(ev.Gone("ClusterQueue", "", foreign_queue(family, name)))
-            case ev.Gone(kind, namespace, name) if kind in QUEUE_KINDS:
-                if self.options.quota:
-                    self._queues_changed(world.drop_queue_object(kind, namespace, name))
-            case _:
-                self._surroundings_changed(event)
+        if not self.options.quota or (now is not None and world.managed.quota.knows(now)):
+            return
+        if now is not None:
+            self._queues_changed(world.put_queue_object(now))
+        elif kind == "Queue":
+            self._queues_changed(world.drop_queue_object("ClusterQueue", "", foreign_queue(group, name)))
+        else:
+            self._queues_changed(world.drop_queue_object(kind, namespace, name))
 
-    def _surroundings_changed(self, event: ev.Event) -> None:
+    def _surroundings_are(self, kind: str, namespace: str, name: str, now: Any) -> None:
         """No gang in particular is concerned: those that did not fit may fit now, or their victims leave."""
-        about = event.record.name if isinstance(event, ev.Changed) and isinstance(event.record, Namespace) else ""
         gangs = self.world.owner_gangs
+        about = name if kind == "Namespace" and now is not None else ""
         declared = gangs.declared_in(about)
-        change = take_in(self.world, event)
+        change = take_in(self.world, kind, namespace, name, now)
         if change is not None:
             self._note(change)
         if gangs.declared_in(about) != declared:
             self._pods_regrouped(gangs.renew_all(about))
         if change is not None and change.kind is Hint.VOLUMES:
             self._run.volumes_changed()
-        elif change is not None and isinstance(ev.record_of(event), PriorityClass):
+        elif change is not None and isinstance(now, PriorityClass):
             self._jobs.update(suspended.standing(self.world))
+        if kind == STATEFUL_SET:
+            key, gang = (OPERATORS[STATEFUL_SET].family, namespace, name), now.gang if now is not None else None
+            if self.world.membership.objects.get(key) != gang:  # not its status
+                self._group_object_is(key, gang)
 
     def _pods_regrouped(self, pods: Sequence[Pod]) -> None:
         """These pods are in another gang than before because of what their Job says."""
@@ -381,17 +382,20 @@ class Scheduler:
         for key in suspended.with_queue(self.world):
             self._run.touched.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
 
-    def _group_object_changed(self, gang: Gang) -> None:
+    def _group_object_is(self, key: tuple[str, str, str], now: Gang | None) -> None:
+        """A group object, known by its API, namespace and name."""
         membership = self.world.membership
-        known = membership.objects.get((gang.family, gang.namespace, gang.name))
-        membership.set_object(gang)
-        self._pods_regrouped(self.world.owner_gangs.group_changed(gang.family, known, gang))
-        if known is None or rules_of(known) != rules_of(gang):
+        known = membership.objects.get(key)
+        if now is not None:
+            membership.set_object(now)
+        else:
+            membership.drop_object(*key)
+        self._pods_regrouped(self.world.owner_gangs.group_changed(key[0], known, now))
+        if known is None or now is None or rules_of(known) != rules_of(now):
             self._note(Change(Hint.VICTIMS))
-        if gang.remark is not None:
-            kind = f"PodGroup.{gang.family}"
-            self._tell(ev.ObjectRefused(kind, gang.namespace, gang.name, gang.uid, *gang.remark))
-        self._gang_changed(gang.family, gang.namespace, gang.name, gang)
+        if now is not None and now.remark is not None:
+            self._tell(ev.ObjectRefused(f"PodGroup.{now.family}", now.namespace, now.name, now.uid, *now.remark))
+        self._gang_changed(*key, now or known)
 
     def _gang_changed(self, family: str, namespace: str, name: str, gang: Gang | None) -> None:
         """A group object changed: its own gang, and every gang of the GangGroup that it lists, look again."""
@@ -421,7 +425,7 @@ class Scheduler:
                 self._queues_changed(self.world.put_queue_object(held))
         known_node = self.world.snapshot.node(event.name) if event.kind == "Node" else None
         if known_node is not None:
-            self._surroundings_changed(ev.Changed(msgspec.structs.replace(known_node, outdated=True)))
+            self._surroundings_are("Node", "", event.name, msgspec.structs.replace(known_node, outdated=True))
         self._tell(event)
 
     def _tell(self, event: ev.ObjectRefused) -> None:

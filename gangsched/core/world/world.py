@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
-from gangsched.core import events as ev
 from gangsched.core.agenda import Agenda
 from gangsched.core.decision import Order, group_key
 from gangsched.core.events import Change, Hint, ObjectRefused
@@ -38,13 +38,10 @@ from gangsched.model.records import (
     ClusterNetworkTopology,
     Gang,
     GangId,
-    HyperNode,
     Labels,
-    Namespace,
     Node,
     Owner,
     Pod,
-    PodSelector,
     PriorityClass,
 )
 from gangsched.model.volumes import STORAGE_KINDS, StorageObject
@@ -314,61 +311,46 @@ def keep_room(
     ledger.may_have_taken(key, nodes, priority)
 
 
-def take_in(world: World, event: ev.Event) -> Change | None:
-    """What has happened is known from now on. Returns what it may mean to gangs that do not fit, if anything."""
-    match event:
-        case ev.Changed(Node() as node):
-            return _node(world, node)
-        case ev.Gone("Node", _, name):
-            world.snapshot.drop_node(name)
-            return Change(Hint.NODE_GONE, name)
-        case ev.Changed(Budget() as budget):
-            return _budget(world, budget.namespace, budget.name, budget)
-        case ev.Gone("PodDisruptionBudget", namespace, name):
-            return _budget(world, namespace, name, None)
-        case ev.Changed(Namespace() as namespace_now):
-            return _namespace(world, namespace_now.name, namespace_now.labels)
-        case ev.Gone("Namespace", _, name):
-            return _namespace(world, name, None)
-        case ev.Changed(PriorityClass() as priority_class):
-            return _priority_class(world, priority_class.name, priority_class)
-        case ev.Gone("PriorityClass", _, name):
-            return _priority_class(world, name, None)
-        case ev.Changed(ClusterNetworkTopology() as topology):
-            return _layers(world, {**world.topologies, topology.name: topology})
-        case ev.Gone("ClusterNetworkTopology", _, name):
-            return _layers(world, {key: each for key, each in world.topologies.items() if key != name})
-        case ev.ServerClock(ahead):
-            world.sightings.set_server_clock(ahead, world.pods.values(), world.now)
-            return None
-        case _:
-            return _supplied(world, event)
-
-
-def _supplied(world: World, event: ev.Event) -> Change | None:
-    """Volumes, and what pods are selected by. Default constraints are preferences as a rule: no gang is woken for what
+def take_in(world: World, kind: str, namespace: str, name: str, now: Any) -> Change | None:
+    """The object of this API kind and name is another from now on; None: it is gone. Returns what that may mean to
+    gangs that do not fit, if anything. Default spread constraints are preferences as a rule: no gang is woken for what
     they select.
     """
-    snapshot = world.snapshot
-    match event:
-        case ev.Changed(record) if isinstance(record, StorageObject):
-            return Change(Hint.VOLUMES) if snapshot.volumes.put(record) else None
-        case ev.Gone(kind, namespace, name) if kind in STORAGE_KINDS:
-            snapshot.volumes.drop(kind, namespace, name)
-            return Change(Hint.VOLUMES)
-        case ev.Changed(HyperNode() as domain):
-            world.hyper_nodes.put(domain.name, domain)
-        case ev.Gone("HyperNode", _, name):
-            world.hyper_nodes.put(name, None)
-        case ev.Changed(PodSelector() as pod_selector):
-            snapshot.selectors.set(msgspec.structs.replace(pod_selector, gang=None))
-        case ev.Gone(kind, namespace, name):
-            snapshot.selectors.drop(kind, namespace, name)
+    match kind:
+        case "Node":
+            return _node(world, name, now)
+        case "PodDisruptionBudget":
+            return _budget(world, namespace, name, now)
+        case "Namespace":
+            return _namespace(world, name, now.labels if now is not None else None)
+        case "PriorityClass":
+            return _priority_class(world, name, now)
+        case "ClusterNetworkTopology":
+            return _layers(world, name, now)
+        case "HyperNode":
+            world.hyper_nodes.put(name, now)
+        case _ if kind in STORAGE_KINDS:
+            return _storage(world, kind, namespace, name, now)
+        case _ if now is not None:
+            world.snapshot.selectors.set(now)
+        case _:
+            world.snapshot.selectors.drop(kind, namespace, name)
     return None
 
 
-def _node(world: World, node: Node) -> Change | None:
+def _storage(world: World, kind: str, namespace: str, name: str, now: StorageObject | None) -> Change | None:
+    volumes = world.snapshot.volumes
+    if now is not None:
+        return Change(Hint.VOLUMES) if volumes.put(now) else None
+    volumes.drop(kind, namespace, name)
+    return Change(Hint.VOLUMES)
+
+
+def _node(world: World, name: str, node: Node | None) -> Change | None:
     snapshot = world.snapshot
+    if node is None:
+        snapshot.drop_node(name)
+        return Change(Hint.NODE_GONE, name)
     node = world.hyper_nodes.labelled(node) if world.hyper_nodes else node
     row = snapshot.row_of.get(node.name)
     old = snapshot.nodes[row] if row is not None else None
@@ -433,10 +415,13 @@ def renew_domains(world: World) -> Change:
     return Change(Hint.NODE_LABELS)
 
 
-def _layers(world: World, now: dict[str, ClusterNetworkTopology]) -> Change:
+def _layers(world: World, name: str, now: ClusterNetworkTopology | None) -> Change:
     """Of objects that name one layer the first by name counts. Gangs that are kept together may fit now."""
-    world.topologies = now
-    world.membership.layers = {key: label for name in sorted(now, reverse=True) for key, label in now[name].labels}
+    known = world.topologies
+    known.pop(name, None)
+    if now is not None:
+        known[name] = now
+    world.membership.layers = {key: label for each in sorted(known, reverse=True) for key, label in known[each].labels}
     return Change(Hint.NODE_LABELS)
 
 
