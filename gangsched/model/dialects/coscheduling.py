@@ -8,19 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangsched.model import wire
 from gangsched.model.dialects import koordinator
 from gangsched.model.dialects.dialect import Dialect, Seen, Told
+from gangsched.model.dialects.objects import named_in
 from gangsched.model.fields import Documented
 from gangsched.model.records import Gang
 
 FAMILY = "scheduling.x-k8s.io"
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
-
-
-def group_of(meta: wire.ObjectMeta, _spec: wire.PodSpec) -> tuple[str, str]:
-    """The group's name as a member gives it, and where."""
-    return (meta.labels or {}).get(GROUP_LABEL, ""), f"metadata.labels[{GROUP_LABEL}]"
 
 
 def gang_from_object(obj: koordinator.PodGroup) -> Gang:
@@ -40,7 +35,7 @@ def status(told: Told, seen: Seen) -> dict[str, Any]:
 
 DIALECT = Dialect(
     FAMILY,
-    group_of,
+    lambda meta, _: named_in(meta, ("labels", GROUP_LABEL)),
     ("v1alpha1",),
     koordinator.PodGroup,
     gang_from_object=gang_from_object,

@@ -27,6 +27,7 @@ from gangsched.model.dialects.objects import (
     is_key,
     members,
     min_resources,
+    named_in,
     shown,
 )
 from gangsched.model.errors import FieldError, Mistake
@@ -121,15 +122,6 @@ class NetworkTopologyObject(wire.Object):
 
 class _TopologySpec(msgspec.Struct):
     gather: list[_Gather] = msgspec.field(name="gatherStrategy", default_factory=list)
-
-
-def group_of(meta: wire.ObjectMeta, _spec: wire.PodSpec) -> tuple[str, str]:
-    """``(name, field)``: the gang's name as a member gives it, or an empty string, and where it gives it."""
-    labels = meta.labels or {}
-    for key in (GROUP_LABEL, LIGHT_LABEL):
-        if labels.get(key):
-            return labels[key], f"metadata.labels[{key}]"
-    return (meta.annotations or {}).get(NAME, ""), f"metadata.annotations[{NAME}]"
 
 
 def needs_object(labels: Labels) -> bool:
@@ -400,7 +392,7 @@ STATUS = in_status(
 )
 DIALECT = Dialect(
     FAMILY,
-    group_of,
+    lambda meta, _: named_in(meta, ("labels", GROUP_LABEL), ("labels", LIGHT_LABEL), ("annotations", NAME)),
     ("v1alpha1",),
     PodGroup,
     gang_from_object=gang_from_object,

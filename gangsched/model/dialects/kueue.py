@@ -9,7 +9,7 @@ from __future__ import annotations
 from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.dialects.dialect import Dialect
-from gangsched.model.dialects.objects import MAX_MEMBERS, shown
+from gangsched.model.dialects.objects import MAX_MEMBERS, named_in, shown
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.fields import Documented
 from gangsched.model.records import Gang, Labels, Pod
@@ -28,10 +28,7 @@ def group_of(meta: wire.ObjectMeta, _spec: wire.PodSpec) -> tuple[str, str]:
     """
     if (meta.annotations or {}).get(FAST) == "true":
         return "", ""
-    name = (meta.labels or {}).get(GROUP_LABEL)
-    if name:
-        return name, f"metadata.labels[{GROUP_LABEL}]"
-    return (meta.annotations or {}).get(GROUP_LABEL, ""), f"metadata.annotations[{GROUP_LABEL}]"
+    return named_in(meta, ("labels", GROUP_LABEL), ("annotations", GROUP_LABEL))
 
 
 def mistake_of_member(_labels: Labels, notes: Labels) -> Mistake | None:

@@ -76,6 +76,15 @@ def min_resources(raw: wire.Quantities | None) -> tuple[tuple[str, int], ...]:
     return frozen(parse_list(named, "spec.minResources"))
 
 
+def named_in(meta: wire.ObjectMeta, *places: tuple[str, str]) -> tuple[str, str]:
+    """What the first of these ``labels`` and ``annotations`` (each with its key) names, and in which field."""
+    for where, key in places:
+        found = (getattr(meta, where) or {}).get(key)
+        if found:
+            return found, f"metadata.{where}[{key}]"
+    return "", ""
+
+
 def preemption_delay(notes: Labels) -> float | None:
     """Seconds; None when absent or no duration."""
     return _delay(notes)[0]

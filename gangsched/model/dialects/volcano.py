@@ -23,6 +23,7 @@ from gangsched.model.dialects.objects import (
     described,
     members,
     min_resources,
+    named_in,
     shown,
 )
 from gangsched.model.errors import FieldError, Mistake
@@ -100,11 +101,6 @@ class PodGroup(wire.Object):
 
     spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
     status: dict[str, Any] | None = None
-
-
-def group_of(meta: wire.ObjectMeta, _spec: wire.PodSpec) -> tuple[str, str]:
-    """The group's name as a member's annotation gives it, and where."""
-    return (meta.annotations or {}).get(GROUP_NAME, ""), f"metadata.annotations[{GROUP_NAME}]"
 
 
 def role(pod: Pod, gang: Gang) -> str:
@@ -346,7 +342,7 @@ def status(told: Told, seen: Seen) -> dict[str, Any]:
 #: Its controllers create no pods before the phase is ``Inqueue``, and its API has no status subresource.
 DIALECT = Dialect(
     FAMILY,
-    group_of,
+    lambda meta, _: named_in(meta, ("annotations", GROUP_NAME)),
     (VERSION,),
     PodGroup,
     gang_from_object=gang_from_object,

@@ -16,7 +16,7 @@ import msgspec
 from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.dialects.dialect import Dialect
-from gangsched.model.dialects.objects import MAX_MEMBERS, members, shown
+from gangsched.model.dialects.objects import MAX_MEMBERS, members, named_in, shown
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.fields import Documented, ignored, used
 from gangsched.model.jobsets import MAX_WITHOUT_PODS
@@ -54,13 +54,10 @@ class _TaskGroup(wire.Wire):
 
 def group_of(meta: wire.ObjectMeta, _spec: wire.PodSpec) -> tuple[str, str]:
     """The application of a pod that bears the list of its task groups or names its own, and where it names it."""
-    labels, notes = meta.labels or {}, meta.annotations or {}
+    notes = meta.annotations or {}
     if not (notes.get(TASK_GROUPS) or notes.get(TASK_GROUP)):
         return "", ""
-    for key in _APPLICATION_LABELS:
-        if labels.get(key):
-            return labels[key], f"metadata.labels[{key}]"
-    return notes.get(APPLICATION, ""), f"metadata.annotations[{APPLICATION}]"
+    return named_in(meta, *(("labels", key) for key in _APPLICATION_LABELS), ("annotations", APPLICATION))
 
 
 def task_group(pod: Pod, _gang: Gang) -> str:
