@@ -229,8 +229,7 @@ class Reporter:
         if awaited and group:
             message = next((text for _, text in group.told.values()), "")  # not each one that it might be
         problem = group.problem if group else ""
-        pods, census = membership.pods(gang), membership.census(gang)
-        found = report.gang_status(spec, pods, census, problem, message, self._evicted.get(gang, ""))
+        found = report.gang_status(spec, membership.census(gang), problem, message, self._evicted.get(gang, ""))
         if awaited:
             self._write_at_once(gang, spec, found, dialect.versions[0])
         elif self._statuses.get(gang) != found:

@@ -195,15 +195,11 @@ def mark_message(scheduler: str, preemptor: str, trigger: str) -> str:
     return notes.preempting(scheduler, notes.HIGHER_PRIORITY, preemptor, trigger)
 
 
-def gang_status(
-    gang: Gang, pods: Iterable[Pod], census: Census, problem: str, message: str, evicted: str
-) -> Mapping[str, Any]:
+def gang_status(gang: Gang, census: Census, problem: str, message: str, evicted: str) -> Mapping[str, Any]:
     """Where a gang stands, for the status of its group object: in one form for all dialects, phases as Koordinator's
     users know them. ``evicted`` says of its pods which were evicted last, and for whom.
     """
-    members = list(pods)
-    phases = [p.phase for p in members]
-    running, succeeded, failed = phases.count("Running"), phases.count("Succeeded"), phases.count("Failed")
+    running, succeeded, failed = census.running, census.succeeded, census.failed
     scheduled_now = len(census.bound) + len(census.terminating) + succeeded
     minimum = gang.min_member
     if succeeded >= minimum:
@@ -220,8 +216,8 @@ def gang_status(
     return {
         "phase": phase,
         "minimum": minimum,
-        "members": len(phases),
-        "occupiedBy": next((f"{p.namespace}/{p.owner.name}" for p in members if p.owner is not None), ""),
+        "members": census.members,
+        "occupiedBy": census.owner,
         "scheduled": scheduled_now,
         "running": running,
         "succeeded": succeeded,

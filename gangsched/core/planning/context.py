@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import NamedTuple
 
 import msgspec
@@ -92,7 +93,7 @@ class SchedulingContext:
         spec = member.spec(self.gangs[0])
         queue = foreign_queue(spec.family, spec.queue_name) if spec is not None and spec.queue_name else ""
         self.patience = Patience(member, self.world.classes, options, world.sightings.began_at, self.priority, queue)
-        self.census = {g: member.census(g) for g in self.gangs}
+        self.census = {g: copy(member.census(g)) for g in self.gangs}
         #: Pods of other schedulers to which the nodes are left to which they are nominated.
         self._foreign = [*world.foreign_nominations.above(self.priority)]
         if not world.ledger.empty or self._foreign:

@@ -37,13 +37,19 @@ _LARGE = 16
 
 
 class Census(msgspec.Struct):
-    """The members of one gang by what they are doing; each list is in name order."""
+    """The members of one gang by what they are doing; each list is in name order. ``running`` and ``failed`` are phases
+    of pods, ``owner`` is that of the first member that has one (``ns/name``).
+    """
 
     pending: list[Pod]
     gated: list[Pod]
     bound: list[Pod]
     terminating: list[Pod]
-    succeeded: int
+    members: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    owner: str = ""
 
     @property
     def present(self) -> int:
@@ -266,23 +272,25 @@ class Membership:
         )
 
     def census(self, gang: GangId) -> Census:
-        """The gang's members by what they are doing. The lists are not to be modified."""
+        """The gang's members by what they are doing. Not to be modified."""
         facts = self._facts_of(gang)
         if facts.census is None:
             facts.census = self._count(gang)
-        known = facts.census
-        return Census(known.pending, known.gated, known.bound, known.terminating, known.succeeded)
+        return facts.census
 
     def _count(self, gang: GangId) -> Census:
-        out = Census([], [], [], [], 0)
         pods = list(self.pods(gang))
+        out = Census([], [], [], [], len(pods))
         # A JobSet that is restarted removes the pods of the attempt before: they count no more.
         newest = max(map(_attempt, pods), default=0) if gang.family == QUEUED_JOBSET else 0
         for pod in pods:
+            out.running += pod.phase == "Running"
+            if pod.owner is not None and not out.owner:
+                out.owner = f"{pod.namespace}/{pod.owner.name}"
             if pod.phase == "Succeeded":
                 out.succeeded += 1
             elif pod.finished:
-                continue
+                out.failed += 1
             elif pod.deleting_since is not None or (newest and _attempt(pod) < newest):
                 if pod.node:
                     out.terminating.append(pod)
