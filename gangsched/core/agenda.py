@@ -21,7 +21,7 @@ class Page(Generic[K]):
 
     def __init__(self) -> None:
         self._entries: dict[K, tuple[float, int, K]] = {}
-        self._heap: list[tuple[float, int, K]] = []  # also entries that do not count any more
+        self.heap: list[tuple[float, int, K]] = []  # also entries that do not count any more
         self._made = 0
 
     def __contains__(self, key: object) -> bool:
@@ -34,10 +34,10 @@ class Page(Generic[K]):
         """It is looked at then, and not at the time that was known before."""
         self._made += 1
         self._entries[key] = entry = (when, self._made, key)
-        heapq.heappush(self._heap, entry)
-        if len(self._heap) > 2 * len(self._entries) + 64:  # most would leave it at the top, which they may never reach
-            self._heap = list(self._entries.values())
-            heapq.heapify(self._heap)
+        heapq.heappush(self.heap, entry)
+        if len(self.heap) > 2 * len(self._entries) + 64:  # most would leave it at the top, which they may never reach
+            self.heap = list(self._entries.values())
+            heapq.heapify(self.heap)
 
     def no_later(self, key: K, when: float) -> None:
         """It is looked at then at the latest."""
@@ -54,17 +54,17 @@ class Page(Generic[K]):
         """
         out = []
         while (when := self.next()) is not None and when <= now:
-            key = heapq.heappop(self._heap)[2]
+            key = heapq.heappop(self.heap)[2]
             del self._entries[key]
             out.append(key)
         return out
 
     def next(self) -> float | None:
         """The earliest time; None: there is none."""
-        while self._heap:
-            if self._entries.get(self._heap[0][2]) is self._heap[0]:
-                return self._heap[0][0]
-            heapq.heappop(self._heap)
+        while self.heap:
+            if self._entries.get(self.heap[0][2]) is self.heap[0]:
+                return self.heap[0][0]
+            heapq.heappop(self.heap)
         return None
 
 
@@ -81,9 +81,11 @@ class Agenda:
         return self._pages[-1]
 
     def due(self, now: float) -> bool:
-        """Has the time of anything come?"""
-        when = self.next()
-        return when is not None and when <= now
+        """Has the time of anything come? Asked several times for every event, so most pages are only glanced at."""
+        for page in self._pages:
+            if page.heap and page.heap[0][0] <= now and (when := page.next()) is not None and when <= now:
+                return True
+        return self.intended is not None and self.intended.due(now)
 
     def next(self) -> float | None:
         """The earliest time of all; None: there is none."""

@@ -46,5 +46,5 @@ def test_times_that_do_not_count_any_more_are_not_kept() -> None:
     page.at("first", 0.0)
     for when in range(1000):
         page.at("again", float(when))
-    assert len(page._heap) < 80
+    assert len(page.heap) < 80
     assert page.due(1000.0) == ["first", "again"]
