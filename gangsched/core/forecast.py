@@ -10,6 +10,7 @@ from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.ledger.condemned import Cause, Eviction
 from gangsched.core.ledger.ledger import Kind, announced_by
 from gangsched.core.options import Options
+from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.planning.outcomes import refused
 from gangsched.core.preemption.removal import Leaving, all_leaving, suspended_for
@@ -57,7 +58,7 @@ def _decide(decider: Decider, refusals: dict[Signature, Verdict], gangs: tuple[G
     signature = signature_of(world, gangs, key)
     if signature in refusals:
         return said_of(world, refusals[signature], gangs)
-    verdict = decider.decide(gangs, key, now)
+    verdict = decider.decide(Question(gangs, key, now))
     if not isinstance(verdict.first, Unschedulable):
         refusals.clear()  # room that others leave for it may do for another, or it may be welcome company
     elif speaks_for_others(verdict.first):

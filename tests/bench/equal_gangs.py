@@ -12,13 +12,11 @@ from __future__ import annotations
 import argparse
 import gc
 import time
-from collections.abc import Sequence
-from typing import Any
 from unittest import mock
 
 from gangsched.core.decision import Verdict
+from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
-from gangsched.model.records import GangId
 from tests.bench.table import table
 from tests.builders import gang, node, pod
 from tests.core.harness import Built, Cluster
@@ -51,9 +49,9 @@ def measure(kind: str, count: int) -> list[object]:
     """A row: decisions and CPU (milliseconds) until all wait, and while the pods leave."""
     decide, asked = Decider.decide, list[str]()
 
-    def noted(decider: Decider, gangs: Sequence[GangId], *args: Any, **fields: Any) -> Verdict:
-        asked.append(gangs[0].name)
-        return decide(decider, gangs, *args, **fields)
+    def noted(decider: Decider, question: Question) -> Verdict:
+        asked.append(question.gangs[0].name)
+        return decide(decider, question)
 
     row: list[object] = [kind, count]
     with mock.patch.object(Decider, "decide", noted):

@@ -20,6 +20,7 @@ from gangsched.core.decision import BIND, group_key
 from gangsched.core.forecast import _leave
 from gangsched.core.ledger.ledger import Kind, Reservation
 from gangsched.core.options import Options
+from gangsched.core.planning.context import Question
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.records import Gang, GangId
 from gangsched.runtime.memory import raise_thresholds
@@ -68,14 +69,14 @@ def measure(count: int, size: int, held: int, clock: Callable[[], float]) -> lis
     world = World(case)
     if held:
         hold(world, gangs[0], held)
-    world.decider.decide(gangs[:1], group_key(gangs[:1]), NOW)
+    world.decider.decide(Question(gangs[:1], group_key(gangs[:1]), NOW))
     restore = raise_thresholds()
     gc.collect()
     gc.freeze()
     times = []
     for gang in gangs:
         start = clock()
-        verdict = world.decider.decide((gang,), group_key((gang,)), NOW)
+        verdict = world.decider.decide(Question((gang,), group_key((gang,)), NOW))
         times.append(1e3 * (clock() - start))
         if verdict.outcome != BIND:
             raise ValueError(f"{gang.key}: {verdict.message}")

@@ -10,6 +10,7 @@ import msgspec
 from gangsched.core.decision import Verdict, group_key
 from gangsched.core.events import Synced
 from gangsched.core.options import Options
+from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import (
@@ -46,7 +47,7 @@ class World:
     def decide(self, index: int = 0) -> Verdict:
         """One decision; the world stays as it is."""
         gangs = self.gangs[index]
-        return self.decider.decide(gangs, group_key(gangs), NOW)
+        return self.decider.decide(Question(gangs, group_key(gangs), NOW))
 
 
 def member_shape(make: Maker, cpu: int, memory: int, rule: str = "") -> PodShape:

@@ -31,6 +31,7 @@ from gangsched.core.decision import Decision, Verdict, group_key
 from gangsched.core.events import Event, Outcome
 from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
+from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.simulation import Phantom
@@ -94,7 +95,7 @@ def world(*objects: Built, **options: Any) -> Scheduler:
 
 def verdict(core: Scheduler, gangs: Sequence[GangId], now: float = 0.0) -> Verdict:
     """Decide these gangs without consequences."""
-    return Decider(core.world, core.options).decide(gangs, group_key(gangs), now)
+    return Decider(core.world, core.options).decide(Question(gangs, group_key(gangs), now))
 
 
 class Cluster:

@@ -14,6 +14,7 @@ from gangsched.cluster.kube.decode import ObjectDecoder
 from gangsched.core import events as ev
 from gangsched.core.decision import BIND, Verdict, group_key
 from gangsched.core.events import Changed, Event
+from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption import explain
 from gangsched.core.scheduler import Scheduler
@@ -84,7 +85,7 @@ class OurSide:
         return pod
 
     def _decide(self, gang: GangId, now: float, *, may_preempt: bool) -> Verdict:
-        return self.decider.decide([gang], group_key([gang]), now, may_preempt=may_preempt)
+        return self.decider.decide(Question([gang], group_key([gang]), now, may_preempt=may_preempt))
 
     def _simulation(self, gang: GangId) -> Simulation:
         return self.decider.context([gang], group_key([gang]), 0.0).simulation()

@@ -32,7 +32,7 @@ from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.ledger import Kind
 from gangsched.core.lifecycle.group import TRIES, Failed, Group, Refusal, pause
 from gangsched.core.lifecycle.table import State
-from gangsched.core.planning.context import Pause
+from gangsched.core.planning.context import Pause, Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.explain import warnings
 from gangsched.core.quota.stop_policy import STOPPED
@@ -326,12 +326,14 @@ def other_nodes(decider: Decider, group: Group) -> Verdict | None:
         return None
     now = decider.world.now
     verdict = decider.decide(
-        group.gangs,
-        group.key,
-        now,
-        may_preempt=False,
-        pause=pause_of(decider.world, group),
-        keep_off=group.failures.refused_on,
+        Question(
+            group.gangs,
+            group.key,
+            now,
+            may_preempt=False,
+            pause=pause_of(decider.world, group),
+            keep_off=group.failures.refused_on,
+        )
     )
     given = {uid: found for d in verdict.decisions if d.quota is not None for uid, found in d.quota.by_pod.items()}
     if verdict.outcome in (BIND, WAIT) and decider.still_holds(

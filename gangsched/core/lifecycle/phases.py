@@ -24,7 +24,7 @@ from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.group import TRIES, Failed, Group, Plan
 from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
-from gangsched.core.planning.context import NO_PAUSE, Pause
+from gangsched.core.planning.context import NO_PAUSE, Pause, Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.volumes.binding import needs_binding
 from gangsched.messages import notes
@@ -362,11 +362,13 @@ class Phases:
     def decided(self, group: Group, since: float | None, pause: Pause = NO_PAUSE) -> Verdict:
         """Decide a gang that could not be placed since then."""
         return self._decider.decide(
-            group.gangs,
-            group.key,
-            self._world.now,
-            pause=pause,
-            waiting_since=since,
+            Question(
+                group.gangs,
+                group.key,
+                self._world.now,
+                pause=pause,
+                waiting_since=since,
+            )
         )
 
     def _hopeless(self, group: Group) -> bool:
@@ -379,7 +381,7 @@ class Phases:
 
     def _room_freed(self, group: Group, plan: Plan) -> None:
         verdict = self._decider.decide(
-            group.gangs, group.key, self._world.now, may_preempt=False, prefer=plan.node_of, holding=True
+            Question(group.gangs, group.key, self._world.now, may_preempt=False, prefer=plan.node_of, holding=True)
         )
         if verdict.outcome == WAIT and all(plan.node_of.get(p.uid) == p.node for p in verdict.placements):
             for awaited in verdict.awaiting:  # others leave these nodes too

@@ -10,7 +10,7 @@ then has its quota and its nodes.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
 import msgspec
@@ -32,7 +32,7 @@ from gangsched.core.framework.pipeline import Pipeline, Stopwatch, pipeline_of
 from gangsched.core.framework.registry import PluginError, PluginSet
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placer
-from gangsched.core.planning.context import NO_PAUSE, Pause, Question, SchedulingContext
+from gangsched.core.planning.context import Question, SchedulingContext
 from gangsched.core.planning.outcomes import Outcomes, refused, without_quota
 from gangsched.core.planning.victims import VictimsOf
 from gangsched.core.preemption import explain
@@ -302,25 +302,12 @@ class Decider:
         """
         return self._cycle(Question(gangs, group, now, holding=displacing)).contexts(displacing=displacing)
 
-    def decide(  # noqa: PLR0913
-        self,
-        gangs: Sequence[GangId],
-        group: str,
-        now: float,
-        *,
-        may_preempt: bool = True,
-        pause: Pause = NO_PAUSE,
-        prefer: Mapping[str, str] = {},
-        waiting_since: float | None = None,
-        holding: bool = False,
-        keep_off: Mapping[str, Collection[str]] = {},
-    ) -> Verdict:
-        """Decide the gangs of one group together; see :class:`.context.Question`. When a plug-in of others fails, so
-        does the gang: the verdict says which.
+    def decide(self, asked: Question) -> Verdict:
+        """Decide the gangs of one group together. When a plug-in of others fails, so does the gang: the verdict says
+        which.
         """
-        asked = Question(gangs, group, now, may_preempt, pause, prefer, waiting_since, holding, keep_off)
         found = self._answer(asked)
-        return self._sooner(found, asked) if may_preempt and found.awaiting else found
+        return self._sooner(found, asked) if asked.may_preempt and found.awaiting else found
 
     def _sooner(self, found: Verdict, asked: Question) -> Verdict:
         """The gang has to wait for pods that leave. If that takes too long, others are evicted instead, unless those
@@ -348,8 +335,8 @@ class Decider:
             return refused(Unschedulable, self.world, asked.gangs, str(error), failed_plugin=error.plugin)
 
     def fits_now(self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str]) -> Verdict | None:
-        """The decision to bind gangs that hold room already, if they fit without any eviction. ``prefer`` is as in
-        :meth:`decide`.
+        """The decision to bind gangs that hold room already, if they fit without any eviction. ``prefer`` is that
+        of a question.
         """
         try:
             return self._cycle(Question(gangs, group, now, prefer=prefer, holding=True)).fits_now()
@@ -360,7 +347,7 @@ class Decider:
         self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str], victims: Container[str]
     ) -> Verdict | None:
         """The decision to run the gang without evicting others (any more), without these victims (UIDs) leaving for
-        others, and without waiting for too long; None if that cannot be. ``prefer`` is as in :meth:`decide`.
+        others, and without waiting for too long; None if that cannot be. ``prefer`` is that of a question.
         """
         until = now + self.options.max_wait_seconds
         asked = Question(gangs, group, now, may_preempt=False, prefer=prefer, wait_until=until)

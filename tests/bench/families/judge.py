@@ -10,7 +10,7 @@ from itertools import pairwise
 import msgspec
 
 from gangsched.core.decision import PREEMPT, Decision, Verdict, group_key
-from gangsched.core.planning.context import SchedulingContext
+from gangsched.core.planning.context import Question, SchedulingContext
 from gangsched.core.planning.cycle import Decider
 from tests.bench.families.known import Cluster, Least, Levels, Part, least_of
 from tests.bench.families.others import RULES, Evicted, fits, small_enough
@@ -116,7 +116,7 @@ class Court:
             decider = Decider(self.warm.world, msgspec.structs.replace(self.cluster.options, search_steps=steps))
         gangs = self.warm.gangs[0]
         start = time.thread_time()
-        verdict = decider.decide(gangs, group_key(gangs), NOW)
+        verdict = decider.decide(Question(gangs, group_key(gangs), NOW))
         return self.judged(verdict, steps, 1e3 * (time.thread_time() - start))
 
     def judged(self, verdict: Verdict, steps: int = 0, milliseconds: float = 0.0) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gangsched.core.decision import UNSCHEDULABLE
+from gangsched.core.planning.context import Question
 from gangsched.core.queue.scheduling_queue import UnschedulableGangs
 from gangsched.core.scheduler import Scheduler
 
@@ -19,7 +20,7 @@ def sleeping_in_vain(core: Scheduler, now: float) -> list[str]:
             continue  # it is decided next if that one gets what it needs
         may_preempt = group.failures.paused_until <= now
         since = group.waiting_since
-        found = core.decider.decide(group.gangs, key, now, may_preempt=may_preempt, waiting_since=since)
+        found = core.decider.decide(Question(group.gangs, key, now, may_preempt=may_preempt, waiting_since=since))
         if found.outcome != UNSCHEDULABLE:
             out.append(f"{group.name}: {found.outcome}")
     return out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,8 +12,9 @@ from hypothesis import strategies as st
 
 from gangsched.core.decision import Verdict
 from gangsched.core.events import Gone
+from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
-from gangsched.model.records import GangId, PodTerm
+from gangsched.model.records import PodTerm
 from tests.builders import gang, node, pod, selects
 from tests.core.harness import Built, Cluster, nodes_of, plan
 from tests.core.queue.sleepers import sleeping_in_vain
@@ -30,9 +30,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     decide = Decider.decide
 
-    def noted(decider: Decider, gangs: Sequence[GangId], *args: Any, **fields: Any) -> Verdict:
-        names.append(gangs[0].name)
-        return decide(decider, gangs, *args, **fields)
+    def noted(decider: Decider, question: Question) -> Verdict:
+        names.append(question.gangs[0].name)
+        return decide(decider, question)
 
     monkeypatch.setattr(Decider, "decide", noted)
     return names

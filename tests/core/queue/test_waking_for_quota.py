@@ -14,6 +14,7 @@ from gangsched.core.actions import Mark, Remove, Unmark
 from gangsched.core.decision import UNSCHEDULABLE
 from gangsched.core.events import Changed, Gone
 from gangsched.core.lifecycle.group import Failed
+from gangsched.core.planning.context import Question
 from gangsched.model.queues import PRIORITY_LABEL, QUEUE_LABEL, ResourceFlavor
 from gangsched.model.records import Job, Namespace, QueueLabels, Toleration
 from tests.builders import NodeBuilder, gang, node, pod
@@ -277,7 +278,7 @@ def sleeping_in_vain(cluster: Cluster) -> list[str]:
             Failed.ROUND
         ):
             continue  # time alone has helped: it sits out its backoff
-        found = cluster.core.decider.decide(group.gangs, key, cluster.now, waiting_since=group.waiting_since)
+        found = cluster.core.decider.decide(Question(group.gangs, key, cluster.now, waiting_since=group.waiting_since))
         if found.outcome != UNSCHEDULABLE:
             out.append(f"{group.name}: {found.outcome}")
     return out
