@@ -239,9 +239,7 @@ class Scheduler:
             self._note(change)
         if gangs.declared_in(about) != declared:
             self._pods_regrouped(gangs.renew_all(about))
-        if change is not None and change.kind is Hint.VOLUMES:
-            self._run.volumes_changed()
-        elif change is not None and isinstance(now, PriorityClass):
+        if change is not None and isinstance(now, PriorityClass):
             self._jobs.update(suspended.standing(self.world))
         if kind == STATEFUL_SET:
             key, gang = (OPERATORS[STATEFUL_SET].family, namespace, name), now.gang if now is not None else None
@@ -356,7 +354,7 @@ class Scheduler:
         """Something has happened that may help gangs that do not fit."""
         if not self._acts:
             return
-        self._run.noted.append(change)
+        self.world.ledger.changes.append(change)
         if change.kind & Hint.NODE and change.node:
             self._run.nodes_changed.add(change.node)
 

@@ -313,22 +313,21 @@ class Evictions:
             if pod is None or not pod.bound:
                 continue
             if world.ledger.condemned.add(pod, eviction.key, suspended_for(world, eviction.victims.get(uid))):
-                self.touched(pod)
-                world.managed.touch(pod.gang)
-                world.ledger.changes.append(Change(Hint.ROOM, pod.node, pod))
+                self._may_help(pod, Hint.ROOM)
 
     def spare(self, uid: str, key: str) -> None:
         """The plan with this key does not need the pod to leave. If none does, it may be a victim again, and plans that
         have counted on it are made anew.
         """
-        world = self._world
-        if world.ledger.condemned.spare(uid, key):
-            pod = world.pods.get(uid)
-            if pod is not None:
-                self.touched(pod)
-                world.managed.touch(pod.gang)
-                world.ledger.changes.append(Change(Hint.VICTIMS, pod.node, pod))
+        pod = self._world.pods.get(uid)
+        if self._condemned.spare(uid, key) and pod is not None:
+            self._may_help(pod, Hint.VICTIMS)
         self.spared.add(uid)
+
+    def _may_help(self, pod: Pod, hint: Hint) -> None:
+        self.touched(pod)
+        self._world.managed.touch(pod.gang)
+        self._world.ledger.changes.append(Change(hint, pod.node, pod))
 
     def depends(self, plan: Plan) -> bool:
         """Does it count on pods that others make leave, and that do not terminate yet? It removes no pod before."""

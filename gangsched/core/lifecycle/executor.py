@@ -60,10 +60,10 @@ class Executor:
     It is all that is intended, with the ledger, which begins with it: a process that loses its leadership goes on with
     a new one. ``ids`` are the numbers of writes and plans, of which none is used twice in the life of a process.
 
-    ``nodes_changed``, ``nodes_fuller``, ``noted`` and ``touched`` are filled by the caller too: nodes that are not what
-    they were, nodes on which pods take room that we have not put there, events that may help a gang, and gangs that
-    must be looked at again. ``gangs`` gets every pod that is touched, ``phases`` of every answer to a write;
-    ``groups`` has the gangs under way, by key.
+    ``nodes_changed``, ``nodes_fuller`` and ``touched`` are filled by the caller, and so are the ledger's ``changes``:
+    nodes that are not what they were, nodes on which pods take room that we have not put there, gangs that must be
+    looked at again, and what may help a gang. ``gangs`` gets every pod that is touched, ``phases`` every answer to a
+    write; ``groups`` has the gangs under way, by key.
     """
 
     def __init__(self, world: World, decider: Decider, options: Options, ids: Ids) -> None:
@@ -89,7 +89,6 @@ class Executor:
         self.phases = Phases(decider, actuator, reporter, self.gangs, self.drains, self._nominated)
         self.nodes_changed: set[str] = set()
         self.nodes_fuller: set[str] = set()
-        self.noted: list[Change] = []
         self.touched: set[GangId] = set()
         self._restless: set[str] = set()
         self._plans = ids.plans
@@ -138,13 +137,15 @@ class Executor:
             self.gangs.refresh_all(touched)
 
     def _take_changes(self) -> list[Change]:
-        """Helpful events, those that followed from our own steps last."""
-        noted, self.noted = self.noted, []
-        noted += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]
+        """What may help, be it an event or what followed from our own steps. Gangs that wait for their volumes may have
+        counted on what others have given up.
+        """
         out, self._ledger.changes = self._ledger.changes, []
+        out += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]
         if any(change.kind is Hint.VOLUMES for change in out):
-            self.volumes_changed()  # another plan may have counted on what has been given up
-        return noted + out
+            groups = map(self.groups.get, self._ledger.holders())
+            self._actuator.check.update(g.key for g in groups if g is not None and g.state is State.PREBINDING)
+        return out
 
     def head(self) -> Group | None:
         """The gang to be decided next, or to be looked at again while it waits for room (see :meth:`decide`)."""
@@ -253,11 +254,6 @@ class Executor:
             if group.plan.victims and not group.plan.eviction.begun:
                 group.message = notes.EARLIER_PLAN_WITHDRAWN
                 self._signal(group, Signal.BROKEN)
-
-    def volumes_changed(self) -> None:
-        """Gangs that wait for their volumes are looked at again."""
-        groups = map(self.groups.get, self._ledger.holders())
-        self._actuator.check.update(g.key for g in groups if g is not None and g.state is State.PREBINDING)
 
     def _time_passed(self) -> None:
         """Timeouts and the ends of backoffs."""
