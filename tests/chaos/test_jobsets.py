@@ -113,7 +113,7 @@ def left(played: Played) -> list[str]:
 
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_whatever_fails_every_jobset_completes(first: int) -> None:
-    """None of their Jobs counts a failed pod beyond its limit of 0; nobody leaves without a mark."""
+    """None of their Jobs counts a failed pod beyond its limit; nobody leaves without a mark."""
     found: dict[int, list[str]] = {}
     suspended = 0
     for seed in range(first, first + 20):
