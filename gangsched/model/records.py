@@ -238,8 +238,8 @@ class Condition(Record, frozen=True):
 class Stakes(Record, frozen=True):
     """What is lost with a pod, as annotations say: when its work was last saved (seconds since the epoch), how many
     seconds of work a restart costs besides, and its cost to be compared by; ``never`` says that it is not to be
-    evicted, ``boost`` what a workload's priority is raised by as a victim, ``expected_seconds`` for how long
-    it runs. See :mod:`gangsched.model.preemptible`.
+    evicted, ``never_from`` that it is not if its gang has at least this priority, ``boost`` what a workload's priority
+    is raised by as a victim, ``expected_seconds`` for how long it runs. See :mod:`gangsched.model.preemptible`.
     """
 
     checkpoint: float | None = None
@@ -248,6 +248,7 @@ class Stakes(Record, frozen=True):
     never: bool = False
     boost: int | None = None
     expected_seconds: float | None = None
+    never_from: int | None = None
 
 
 NO_STAKES = Stakes()

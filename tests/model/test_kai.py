@@ -83,8 +83,9 @@ def test_the_delay_before_it_evicts(said, note, seconds):
 def test_priority_and_preemptibility():
     """The class is that of the group as preemptor and victim; its pods may be excluded from preemption."""
     assert group(priorityClassName="train").priority_class == "train"
-    said = {word: group(preemptibility=word).stakes.never for word in ("", "preemptible", "non-preemptible")}
-    assert said == {"": False, "preemptible": False, "non-preemptible": True}
+    stakes = {word: group(preemptibility=word).stakes for word in ("", "preemptible", "non-preemptible")}
+    said = {word: (each.never, each.never_from) for word, each in stakes.items()}
+    assert said == {"": (False, 100), "preemptible": (False, None), "non-preemptible": (True, None)}
 
 
 @pytest.mark.parametrize(

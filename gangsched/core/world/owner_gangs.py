@@ -52,7 +52,7 @@ class OwnerGangs:
         """
         if pod.gang.family != SINGLE or pod.mistake is not None:
             said = self._membership.stakes.get((pod.gang.family, pod.gang.namespace, pod.gang.name))
-            kept = said is not None and said.never
+            kept = said is not None and (said.never or self._reaches(said.never_from, pod))
             return pod if pod.kept == kept else msgspec.structs.replace(pod, kept=kept)
         group = owners.group_of(pod)
         if group:
@@ -187,6 +187,13 @@ class OwnerGangs:
             self._resize(self._jobs.jobset_of(gone))
         return self._renew(key[1:], None) if key[0] == JOB else []
 
+    def _reaches(self, priority: int | None, pod: Pod) -> bool:
+        """Is the priority of the pod's gang at least this?"""
+        if priority is None:
+            return False
+        own = self._membership.own_priority(pod.gang)
+        return (pod.priority if own is None else own) >= priority
+
     def renew_all(self, namespace: str = "") -> list[Pod]:
         """Queues count from now on, or no longer; or what the labels of this namespace say has changed."""
         there = [owner for owner in self._jobs.all() if namespace in ("", owner.namespace)]
@@ -200,7 +207,7 @@ class OwnerGangs:
         gang = now or before
         if gang is None:
             return []
-        if (before is not None and before.stakes.never) != (now is not None and now.stakes.never):
+        if _spared(before) != _spared(now):
             return [self.placed(pod) for pod in self._membership.pods_of_group(family, gang.namespace, gang.name)]
         if family == OPERATORS[owners.LEADER_WORKER_SET].family:
             mine = (p for p in self._pods.values() if p.namespace == gang.namespace)
@@ -303,3 +310,10 @@ def _at_once(job: Job) -> int:
     if job.finished:
         return 0
     return job.wanted if job.completions is not None else max(0, job.parallelism - job.succeeded)
+
+
+def _spared(gang: Gang | None) -> tuple[object, ...]:
+    """What says whether the pods of a group object may be evicted."""
+    if gang is None or gang.stakes.never_from is None:
+        return (gang is not None and gang.stakes.never,)
+    return gang.stakes.never_from, gang.priority_class

@@ -8,6 +8,7 @@ of them (``pkg/scheduler/api/podgroup_info``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -34,7 +35,12 @@ QUEUE = "kai.scheduler/queue"
 _UNSCHEDULABLE, _NODE_POOL = "UnschedulableOnNodePool", "default"
 #: Sub-groups within sub-groups, so many levels at most.
 MAX_DEPTH = 8
-_PREEMPTIBILITY = {"": False, "preemptible": False, "non-preemptible": True}
+#: Which of its groups KAI does not evict: all, or those from a priority on.
+_PREEMPTIBILITY: Mapping[str, tuple[bool, int | None]] = {
+    "": (False, 100),
+    "preemptible": (False, None),
+    "non-preemptible": (True, None),
+}
 
 
 class TopologyConstraint(wire.Wire):
@@ -74,7 +80,7 @@ class PodGroupSpec(wire.Wire):
     priority_class_name: PriorityClassName = ""
     preemptibility: Annotated[
         str,
-        used("`non-preemptible`: no pod of it is a victim. Absent: priorities decide; KAI evicts none of 100 and more"),
+        used("`non-preemptible`: no pod of it is a victim; absent: none if its priority is at least 100"),
     ] = ""
     preemption_delay: Annotated[str, used("[patience](preemption.md#patience)")] = ""
     topology_constraint: TopologyConstraint | None = None
@@ -129,9 +135,8 @@ def gang_from_object(obj: PodGroup) -> Gang:
         queue_name=spec.queue,
         topology=_topology(spec.topology_constraint),
     )
-    if not _PREEMPTIBILITY[spec.preemptibility]:
-        return gang
-    return msgspec.structs.replace(gang, stakes=msgspec.structs.replace(gang.stakes, never=True))
+    never, least = _PREEMPTIBILITY[spec.preemptibility]
+    return msgspec.structs.replace(gang, stakes=msgspec.structs.replace(gang.stakes, never=never, never_from=least))
 
 
 def _tree(spec: PodGroupSpec) -> Part:

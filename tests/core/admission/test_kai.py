@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core import events as ev
-from gangsched.model.records import Part, Stakes
+from gangsched.model.records import Part, PriorityClass, Stakes
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, plan
 
@@ -31,6 +31,28 @@ def victims(cluster):
     """What was decided to leave."""
     cluster.run()
     return [victim.name for decision in cluster.decisions for victim in decision.victims]
+
+
+@pytest.mark.parametrize(
+    ("stakes", "value", "leaves"),
+    [(Stakes(never_from=100), 99, ["a"]), (Stakes(never_from=100), 100, []), (Stakes(), 100, ["a"])],
+)
+def test_from_a_priority_on_a_group_is_not_preemptible(stakes, value, leaves):
+    """That of its class counts, as in KAI, unless it is called preemptible."""
+    build, above = ev.Changed(PriorityClass("build", value)), pod("above").cpu(1).priority(500)
+    cluster = Cluster(build, node("n").cpu(1), group(stakes=stakes, priority_class="build"), runs(), above)
+    assert victims(cluster) == leaves
+
+
+def test_a_group_that_gets_another_class_may_be_preempted():
+    """Its pods are looked at again."""
+    known = [ev.Changed(PriorityClass(*each)) for each in (("build", 100), ("train", 50))]
+    wish = {"stakes": Stakes(never_from=100)}
+    above = pod("above").cpu(1).priority(500)
+    cluster = Cluster(*known, node("n").cpu(1), group(priority_class="build", **wish), runs(), above)
+    assert victims(cluster) == []
+    cluster.show(group(priority_class="train", **wish))
+    assert victims(cluster) == ["a"]
 
 
 PARTS = Part(least=1, parts=(Part("a", 2), Part("b", 2)))
