@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gangsched.core.quota.workloads import Workload
+from gangsched.core.quota.workloads import Admission, Workload
 from gangsched.model.queues import LocalQueue, ResourceFlavor, WorkloadPriorityClass
 from gangsched.model.records import LabelSelector, Requirement
 from tests.core.quota.world import World, cohort, exceeds, has_room, queue, workload
@@ -125,3 +125,19 @@ def test_without_flavors_there_is_no_room():
     found = world.assign(asks)
     assert not has_room(world.quota, asks, found, world.quota.admissions)
     assert not has_room(world.quota, asks, found)
+
+
+def test_what_is_promised_is_free_for_whoever_it_is_promised_to():
+    """Only as long as it is set aside, and once: also if the workload is among those that leave."""
+    quota = World(queue("q", cpu=3)).quota
+    held = workload("w", "q", cpu=2)
+    quota.admit(Admission(held, ((("default", "cpu"), 2000),), promised=((("default", "cpu"), 1000),)))
+    used = list(quota.tree.queues["q"].usage)
+    assert not quota.has_room(workload("w", "q", cpu=2))
+    quota.set_aside({"w", "unknown"})
+    assert quota.has_room(workload("w", "q", cpu=2))
+    assert not quota.has_room(workload("w", "q", cpu=3))
+    assert quota.has_room(workload("w", "q", cpu=3), {"w"})
+    assert not quota.has_room(workload("w", "q", cpu=4), {"w"})
+    quota.put_back()
+    assert quota.tree.queues["q"].usage == used
