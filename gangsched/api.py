@@ -31,14 +31,13 @@ from gangsched.cli.contracts import (
     PodRun,
     Queue,
     Quota,
-    Reason,
     Section,
     Simulation,
-    Spared,
-    Unit,
     Unplaced,
     Victim,
 )
+from gangsched.core.decision import Reason, Spared
+from gangsched.core.decision import UnitRef as Unit
 from gangsched.core.options import Options
 
 if TYPE_CHECKING:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gangsched.core import decision as decided
+from gangsched.core.decision import Reason, Spared
+from gangsched.core.decision import UnitRef as Unit
 from gangsched.core.preemption.removal import Leaving
 from gangsched.messages import causes
 from gangsched.model.records import GangId
@@ -18,13 +20,6 @@ from gangsched.model.records import GangId
 
 class _Result(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Base of all of them; a field with a default is there only where it has another value."""
-
-
-class Unit(_Result, frozen=True):
-    """What leaves together: a pod, a group, a Job; ``name`` is ``namespace/name``."""
-
-    kind: str
-    name: str
 
 
 class Victim(_Result, frozen=True):
@@ -50,7 +45,7 @@ class Victim(_Result, frozen=True):
         return cls(
             pod=victim.key,
             node=victim.node,
-            unit=_unit(victim.unit),
+            unit=victim.unit,
             partial=victim.partial,
             priority=victim.priority,
             pdb_violation=victim.over_budget,
@@ -73,20 +68,6 @@ class Awaited(_Result, frozen=True):
     pod: str
     node: str
     plan: str | None
-
-
-class Spared(_Result, frozen=True):
-    """What might have been evicted and is not."""
-
-    unit: Unit
-    reason: str
-
-
-class Reason(_Result, frozen=True):
-    """What is wrong, and with how many nodes."""
-
-    text: str
-    nodes: int
 
 
 class Quota(_Result, frozen=True):
@@ -177,10 +158,10 @@ class Decision(_Result, frozen=True):
             unplaced=[Unplaced(u.pod, list(u.reasons)) for u in decision.unplaced],
             awaiting=[Awaited(a.pod, a.node, a.plan) for a in decision.awaiting],
             victims=[Victim.of(v) for v in decision.victims],
-            spared=[Spared(_unit(s.unit), s.reason) for s in decision.spared],
+            spared=list(decision.spared),
             blockers=list(refusal.blockers) if refusal is not None else [],
             warnings=list(decision.warnings),
-            reasons=[Reason(r.text, r.nodes) for r in refusal.reasons] if refusal is not None else [],
+            reasons=list(refusal.reasons) if refusal is not None else [],
             message=decision.message,
             topology_domain=decision.topology_domain,
             quota=None if use is None else Quota(use.queue, dict(use.flavors), dict(use.borrowed)),
@@ -290,7 +271,3 @@ class Simulation(_Result, frozen=True):
     events: list[dict[str, Any]]
     pods: dict[str, PodRun]
     summary: dict[str, Any]
-
-
-def _unit(unit: decided.UnitRef) -> Unit:
-    return Unit(unit.kind, unit.name)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from gangsched.cli import answers
 from gangsched.cli.decisions import can_start, sentence
-from gangsched.cli.render import headline, printed
+from gangsched.cli.render import headline, make_console, printed
 from gangsched.cli.render_simulation import Painter
 from gangsched.cli.simulation import Simulation, amount, clock, group_name, pods_of, quantity, simulate, summary_of
 from gangsched.cluster.manifests import load
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     if args.manifests:
         print(story.path.read_text(encoding="utf-8"), end="")
         return answers.OK
-    tell(story, make_console(), None if args.speed is None else _pause(args.speed))
+    tell(story, make_console(WIDTH), None if args.speed is None else _pause(args.speed))
     return answers.OK
 
 
@@ -164,14 +164,6 @@ def _suspended(simulation: Simulation) -> Iterator[str]:
         elif entry.verb == log.RESUME and entry.object in since:
             took = entry.at_seconds - since.pop(entry.object)
             yield f"Job {entry.object.rpartition('/')[2]} was suspended for {took:.0f} s, and went on."
-
-
-def make_console() -> Console:
-    """A console of 80 columns where there is no terminal."""
-    console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console.width = WIDTH
-    return console
 
 
 def _pause(speed: float) -> Pause:

@@ -45,11 +45,13 @@ RULE_WIDTH = 120
 _ENDLESS = 100_000
 
 
-def make_console() -> Console:
-    """A console that neither guesses colours into names nor wraps what goes into a file or a pipe."""
+def make_console(width: int | None = None) -> Console:
+    """A console that guesses no colours into names. What goes into a file or a pipe is as wide as ``width`` says; where
+    that is None it is not wrapped, unless COLUMNS asks for it.
+    """
     console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _ENDLESS
+    if not console.is_terminal and (width is not None or "COLUMNS" not in os.environ):
+        console.width = width or _ENDLESS
     return console
 
 
