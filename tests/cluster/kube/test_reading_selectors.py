@@ -38,7 +38,7 @@ async def test_selectors_are_followed(
     reader = await make_cluster()
     await reader.until(Synced)
     await admin.create({"apiVersion": version, "kind": kind, "metadata": {"name": "s"}, "spec": spec}, namespace)
-    wanted = PodSelector(kind, namespace, "s", selects(app="x"))
-    await reader.shown(PodSelector, lambda e: e == wanted)
+    wanted = (kind, namespace, "s", selects(app="x"))  # and of a StatefulSet its gang
+    await reader.shown(PodSelector, lambda e: (e.kind, e.namespace, e.name, e.selector) == wanted)
     await admin.delete(kind, "s", namespace)
     await reader.until(Gone, lambda e: (e.kind, e.namespace, e.name) == (kind, namespace, "s"))
