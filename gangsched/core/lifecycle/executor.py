@@ -129,10 +129,11 @@ class Executor:
     def _refresh(self) -> None:
         """Look again at every gang that was touched, and at those that share a GangGroup with one."""
         touched, self.touched = self.touched, set()
-        specs = {gang: self.world.membership.spec(gang) for gang in touched if gang.family != SINGLE}
-        for (family, _, _, scheduler), spec in specs.items():
-            names = (key.partition("/") for key in (spec.group if spec is not None else ()))
-            touched.update(GangId(family, namespace, name, scheduler) for namespace, _, name in names)
+        for gang in [gang for gang in touched if gang.family != SINGLE]:
+            spec = self.world.membership.spec(gang)
+            if spec is not None and spec.group:
+                names = (key.partition("/") for key in spec.group)
+                touched.update(GangId(gang.family, namespace, name, gang.scheduler) for namespace, _, name in names)
         if touched:
             self.gangs.refresh_all(touched)
 
