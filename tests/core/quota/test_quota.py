@@ -129,8 +129,9 @@ def test_without_flavors_there_is_no_room():
 
 def test_what_is_promised_is_free_for_whoever_it_is_promised_to():
     """Only as long as it is set aside, and once: also if the workload is among those that leave."""
-    quota = World(queue("q", cpu=3)).quota
-    held = workload("w", "q", cpu=2)
+    quota = World(queue("q", cpu=4)).quota
+    held, other = workload("w", "q", cpu=2), workload("o", "q", cpu=1)
+    quota.admit(Admission(other, ((("default", "cpu"), 1000),)))
     quota.admit(Admission(held, ((("default", "cpu"), 2000),), promised=((("default", "cpu"), 1000),)))
     used = list(quota.tree.queues["q"].usage)
     assert not quota.has_room(workload("w", "q", cpu=2))
