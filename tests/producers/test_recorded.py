@@ -13,6 +13,7 @@ from tests.controlplane.client import Object
 
 RECORDED = Path(__file__).resolve().parent / "recorded.json"
 RECORDED_RAY = RECORDED.with_name("recorded-kuberay.json")
+RECORDED_KUEUE, RECORDED_LWS = RECORDED.with_name("recorded-kueue.json"), RECORDED.with_name("recorded-lws.json")
 WITHOUT_GROUPS = {
     "apiVersion": "gangsched.dev/v1alpha1",
     "kind": "GangSchedulerConfiguration",
@@ -78,3 +79,25 @@ def test_a_ray_cluster_whose_group_is_volcanos(tmp_path: Path) -> None:
         each["status"]["allocatable"]["cpu"] = "1"
     found = decided(recorded, tmp_path, volcano(tmp_path))["default/ray-demo-pg"]
     assert (found.outcome, found.placements) == ("unschedulable", {})
+
+
+def test_beside_kueue(tmp_path: Path) -> None:
+    """The Job that Kueue has admitted starts whole; the one that it holds is not touched, nor a group that it gates."""
+    recorded = json.loads(RECORDED_KUEUE.read_text())
+    found = decided(recorded, tmp_path)
+    assert (found["default/first"].outcome, found["default/first"].required) == ("bind", 2)
+    assert len(found["default/first"].placements) == 2
+    assert found["default/plain"].outcome == "gathering"
+    assert "kueue.x-k8s.io/admission" in found["default/plain"].message
+    assert "default/second" not in found
+
+
+def test_groups_of_a_leader_worker_set(tmp_path: Path) -> None:
+    """Each is a gang of a leader and a worker: there is room for one of them, which starts whole."""
+    recorded = json.loads(RECORDED_LWS.read_text())
+    found = decided(recorded, tmp_path)
+    assert {name: (d.outcome, d.required, len(d.placements)) for name, d in found.items()} == {
+        "default/serve-0": ("bind", 2, 2),
+        "default/serve-1": ("unschedulable", 2, 0),
+    }
+    assert sorted(found["default/serve-0"].placements) == ["default/serve-0", "default/serve-0-1"]
