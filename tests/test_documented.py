@@ -18,6 +18,10 @@ OFFLINE = {
     "gangsched plan -f examples/koordinator/": "1 gang: 1 preempt, 2 victims",
     "gangsched plan -f examples/job/": "3 pods that must start together",
     "gangsched plan -f examples/owners/": "2 gangs: 1 bind, 1 unschedulable",
+    "gangsched plan -f examples/coscheduling/ --scheduler-name scheduler-plugins-scheduler": (
+        "not placed  default/wide-0  2 Insufficient cpu"
+    ),
+    "gangsched plan -f examples/ray/": "not placed  default/two  2 Insufficient cpu",
     "gangsched plan -f examples/kueue-pod-group/": "2 gangs: 1 bind, 1 gathering",
     "gangsched plan -f examples/volcano/ --scheduler-name volcano": "1 gang: 1 preempt, 3 victims",
     "gangsched plan -f examples/yunikorn/ --scheduler-name yunikorn": "BIND  3 members can start now",

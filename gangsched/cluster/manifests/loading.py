@@ -267,7 +267,6 @@ class _Loading:
         self._controllers = {
             (owner.kind, f.object.metadata.namespace, owner.name)
             for f in found
-            if isinstance(f.object, wire.Pod)
             for owner in f.object.metadata.owner_references or ()
         }
         self._workloads = {
