@@ -12,27 +12,20 @@ import msgspec
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.framework.arguments import NodeAffinityArgs
 from gangsched.model import wire
-from gangsched.model.dialects import koordinator, membership, remark, upstream
-from gangsched.model.records import (
-    SINGLE,
-    Budget,
-    Condition,
+from gangsched.model.constraints import (
     Disk,
-    Gang,
-    GangId,
     HostPort,
     Labels,
     LabelSelector,
-    Node,
     NodeTerm,
-    Owner,
-    Pod,
     PodShape,
     PodVolumes,
     Requirement,
     Taint,
     Toleration,
 )
+from gangsched.model.dialects import koordinator, membership, remark, upstream
+from gangsched.model.records import SINGLE, Budget, Condition, Gang, GangId, Node, Owner, Pod
 from gangsched.model.volumes import (
     ClaimRef,
     PersistentVolume,

@@ -8,17 +8,8 @@ import msgspec
 
 from gangsched.core.events import Changed, Event
 from gangsched.core.options import Options
-from gangsched.model.records import (
-    SINGLE,
-    Budget,
-    Gang,
-    GangId,
-    LabelSelector,
-    Node,
-    Pod,
-    PodShape,
-    Requirement,
-)
+from gangsched.model.constraints import LabelSelector, PodShape, Requirement
+from gangsched.model.records import SINGLE, Budget, Gang, GangId, Node, Pod
 
 SCHEDULER = "py-gang-scheduler"
 FAMILY = "scheduling.k8s.io"

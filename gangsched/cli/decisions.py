@@ -15,8 +15,9 @@ from gangsched.core.preemption.removal import Leaving
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.world.world import World
 from gangsched.messages.text import are, counted
+from gangsched.model.constraints import Record
 from gangsched.model.dialects.objects import PREEMPTION_DELAY
-from gangsched.model.records import PREEMPT_LOWER, Gang, GangId, Pod, PriorityClass, Record
+from gangsched.model.records import PREEMPT_LOWER, Gang, GangId, Pod, PriorityClass
 
 #: A mark that makes a pod no victim, whatever its priority.
 _STAYS = {"scheduling.koordinator.sh/disable-preemptible": "true"}

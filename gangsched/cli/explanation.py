@@ -18,7 +18,8 @@ from gangsched.core.preemption.removal import Leaving
 from gangsched.core.quota.workloads import quantity
 from gangsched.messages.text import and_nearest, are, counted, listed
 from gangsched.model.children import JOBSET_NAME
-from gangsched.model.records import PREEMPT_NEVER, SINGLE, SYSTEM_CRITICAL_PRIORITY, GangId, Node, Pod, Taint
+from gangsched.model.constraints import Taint
+from gangsched.model.records import PREEMPT_NEVER, SINGLE, SYSTEM_CRITICAL_PRIORITY, GangId, Node, Pod
 from gangsched.model.selectors import any_node_term_matches
 
 

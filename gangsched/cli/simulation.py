@@ -21,9 +21,10 @@ from gangsched.core.events import Event, records
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.model import dialects
+from gangsched.model.constraints import Labels
 from gangsched.model.errors import one_line
 from gangsched.model.quantity import render
-from gangsched.model.records import SINGLE, Gang, GangId, Labels, Node, Pod
+from gangsched.model.records import SINGLE, Gang, GangId, Node, Pod
 from gangsched.runtime.loop import Core, Observer, run_loop
 
 #: What the timeline leaves out.

@@ -17,7 +17,8 @@ import msgspec
 
 from gangsched.core.decision import Placement, Victim
 from gangsched.model import jobsets
-from gangsched.model.records import JOB, Directives, Pod
+from gangsched.model.constraints import Directives
+from gangsched.model.records import JOB, Pod
 
 #: Reason of the DisruptionTarget condition of a victim.
 MARK_REASON = "PreemptionByScheduler"

@@ -11,16 +11,15 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
+from gangsched.model.constraints import NO_LABELS, Labels
 from gangsched.model.jobsets import JobSet
 from gangsched.model.queues import KueueWorkload, QueueObject
 from gangsched.model.records import (
-    NO_LABELS,
     Budget,
     ClusterNetworkTopology,
     Gang,
     HyperNode,
     Job,
-    Labels,
     Namespace,
     Node,
     Pod,

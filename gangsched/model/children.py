@@ -15,9 +15,10 @@ from collections.abc import Container, Mapping
 import msgspec
 
 from gangsched.model import wire
+from gangsched.model.constraints import Directives, PodShape, Toleration
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import GROUP, JOBSET, VERSION, RawJobSet, RawReplicatedJob
-from gangsched.model.records import Directives, Pod, PodShape, Toleration
+from gangsched.model.records import Pod
 
 JOB_NAME = "batch.kubernetes.io/job-name"
 OLD_JOB_NAME = "job-name"

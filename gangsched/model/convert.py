@@ -14,6 +14,7 @@ import msgspec
 from gangsched.messages import invalid
 from gangsched.model import children, wire
 from gangsched.model.children import WireDirectives, added_by_flavor, directives, without
+from gangsched.model.constraints import NAMESPACE_NAME, NO_LABELS, Labels, PodShape
 from gangsched.model.dialects import HINT_PREFIXES, membership, remark, upstream
 from gangsched.model.dialects.objects import owner_of
 from gangsched.model.dialects.owners import declared
@@ -23,19 +24,15 @@ from gangsched.model.preemptible import KEYS as STAKES
 from gangsched.model.preemptible import preemption_toleration, stakes_of
 from gangsched.model.queues import queue_labels
 from gangsched.model.records import (
-    NAMESPACE_NAME,
-    NO_LABELS,
     PREEMPT_LOWER,
     PREEMPT_NEVER,
     Budget,
     Condition,
     Job,
-    Labels,
     Namespace,
     Node,
     Pod,
     PodSelector,
-    PodShape,
     PriorityClass,
 )
 from gangsched.model.selectors import label_selector, taint

@@ -14,6 +14,7 @@ import msgspec
 
 from gangsched.messages import invalid
 from gangsched.model import wire
+from gangsched.model.constraints import Taint, Toleration
 from gangsched.model.errors import FieldError
 from gangsched.model.quantity import RawQuantity, base_units, parse
 from gangsched.model.queues import (
@@ -42,11 +43,7 @@ from gangsched.model.queues import (
     ResourceGroup,
     WorkloadPriorityClass,
 )
-from gangsched.model.records import (
-    Owner,
-    Taint,
-    Toleration,
-)
+from gangsched.model.records import Owner
 from gangsched.model.selectors import label_selector, taint, toleration
 
 

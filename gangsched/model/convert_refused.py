@@ -14,23 +14,13 @@ import msgspec
 
 from gangsched.model import wire
 from gangsched.model.children import ADDED_BY_FLAVOR
+from gangsched.model.constraints import LabelSelector, PodShape
 from gangsched.model.convert import MINIMUM_RUN_TIME, PREEMPTION_DELAY, Converter, annotated_duration, job_set
 from gangsched.model.dialects.owners import GANG
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import JobSet, RawJobSet
 from gangsched.model.preemptible import preemption_toleration
-from gangsched.model.records import (
-    PREEMPT_LOWER,
-    PREEMPT_NEVER,
-    SINGLE,
-    Budget,
-    GangId,
-    Job,
-    LabelSelector,
-    Pod,
-    PodShape,
-    PriorityClass,
-)
+from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, SINGLE, Budget, GangId, Job, Pod, PriorityClass
 from gangsched.model.selectors import label_selector
 from gangsched.model.times import LONGEST_SECONDS, parse_time
 

@@ -10,8 +10,9 @@ import msgspec
 
 from gangsched.messages import causes
 from gangsched.model import wire
+from gangsched.model.constraints import Named, Record
 from gangsched.model.errors import FieldError, Mistake
-from gangsched.model.records import NO_QUEUE, NO_STAKES, Job, Named, Owner, Pod, QueueLabels, Record, Stakes
+from gangsched.model.records import NO_QUEUE, NO_STAKES, Job, Owner, Pod, QueueLabels, Stakes
 
 GROUP, VERSION = "jobset.x-k8s.io", "v1alpha2"
 #: The API kind, and the family of a JobSet that is planned as a gang while it has no pods.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gangsched.model.records import Labels, Part
+from gangsched.model.constraints import Labels
+from gangsched.model.records import Part
 from gangsched.model.selectors import selector_matches
 
 

@@ -28,9 +28,10 @@ from typing import TypeVar
 import msgspec
 
 from gangsched.messages import causes, invalid
+from gangsched.model.constraints import Labels
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.jobsets import JobSet
-from gangsched.model.records import NO_STAKES, Gang, Job, Labels, Pod, Stakes
+from gangsched.model.records import NO_STAKES, Gang, Job, Pod, Stakes
 from gangsched.model.times import LONGEST_SECONDS, parse_duration, parse_time
 
 _TRUE = ("true", "True", "TRUE", "t", "T", "1")

@@ -11,18 +11,8 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from gangsched.model import wire
-from gangsched.model.records import (
-    NO_LABELS,
-    NO_QUEUE,
-    Labels,
-    LabelSelector,
-    Named,
-    Owner,
-    QueueLabels,
-    Record,
-    Taint,
-    Toleration,
-)
+from gangsched.model.constraints import NO_LABELS, Labels, LabelSelector, Named, Record, Taint, Toleration
+from gangsched.model.records import NO_QUEUE, Owner, QueueLabels
 
 #: API group of all these objects.
 GROUP = "kueue.x-k8s.io"

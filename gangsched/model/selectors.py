@@ -10,9 +10,7 @@ from collections.abc import Iterable
 
 from gangsched.messages import invalid
 from gangsched.model import wire
-from gangsched.model.errors import FieldError
-from gangsched.model.quantity import integer
-from gangsched.model.records import (
+from gangsched.model.constraints import (
     DOES_NOT_EXIST,
     EXISTS,
     GT,
@@ -26,6 +24,8 @@ from gangsched.model.records import (
     Taint,
     Toleration,
 )
+from gangsched.model.errors import FieldError
+from gangsched.model.quantity import integer
 
 _LABEL_OPERATORS = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
 _NODE_OPERATORS = (*_LABEL_OPERATORS, GT, LT)

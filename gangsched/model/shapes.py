@@ -16,9 +16,7 @@ from collections.abc import Iterable
 
 from gangsched.messages import invalid
 from gangsched.model import wire
-from gangsched.model.errors import FieldError
-from gangsched.model.quantity import base_units
-from gangsched.model.records import (
+from gangsched.model.constraints import (
     HostPort,
     LabelSelector,
     NodeTerm,
@@ -27,6 +25,8 @@ from gangsched.model.records import (
     Requirement,
     SpreadConstraint,
 )
+from gangsched.model.errors import FieldError
+from gangsched.model.quantity import base_units
 from gangsched.model.selectors import label_selector, node_term, required_node_terms, toleration
 
 #: What scoring assumes for a container that asks for no cpu or memory, so that such pods still spread out.

@@ -11,9 +11,9 @@ import msgspec
 
 from gangsched.messages import invalid
 from gangsched.model import wire
+from gangsched.model.constraints import NO_LABELS, Disk, Labels, LabelSelector, NodeTerm, PodVolumes, Record
 from gangsched.model.errors import FieldError
 from gangsched.model.quantity import RawQuantity, base_units
-from gangsched.model.records import NO_LABELS, Disk, Labels, LabelSelector, NodeTerm, PodVolumes, Record
 from gangsched.model.selectors import label_selector, node_term
 from gangsched.model.times import parse_time
 

@@ -22,7 +22,8 @@ from gangsched.core.decision import Verdict, group_key
 from gangsched.core.forecast import _leave, _queue_order
 from gangsched.core.options import Options
 from gangsched.core.planning.context import Question
-from gangsched.model.records import IN, Gang, LabelSelector, Node, Pod, PodTerm, Requirement, SpreadConstraint
+from gangsched.model.constraints import IN, LabelSelector, PodTerm, Requirement, SpreadConstraint
+from gangsched.model.records import Gang, Node, Pod
 from tests.bench.speed import kernel_seconds
 from tests.bench.table import table
 from tests.bench.worlds import GI, World, pending, uniform

@@ -26,7 +26,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Floats
-from gangsched.model.records import NodeTerm, PodTerm, PodVolumes, Requirement, SpreadConstraint
+from gangsched.model.constraints import NodeTerm, PodTerm, PodVolumes, Requirement, SpreadConstraint
 from gangsched.model.volumes import ClaimRef, CSINode, PersistentVolume, PersistentVolumeClaim
 from tests.bench.table import table
 from tests.builders import PodBuilder, node, pod, selects

@@ -20,6 +20,7 @@ from gangsched.core.actions import Action, Bind, Nominate, Remove, WithdrawNomin
 from gangsched.core.events import Event, Outcome
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
+from gangsched.model.constraints import LabelSelector, PodShape
 from gangsched.model.queues import (
     ANY,
     LOWER,
@@ -32,7 +33,7 @@ from gangsched.model.queues import (
     ResourceFlavor,
     ResourceGroup,
 )
-from gangsched.model.records import SINGLE, Condition, GangId, LabelSelector, Namespace, Node, Pod, PodShape
+from gangsched.model.records import SINGLE, Condition, GangId, Namespace, Node, Pod
 from gangsched.runtime.memory import raise_thresholds
 
 NAMESPACE = "load"

@@ -13,14 +13,9 @@ from gangsched.core.options import Options
 from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.scheduler import Scheduler
-from gangsched.model.records import (
+from gangsched.model.constraints import (
     IN,
-    Budget,
-    Gang,
-    GangId,
     LabelSelector,
-    Node,
-    Pod,
     PodShape,
     PodTerm,
     Requirement,
@@ -28,6 +23,7 @@ from gangsched.model.records import (
     Taint,
     Toleration,
 )
+from gangsched.model.records import Budget, Gang, GangId, Node, Pod
 from tests.oracle.case import HOSTNAME, NOW, OURS, ZONE, Case, Maker
 from tests.oracle.generate import PREEMPTOR_PRIORITY, SIGS
 

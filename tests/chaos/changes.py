@@ -8,7 +8,8 @@ import msgspec
 
 from gangsched.cluster.sim import World
 from gangsched.core.events import Changed, Event, Gone
-from gangsched.model.records import Budget, Gang, LabelSelector, Requirement
+from gangsched.model.constraints import LabelSelector, Requirement
+from gangsched.model.records import Budget, Gang
 from tests import generators
 from tests.chaos.trouble import CHANGED, CREATED, GONE_BY_USER, Part, some_of
 

@@ -11,7 +11,8 @@ import msgspec
 from gangsched.cluster.sim import World
 from gangsched.cluster.sim.history import CHANGE, KUBELET, MARK, NOMINATE, OK, SCHEDULER, Cause, Entry
 from gangsched.core.events import Changed, Event, Gone
-from gangsched.model.records import PREEMPT_NEVER, SINGLE, Budget, Gang, GangId, LabelSelector, Pod, Requirement
+from gangsched.model.constraints import LabelSelector, Requirement
+from gangsched.model.records import PREEMPT_NEVER, SINGLE, Budget, Gang, GangId, Pod
 from tests import generators
 from tests.chaos.trouble import CHANGED, CREATED, GONE_BY_USER, Act, Part, Trouble, at_random
 

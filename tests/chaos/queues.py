@@ -11,6 +11,7 @@ import msgspec
 
 from gangsched.cluster.sim import World
 from gangsched.core.events import Changed, Event, record_of
+from gangsched.model.constraints import PodShape, Taint, Toleration
 from gangsched.model.queues import (
     QUEUE_LABEL,
     STOP_DRAIN,
@@ -23,20 +24,7 @@ from gangsched.model.queues import (
     QueueObject,
     ResourceFlavor,
 )
-from gangsched.model.records import (
-    SINGLE,
-    Gang,
-    GangId,
-    Job,
-    Namespace,
-    Node,
-    Owner,
-    Pod,
-    PodShape,
-    QueueLabels,
-    Taint,
-    Toleration,
-)
+from gangsched.model.records import SINGLE, Gang, GangId, Job, Namespace, Node, Owner, Pod, QueueLabels
 from tests import generators
 from tests.chaos.trouble import CHANGED, Part, dies_in_the_middle, small_shapes, some_of
 from tests.core.quota.world import group, queue

@@ -7,7 +7,8 @@ import random
 import msgspec
 
 from gangsched.core.events import Changed, Event
-from gangsched.model.records import Gang, GangId, Job, Owner, Pod, PodShape
+from gangsched.model.constraints import PodShape
+from gangsched.model.records import Gang, GangId, Job, Owner, Pod
 from tests import generators
 from tests.chaos.refusals import refuse_members
 from tests.chaos.trouble import Part, Trouble, at_random, dies_in_the_middle, small_shapes, some_of

@@ -15,7 +15,8 @@ from gangsched.cluster.sim import World
 from gangsched.cluster.sim.faults import Faults, NoFaults, SeededFaults
 from gangsched.core.events import Changed, Event, Gone, records
 from gangsched.core.options import Options
-from gangsched.model.records import SINGLE, Gang, GangId, Job, Node, Owner, Pod, Taint
+from gangsched.model.constraints import Taint
+from gangsched.model.records import SINGLE, Gang, GangId, Job, Node, Owner, Pod
 from tests import generators
 from tests.chaos import (
     bursts,

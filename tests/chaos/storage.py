@@ -8,7 +8,8 @@ import msgspec
 
 from gangsched.cluster.sim import World
 from gangsched.core.events import Changed, Event, Gone
-from gangsched.model.records import IN, Node, NodeTerm, Pod, PodVolumes, Requirement
+from gangsched.model.constraints import IN, NodeTerm, PodVolumes, Requirement
+from gangsched.model.records import Node, Pod
 from gangsched.model.volumes import (
     ClaimRef,
     PersistentVolume,

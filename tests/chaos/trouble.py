@@ -12,7 +12,8 @@ from gangsched.cluster.sim import World
 from gangsched.cluster.sim.history import CHANGE, CREATE, GONE, USER, Cause
 from gangsched.core.actions import Action, Mark, Remove, SuspendJob
 from gangsched.core.events import Event, records
-from gangsched.model.records import Pod, PodShape
+from gangsched.model.constraints import PodShape
+from gangsched.model.records import Pod
 
 #: Troubles come between these moments, in seconds from the start: gangs arrive until 20 s.
 FIRST_TROUBLE, LAST_TROUBLE = 0.05, 30.0

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.model import wire
+from gangsched.model.constraints import HostPort, LabelSelector, Requirement, Taint
 from gangsched.model.convert import Converter
 from gangsched.model.convert_refused import refused_job
 from gangsched.model.errors import FieldError
-from gangsched.model.records import HostPort, LabelSelector, Owner, Requirement, Taint
+from gangsched.model.records import Owner
 from gangsched.model.times import parse_time, render_time
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.model import convert_queues
+from gangsched.model.constraints import LabelSelector, Requirement, Taint, Toleration
 from gangsched.model.errors import FieldError
 from gangsched.model.queues import ClusterQueue, Fungibility, Limits, QueuePreemption, ResourceFlavor
-from gangsched.model.records import LabelSelector, Requirement, Taint, Toleration
 
 
 def groups(**limits: Any) -> list[dict[str, Any]]:

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from gangsched.model import wire
+from gangsched.model.constraints import LabelSelector, Requirement
 from gangsched.model.convert import Converter, pod_selector
 from gangsched.model.errors import FieldError
-from gangsched.model.records import LabelSelector, Pod, PodSelector, Requirement
+from gangsched.model.records import Pod, PodSelector
 from tests.builders import selects
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from gangsched.model import volumes as storage
 from gangsched.model import wire
+from gangsched.model.constraints import Disk, NodeTerm, PodVolumes, Requirement
 from gangsched.model.convert import Converter
 from gangsched.model.errors import FieldError
-from gangsched.model.records import Disk, NodeTerm, PodVolumes, Requirement
 from gangsched.model.volumes import ClaimRef, CSINode
 
 

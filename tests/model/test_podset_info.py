@@ -9,10 +9,10 @@ import pytest
 
 from gangsched.model import wire
 from gangsched.model.children import ADDED_BY_FLAVOR, directed
+from gangsched.model.constraints import Directives, PodShape, Toleration
 from gangsched.model.convert import Converter, job_set
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import RawJobSet
-from gangsched.model.records import Directives, PodShape, Toleration
 
 SPOT = {"key": "spot", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
 OWN = {"key": "own", "operator": "Exists"}

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.model import wire
+from gangsched.model.constraints import Requirement
 from gangsched.model.errors import FieldError
-from gangsched.model.records import Requirement
 from gangsched.model.selectors import (
     any_node_term_matches,
     label_selector,

@@ -11,7 +11,8 @@ from gangsched.core.decision import Decision
 from gangsched.core.events import Changed, Event
 from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
-from gangsched.model.records import SINGLE, Budget, Gang, GangId, HostPort, Labels, Node, Pod, PodShape, PodTerm
+from gangsched.model.constraints import HostPort, Labels, PodShape, PodTerm
+from gangsched.model.records import SINGLE, Budget, Gang, GangId, Node, Pod
 
 OURS = "py-gang-scheduler"
 #: The moment at which every case is decided, in seconds.

@@ -13,19 +13,8 @@ from typing import Any
 import msgspec
 
 from gangsched.core.options import Options
-from gangsched.model.records import (
-    IN,
-    Budget,
-    Gang,
-    LabelSelector,
-    Node,
-    Owner,
-    Pod,
-    PodShape,
-    PodTerm,
-    Requirement,
-    Taint,
-)
+from gangsched.model.constraints import IN, LabelSelector, PodShape, PodTerm, Requirement, Taint
+from gangsched.model.records import Budget, Gang, Node, Owner, Pod
 from tests.oracle.case import HOSTNAME, NOW, OURS, ZONE, Case, Maker
 
 SIGS, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.k8s.io"

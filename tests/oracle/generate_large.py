@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 from gangsched.core.options import Options
-from gangsched.model.records import IN, Budget, Gang, LabelSelector, Node, Pod, PodShape, Requirement
+from gangsched.model.constraints import IN, LabelSelector, PodShape, Requirement
+from gangsched.model.records import Budget, Gang, Node, Pod
 from tests.oracle.case import NOW, Case, Maker
 from tests.oracle.generate import PREEMPTOR_PRIORITY, SIGS, UPSTREAM
 

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from gangsched.core.preemption.harm import Budgets, Harm, Loss, harm
-from gangsched.model.records import SINGLE, Gang, GangId, Node, Pod, PodTerm, Taint, Toleration
+from gangsched.model.constraints import PodTerm, Taint, Toleration
+from gangsched.model.records import SINGLE, Gang, GangId, Node, Pod
 from gangsched.model.selectors import any_node_term_matches, selector_matches
 from tests.oracle.case import NOW, OURS, Case
 

@@ -10,7 +10,7 @@ import pytest
 
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT
 from gangsched.core.events import Synced
-from gangsched.model.records import NodeTerm, PodTerm, Requirement, SpreadConstraint
+from gangsched.model.constraints import NodeTerm, PodTerm, Requirement, SpreadConstraint
 from tests.builders import gang, node, pdb, pod, selects
 from tests.core.harness import Built, event
 

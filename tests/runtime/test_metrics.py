@@ -25,7 +25,8 @@ from gangsched.core.decision import (
 )
 from gangsched.core.events import Changed, Gone, Outcome, Synced, WriteDone
 from gangsched.core.framework.pipeline import Stopwatch
-from gangsched.model.records import GangId, Pod, PodShape
+from gangsched.model.constraints import PodShape
+from gangsched.model.records import GangId, Pod
 from gangsched.runtime import metrics
 from gangsched.runtime.memory import THRESHOLDS, FreezeAfterSync, PauseMeter, raise_thresholds
 from gangsched.runtime.metrics import DECLARED, FilterAndScoreTimes, Meters, Metrics

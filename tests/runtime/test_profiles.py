@@ -13,7 +13,7 @@ from gangsched.core.framework.registry import (
     PluginSet,
 )
 from gangsched.core.plugins.topology_spread import SpreadDefaults
-from gangsched.model.records import NodeTerm, Requirement, SpreadConstraint
+from gangsched.model.constraints import NodeTerm, Requirement, SpreadConstraint
 from gangsched.runtime import config
 from gangsched.runtime.profiles import PluginConfig, Profile
 from gangsched.runtime.settings import Configuration

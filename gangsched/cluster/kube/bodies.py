@@ -31,9 +31,9 @@ from gangsched.core.actions import (
 )
 from gangsched.model import jobsets
 from gangsched.model.children import ADDED_BY_FLAVOR, added_by_flavor
+from gangsched.model.constraints import Directives
 from gangsched.model.convert import INTENT_CONDITION, OWNERS_CONDITION, PREEMPTED_BY, SUSPENDED_BY
 from gangsched.model.errors import FieldError
-from gangsched.model.records import Directives
 from gangsched.model.times import render_micro_time, render_time
 from gangsched.model.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
 

@@ -33,9 +33,9 @@ from gangsched.cluster.kube.client import (
 from gangsched.cluster.kube.decode import BOOKMARK, DELETED, ObjectDecoder
 from gangsched.cluster.kube.retry import Backoff, end
 from gangsched.core.events import Changed, Event, ObjectRefused
+from gangsched.model.constraints import NO_LABELS
 from gangsched.model.convert import Converter
 from gangsched.model.errors import FieldError
-from gangsched.model.records import NO_LABELS
 
 _log = logs.get(__name__)
 

@@ -26,13 +26,14 @@ from gangsched.core.events import Changed, Event, Record, identity, record_of, r
 from gangsched.messages import invalid
 from gangsched.model import jobsets, queues, volumes, wire
 from gangsched.model.children import JOBSET_NAME, SIMULATION
+from gangsched.model.constraints import Labels
 from gangsched.model.convert import Converter, job_set
 from gangsched.model.dialects import DIALECTS, koordinator
 from gangsched.model.dialects.operators import OperatorObject
 from gangsched.model.dialects.owners import LEADER_WORKER_SET
 from gangsched.model.errors import FieldError, InputError, InvalidInputError, Place, Problem
 from gangsched.model.jobsets import JOBSET, RawJobSet
-from gangsched.model.records import JOB, Gang, Job, Labels, Node, Pod, PriorityClass
+from gangsched.model.records import JOB, Gang, Job, Node, Pod, PriorityClass
 from gangsched.model.times import parse_time
 from gangsched.model.volumes import RawPersistentVolumeClaim, StorageClass
 from gangsched.model.volumes import claim as claim_record

@@ -12,9 +12,10 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from gangsched.core.events import Changed, Event, record_of
+from gangsched.model.constraints import Labels
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import JOBSET, JobSet
-from gangsched.model.records import JOB, Gang, Job, Labels, Pod
+from gangsched.model.records import JOB, Gang, Job, Pod
 from gangsched.model.times import duration_seconds
 
 PREFIX = "sim.gangsched.dev/"

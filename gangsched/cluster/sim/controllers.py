@@ -46,8 +46,9 @@ from gangsched.cluster.sim.history import (
 from gangsched.cluster.sim.store import Store
 from gangsched.core.events import Changed, Event, Gone, record_of
 from gangsched.model.children import directed, merged
+from gangsched.model.constraints import IN, NodeTerm, Requirement
 from gangsched.model.jobsets import JOBSET, JobSet
-from gangsched.model.records import IN, JOB, SINGLE, Budget, GangId, Job, NodeTerm, Pod, Requirement
+from gangsched.model.records import JOB, SINGLE, Budget, GangId, Job, Pod
 from gangsched.model.selectors import selector_matches
 from gangsched.model.volumes import (
     STORAGE_KINDS,

@@ -38,8 +38,9 @@ from gangsched.core.actions import (
     Write,
 )
 from gangsched.core.events import Changed, Gone, Outcome, WriteDone
+from gangsched.model.constraints import Directives
 from gangsched.model.jobsets import JOBSET, JobSet
-from gangsched.model.records import Condition, Directives, Job, Pod
+from gangsched.model.records import Condition, Job, Pod
 from gangsched.model.selectors import selector_matches
 from gangsched.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim
 

@@ -40,7 +40,8 @@ from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.volumes.binding import ClaimBinding
 from gangsched.core.world.world import World
 from gangsched.messages import notes
-from gangsched.model.records import Directives, Pod
+from gangsched.model.constraints import Directives
+from gangsched.model.records import Pod
 from gangsched.model.times import render_time
 
 #: Writes that are asked for again, as they are desired then.

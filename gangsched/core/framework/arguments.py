@@ -13,8 +13,8 @@ import msgspec
 from gangsched.core.plugins.topology_spread import SpreadDefaults
 from gangsched.messages import invalid
 from gangsched.model import wire
+from gangsched.model.constraints import NodeTerm, SpreadConstraint
 from gangsched.model.errors import FieldError
-from gangsched.model.records import NodeTerm, SpreadConstraint
 from gangsched.model.sections import NonEmpty, Section, doc
 from gangsched.model.selectors import node_term
 

@@ -27,7 +27,8 @@ from gangsched.core.world.suspended import held
 from gangsched.core.world.world import World, keep_room
 from gangsched.messages import causes
 from gangsched.messages.text import listed
-from gangsched.model.records import NO_DIRECTIVES, Directives, GangId, Job, Pod, PodShape
+from gangsched.model.constraints import NO_DIRECTIVES, Directives, PodShape
+from gangsched.model.records import GangId, Job, Pod
 
 
 def enough(world: World, gangs: Sequence[GangId], uids: Container[str]) -> bool:

@@ -23,8 +23,9 @@ from gangsched.core.quota.assignment import NO_QUOTA, NoQuota, QuotaAssignment
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Classes, Phantom, Restriction, Simulation
 from gangsched.core.world.world import World, queue_order
+from gangsched.model.constraints import NOT_IN, NodeTerm, Requirement
 from gangsched.model.queues import foreign_queue
-from gangsched.model.records import NOT_IN, PREEMPT_NEVER, GangId, NodeTerm, Pod, Requirement
+from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
 
 #: No slots.
 NO_PODS: Ints = np.zeros(0, dtype=np.int64)

@@ -25,7 +25,7 @@ from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import DomainCounts, Simulation, carried_rows, includes, rows_of
 from gangsched.core.state.termcounts import NEAR, Carried, Selection, selection_of
 from gangsched.messages import causes
-from gangsched.model.records import PodTerm
+from gangsched.model.constraints import PodTerm
 
 
 class _State:

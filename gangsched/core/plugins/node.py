@@ -22,8 +22,8 @@ from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import PODS
 from gangsched.messages import causes
+from gangsched.model.constraints import IN, HostPort, NodeTerm, Requirement, Taint, Toleration
 from gangsched.model.quantity import integer
-from gangsched.model.records import IN, HostPort, NodeTerm, Requirement, Taint, Toleration
 
 _UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 

@@ -23,7 +23,7 @@ from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Domains, Simulation, includes, rows_of
 from gangsched.core.state.termcounts import Selection
 from gangsched.messages import causes
-from gangsched.model.records import SpreadConstraint
+from gangsched.model.constraints import SpreadConstraint
 
 #: kube-scheduler's own defaults. They have no selector: it follows from the Services and the controller of the pod.
 SYSTEM_CONSTRAINTS = (

@@ -18,7 +18,7 @@ from gangsched.core.state.simulation import Simulation
 from gangsched.core.volumes.choice import VolumesInThought
 from gangsched.core.volumes.index import VolumeIndex
 from gangsched.messages import causes
-from gangsched.model.records import Disk, Labels
+from gangsched.model.constraints import Disk, Labels
 from gangsched.model.volumes import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 
 _ZONES = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")

@@ -25,7 +25,8 @@ from gangsched.core.ledger.condemned import Leaving
 from gangsched.core.state.podtable import PodTable
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.messages import causes
-from gangsched.model.records import Budget, Labels, Pod, Stakes
+from gangsched.model.constraints import Labels
+from gangsched.model.records import Budget, Pod, Stakes
 from gangsched.model.selectors import selector_matches
 from gangsched.model.times import render_duration
 

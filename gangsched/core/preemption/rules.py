@@ -22,7 +22,7 @@ from gangsched.core.plugins.topology_spread import PodTopologySpread
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Domains, Simulation, against, includes
 from gangsched.core.state.termcounts import Selection, selection_of
-from gangsched.model.records import PodShape, SpreadConstraint
+from gangsched.model.constraints import PodShape, SpreadConstraint
 
 TOGETHER, APART, SPREAD = "together", "apart", "spread"
 

@@ -15,8 +15,9 @@ from gangsched.core.quota.gang_workloads import Claim, Managed
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.tree import Amounts
 from gangsched.core.quota.workloads import PODS, PodSet, Workload, quantity
+from gangsched.model.constraints import PodShape
 from gangsched.model.queues import ClusterQueue, ResourceFlavor
-from gangsched.model.records import GangId, Pod, PodShape
+from gangsched.model.records import GangId, Pod
 
 #: So many shapes of pods in flavors are kept; those of pods that are long gone are among them.
 MAX_SHAPES = 4096

@@ -20,6 +20,7 @@ from gangsched.core.state.jobs import Jobs
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.simulation import Phantom
 from gangsched.messages import causes
+from gangsched.model.constraints import NO_LABELS, Labels, PodShape
 from gangsched.model.queues import (
     MAY_STOP,
     NEVER,
@@ -30,7 +31,7 @@ from gangsched.model.queues import (
     ResourceFlavor,
     ResourceGroup,
 )
-from gangsched.model.records import JOB, NO_LABELS, NO_STAKES, GangId, Labels, Node, Pod, PodShape
+from gangsched.model.records import JOB, NO_STAKES, GangId, Node, Pod
 from gangsched.model.selectors import requirement_matches
 
 

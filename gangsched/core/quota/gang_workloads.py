@@ -24,6 +24,7 @@ from gangsched.core.state.membership import Membership
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.messages import causes
+from gangsched.model.constraints import NAMESPACE_NAME, NO_LABELS, PodShape
 from gangsched.model.queues import (
     QUEUE_KINDS,
     QUEUE_LABEL,
@@ -33,16 +34,7 @@ from gangsched.model.queues import (
     foreign_queue,
     queue_labels,
 )
-from gangsched.model.records import (
-    NAMESPACE_NAME,
-    NO_LABELS,
-    NO_QUEUE,
-    SINGLE,
-    GangId,
-    Pod,
-    PodShape,
-    QueueLabels,
-)
+from gangsched.model.records import NO_QUEUE, SINGLE, GangId, Pod, QueueLabels
 
 
 class Claim(msgspec.Struct, frozen=True):

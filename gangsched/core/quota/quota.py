@@ -25,6 +25,7 @@ from gangsched.core.quota.preemption import (
 from gangsched.core.quota.tree import Amounts, Indexed, Node, Tree, lowest_fitting
 from gangsched.core.quota.workloads import Admission, Holder, Holders, Workload
 from gangsched.messages import causes
+from gangsched.model.constraints import NO_LABELS, Labels
 from gangsched.model.queues import (
     ANY,
     ANY_NODE,
@@ -38,7 +39,6 @@ from gangsched.model.queues import (
     ResourceFlavor,
     WorkloadPriorityClass,
 )
-from gangsched.model.records import NO_LABELS, Labels
 from gangsched.model.selectors import selector_matches
 
 #: Flavors that are tried one after another for one workload.

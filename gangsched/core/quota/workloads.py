@@ -20,8 +20,8 @@ import msgspec
 
 from gangsched.core.quota.tree import Amounts, Node, Tree
 from gangsched.messages import causes
+from gangsched.model.constraints import PodShape
 from gangsched.model.queues import WorkloadPriorityClass
-from gangsched.model.records import PodShape
 
 #: The resource that counts pods; it costs quota only where a queue covers it.
 PODS = "pods"

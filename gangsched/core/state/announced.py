@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from gangsched.model.constraints import NO_LABELS, PodShape
 from gangsched.model.dialects import role_of
-from gangsched.model.records import NO_LABELS, Gang, GangId, Pod, PodShape
+from gangsched.model.records import Gang, GangId, Pod
 from gangsched.model.shapes import total
 
 #: A resource of a sum is divided into at most so many parts, each of these base units or of a power of two of them:

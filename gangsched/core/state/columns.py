@@ -14,22 +14,18 @@ import numpy as np
 
 from gangsched.core.arrays import Bools, Codes, Ints, isin
 from gangsched.core.state.podtable import Numbers, PodTable
-from gangsched.model.records import (
+from gangsched.model.constraints import (
     DOES_NOT_EXIST,
     EXISTS,
     IN,
     NOT_IN,
-    TIER,
-    TIER_NAME,
-    HyperMember,
-    HyperNode,
     Labels,
     LabelSelector,
-    Node,
     NodeTerm,
     Requirement,
     Taint,
 )
+from gangsched.model.records import TIER, TIER_NAME, HyperMember, HyperNode, Node
 from gangsched.model.selectors import requirement_matches, selector_matches
 
 ABSENT = -1

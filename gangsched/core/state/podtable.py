@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
-from gangsched.model.records import JOB, SINGLE, GangId, Labels, LabelSelector, Pod, PodShape, PodVolumes
+from gangsched.model.constraints import Labels, LabelSelector, PodShape, PodVolumes
+from gangsched.model.records import JOB, SINGLE, GangId, Pod
 
 
 class PodClass(msgspec.Struct, frozen=True, gc=False):

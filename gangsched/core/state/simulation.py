@@ -15,7 +15,8 @@ from gangsched.core.state.podtable import TERMINATING, PodClass
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.state.termcounts import Carried, Selection, selection_of
 from gangsched.core.volumes.choice import VolumesInThought
-from gangsched.model.records import Pod, PodShape, PodTerm
+from gangsched.model.constraints import PodShape, PodTerm
+from gangsched.model.records import Pod
 
 #: Room that no gang fills: large enough for any request, small enough for exact sums in float64.
 _PLENTY = 2.0**50

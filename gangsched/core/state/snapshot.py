@@ -17,7 +17,8 @@ from gangsched.core.state.podtable import TERMINATING, PodClass, PodTable
 from gangsched.core.state.termcounts import NodeCounts, SelectorIndex, TermIndex
 from gangsched.core.volumes.choice import Choices
 from gangsched.core.volumes.index import VolumeIndex
-from gangsched.model.records import Labels, LabelSelector, Node, Pod, PodShape
+from gangsched.model.constraints import Labels, LabelSelector, PodShape
+from gangsched.model.records import Node, Pod
 
 #: The kinds of arrays are for plug-ins, and for those that import them from here.
 __all__ = ["CPU", "MEMORY", "PODS", "SCORED", "Bools", "Floats", "Ints", "Snapshot", "scored_vector"]

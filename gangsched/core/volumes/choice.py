@@ -19,7 +19,7 @@ from gangsched.core.arrays import Bools, Ints
 from gangsched.core.state.columns import NodeColumns
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.volumes.index import Handle, Target, VolumeIndex
-from gangsched.model.records import IN, Disk, LabelSelector, NodeTerm
+from gangsched.model.constraints import IN, Disk, LabelSelector, NodeTerm
 from gangsched.model.selectors import selector_matches
 from gangsched.model.volumes import ClaimKey, PersistentVolume, PersistentVolumeClaim, StorageClass
 

@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Floats, Ints
-from gangsched.model.records import Disk, Node, Pod
+from gangsched.model.constraints import Disk
+from gangsched.model.records import Node, Pod
 from gangsched.model.volumes import (
     ClaimKey,
     CSIDriver,

@@ -13,10 +13,11 @@ import msgspec
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey, Suspendable, family_of, gang_of, templates_of
 from gangsched.core.state.membership import Membership
+from gangsched.model.constraints import Labels
 from gangsched.model.dialects import owners
 from gangsched.model.dialects.operators import FAMILIES, OPERATORS, RAY
 from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
-from gangsched.model.records import JOB, QUEUED_JOB, SINGLE, Gang, GangId, Job, Labels, Owner, Pod
+from gangsched.model.records import JOB, QUEUED_JOB, SINGLE, Gang, GangId, Job, Owner, Pod
 
 _FAMILIES = (QUEUED_JOB, QUEUED_JOBSET, owners.FAMILY, *FAMILIES)
 

@@ -17,9 +17,10 @@ from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, famil
 from gangsched.core.world.world import World
 from gangsched.messages import causes
 from gangsched.model.children import merged
+from gangsched.model.constraints import PodVolumes
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import MAX_WITHOUT_PODS, JobSet, why_it_cannot_wait
-from gangsched.model.records import PREEMPT_LOWER, GangId, Job, Pod, PodVolumes
+from gangsched.model.records import PREEMPT_LOWER, GangId, Job, Pod
 
 #: Controllers that leave it to others whether what they make is suspended. That of a JobSet, say, would end it at once.
 LENIENT = ("CronJob",)

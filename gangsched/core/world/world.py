@@ -28,22 +28,12 @@ from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.world.owner_gangs import OwnerGangs
 from gangsched.messages import causes
+from gangsched.model.constraints import Labels
 from gangsched.model.dialects.objects import MAX_MEMBERS
 from gangsched.model.errors import Mistake
 from gangsched.model.preemptible import protected
 from gangsched.model.queues import STOP_HOLD, ClusterQueue, QueueObject, queue_labels
-from gangsched.model.records import (
-    JOB,
-    Budget,
-    ClusterNetworkTopology,
-    Gang,
-    GangId,
-    Labels,
-    Node,
-    Owner,
-    Pod,
-    PriorityClass,
-)
+from gangsched.model.records import JOB, Budget, ClusterNetworkTopology, Gang, GangId, Node, Owner, Pod, PriorityClass
 from gangsched.model.volumes import STORAGE_KINDS, StorageObject
 
 #: Shapes that may be known beside two for each pod, before those that no pod has any more are forgotten. Every image

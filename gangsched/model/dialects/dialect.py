@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, TypeAlias
 from gangsched.messages import notes
 from gangsched.model import wire
 from gangsched.model.conditions import Condition
+from gangsched.model.constraints import Labels
 from gangsched.model.errors import Mistake
 from gangsched.model.fields import Documented
 from gangsched.model.queues import ClusterQueue
-from gangsched.model.records import Gang, Labels, Pod
+from gangsched.model.records import Gang, Pod
 
 #: Which pods of a group were evicted last; in an API that knows no conditions the server drops it.
 EVICTED = "gangsched.dev/PodsEvicted"

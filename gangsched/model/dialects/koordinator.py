@@ -18,6 +18,7 @@ import msgspec
 
 from gangsched.messages import invalid
 from gangsched.model import conditions, wire
+from gangsched.model.constraints import Labels
 from gangsched.model.dialects.dialect import Dialect, Seen, Told, counts, evicted, scheduled
 from gangsched.model.dialects.objects import (
     ALLOWED,
@@ -32,7 +33,7 @@ from gangsched.model.dialects.objects import (
 )
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.fields import Documented, ignored, in_status, used
-from gangsched.model.records import ClusterNetworkTopology, Gang, Labels, Pod
+from gangsched.model.records import ClusterNetworkTopology, Gang, Pod
 from gangsched.model.times import parse_duration, render_time
 
 FAMILY = "scheduling.sigs.k8s.io"

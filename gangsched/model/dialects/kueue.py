@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from gangsched.messages import invalid
 from gangsched.model import wire
+from gangsched.model.constraints import Labels
 from gangsched.model.dialects.dialect import Dialect
 from gangsched.model.dialects.objects import MAX_MEMBERS, named_in, shown
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.fields import Documented
-from gangsched.model.records import Gang, Labels, Pod
+from gangsched.model.records import Gang, Pod
 
 FAMILY = "kueue.x-k8s.io"
 HINT_PREFIX = "kueue.x-k8s.io/pod-group-"

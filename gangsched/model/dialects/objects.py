@@ -14,11 +14,12 @@ from typing import Annotated, Any
 
 from gangsched.messages import invalid
 from gangsched.model import wire
+from gangsched.model.constraints import Labels
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.fields import check, used
 from gangsched.model.preemptible import stakes_of
 from gangsched.model.queues import queue_labels
-from gangsched.model.records import Gang, Labels, Owner
+from gangsched.model.records import Gang, Owner
 from gangsched.model.shapes import frozen, parse_list
 from gangsched.model.times import parse_duration, parse_time
 

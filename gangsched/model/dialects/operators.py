@@ -19,12 +19,13 @@ import msgspec
 
 from gangsched.messages import invalid
 from gangsched.model import wire
+from gangsched.model.constraints import PodShape
 from gangsched.model.dialects.dialect import Dialect
 from gangsched.model.dialects.objects import owner_of
 from gangsched.model.dialects.owners import FAMILY, LEADER_WORKER_SET, WORKER, Kind, declared, no_group
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import MAX_WITHOUT_PODS
-from gangsched.model.records import Announced, Gang, PodShape
+from gangsched.model.records import Announced, Gang
 from gangsched.model.times import parse_time
 
 _KUBEFLOW, RAY = "kubeflow.org", "ray.io"

@@ -15,10 +15,11 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from gangsched.messages import invalid
+from gangsched.model.constraints import Labels
 from gangsched.model.dialects.dialect import Dialect
 from gangsched.model.dialects.objects import is_subdomain, shown
 from gangsched.model.errors import FieldError, Mistake
-from gangsched.model.records import Gang, GangId, Labels, Pod
+from gangsched.model.records import Gang, GangId, Pod
 
 #: The kinds of owners that a setting makes gangs.
 Kind: TypeAlias = Literal[

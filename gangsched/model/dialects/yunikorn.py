@@ -15,12 +15,13 @@ import msgspec
 
 from gangsched.messages import invalid
 from gangsched.model import wire
+from gangsched.model.constraints import Labels, PodShape
 from gangsched.model.dialects.dialect import Dialect
 from gangsched.model.dialects.objects import MAX_MEMBERS, members, named_in, shown
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.fields import Documented, ignored, used
 from gangsched.model.jobsets import MAX_WITHOUT_PODS
-from gangsched.model.records import Announced, Gang, Labels, Pod, PodShape
+from gangsched.model.records import Announced, Gang, Pod
 from gangsched.model.selectors import required_node_terms, toleration
 from gangsched.model.shapes import DEFAULT_SCORED, frozen, parse_list
 

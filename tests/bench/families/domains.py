@@ -11,7 +11,7 @@ from itertools import product
 
 import msgspec
 
-from gangsched.model.records import PodShape, PodTerm, SpreadConstraint
+from gangsched.model.constraints import PodShape, PodTerm, SpreadConstraint
 from tests.bench.families.known import Cluster, Scale, cheapest
 from tests.bench.families.plain import Pool, Unsuitable, gpu_pool, gpus_of, worker_on
 from tests.bench.families.pools import Unit, pool, priorities, unit

@@ -15,7 +15,7 @@ import msgspec
 
 from gangsched.core.events import Event
 from gangsched.core.preemption.harm import Harm
-from gangsched.model.records import PodShape
+from gangsched.model.constraints import PodShape
 from tests.oracle.case import Case
 
 _DIGIT = 24

@@ -7,8 +7,9 @@ from collections import Counter
 import msgspec
 
 from gangsched.core.events import Changed
+from gangsched.model.constraints import IN, NodeTerm, PodShape, PodVolumes, Requirement
 from gangsched.model.queues import QUEUE_LABEL, LocalQueue, ResourceFlavor
-from gangsched.model.records import IN, Gang, Namespace, NodeTerm, Pod, PodShape, PodVolumes, Requirement
+from gangsched.model.records import Gang, Namespace, Pod
 from gangsched.model.volumes import (
     ClaimRef,
     CSINode,

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from gangsched.core.options import Options
-from gangsched.model.records import HostPort, PodShape, PodTerm
+from gangsched.model.constraints import HostPort, PodShape, PodTerm
 from tests.bench.families.known import Cluster, Counts, Curve, Option, cheapest, together
 from tests.bench.families.pools import loaded, pool, priorities, unit, useless
 from tests.bench.families.site import (

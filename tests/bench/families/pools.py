@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gangsched.model.records import PodShape, Taint
+from gangsched.model.constraints import PodShape, Taint
 from tests.bench.families.known import Scale
 from tests.bench.families.site import GI, NodeKind, Site, Stock
 from tests.oracle.generate import PREEMPTOR_PRIORITY

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from gangsched.core.decision import Placement, Victim
 from gangsched.core.events import Changed
 from gangsched.core.preemption.harm import Budgets, Harm, Loss, harm
-from gangsched.model.records import SINGLE, GangId, Node, Pod, PodTerm
+from gangsched.model.constraints import PodTerm
+from gangsched.model.records import SINGLE, GangId, Node, Pod
 from gangsched.model.volumes import CSINode, PersistentVolume, StorageObject
 from tests.bench.families.known import Cluster, requests_of
 from tests.oracle.case import NOW, OURS, ZONE

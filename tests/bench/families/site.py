@@ -10,19 +10,8 @@ from typing import Any
 import msgspec
 
 from gangsched.core.events import Event
-from gangsched.model.records import (
-    IN,
-    Budget,
-    Gang,
-    LabelSelector,
-    Node,
-    Pod,
-    PodShape,
-    PodVolumes,
-    Requirement,
-    Taint,
-    Toleration,
-)
+from gangsched.model.constraints import IN, LabelSelector, PodShape, PodVolumes, Requirement, Taint, Toleration
+from gangsched.model.records import Budget, Gang, Node, Pod
 from tests.bench.families.known import Cluster, Curve, Kind, Least, Scale, price, requests_of, times
 from tests.oracle.case import NOW, OURS, Case, Maker
 from tests.oracle.generate import PREEMPTOR_PRIORITY, SIGS

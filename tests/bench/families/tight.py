@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 
-from gangsched.model.records import Budget, Gang, PodShape
+from gangsched.model.constraints import PodShape
+from gangsched.model.records import Budget, Gang
 from tests.bench.families.known import Cluster, Least, Part
 from tests.bench.families.plain import Unsuitable
 from tests.bench.families.site import GI, GPU, NodeKind, Site, Stock, selects

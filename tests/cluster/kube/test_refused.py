@@ -14,9 +14,10 @@ from gangsched.cluster.kube.client import Client, ListMeta, Page
 from gangsched.cluster.kube.reflector import Reflector
 from gangsched.core.actions import Remove, ResumeJob
 from gangsched.core.events import Changed, Event, Gone, ObjectRefused, Record, record_of, records
+from gangsched.model.constraints import LabelSelector, Requirement
 from gangsched.model.convert import Converter
 from gangsched.model.jobsets import JobSet
-from gangsched.model.records import Budget, LabelSelector, Owner, Pod, Requirement
+from gangsched.model.records import Budget, Owner, Pod
 from tests.builders import OURS, gang, node, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts
 from tests.core.queues import big, objects

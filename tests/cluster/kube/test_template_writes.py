@@ -7,8 +7,9 @@ import msgspec
 from gangsched.core.actions import ResumeJob
 from gangsched.core.events import Outcome
 from gangsched.model.children import ADDED_BY_FLAVOR
+from gangsched.model.constraints import Directives, Toleration
 from gangsched.model.jobsets import JOBSET, JobSet
-from gangsched.model.records import Directives, Job, Toleration
+from gangsched.model.records import Job
 from tests.cluster.kube.jobs import Make, make_job, reference, resume, suspend
 from tests.cluster.kube.jobsets import make_jobset
 from tests.cluster.kube.jobsets import resume as resume_jobset

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from gangsched.cluster.kube.bodies import job_request
 from gangsched.core.actions import JobRef, ResumeJob
 from gangsched.model.children import ADDED_BY_FLAVOR
+from gangsched.model.constraints import Directives, Toleration
 from gangsched.model.convert import PREEMPTED_BY, SUSPENDED_BY
 from gangsched.model.jobsets import JOBSET
-from gangsched.model.records import Directives, Toleration
 
 Object = dict[str, Any]
 

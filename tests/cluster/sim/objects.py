@@ -12,19 +12,8 @@ from gangsched.cluster.sim.arrival import Arrival
 from gangsched.cluster.sim.faults import Faults
 from gangsched.core.actions import Action, PodRef
 from gangsched.core.events import Changed, Event, Outcome, WriteDone, records
-from gangsched.model.records import (
-    SINGLE,
-    Budget,
-    Condition,
-    Gang,
-    GangId,
-    Job,
-    LabelSelector,
-    Node,
-    Pod,
-    PodShape,
-    Requirement,
-)
+from gangsched.model.constraints import LabelSelector, PodShape, Requirement
+from gangsched.model.records import SINGLE, Budget, Condition, Gang, GangId, Job, Node, Pod
 
 Record = TypeVar("Record", Pod, Node)
 

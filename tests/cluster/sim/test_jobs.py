@@ -11,7 +11,8 @@ from gangsched.cluster.sim import World
 from gangsched.cluster.sim.history import CREATE, USER, Cause
 from gangsched.core.actions import JobRef, Mark, Remove, ResumeJob, SuspendJob
 from gangsched.core.events import Changed, Outcome
-from gangsched.model.records import Directives, Job, Owner, Pod, Toleration
+from gangsched.model.constraints import Directives, Toleration
+from gangsched.model.records import Job, Owner, Pod
 from tests.cluster.sim.objects import SCHEDULER, node, outcomes, pod, ref, world
 
 OWNER = Owner("Job", "j", "job-uid")

@@ -9,8 +9,9 @@ import msgspec
 from gangsched.cluster.sim import World
 from gangsched.core.actions import JobRef, ResumeJob, SuspendJob
 from gangsched.core.events import Changed, Outcome
+from gangsched.model.constraints import Directives
 from gangsched.model.jobsets import JOBSET, JobSet, ReplicatedJob
-from gangsched.model.records import Directives, Job, Owner
+from gangsched.model.records import Job, Owner
 from tests.cluster.sim.objects import SCHEDULER, node, outcomes, pod
 
 OWNER = Owner(JOBSET, "js", "js-uid")

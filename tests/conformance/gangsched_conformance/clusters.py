@@ -8,14 +8,10 @@ from typing import TypeVar
 import msgspec
 
 from gangsched.core.world.world import World
-from gangsched.model.records import (
-    SINGLE,
-    GangId,
+from gangsched.model.constraints import (
     HostPort,
     LabelSelector,
-    Node,
     NodeTerm,
-    Pod,
     PodShape,
     PodTerm,
     Requirement,
@@ -23,6 +19,7 @@ from gangsched.model.records import (
     Taint,
     Toleration,
 )
+from gangsched.model.records import SINGLE, GangId, Node, Pod
 from gangsched_conformance import storage
 
 #: Label keys of pods and of nodes in these clusters.

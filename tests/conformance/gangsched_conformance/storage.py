@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from gangsched.core.world.world import World
-from gangsched.model.records import Disk, NodeTerm, PodVolumes, Requirement
+from gangsched.model.constraints import Disk, NodeTerm, PodVolumes, Requirement
 from gangsched.model.volumes import (
     READ_WRITE_ONCE_POD,
     ClaimRef,

@@ -9,7 +9,7 @@ import pytest
 from gangsched.core.actions import Bind, Nominate, Remove, Write
 from gangsched.core.events import Outcome
 from gangsched.core.planning.context import kept_off
-from gangsched.model.records import IN, NodeTerm, Requirement, SpreadConstraint
+from gangsched.model.constraints import IN, NodeTerm, Requirement, SpreadConstraint
 from gangsched.model.selectors import any_node_term_matches
 from tests.builders import gang, node, pod, selects
 from tests.core.harness import Cluster, Judge, texts

@@ -10,8 +10,9 @@ import pytest
 from gangsched.core.actions import Mark, Remove, SuspendJob, Unmark
 from gangsched.core.decision import UnitRef
 from gangsched.core.events import Changed, Outcome
+from gangsched.model.constraints import PodTerm
 from gangsched.model.queues import KueueWorkload
-from gangsched.model.records import Owner, Pod, PodTerm, QueueLabels
+from gangsched.model.records import Owner, Pod, QueueLabels
 from tests.builders import OURS, gang, node, pdb, pod, selects
 from tests.core.eviction.jobs import MEMBERS, job, member, methods, nodes, running, wide
 from tests.core.harness import Cluster, plan, reports, victims, writes

@@ -15,7 +15,8 @@ from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT
 from gangsched.core.events import Changed, LeadershipChanged, Outcome, records
 from gangsched.core.options import Options
 from gangsched.core.preemption.removal import budgets_of
-from gangsched.model.records import Pod, PodTerm
+from gangsched.model.constraints import PodTerm
+from gangsched.model.records import Pod
 from tests.builders import OTHERS, gang, node, pdb, pod, selects
 from tests.core.harness import Built, Cluster, event, nodes_of, plan, reports, writes
 

@@ -8,8 +8,9 @@ import pytest
 
 from gangsched.core.actions import Bind, Nominate
 from gangsched.core.actuation.records import intent_of
+from gangsched.model.constraints import PodShape
 from gangsched.model.dialects import volcano
-from gangsched.model.records import Announced, PodShape
+from gangsched.model.records import Announced
 from tests.builders import PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, kept, nodes_of, placed, plan, reports, victims, writes
 

@@ -6,8 +6,9 @@ import random
 
 import pytest
 
+from gangsched.model.constraints import PodShape
 from gangsched.model.dialects import volcano
-from gangsched.model.records import Announced, PodShape
+from gangsched.model.records import Announced
 from tests.builders import GangBuilder, gang, node, pod
 from tests.core.harness import Cluster, kept
 

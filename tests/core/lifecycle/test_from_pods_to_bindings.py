@@ -9,7 +9,7 @@ import pytest
 
 from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove, Report, SetCondition, WithdrawNomination, Write
 from gangsched.core.events import Gone, Outcome, WriteDone
-from gangsched.model.records import PodTerm
+from gangsched.model.constraints import PodTerm
 from tests.builders import PodBuilder, gang, node, pod, selects
 from tests.core.harness import Built, Cluster, nodes_of, reports, writes
 

@@ -16,16 +16,8 @@ from gangsched.core.plugins.node import NodePorts
 from gangsched.core.plugins.topology_spread import PodTopologySpread, SpreadDefaults
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Phantom, Simulation
-from gangsched.model.records import (
-    NAMESPACE_NAME,
-    LabelSelector,
-    Namespace,
-    NodeTerm,
-    PodSelector,
-    PodTerm,
-    Requirement,
-    SpreadConstraint,
-)
+from gangsched.model.constraints import NAMESPACE_NAME, LabelSelector, NodeTerm, PodTerm, Requirement, SpreadConstraint
+from gangsched.model.records import Namespace, PodSelector
 from tests.builders import PodBuilder, gang, node, pod, selects
 from tests.core.harness import Built, Cluster, plan, world
 

@@ -9,7 +9,8 @@ from gangsched.core.events import Changed, Gone
 from gangsched.core.plugins.topology_spread import DEFAULTS, SpreadDefaults, constraints_of
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.termcounts import SelectorIndex
-from gangsched.model.records import LabelSelector, Owner, Pod, PodSelector, Requirement, SpreadConstraint
+from gangsched.model.constraints import LabelSelector, Requirement, SpreadConstraint
+from gangsched.model.records import Owner, Pod, PodSelector
 from tests.builders import PodBuilder, pod, selects
 from tests.core.harness import world
 

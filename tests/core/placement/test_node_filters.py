@@ -23,7 +23,7 @@ from gangsched.core.plugins.node import (
 )
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Phantom, Simulation
-from gangsched.model.records import HostPort, NodeTerm, PodShape, Requirement, Taint, Toleration
+from gangsched.model.constraints import HostPort, NodeTerm, PodShape, Requirement, Taint, Toleration
 from tests.builders import NodeBuilder, PodBuilder, node, pod
 from tests.core.harness import Built, plan, world
 

@@ -20,7 +20,8 @@ from gangsched.core.plugins.node import ImageLocality, NodeResourcesFit
 from gangsched.core.plugins.topology_spread import PodTopologySpreadScore, SpreadDefaults
 from gangsched.core.state.simulation import Phantom, Simulation
 from gangsched.core.state.snapshot import Snapshot
-from gangsched.model.records import Node, Pod, PodSelector, PodTerm, SpreadConstraint
+from gangsched.model.constraints import PodTerm, SpreadConstraint
+from gangsched.model.records import Node, Pod, PodSelector
 from gangsched.model.selectors import selector_matches
 from tests.builders import NodeBuilder, PodBuilder, node, pod, selects
 from tests.core.harness import Built, world

@@ -12,7 +12,7 @@ from gangsched.core.plugins.base import Score, normalised
 from gangsched.core.plugins.node import NodeAffinityScore, TaintTolerationScore
 from gangsched.core.plugins.resources import NodeResourcesBalancedAllocation, NodeResourcesFitScore
 from gangsched.core.state.simulation import Simulation
-from gangsched.model.records import NodeTerm, Requirement
+from gangsched.model.constraints import NodeTerm, Requirement
 from tests.builders import OURS, PodBuilder, node, pod
 from tests.core.harness import Built, world
 

@@ -11,7 +11,8 @@ from gangsched.core.state.columns import KinColumns, NodeIds
 from gangsched.core.state.podtable import TERMINATING, PodTable
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.state.termcounts import NodeCounts, Selection
-from gangsched.model.records import LabelSelector, Pod, PodTerm, Requirement
+from gangsched.model.constraints import LabelSelector, PodTerm, Requirement
+from gangsched.model.records import Pod
 from gangsched.model.selectors import selector_matches
 from tests.builders import node, pod, selects
 

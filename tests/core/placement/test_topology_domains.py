@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision, Unschedulable
 from gangsched.core.planning.topology import MAX_SEARCHES, OUTSIDE
-from gangsched.model.records import PodTerm
+from gangsched.model.constraints import PodTerm
 from tests.builders import GangBuilder, NodeBuilder, PodBuilder, gang, node, pod, selects
 from tests.core.harness import Built, placed, plan, victims
 

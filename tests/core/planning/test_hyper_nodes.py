@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gangsched.core.events import Changed, Gone
 from gangsched.core.scheduler import Scheduler
-from gangsched.model.records import TIER, HyperMember, HyperNode, Labels
+from gangsched.model.constraints import Labels
+from gangsched.model.records import TIER, HyperMember, HyperNode
 from tests.builders import gang, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, placed, plan, world
 

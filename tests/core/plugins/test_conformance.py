@@ -17,7 +17,7 @@ from gangsched.core.plugins.topology_spread import PodTopologySpread, SpreadDefa
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import PODS, Floats
-from gangsched.model.records import NodeTerm, Requirement, SpreadConstraint
+from gangsched.model.constraints import NodeTerm, Requirement, SpreadConstraint
 from gangsched_conformance import CHECKS, check, cluster
 from gangsched_conformance.__main__ import main
 

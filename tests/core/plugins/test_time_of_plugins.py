@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from gangsched.model.records import PodTerm
+from gangsched.model.constraints import PodTerm
 from tests.builders import PodBuilder, gang, node, pod, selects
 from tests.core.harness import Cluster, encoded
 

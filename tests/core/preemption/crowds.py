@@ -11,7 +11,7 @@ import numpy as np
 from gangsched.core.preemption.candidates import Prices, Tariff
 from gangsched.core.preemption.node_prices import MAY, Offer
 from gangsched.core.preemption.places import Placing
-from gangsched.model.records import PodTerm, SpreadConstraint
+from gangsched.model.constraints import PodTerm, SpreadConstraint
 from tests.builders import PodBuilder, gang, node, pod, selects
 from tests.core.harness import Built
 from tests.core.preemption.asked import Asked

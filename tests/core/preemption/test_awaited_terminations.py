@@ -7,7 +7,7 @@ import pytest
 from gangsched.core.actions import Remove
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
-from gangsched.model.records import PodTerm
+from gangsched.model.constraints import PodTerm
 from tests.builders import NodeBuilder, PodBuilder, gang, node, pod, selects
 from tests.core.harness import Built, Cluster, nodes_of, plan
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gangsched.core.preemption.rules import APART, SPREAD, TOGETHER, Bar, Span
-from gangsched.model.records import PodTerm, SpreadConstraint
+from gangsched.model.constraints import PodTerm, SpreadConstraint
 from tests.builders import PodBuilder, gang, node, pod, selects
 from tests.core.harness import Built
 from tests.core.preemption.asked import Asked, asked

@@ -8,7 +8,7 @@ import pytest
 
 from gangsched.core.decision import PREEMPT, UNSCHEDULABLE
 from gangsched.core.preemption.fit import CountedFit
-from gangsched.model.records import PodTerm
+from gangsched.model.constraints import PodTerm
 from tests.builders import PodBuilder, gang, node, pod, selects
 from tests.core.harness import Built, plan, victims
 from tests.core.preemption.asked import asked

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gangsched.core.decision import PREEMPT, UNSCHEDULABLE, Decision, Unschedulable
+from gangsched.model.constraints import PodTerm
 from gangsched.model.preemptible import MARKED, OF_DAEMONSET, STATIC
-from gangsched.model.records import PodTerm
 from tests.builders import PodBuilder, gang, node, pod, selects
 from tests.core.harness import Built, plan
 from tests.core.stories import members

@@ -8,7 +8,7 @@ import pytest
 from gangsched.core.decision import UNSCHEDULABLE
 from gangsched.core.preemption import settle
 from gangsched.core.preemption.search import Choice
-from gangsched.model.records import PodTerm
+from gangsched.model.constraints import PodTerm
 from tests.bench.families import catalogue, tight
 from tests.bench.families.known import Least
 from tests.bench.families.site import FULL

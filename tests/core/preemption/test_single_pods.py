@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE
-from gangsched.model.records import PodTerm, SpreadConstraint
+from gangsched.model.constraints import PodTerm, SpreadConstraint
 from tests.builders import PodBuilder, node, pdb, pod, selects
 from tests.core.harness import Built, placed, plan, victims
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision, Unschedulable
-from gangsched.model.records import PodTerm
+from gangsched.model.constraints import PodTerm
 from tests.builders import PodBuilder, gang, node, pdb, pod, selects
 from tests.core.harness import Built, placed, plan, victims
 from tests.core.stories import members

@@ -10,7 +10,7 @@ from gangsched.core.planning.outcomes import Outcomes
 from gangsched.core.preemption import branch_and_bound
 from gangsched.core.preemption import gangs as gangs_module
 from gangsched.core.preemption import search as search_module
-from gangsched.model.records import PodTerm
+from gangsched.model.constraints import PodTerm
 from tests.builders import gang, node, pod, selects
 from tests.core.harness import Built, placed, plan
 from tests.core.preemption.asked import asked

@@ -9,7 +9,8 @@ import pytest
 from gangsched.core.actions import GangStatus
 from gangsched.core.events import Changed, Gone, Outcome
 from gangsched.core.queue.scheduling_queue import FLUSH_SECONDS
-from gangsched.model.records import Namespace, PodTerm
+from gangsched.model.constraints import PodTerm
+from gangsched.model.records import Namespace
 from tests.builders import OTHERS, gang, node, pod, selects
 from tests.core.harness import Built, Cluster, nodes_of, reports, texts, writes
 

@@ -14,7 +14,7 @@ from gangsched.core.decision import Verdict
 from gangsched.core.events import Gone
 from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
-from gangsched.model.records import PodTerm
+from gangsched.model.constraints import PodTerm
 from tests.builders import gang, node, pod, selects
 from tests.core.harness import Built, Cluster, nodes_of, plan
 from tests.core.queue.sleepers import sleeping_in_vain

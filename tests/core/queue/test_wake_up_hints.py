@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Action
-from gangsched.model.records import LabelSelector, Namespace, PodTerm, PriorityClass, SpreadConstraint
+from gangsched.model.constraints import LabelSelector, PodTerm, SpreadConstraint
+from gangsched.model.records import Namespace, PriorityClass
 from tests.builders import NodeBuilder, PodBuilder, gang, node, pdb, pod, selects
 from tests.core.harness import Built, Cluster
 from tests.core.queue.sleepers import sleeping_in_vain

@@ -15,8 +15,9 @@ from gangsched.core.decision import UNSCHEDULABLE
 from gangsched.core.events import Changed, Gone
 from gangsched.core.lifecycle.group import Failed
 from gangsched.core.planning.context import Question
+from gangsched.model.constraints import Toleration
 from gangsched.model.queues import PRIORITY_LABEL, QUEUE_LABEL, ResourceFlavor
-from gangsched.model.records import Job, Namespace, QueueLabels, Toleration
+from gangsched.model.records import Job, Namespace, QueueLabels
 from tests.builders import NodeBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, victims
 from tests.core.queues import big, objects, queued

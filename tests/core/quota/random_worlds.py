@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.workloads import Admission, PodSet, Workload
+from gangsched.model.constraints import LabelSelector, PodShape
 from gangsched.model.queues import (
     ANY,
     BORROWING_FIRST,
@@ -26,7 +27,6 @@ from gangsched.model.queues import (
     ResourceFlavor,
     ResourceGroup,
 )
-from gangsched.model.records import LabelSelector, PodShape
 from tests.core.quota.world import has_room
 
 RESOURCES = ("a", "b")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.actions import Bind
+from gangsched.model.constraints import PodShape
 from gangsched.model.dialects import volcano
 from gangsched.model.queues import ResourceFlavor
-from gangsched.model.records import Announced, PodShape
+from gangsched.model.records import Announced
 from tests.builders import PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, reports
 from tests.core.queues import big, objects, queued

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.actions import Mark, Nominate, Remove, WithdrawNomination
+from gangsched.model.constraints import Toleration
 from gangsched.model.queues import ResourceFlavor
-from gangsched.model.records import Toleration
 from tests.builders import NodeBuilder, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, reserved
 from tests.core.queues import objects, queued

@@ -9,9 +9,10 @@ import pytest
 
 from gangsched.core.actions import Remove, ResumeJob
 from gangsched.core.events import Changed, Outcome
+from gangsched.model.constraints import Directives, Taint, Toleration
 from gangsched.model.jobsets import JobSet, ReplicatedJob
 from gangsched.model.queues import ResourceFlavor
-from gangsched.model.records import Directives, Job, Owner, PriorityClass, QueueLabels, Taint, Toleration
+from gangsched.model.records import Job, Owner, PriorityClass, QueueLabels
 from tests.builders import PodBuilder, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, reports, writes
 from tests.core.queues import objects, queued

@@ -5,8 +5,8 @@ import pytest
 
 from gangsched.core.quota.flavors import Mode, better, mismatch
 from gangsched.core.quota.workloads import PodSet, Workload, pod_sets, quantity, workload_priority
+from gangsched.model.constraints import NodeTerm, PodShape, Requirement, Taint, Toleration
 from gangsched.model.queues import Fungibility, ResourceFlavor, WorkloadPriorityClass
-from gangsched.model.records import NodeTerm, PodShape, Requirement, Taint, Toleration
 from tests.core.quota.world import World, flavor, group, queue, workload
 
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from gangsched.core.quota.workloads import Admission, Workload
+from gangsched.model.constraints import LabelSelector, Requirement
 from gangsched.model.queues import LocalQueue, ResourceFlavor, WorkloadPriorityClass
-from gangsched.model.records import LabelSelector, Requirement
 from tests.core.quota.world import World, cohort, exceeds, has_room, queue, workload
 
 

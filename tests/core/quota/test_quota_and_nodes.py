@@ -8,6 +8,7 @@ import pytest
 
 from gangsched.core.decision import UNSCHEDULABLE, Decision, Placement, group_key
 from gangsched.core.events import Changed
+from gangsched.model.constraints import Taint, Toleration
 from gangsched.model.queues import (
     PRIORITY_LABEL,
     QUEUE_LABEL,
@@ -17,7 +18,6 @@ from gangsched.model.queues import (
     ResourceFlavor,
     WorkloadPriorityClass,
 )
-from gangsched.model.records import Taint, Toleration
 from tests.builders import node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, victims
 from tests.core.queues import big, objects, queued

@@ -16,8 +16,9 @@ from gangsched.core.planning import cycle
 from gangsched.core.planning.cycle import one_of_many
 from gangsched.core.quota.assignment import NoQuota, QuotaAssignment
 from gangsched.core.world.world import World
+from gangsched.model.constraints import Toleration
 from gangsched.model.queues import ClusterQueue, ResourceFlavor
-from gangsched.model.records import GangId, Toleration
+from gangsched.model.records import GangId
 from tests.builders import gang, node
 from tests.core.harness import Built, Cluster, encoded
 from tests.core.queues import objects, queued

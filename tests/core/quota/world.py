@@ -13,6 +13,7 @@ from gangsched.core.events import Changed, Gone
 from gangsched.core.quota.flavors import Assignment, Mode
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.workloads import PodSet, Workload
+from gangsched.model.constraints import LabelSelector, PodShape
 from gangsched.model.queues import (
     QUEUE_LABEL,
     ClusterQueue,
@@ -26,7 +27,7 @@ from gangsched.model.queues import (
     ResourceFlavor,
     ResourceGroup,
 )
-from gangsched.model.records import LabelSelector, Namespace, PodShape
+from gangsched.model.records import Namespace
 from tests.builders import PodBuilder, node, pod
 from tests.core.harness import Cluster, verdict
 

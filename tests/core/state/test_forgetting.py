@@ -11,7 +11,8 @@ from gangsched.core.actions import Remove, Report
 from gangsched.core.events import Changed, Gone, LeadershipChanged, ObjectRefused
 from gangsched.core.lifecycle import conditions
 from gangsched.core.state.membership import Membership
-from gangsched.model.records import Budget, Labels
+from gangsched.model.constraints import Labels
+from gangsched.model.records import Budget
 from tests.builders import OURS, PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster
 from tests.core.queues import big, objects, queued

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, TERMINATING
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.world.world import World
-from gangsched.model.records import NodeTerm, PodTerm, Requirement
+from gangsched.model.constraints import NodeTerm, PodTerm, Requirement
 from tests.builders import GIB, OURS, NodeBuilder, PodBuilder, node, pod, selects
 
 NODES = ("n1", "n2", "n3")

@@ -11,7 +11,7 @@ from gangsched.core.framework.pipeline import pipeline_of
 from gangsched.core.plugins.volumes import volume_zones
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.volumes.index import Target
-from gangsched.model.records import LabelSelector, NodeTerm, Requirement
+from gangsched.model.constraints import LabelSelector, NodeTerm, Requirement
 from gangsched.model.volumes import ClaimRef, CSIDriver, CSIStorageCapacity, StorageClass, StorageObject
 from tests.builders import LATER, MADE, bound_claim, claim, node, pod, reserved, selects, volume
 from tests.core.harness import Built, plan, world

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangsched.core.actions import Bind, BindVolume, Remove, SelectNode, WithdrawNomination
-from gangsched.model.records import PodTerm
+from gangsched.model.constraints import PodTerm
 from gangsched.model.volumes import PersistentVolumeClaim
 from tests.builders import LATER, OTHERS, claim, gang, node, pod, selects, volume
 from tests.core.harness import Cluster, nodes_of, writes
