@@ -17,6 +17,10 @@ MOST_NOT_RUN = 14
 OFFLINE = {
     "gangsched plan -f examples/koordinator/": "1 gang: 1 preempt, 2 victims",
     "gangsched plan -f examples/job/": "3 pods that must start together",
+    "gangsched plan -f examples/job-scheduling/": "within      topology.kubernetes.io/zone=b",
+    "gangsched plan -f examples/jobset/": "1 gang: 1 preempt, 1 victim",
+    "gangsched plan -f examples/trainjob/": "3 pods that must start together",
+    "gangsched plan -f examples/statefulset/": "not placed  default/web",
     "gangsched plan -f examples/owners/": "2 gangs: 1 bind, 1 unschedulable",
     "gangsched plan -f examples/coscheduling/ --scheduler-name scheduler-plugins-scheduler": (
         "not placed  default/wide-0  2 Insufficient cpu"
