@@ -83,6 +83,7 @@ subgroups_too_deep = Text("has more than {most} levels of sub-groups")
 no_subgroup = Text("{name} is no sub-group outside of this one")
 ONE_SUBGROUP = "members that no matchLabelKeys divide are one sub-group"
 TASKS_AND_SUBGROUPS = "subGroupPolicy says which members there must be"
+SOFT_TOPOLOGY_WITHOUT_TIER = "a preferred domain is looked for only where a tier is named"
 SOFT_TOPOLOGY_OF_SUBGROUP = "a preferred level within a group is not looked at"
 HARD_TOPOLOGY_OF_SUBGROUP = "a required level of a part of a group is not supported"
 few_subgroups = Text("{wanted} is not between 0 and the {count} sub-groups in it")

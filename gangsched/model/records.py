@@ -294,6 +294,8 @@ class Gang(Record, frozen=True):
 
 #: Node labels that no object has: the domain of a node in each tier of a tree of HyperNodes, by number and by name.
 TIER, TIER_NAME = "topology.volcano.sh/tier-", "topology.volcano.sh/tier-name-"
+#: Each tier is one more level in which a place is looked for.
+MAX_TIER = 8
 
 
 class HyperMember(Record, frozen=True):

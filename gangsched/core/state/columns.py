@@ -25,7 +25,7 @@ from gangsched.model.constraints import (
     Requirement,
     Taint,
 )
-from gangsched.model.records import TIER, TIER_NAME, HyperMember, HyperNode, Node
+from gangsched.model.records import MAX_TIER, TIER, TIER_NAME, HyperMember, HyperNode, Node
 from gangsched.model.selectors import requirement_matches, selector_matches
 
 ABSENT = -1
@@ -285,7 +285,7 @@ class HyperNodes:
 
     def labelled(self, node: Node) -> Node:
         """The node with the domain that it is in of each tier, the first by name; a tier in which it has none of its
-        own is that below it.
+        own is that below it, also above the tree.
         """
         if not self._by_name:
             self._index()
@@ -298,7 +298,7 @@ class HyperNodes:
             above = {d.name: d for each in inside for d in self._with_member(True, each.name, {})}
             inside = [above[name] for name in sorted(above)]
         tiers = dict[str, str]()
-        for tier in range(max((d.tier for d in self._domains.values()), default=0) + 1 if found else 0):
+        for tier in range(MAX_TIER + 1 if found else 0):
             below = tiers.get(f"{TIER}{tier - 1}", "")
             tiers[f"{TIER}{tier}"] = found[tier].name if tier in found else below
         tiers |= {TIER_NAME + each.tier_name: each.name for each in found.values() if each.tier_name}

@@ -38,7 +38,7 @@ from gangsched.model.queues import (
     Limits,
     of_other_api,
 )
-from gangsched.model.records import TIER, TIER_NAME, Gang, HyperMember, HyperNode, Part, Pod
+from gangsched.model.records import MAX_TIER, TIER, TIER_NAME, Gang, HyperMember, HyperNode, Part, Pod
 from gangsched.model.selectors import label_selector
 from gangsched.model.shapes import parse_list
 
@@ -50,8 +50,6 @@ GROUP_NAME = "scheduling.k8s.io/group-name"
 TASK = "volcano.sh/task-spec"
 ROOT = "root"
 _COUNTED = ("allocated", "completed", "inqueue", "pending", "reservation", "running", "unknown")
-#: Each tier is one more level in which a place is looked for.
-MAX_TIER = 8
 TOPOLOGY_GROUP = "topology.volcano.sh"
 #: The conditions of which a group has one or none.
 _SCHEDULED, _UNSCHEDULABLE = "Scheduled", "Unschedulable"
@@ -60,7 +58,7 @@ _SCHEDULED, _UNSCHEDULABLE = "Scheduled", "Unschedulable"
 class NetworkTopology(wire.Wire):
     """One HyperNode for all members."""
 
-    mode: Annotated[str, used("`hard` (the default), or `soft`: rather so")] = "hard"
+    mode: Annotated[str, used("`hard` (the default), or `soft`: rather so; reported if it names no tier")] = "hard"
     highest_tier_allowed: Annotated[int | None, used("one HyperNode of at most this tier (0 to 8), rather lower")] = (
         None
     )
@@ -117,11 +115,12 @@ def gang_from_object(obj: PodGroup) -> Gang:
     for task, count in (spec.min_task_member or {}).items():
         members(count, f"spec.minTaskMember[{task}]")
     parts, remark = _sub_groups(spec)
+    topology, unclear = _topology(spec.network_topology)
     return described(
         FAMILY,
         obj,
-        remark,
-        topology=_topology(spec.network_topology),
+        remark or unclear,
+        topology=topology,
         min_member=max(1, spec.min_member, members(fewest(parts), "spec.subGroupPolicy") if parts is not None else 0),
         min_resources=min_resources(spec.min_resources),
         roles=_roles(spec) if parts is None else (),
@@ -167,19 +166,21 @@ def _sub_groups(spec: PodGroupSpec) -> tuple[Part | None, Mistake | None]:
     return Part(least=len(parts), parts=tuple(parts)), remark
 
 
-def _topology(asked: NetworkTopology | None) -> tuple[tuple[str, bool], ...]:
-    """All members in one HyperNode of at most this tier, rather of a lower one."""
+def _topology(asked: NetworkTopology | None) -> tuple[tuple[tuple[str, bool], ...], Mistake | None]:
+    """All members in one HyperNode of at most this tier, rather of a lower one; and what is asked for and not looked
+    at.
+    """
     if asked is None:
-        return ()
+        return (), None
     required = asked.mode != "soft"
     if asked.highest_tier_name:
-        return ((TIER_NAME + asked.highest_tier_name, required),)
+        return ((TIER_NAME + asked.highest_tier_name, required),), None
     highest = asked.highest_tier_allowed
     if highest is None:
-        return ()
+        return (), None if required else Mistake("spec.networkTopology", invalid.SOFT_TOPOLOGY_WITHOUT_TIER)
     if not 0 <= highest <= MAX_TIER:
         raise FieldError("spec.networkTopology.highestTierAllowed", invalid.not_between(highest, 0, MAX_TIER))
-    return tuple((f"{TIER}{tier}", required and tier == highest) for tier in range(highest, -1, -1))
+    return tuple((f"{TIER}{tier}", required and tier == highest) for tier in range(highest, -1, -1)), None
 
 
 class Match(wire.Wire):
@@ -373,6 +374,9 @@ DIALECT = Dialect(
                 "annotation or label `volcano.sh/preemptable`": "may it be a victim? [preemption.md](preemption.md)",
                 "annotation `volcano.sh/last-checkpoint-time`": "[what is lost]"
                 "(preemption.md#what-owners-say-about-harm) with it",
+                "annotations `volcano.sh/network-topology-mode`, `volcano.sh/network-topology-highest-tier`, "
+                f"`{FAMILY}/queue-name`, on owners `{FAMILY}/group-min-member`": "read by Volcano's controllers, "
+                "which write them into the PodGroup",
                 "`volcano.sh/task-priority`": "ignored: members are placed in the order of their names",
                 "`volcano.sh/cooldown-time`": "ignored: [patience](preemption.md#patience) has annotations of its own",
                 "`volcano.sh/sla-waiting-time`": "ignored: a gang that waits does not rise",

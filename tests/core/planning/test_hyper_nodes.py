@@ -43,6 +43,13 @@ def test_a_domain_of_a_higher_tier_where_that_is_allowed() -> None:
     assert set(placed(plan(*nodes(1, 0, 1, 1), *tree(), *job(*wish))["d/g"]).values()) == {"n2", "n3"}
 
 
+def test_a_tier_above_the_tree_is_its_top() -> None:
+    """A gang that may cross more tiers than there are is kept in one domain of the highest."""
+    wish = (f"{TIER}5", True), (f"{TIER}1", False)
+    assert plan(*nodes(1, 0, 1, 0), *tree(), *job(*wish))["d/g"].outcome == "bind"
+    assert plan(*nodes(1, 0, 0, 0), node("n9").cpu(1), *tree(), *job(*wish))["d/g"].outcome == "unschedulable"
+
+
 def test_the_tree_comes_before_or_after_nodes_and_changes() -> None:
     """Nodes that are in no domain hold no gang that wants one; they may get into one."""
     seen = job((f"{TIER}1", True))
@@ -64,6 +71,6 @@ def test_labels_go_with_the_domain() -> None:
     """And those of the node itself stay."""
     core = world(*nodes(1, 1, 1, 1), *tree())
     labels = labels_of(core, "n0")
-    assert (labels[f"{TIER}1"], labels[f"{TIER}2"], f"{TIER}0" in labels) == ("r0", "s", False)
+    assert [labels.get(f"{TIER}{n}") for n in range(4)] == [None, "r0", "s", "s"]
     core.handle([Gone("HyperNode", "", name) for name in ("r0", "r1", "s")], 1.0)
     assert labels_of(core, "n0") == {"kubernetes.io/hostname": "n0"}
