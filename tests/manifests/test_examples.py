@@ -52,8 +52,9 @@ def test_every_example_is_tested() -> None:
     folders = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
     # Elsewhere: test_documented.py (each command of a README), test_example_plugin.py, test_queues.py,
     # test_volcano_example.py, test_kai_example.py and test_kind_example.py.
-    dialects = {"coscheduling", "job", "kai", "kueue-pod-group", "owners", "ray", "spark", "volcano", "yunikorn"}
-    assert folders == {*CLUSTERS, *dialects, "config", "kind", "plugin-gpu-reserve", "quota-gpu"}
+    dialects = {"coscheduling", "kai", "kueue-pod-group", "spark", "volcano", "yunikorn"}
+    owners = {"job", "job-scheduling", "jobset", "owners", "ray", "statefulset", "trainjob"}
+    assert folders == {*CLUSTERS, *dialects, *owners, "config", "kind", "plugin-gpu-reserve", "quota-gpu"}
     assert [name for name in sorted(folders) if not (EXAMPLES / name / "README.md").exists()] == []
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert folders == set(re.findall(r"^\| \[`([a-z-]+)/`\]", readme, re.MULTILINE))
