@@ -397,13 +397,10 @@ class Scheduler:
 
     def _gang_changed(self, family: str, namespace: str, name: str, gang: Gang | None) -> None:
         """A group object changed: its own gang, and every gang of the GangGroup that it lists, look again."""
-        names = {(namespace, name)}
-        for key in gang.group if gang is not None else ():
-            other_namespace, _, other = key.partition("/")
-            names.add((other_namespace, other))
         for scheduler in self.world.membership.ours:
-            for other_namespace, other in names:
-                self._touch(GangId(family, other_namespace, other, scheduler))
+            self._touch(GangId(family, namespace, name, scheduler))
+            for other in gang.grouped(scheduler) if gang is not None else ():
+                self._touch(other)
 
     def _touch(self, gang: GangId) -> None:
         """The gang must be looked at again."""

@@ -286,6 +286,11 @@ class Gang(Record, frozen=True):
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
+    def grouped(self, scheduler: str) -> list[GangId]:
+        """The gangs of this scheduler name that its GangGroup lists, in that order; none if it is in none."""
+        names = (key.partition("/") for key in self.group)
+        return [GangId(self.family, namespace, name, scheduler) for namespace, _, name in names]
+
     @property
     def announces(self) -> bool:
         """Does it say what members need that may not exist yet?"""

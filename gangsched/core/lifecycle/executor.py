@@ -132,8 +132,7 @@ class Executor:
         for gang in [gang for gang in touched if gang.family != SINGLE]:
             spec = self.world.membership.spec(gang)
             if spec is not None and spec.group:
-                names = (key.partition("/") for key in spec.group)
-                touched.update(GangId(gang.family, namespace, name, gang.scheduler) for namespace, _, name in names)
+                touched.update(spec.grouped(gang.scheduler))
         if touched:
             self.gangs.refresh_all(touched)
 

@@ -314,9 +314,7 @@ class Membership:
         if spec.key not in spec.group:
             return (gang,), causes.gang_group_without_itself(spec.key)
         out = []
-        for key in spec.group:
-            namespace, _, name = key.partition("/")
-            other_id = GangId(gang.family, namespace, name, gang.scheduler)
+        for key, other_id in zip(spec.group, spec.grouped(gang.scheduler), strict=True):
             other = self.spec(other_id)
             if other is None:
                 return (gang,), causes.gang_of_group_missing(key)
