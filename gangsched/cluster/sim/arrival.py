@@ -79,11 +79,9 @@ def arrivals(
             _bring(first, record, first.get((JOB, record.namespace, record.name), 0.0))
     out = []
     for position, event in enumerate(known):
-        record = record_of(event)
-        key = _key_of(record)
+        key = _key_of(record_of(event))
         out.append(Arrival(pods.get(position, groups.get(key, first.get(key, 0.0))), event))
-    order = {id(event): position for position, event in enumerate(known)}
-    return sorted(out, key=lambda a: (a.after_seconds, isinstance(record_of(a.event), Pod), order[id(a.event)]))
+    return sorted(out, key=lambda a: (a.after_seconds, isinstance(record_of(a.event), Pod)))
 
 
 def created_at(event: Event, now: float) -> Event:
