@@ -25,7 +25,7 @@ from gangsched.model.preemptible import EXPECTED_RUN_TIME, stakes_of
 from gangsched.model.records import Pod, Stakes
 from gangsched.model.times import LONGEST_SECONDS, parse_time, render_time
 from tests.builders import PodBuilder, gang, node, pod
-from tests.cli.worlds import TWO_NODES
+from tests.cli.worlds import TWO_NODES, gang_job
 from tests.core.harness import Built, event
 from tests.pages import read_schema
 
@@ -316,24 +316,6 @@ def test_a_suspended_job_starts_when_there_is_room_and_others_after_it(
     assert [found[name]["position"] for name in ("d/first", "d/new")] == [1, 2]
 
 
-JOB = """
----
-apiVersion: batch/v1
-kind: Job
-metadata: {name: %(name)s, annotations: {gangsched.dev/gang: "true"}}
-spec:
-  parallelism: %(pods)d
-  completions: %(pods)d
-  template:
-    metadata:
-      annotations:
-        sim.gangsched.dev/arrive-after: %(at)ds
-        sim.gangsched.dev/run-for: %(run)ds
-        gangsched.dev/expected-run-time: %(run)ds
-    spec: {schedulerName: py-gang-scheduler, containers: [{resources: {requests: {cpu: %(cpu)d}}}]}
-"""
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_with_run_times_that_hold_and_nothing_to_come_the_likely_start_is_the_real_one(
     tmp_path: Path, seed: int
@@ -341,7 +323,7 @@ def test_with_run_times_that_hold_and_nothing_to_come_the_likely_start_is_the_re
     """Asked after the last Job has come, whatever order their names have."""
     chance = random.Random(seed)
     jobs = [
-        JOB % {"name": f"j{chance.random()}", "pods": chance.randint(1, 2), "at": n, "run": run, "cpu": cpu}
+        gang_job(f"j{chance.random()}", n, run, chance.randint(1, 2), cpu)
         for n, run, cpu in ((n, chance.randint(100, 900), chance.choice((1, 2, 4))) for n in range(12))
     ]
     (tmp_path / "all.yaml").write_text(TWO_NODES + "".join(jobs))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gangsched.cli.main import main
-from tests.cli.worlds import TWO_NODES
+from tests.cli.worlds import TWO_NODES, gang_job
 
 CLUSTER = (
     TWO_NODES
@@ -66,26 +66,11 @@ def test_a_job_is_preempted_twice_and_completes(
     assert sorted(p["phase"] for p in found["pods"].values()) == ["Deleted"] * 16 + ["Succeeded"] * 12
 
 
-WHOLE_NODE = """
----
-apiVersion: batch/v1
-kind: Job
-metadata: {name: %(name)s, annotations: {gangsched.dev/gang: "true"}}
-spec:
-  parallelism: 2
-  completions: 2
-  template:
-    metadata: {annotations: {sim.gangsched.dev/arrive-after: %(at)s, sim.gangsched.dev/run-for: 1m}}
-    spec: {schedulerName: py-gang-scheduler, containers: [{resources: {requests: {cpu: 4}}}]}
-"""
-
-
 def test_jobs_of_one_priority_start_in_the_order_in_which_they_came(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What waits longer starts first, whatever its name."""
-    arrived = {"c": "1s", "b": "10s", "a": "20s"}
-    jobs = (WHOLE_NODE % {"name": name, "at": at} for name, at in arrived.items())
+    jobs = (gang_job(name, at, 60) for name, at in {"c": 1, "b": 10, "a": 20}.items())
     path = tmp_path / "a.yaml"
     path.write_text(TWO_NODES + "".join(jobs))
     assert main(["simulate", "-f", str(path), "-o", "json"]) == 0
