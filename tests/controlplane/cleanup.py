@@ -112,21 +112,20 @@ async def _delete_all(admin: Client, resources: list[Resource]) -> None:
     """One DELETE of a collection for each kind and namespace that has objects."""
     found = await asyncio.gather(*(_leftovers(admin, each) for each in resources))
     requests: list[Coroutine[None, None, object]] = []
-    body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "propagationPolicy": "Background"}
     for resource, things in zip(resources, found, strict=True):
         spaces: dict[str | None, list[Object]] = defaultdict(list)
         for thing in things:
             spaces[thing.get("namespace")].append(thing)
         for namespace, members in spaces.items():
             if resource.namespaced and "deletecollection" in resource.verbs:
-                requests.append(admin.request("DELETE", resource.path(namespace=namespace), body))
+                requests.append(_delete(admin, resource.path(namespace=namespace)))
             else:
-                requests += [_delete_one(admin, resource, member) for member in members]
+                requests += [_delete(admin, resource.path(member["name"], namespace)) for member in members]
     await asyncio.gather(*requests)
 
 
-async def _delete_one(admin: Client, resource: Resource, metadata: Object) -> None:
-    path = resource.path(metadata["name"], metadata.get("namespace"))
+async def _delete(admin: Client, path: str) -> None:
+    """DELETE of an object or a collection, which may have gone since it was read, as a kind goes with its CRD."""
     body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "propagationPolicy": "Background"}
     try:
         await admin.request("DELETE", path, body)
@@ -146,4 +145,4 @@ async def _force(admin: Client, resource: Resource, metadata: Object) -> None:
         except ApiError as error:
             if error.status not in {404, 409}:
                 raise
-    await _delete_one(admin, resource, metadata)
+    await _delete(admin, resource.path(metadata["name"], metadata.get("namespace")))
