@@ -393,14 +393,10 @@ class Scheduler:
             self._note(Change(Hint.VICTIMS))
         if now is not None and now.remark is not None:
             self._tell(ev.ObjectRefused(f"PodGroup.{now.family}", now.namespace, now.name, now.uid, *now.remark))
-        self._gang_changed(*key, now or known)
-
-    def _gang_changed(self, family: str, namespace: str, name: str, gang: Gang | None) -> None:
-        """A group object changed: its own gang, and every gang of the GangGroup that it lists, look again."""
-        for scheduler in self.world.membership.ours:
-            self._touch(GangId(family, namespace, name, scheduler))
-            for other in gang.grouped(scheduler) if gang is not None else ():
-                self._touch(other)
+        for scheduler in membership.ours:
+            self._touch(GangId(*key, scheduler))
+            for other in known.grouped(scheduler) if now is None and known is not None else ():
+                self._touch(other)  # what it listed is not known any more when it is looked at
 
     def _touch(self, gang: GangId) -> None:
         """The gang must be looked at again."""
@@ -413,7 +409,8 @@ class Scheduler:
             family = api_of(event)
             gang = group_refused(event, membership.objects.get((family, event.namespace, event.name)))
             membership.set_object(gang)
-            self._gang_changed(family, event.namespace, event.name, gang)
+            for scheduler in membership.ours:
+                self._touch(GangId(family, event.namespace, event.name, scheduler))
         if kind in QUEUE_KINDS and self.options.quota:
             held = queue_object_refused(event, self.world.managed.quota)
             if held is not None:

@@ -288,8 +288,7 @@ class Gang(Record, frozen=True):
 
     def grouped(self, scheduler: str) -> list[GangId]:
         """The gangs of this scheduler name that its GangGroup lists, in that order; none if it is in none."""
-        names = (key.partition("/") for key in self.group)
-        return [GangId(self.family, namespace, name, scheduler) for namespace, _, name in names]
+        return [GangId(self.family, *key.partition("/")[::2], scheduler) for key in self.group]
 
     @property
     def announces(self) -> bool:

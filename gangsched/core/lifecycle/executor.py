@@ -42,7 +42,7 @@ from gangsched.core.queue.signature import Signature, said_of, signature_of, spe
 from gangsched.core.state.sightings import Owner
 from gangsched.core.world.world import World, queue_order
 from gangsched.messages import notes
-from gangsched.model.records import SINGLE, GangId
+from gangsched.model.records import GangId
 from gangsched.model.times import render_time
 
 
@@ -127,14 +127,9 @@ class Executor:
         return out
 
     def _refresh(self) -> None:
-        """Look again at every gang that was touched, and at those that share a GangGroup with one."""
+        """Look again at every gang that was touched."""
         touched, self.touched = self.touched, set()
-        for gang in [gang for gang in touched if gang.family != SINGLE]:
-            spec = self.world.membership.spec(gang)
-            if spec is not None and spec.group:
-                touched.update(spec.grouped(gang.scheduler))
-        if touched:
-            self.gangs.refresh_all(touched)
+        self.gangs.refresh_all(touched)
 
     def _take_changes(self) -> list[Change]:
         """What may help, be it an event or what followed from our own steps. Gangs that wait for their volumes may have

@@ -48,6 +48,7 @@ class Gangs:
         self.waiting = Waiting(decider, queue)
         self.unschedulable = UnschedulableGangs(world, decider, decider.options.strict_budgets, queue, self._wake)
         self._group_of: dict[GangId, str] = {}
+        self._listed: set[GangId] = set()
         self._do: dict[Do, Callable[[Group], None]] = {
             Do.NOMINATE: self.bindings.nominate,
             Do.MARK: self._mark,
@@ -180,13 +181,15 @@ class Gangs:
     # -- gangs ---------------------------------------------------------------------------------------------
 
     def refresh_all(self, gangs: Iterable[GangId]) -> None:
-        """Look at all of these again, those of one group together."""
-        seen: set[GangId] = set()
-        for gang in sorted(gangs):
-            if gang in seen:
-                self._reporter.object_status(gang, self.of(gang))
-            else:
-                seen.update(self.refresh(gang))
+        """Look at all of these again, those of one group together, and at what the GangGroups of others list that are
+        not whole.
+        """
+        seen, left = set[GangId](), {*gangs}
+        while left:
+            for gang in sorted(left):
+                if gang not in seen:
+                    seen.update(self.refresh(gang))
+            left, self._listed = self._listed - seen, set()
 
     def leave(self, scheduler: str) -> None:
         """The gangs of this scheduler name are another's from now on: nothing is held for them or reported."""
@@ -197,12 +200,14 @@ class Gangs:
 
     def refresh(self, gang: GangId) -> tuple[GangId, ...]:
         """Look at a gang again: which group it is in, whether everything is there, what it needs. Returns the gangs of
-        its group: nothing is left to be done for them, but for the status of the others' objects.
+        its group: nothing is left to be done for them.
         """
         if not self._world.membership.is_ours(gang):
             return ()
         membership = self._world.membership
-        gangs, _ = membership.group(gang)
+        gangs, alone = membership.group(gang)
+        if alone:  # what others of its GangGroup wait for may be something else now
+            self._listed.update(membership.listed(gang))
         key = group_key(gangs)
         self.losses.touch(gangs)
         self.announced.touch(gangs)
@@ -230,7 +235,8 @@ class Gangs:
             self._follow(group, obstacle, pending, other)
             if other:
                 self.rechecks.gang_changed(group)
-        self._reporter.object_status(gang, self.of(gang))
+        for each in gangs:
+            self._reporter.object_status(each, self.of(each))
         if admitted_twice:
             self._reporter.tell_two_admitters(gangs, admitted_twice)
         return gangs

@@ -113,7 +113,7 @@ class Membership:
         self._of_scheduler = Counter[str]()
         #: UIDs of the members that make a mistake, of each gang and mistake.
         self._mistaken: dict[tuple[GangId, Mistake], set[str]] = {}
-        self._told: dict[GangId, Gang | None] = {}  # what members say, where no object does
+        self._specs: dict[GangId, Gang | None] = {}  # what is known of gangs with members, once it was asked for
         self._unsorted: set[GangId] = set()
         # What follows from the members of a gang: kept of large gangs, for a change of one member must not cost a look
         # at all of them more than once, and of the one that was asked about last, for it is asked about again and again
@@ -137,12 +137,12 @@ class Membership:
             self._mistaken.setdefault((pod.gang, each), set()).add(pod.uid)
         group[pod.uid] = pod
         if before is None or _said_by(before) != _said_by(pod):
-            self._told.pop(pod.gang, None)
+            self._specs.pop(pod.gang, None)
         self.moved(pod.gang)
 
     def drop_pod(self, pod: Pod) -> None:
         """Remove a pod."""
-        self._told.pop(pod.gang, None)
+        self._specs.pop(pod.gang, None)
         self.moved(pod.gang)
         group = self.members.get(pod.gang)
         if group is not None:
@@ -182,14 +182,19 @@ class Membership:
         """Insert or replace a group object."""
         key = (gang.family, gang.namespace, gang.name)
         self.objects[key] = gang
-        self.stakes.pop(key, None)
-        if gang.stakes != NO_STAKES:
-            self.stakes[key] = gang.stakes
+        self._object_changed(*key, gang.stakes)
 
     def drop_object(self, family: str, namespace: str, name: str) -> None:
         """Remove a group object."""
         self.objects.pop((family, namespace, name), None)
+        self._object_changed(family, namespace, name, NO_STAKES)
+
+    def _object_changed(self, family: str, namespace: str, name: str, stakes: Stakes) -> None:
+        for scheduler in self._of_scheduler:
+            self._specs.pop(GangId(family, namespace, name, scheduler), None)
         self.stakes.pop((family, namespace, name), None)
+        if stakes != NO_STAKES:
+            self.stakes[family, namespace, name] = stakes
 
     # -- questions -----------------------------------------------------------------------------------------
 
@@ -232,21 +237,19 @@ class Membership:
         """What is known about the gang: its object, else what the oldest of the members says that say how many are
         needed; None if nothing is.
         """
+        known = self._specs.get(gang)
+        if known is None and gang not in self._specs:
+            known = self._known(gang)
+            # Pods of others are too many, and seldom asked about.
+            if gang in self.members and (gang.family != SINGLE or gang.scheduler in self.ours):
+                self._specs[gang] = known
+        return known
+
+    def _known(self, gang: GangId) -> Gang | None:
         if gang.family == SINGLE:
-            known = self._told.get(gang)
-            if known is None:
-                known = self._single(gang)
-                if known is not None and gang.scheduler in self.ours:
-                    self._told[gang] = known
-            return known
+            return self._single(gang)
         found = self.objects.get((gang.family, gang.namespace, gang.name))
-        if found is not None:
-            return found
-        if gang not in self.members:
-            return None
-        if gang not in self._told:
-            self._told[gang] = self._from_members(gang)
-        return self._told[gang]
+        return found or (self._from_members(gang) if gang in self.members else None)
 
     def _from_members(self, gang: GangId) -> Gang | None:
         """What the oldest member says that says anything valid; nothing where a member asks for a group object."""
@@ -301,6 +304,11 @@ class Membership:
             else:
                 out.pending.append(pod)
         return out
+
+    def listed(self, gang: GangId) -> list[GangId]:
+        """The gangs that its GangGroup lists, those that do not list it included."""
+        spec = self.spec(gang)
+        return spec.grouped(gang.scheduler) if spec is not None else []
 
     def group(self, gang: GangId) -> tuple[tuple[GangId, ...], str]:
         """``(gangs, problem)``: the GangGroup that this gang belongs to, in key order.

@@ -96,6 +96,29 @@ def test_an_annotated_gang_group_whose_other_gang_is_deleted_is_told() -> None:
     assert state(cluster, "d/a") == "Gathering"
 
 
+def test_what_a_gang_group_lacks_is_told_as_its_gangs_come_and_go() -> None:
+    """A gang whose GangGroup is not whole says for which it waits now, whatever has happened to the others."""
+    listed = ("d/a", "d/b", "d/c")
+    cluster = Cluster(node("n1").cpu(2), gang("a").group(*listed), pod("a1").cpu(2).gang("a"))
+    told = []
+    for happened in (
+        pod("b1").light_gang("b", 1, '["d/a", "d/b", "d/c"]'),
+        gang("c").group("d/a", "d/c"),
+        Gone("PodGroup", "d", "c", group="scheduling.sigs.k8s.io"),
+    ):
+        cluster.run()
+        told.append(texts(cluster.log, "a1")[-1][1].partition(";")[0])
+        cluster.show(happened)
+    cluster.run()
+    told.append(texts(cluster.log, "a1")[-1][1].partition(";")[0])
+    assert told == [
+        "gang d/b of the GangGroup does not exist yet",
+        "gang d/c of the GangGroup does not exist yet",
+        "gang d/c does not list the same GangGroup",
+        "gang d/c of the GangGroup does not exist yet",
+    ]
+
+
 # -- what people are told ----------------------------------------------------------------------------------
 
 
