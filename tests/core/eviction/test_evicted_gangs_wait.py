@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangsched.core.actions import Bind, Mark, Remove, SetCondition, SuspendJob
+from gangsched.core.actions import Bind, Mark, Remove, SetCondition, SuspendJob, Unmark
 from gangsched.core.events import Outcome
 from tests.builders import PodBuilder, gang, node, pod
 from tests.core.eviction import jobs
@@ -133,3 +133,24 @@ def test_a_pod_that_waits_while_its_job_is_suspended_is_not_forgotten() -> None:
     cluster.change("train-1", phase="Succeeded")
     cluster.run()
     assert nodes_of(cluster.log)["train-2"] == "n2"
+
+
+def test_a_job_whose_pods_have_ended_by_themselves_ends_no_list() -> None:
+    """It need not be suspended any more, and its next pod, which starts meanwhile, leaves nobody else behind."""
+    job = jobs.job(backoff_limit=0, parallelism=2, completions=2)
+    slow = pod("slow").cpu(2).on("n2").field(grace_seconds=60.0)
+    running = jobs.member(0).cpu(2).on("n1").field(grace_seconds=1.0)
+    alone = pod("alone").cpu(2).on("n1").field(grace_seconds=1.0)
+    cluster = Cluster(node("n1").cpu(4), node("n2").cpu(2), job, running, alone, slow)
+    cluster.run()
+    tops = [pod(f"top-{n}").cpu(n).priority(9).gang("top") for n in (4, 2)]
+    cluster.show(gang("top").min(2).timeout(300), *tops)
+    cluster.run()
+    assert {write.pod.name for write in cluster.log if isinstance(write, Mark)} == {"train-0", "alone", "slow"}
+    cluster.change("train-0", phase="Succeeded")
+    cluster.show(jobs.member(1).cpu(2), node("n3").cpu(2))
+    cluster.run()
+    assert nodes_of(cluster.log) == {"train-1": "n3"}
+    cluster.pass_time(60)
+    assert not any(isinstance(write, Unmark) for write in cluster.log)
+    assert [write.pod.name for write in cluster.log if isinstance(write, Remove)] == ["slow", "alone"]
