@@ -168,7 +168,7 @@ class Preemption(Section, frozen=True, kw_only=True):
         Duration,
         _doc(
             """A pod that still terminates so long after the end of its grace period is not counted on to leave: it
-            holds its room until it is gone, and a gang that waits for it is decided again."""
+            holds its room until it is gone, and a gang that needs its room is decided again."""
         ),
     ] = "30s"
     max_wait: Annotated[

@@ -258,9 +258,13 @@ class Phases:
             self._signal(group, Signal.BROKEN)
 
     def _waits_in_vain(self, group: Group, plan: Plan) -> bool:
-        """Is a pod that the gang waits for overdue? Then it is decided anew: others may have to leave instead."""
-        overdue = self._ledger.waits(group.key) & self._world.sightings.overdue
-        if not overdue:
+        """Is a pod that the gang waits for overdue? It is not waited for any more; where the gang needs its room it is
+        decided anew: others may have to leave instead.
+        """
+        overdue = sorted(self._ledger.waits(group.key) & self._world.sightings.overdue)
+        for uid in overdue:
+            self._ledger.no_longer_waits(uid, group.key)
+        if not overdue or self.still_holds(group, plan):
             return False
         names = ", ".join(sorted(self._world.pods[uid].key for uid in overdue)[:5])
         group.message = notes.timed_out_while_terminating(group.stage, names)

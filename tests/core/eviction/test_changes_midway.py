@@ -132,6 +132,28 @@ def test_a_stuck_victim_that_leaves_after_all_is_room_like_any_other() -> None:
     assert cluster.core.world.sightings.overdue == set()
 
 
+def test_a_stuck_victim_whose_room_is_not_needed_does_not_end_the_list() -> None:
+    """It leaves with a gang that leaves as a whole, on a node without members: the others of the list still leave."""
+    graces = {"w1": 1.0, "w2": 1.0, "w3": 100.0}
+    whole = [pod(w).cpu(2).gang("w").on(f"n{w[1]}").field(grace_seconds=s) for w, s in graces.items()]
+    alone = pod("alone").cpu(2).priority(1).on("n1").field(grace_seconds=1.0)
+    preemptor = pod("m").cpu(4).priority(5).gang("g")
+    nodes = [node("n1").cpu(4), node("n2").cpu(2), node("n3").cpu(2)]
+    cluster = Cluster(*nodes, gang("w").min(3), *whole, alone, gang("g").min(1).timeout(300), preemptor)
+    cluster.run()
+    cluster.leave("w1")
+    cluster.run()
+    assert names(cluster, Remove) == set(graces)
+    cluster.pass_time(90)
+    assert cluster.core.world.sightings.overdue == {"uid-d-w2"}
+    assert names(cluster, Unmark) == set()
+    cluster.pass_time(10)
+    assert names(cluster, Remove) == {*graces, "alone"}
+    cluster.leave("w3", "alone")
+    cluster.run()
+    assert nodes_of(cluster.log) == {"m": "n1"}
+
+
 @pytest.mark.parametrize("ends", [30.0, 0.5])
 def test_a_short_patience_does_not_make_others_victims_stuck(ends: float) -> None:
     """A pod whose grace period is not over, or has just ended, is on its way, however soon a gang gives up."""
