@@ -5,8 +5,8 @@ be let off
 
 * when the gang does not need it to go any more, or has no use for the list any more: judged by what the process that
   lets it off knows in that moment, see :func:`_rightly`;
-* when the plan has to end by itself: its time is over, a write of its own was refused, or users have changed something
-  that it is about (a member, a victim, a group, a budget, a queue, a volume).
+* when the plan has to end by itself: its time is over, a write of its own was refused, a member that it places is
+  gone, or users have changed something that it is about (a member, a victim, a group, a budget, a queue, a volume).
 """
 
 from __future__ import annotations
@@ -95,14 +95,15 @@ def _over(history: History, each: Round) -> int:
 def _rightly(played: Played, each: Round, unmark: Entry) -> bool:
     """Did the gang need this victim to go no more, or could the list not help it any more, as far as the process knew
     that let it off? That is so where all that it lacks has room beside those who stay; and where a node to which its
-    members were nominated has no room for them even without the list, because of pods that have come, of bindings on
-    their way and of what is kept for gangs of higher priority, or of the same whose plans were made before.
+    members were nominated has no room for them even without the list, because of pods that have come, are overdue or
+    leave for later plans only, of bindings on their way and of what is kept for gangs of higher priority, or of the
+    same whose plans were made before.
     """
     batch = _asked_in(played, each, unmark)
     if batch is None:
         return False
     before, after = (_known(played, batch, asked=asked) for asked in (False, True))
-    return any(_needless(each, known) or _hopeless(played, each, known) for known in (before, after))
+    return any(_needless(played, each, known) or _hopeless(played, each, known) for known in (before, after))
 
 
 def _asked_in(played: Played, each: Round, unmark: Entry) -> int | None:
@@ -132,8 +133,9 @@ def _named(mark: Mark) -> list[tuple[str, str]]:
 
 
 class _Known(msgspec.Struct):
-    """What a process knows, to which nodes (``kept``) it keeps room for pods that wait, the numbers of its own plans
-    for those that it has ``planned``, and whom it lets off (UIDs).
+    """What a process knows ``at_seconds``, to which nodes (``kept``) it keeps room for pods that wait, the numbers of
+    its own plans for those that it has ``planned``, and whom it lets off (UIDs). ``numbers`` has those of its plans by
+    their ids, and ``leave_for`` the ids of the plans for which those that it has marked leave.
     """
 
     told: Told
@@ -141,6 +143,9 @@ class _Known(msgspec.Struct):
     planned: dict[str, int] = {}
     plans: int = 0
     let_off: set[str] = set()
+    numbers: dict[str, int] = {}
+    leave_for: dict[str, list[str]] = {}
+    at_seconds: float = 0.0
 
     def decide(self, decision: Decision) -> None:
         """It has decided a gang: those that could be bound have their room from now on, also while they wait for their
@@ -165,8 +170,10 @@ class _Known(msgspec.Struct):
         match action:
             case Mark():
                 self.let_off.discard(action.pod.uid)
+                self.leave_for[action.pod.uid] = [plan for _, plan in _named(action)]
             case Nominate(node=node):
                 self._keep({action.pod.uid: node})
+                self.numbers.setdefault(action.plan, self.plans)
             case WithdrawNomination() | Bind():
                 self.kept[action.pod.uid] = ""
 
@@ -181,6 +188,26 @@ class _Known(msgspec.Struct):
         let_off = (self.told.pods.get(uid) for uid in sorted(self.let_off - known))
         return there + [pod for pod in let_off if pod is not None and pod.bound and pod.live and pod.node == node]
 
+    def stay_for(self, node: str, first: float, overdue_after: float) -> list[Pod]:
+        """The same as far as the plan with this number is concerned: it cannot count on pods that are marked for later
+        plans only, nor on those that still terminate so long after their grace period (seconds).
+        """
+        told = self.told
+        there = (pod for pod in told.pods.values() if pod.node == node and pod.bound and told.leaving(pod))
+        return self.stay(node) + [
+            pod
+            for pod in there
+            if (pod.live and self._leaves_later(pod.uid, first)) or self._overdue(pod, overdue_after)
+        ]
+
+    def _leaves_later(self, uid: str, first: float) -> bool:
+        plans = self.leave_for.get(uid, []) if uid not in self.let_off else []
+        return bool(plans) and all(self.numbers.get(plan, -1) > first for plan in plans)
+
+    def _overdue(self, pod: Pod, overdue_after: float) -> bool:
+        began = self.told.terminating.get(pod.uid, math.inf)
+        return began + pod.grace_seconds + overdue_after <= self.at_seconds
+
     def priority(self, pod: Pod) -> int:
         """That of the pod's gang."""
         return self.told.priority(pod.gang)
@@ -194,11 +221,18 @@ class _Known(msgspec.Struct):
             p for p in waiting if self.kept.get(p.uid, p.nominated_node if p.on_record and recorded else "") == node
         ]
 
+    def kept_from(self, node: str, priority: float, first: float, *, recorded: bool) -> list[Pod]:
+        """The same, as far as it is kept from a plan of this priority with this number: a later one of its priority was
+        made with its room taken.
+        """
+        kept = self.kept_for(node, recorded=recorded)
+        return [p for p in kept if self.priority(p) >= priority + (self.planned.get(p.uid, math.inf) >= first)]
+
 
 def _known(played: Played, last: int, *, asked: bool) -> _Known:
     """What the process of this batch knew when it had been told what is in it, or had also ``asked`` for it."""
     process = played.batches[last].process
-    known = _Known(Told())
+    known = _Known(Told(), at_seconds=played.batches[last].at_seconds)
     for number, batch in enumerate(played.batches[: last + 1]):
         if batch.process != process:
             continue
@@ -211,21 +245,30 @@ def _known(played: Played, last: int, *, asked: bool) -> _Known:
     return known
 
 
-def _needless(each: Round, known: _Known) -> bool:
+def _first(each: Round, known: _Known) -> float:
+    """The number of the plan for its members; -1: it is that of an earlier process."""
+    return min((known.planned.get(uid, -1) for uid in each.nominated), default=-1)
+
+
+def _needless(played: Played, each: Round, known: _Known) -> bool:
     """Have as many members as the gang lacks room beside those who stay, and beside what is kept from it?"""
     told = known.told
     gang = told.named(each.gang)
     if gang is None:
         return False
-    own = told.priority(gang)
+    own, first, nodes = told.priority(gang), _first(each, known), _places(played, each).values()
     there = {}
     for name in sorted(told.nodes):
-        theirs = [
-            pod for pod in known.kept_for(name, recorded=False) if pod.gang != gang and known.priority(pod) >= own
-        ]
-        there[name] = [*known.stay(name), *theirs]
+        theirs = known.kept_from(name, own, first if name in nodes else math.inf, recorded=False)
+        there[name] = [*known.stay(name), *(pod for pod in theirs if pod.gang != gang)]
     waiting = [pod for pod in told.members(gang) if known.waits(pod)]
     return any(_placed(told, there, some) for some in itertools.combinations(waiting, told.lacking(gang)))
+
+
+def _places(played: Played, each: Round) -> dict[str, str]:
+    """To which nodes its members (UIDs) were nominated."""
+    entries = played.world.history.entries
+    return {uid: str(entries[number].detail["node"]) for uid, number in each.nominated.items()}
 
 
 def _placed(told: Told, there: dict[str, list[Pod]], pods: Sequence[Pod]) -> bool:
@@ -245,22 +288,18 @@ def _placed(told: Told, there: dict[str, list[Pod]], pods: Sequence[Pod]) -> boo
 
 def _hopeless(played: Played, each: Round, known: _Known) -> bool:
     """Is a node not there any more for the members that were nominated to it, also without anybody of the list?"""
-    entries = played.world.history.entries
-    places = {uid: str(entries[number].detail["node"]) for uid, number in each.nominated.items()}
+    places, first = _places(played, each), _first(each, known)
     members = [pod for uid in places if (pod := known.told.pods.get(uid)) is not None]
     own = min(map(known.priority, members), default=math.inf)
-    first = min((known.planned.get(uid, -1) for uid in places), default=-1)  # -1: by an earlier process
+    overdue_after = played.scenario.options.overdue_after_seconds
     for name in sorted(set(places.values())):
         node = known.told.nodes.get(name)
         mine = [pod for pod in members if places[pod.uid] == name and known.waits(pod)]
         if node is None or not all(_usable(node, pod) for pod in mine):
             return True
-        stay = [pod for pod in known.stay(name) if pod.uid not in each.marked]
-        theirs = [
-            pod
-            for pod in known.kept_for(name, recorded=True)
-            if known.priority(pod) >= own + (known.planned.get(pod.uid, math.inf) >= first)
-        ]
+        stay = known.stay_for(name, first, overdue_after)
+        stay = [pod for pod in stay if pod.uid not in each.marked or not pod.live]
+        theirs = known.kept_from(name, own, first, recorded=True)
         if short_of(node, [*stay, *theirs, *mine]):
             return True
     return False
@@ -288,11 +327,15 @@ def _ends(played: Played, each: Round) -> bool:
 
 
 def _concerns(entry: Entry, each: Round) -> bool:
-    """Was a write of the plan refused, or did users change what it is about? Nodes, and pods that are not its own, only
-    matter as far as there is room: see :func:`_rightly`.
+    """Was a write of the plan refused, is a member gone that it places, or did users change what it is about? Nodes,
+    and pods that are neither its victims nor members of its gang, only matter as far as there is room: see
+    :func:`_rightly`.
     """
     own = entry.uid in each.marked or entry.uid in each.nominated
+    member = isinstance(entry.record, Pod) and entry.record.gang.key == each.gang
     if entry.actor == log.SCHEDULER:
         wrote = entry.verb in (log.DELETE, log.EVICT, log.NOMINATE, log.BIND, log.MARK)
         return wrote and own and entry.outcome not in (log.OK, "transient")
-    return entry.actor == log.USER and (own or entry.kind not in ("Pod", "Node"))
+    if entry.uid in each.nominated and ends_object(entry):
+        return True
+    return entry.actor == log.USER and (own or member or entry.kind not in ("Pod", "Node"))

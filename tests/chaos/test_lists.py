@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
+from gangsched.cluster.sim import history as log
+from gangsched.cluster.sim.history import Cause
 from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination
+from gangsched.core.actuation.records import Owner, Owners, written
 from gangsched.core.decision import Decision, Fits, Placement, Unschedulable
+from gangsched.core.events import Changed, Event, Gone
 from gangsched.core.lifecycle.report import mark_message
-from tests.builders import OURS, PodBuilder, node, pod
+from tests.builders import OURS, PodBuilder, gang, node, pod
 from tests.chaos.lists import second_lists
 from tests.chaos.made_up import about, does, played, told
 from tests.chaos.play import Played
@@ -51,6 +56,7 @@ def lets_off(
     meanwhile: Callable[[Played], Sequence[Action]] = lambda _: (),
     known: Sequence[Built] = (),
     decides: Sequence[Decision] = (),
+    **options: Any,
 ) -> list[str]:
     """What is found where d/p needs both pods on its node to leave, one is removed at 10 s, the other let off at 20 s.
     At 15 s the process is ``shown`` something more than what was ``known``, and ``decides`` more, and at 5 s and 15 s
@@ -58,7 +64,7 @@ def lets_off(
     """
     victims = [pod(name).cpu(2).on("n1") for name in ("v1", "v2")]
     there: list[Built] = [node("n1").cpu(4), *victims, *map(waits, WAITING), *known]
-    run = played(*there)
+    run = played(*there, **options)
     run.world.clock.advance_to(5.0)
     told(run, *there, asks=before(run))
     run.world.clock.advance_to(10.0)
@@ -166,6 +172,66 @@ def test_room_that_others_give_up_spares_victims(name: str, found: list[str]) ->
 
     assert with_room() == found
     assert with_room(lambda run: gives_up(run, name)) == []
+
+
+@pytest.mark.parametrize(("to", "found"), [("n1", []), ("n2", FOUND)])
+def test_the_room_of_a_later_plan_of_an_equal_is_not_kept_from_the_places_of_a_list(to: str, found: list[str]) -> None:
+    """It was made with these taken; what it has elsewhere is its own."""
+    smaller = pod("p").priority(5).cpu(2 if to == "n1" else 3)
+    more = [node("n2").cpu(4)] if to == "n2" else []
+    assert lets_off(smaller, known=more, meanwhile=lambda run: [keeps(run, "equal", to)]) == found
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_a_pod_that_leaves_for_a_later_plan_holds_its_room(later: bool) -> None:
+    """A plan counts on no pod that a later one removes, so its list may end where its node has shrunk."""
+
+    def plans(run: Played) -> Sequence[Action]:
+        owners = written(Owners((Owner("2-2", "preemption", OURS, "d/weaker"),)))
+        mark = Mark(9, about(run, "other"), mark_message(OURS, "d/weaker", "d/weaker"), owners=owners)
+        return [keeps(run, "weaker", "n2"), mark]
+
+    there: list[Built] = [node("n1").cpu(5), pod("other").cpu(1).on("n1")]
+    if later:
+        assert lets_off(node("n1").cpu(4), known=there, meanwhile=plans) == []
+    else:
+        assert lets_off(node("n1").cpu(4), known=there, before=plans) == FOUND
+
+
+@pytest.mark.parametrize(("patience", "found"), [(4.0, []), (6.0, FOUND)])
+def test_a_list_may_end_where_an_overdue_victim_holds_the_room(patience: float, found: list[str]) -> None:
+    """It terminates from 15 s on, without a grace period, and the list ends at 20 s."""
+    stuck = pod("v1").cpu(2).on("n1").field(grace_seconds=0.0).terminating()
+    assert lets_off(stuck, overdue_after_seconds=patience) == found
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ((log.JOB_CONTROLLER, Gone("Pod", "d", "p", "uid-d-p")), []),
+        ((log.USER, Changed(pod("late").gang("p").obj())), []),
+        ((log.USER, Changed(pod("late").gang("q").obj())), FOUND),
+        ((log.JOB_CONTROLLER, Changed(pod("late").gang("p").obj())), FOUND),
+    ],
+)
+def test_a_list_may_end_when_its_gang_is_changed(change: tuple[str, Event], found: list[str]) -> None:
+    """A member is gone, whoever has deleted it, or a user has added one."""
+    there: list[Built] = [node("n1").cpu(4), gang("p").min(1), pod("p").priority(5).cpu(4).gang("p")]
+    there += [pod(name).cpu(2).on("n1") for name in ("v1", "v2")]
+    run = played(*there)
+    run.world.clock.advance_to(10.0)
+    nominates = Nominate(1, about(run, "p"), "n1", "1-1", "plan 1-1")
+    marks = [Mark(2, about(run, name), FOR_P) for name in ("v1", "v2")]
+    removes = Remove(3, about(run, "v1"), mark=FOR_P)
+    told(run, *there, asks=[nominates, *marks, removes])
+    does(run, nominates, *marks, removes)
+    run.world.clock.advance_to(20.0)
+    actor, event = change
+    run.world.store.apply(event, Cause(actor, log.GONE if isinstance(event, Gone) else log.CREATE))
+    unmarks = Unmark(4, about(run, "v2"), "no longer needed for d/p")
+    told(run, asks=[unmarks])
+    does(run, unmarks)
+    assert second_lists(run) == found
 
 
 @pytest.mark.parametrize(("shown", "found"), [([pod("thief").cpu(1).on("n1")], []), ([], FOUND)])

@@ -54,8 +54,8 @@ class Told(msgspec.Struct):
     which it was told that the binding has failed, or that nobody knows. ``unsure`` are the pods (UIDs) of which the
     last was not known: they may be bound. ``marked`` are the pods that it has marked and that stay marked. ``jobsets``
     are those that were ever seen (``namespace/name``). ``left`` is when a member of a gang was last told to have left a
-    node, or to be about to. ``open`` has the writes without an answer: by id, the gangs (``namespace/name``) for
-    which they are.
+    node, or to be about to, ``terminating`` when a pod (UID) was first told to terminate. ``open`` has the writes
+    without an answer: by id, the gangs (``namespace/name``) for which they are.
     """
 
     pods: dict[str, Pod] = {}
@@ -70,6 +70,7 @@ class Told(msgspec.Struct):
     marked: set[str] = set()
     open: dict[int, frozenset[str]] = {}
     left: dict[str, float] = {}
+    terminating: dict[str, float] = {}
     _binds: dict[int, str] = {}
 
     # -- what happens ----------------------------------------------------------------------------------------------
@@ -107,6 +108,8 @@ class Told(msgspec.Struct):
     def _hear_of(self, pod: Pod, now: float, *, live: bool) -> None:
         if pod.node and not live and pod.gang.family != SINGLE:
             self.left[pod.node] = now
+        if not live:
+            self.terminating.setdefault(pod.uid, now)
         if pod.node or not live:
             self.bindings.pop(pod.uid, None)
             self.unsure.discard(pod.uid)
