@@ -360,15 +360,24 @@ class Evictions:
                 yield [one] if one.partial else [v for v in eviction.victims.values() if v.unit == one.unit]
 
     def _the_rest(self, victims: Sequence[Victim]) -> Iterator[list[Victim]]:
-        """Of gangs that leave as a whole with these victims, the members that other plans make leave, as they do."""
-        membership, condemned = self._world.membership, self._condemned
-        whole = {self._world.pods[v.uid].gang: v for v in victims if not v.partial and v.unit.kind != "Pod"}
-        for gang, like in whole.items() if condemned else ():
-            gangs = membership.group(gang)[0] if like.unit.kind == "GangGroup" else (gang,)
-            pods = (p for each in gangs if each.family != SINGLE for p in membership.census(each).bound)
-            rest = [p for p in pods if p.uid in condemned and p.live]
+        """Of Jobs that are suspended for these victims, and of gangs that leave as a whole with them, the pods that
+        other plans make leave, as these do: a Job takes along all that it has.
+        """
+        for like, pods in self._wholes(victims) if self._condemned else ():
+            rest = [p for p in pods if p.uid in self._condemned and p.live]
             if rest:
                 yield [_like(like, pod, self._condemned.first(pod.uid)) for pod in rest]
+
+    def _wholes(self, victims: Sequence[Victim]) -> Iterator[tuple[Victim, list[Pod]]]:
+        """What leaves as a whole with these victims: one of them, and all pods of its Job, or of its gang."""
+        world, membership = self._world, self._world.membership
+        with_job = [(world.jobs.owner_of(world.pods[v.uid]), v) for v in victims if v.method == SUSPEND]
+        for job, like in {job.uid: (job, v) for job, v in with_job if job is not None}.values():
+            yield like, world.jobs.pods_of(job)
+        whole = {world.pods[v.uid].gang: v for v in victims if not v.partial and v.unit.kind != "Pod"}
+        for gang, like in whole.items():
+            gangs = membership.group(gang)[0] if like.unit.kind == "GangGroup" else (gang,)
+            yield like, [p for each in gangs if each.family != SINGLE for p in membership.census(each).bound]
 
     def _has_the_right(self, uid: str, gangs: Sequence[GangId]) -> bool:
         """Could these gangs evict a pod that others make leave? Where quota decides they could if the others are

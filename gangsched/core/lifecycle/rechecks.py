@@ -89,7 +89,8 @@ class Rechecks:
         world, unprotected = self._world, self._options.evict_daemonset_pods
         if not all(may_leave(world, world.pods[uid], group.gangs, unprotected) for uid in now.standing):
             return False
-        if incomplete((plan.victims[uid] for uid in now.standing), world) or self._other_size(group, plan, now):
+        victims = (plan.victims[uid] for uid in now.standing)
+        if incomplete(victims, plan.victims, world) or self._other_size(group, plan, now):
             return False
         return not (room and self._needless(group, plan, now))
 

@@ -78,7 +78,7 @@ class Recovery:
         if not leaving and victims and not halved and self._needless(group, placements, staying):
             return None
         chosen = self._as_begun(group, (*victims, *leaving), said)
-        if incomplete(chosen, self._world):
+        if incomplete(chosen, {v.uid for v in chosen}, self._world):
             return None
         plan = Plan(placements, group.eviction(intent.plan, chosen))
         plan.nominated = {p.uid: p.node for p in placements}
@@ -102,7 +102,7 @@ class Recovery:
         staying = [p.uid for p in victims]
         placements = self._decider.places_without(group.gangs, group.key, self._world.now, staying)
         chosen = self._as_begun(group, (*victims, *leaving), said)
-        if not placements or incomplete(chosen, self._world):
+        if not placements or incomplete(chosen, {v.uid for v in chosen}, self._world):
             return None
         plan = Plan(placements, group.eviction(ident or f"{int(self._world.now * 1000):x}-0", chosen))
         plan.eviction.announced = True

@@ -124,18 +124,23 @@ def _quota_reason(victim: Victim, world: World, gangs: Sequence[GangId]) -> str:
 
 def staying(job: Suspendable, world: World, leaving: Container[str]) -> list[Pod]:
     """The pods of a Job or JobSet that run, or whose binding is on its way, and that are not among those that leave
-    (UIDs).
+    (UIDs), nor made to leave by others.
     """
-    going = world.ledger.condemned
+    return [p for p in _beside(job, world, leaving) if p.uid not in world.ledger.condemned]
+
+
+def _beside(job: Suspendable, world: World, listed: Container[str]) -> list[Pod]:
+    """The same with those that others make leave."""
     pods = (p for p in world.jobs.pods_of(job) if (p.bound and p.live) or p.uid in world.ledger.assumed)
-    return [p for p in pods if p.uid not in leaving and p.uid not in going]
+    return [p for p in pods if p.uid not in listed]
 
 
-def incomplete(victims: Iterable[Victim], world: World) -> bool:
-    """Would pods leave with their Job that are not on the list?"""
-    with_job = [v for v in victims if v.method == SUSPEND]
-    leaving = {v.uid for v in with_job}
-    return any(not job.suspended and staying(job, world, leaving) for job, _ in _by_job(with_job, world))
+def incomplete(victims: Iterable[Victim], listed: Container[str], world: World) -> bool:
+    """Would pods leave with the Jobs of these victims that are not ``listed`` (UIDs) with them? A Job takes along those
+    of others, too: who is on their list alone may be let off by them.
+    """
+    jobs = _by_job((v for v in victims if v.method == SUSPEND), world)
+    return any(not job.suspended and _beside(job, world, listed) for job, _ in jobs)
 
 
 def suspended_for(world: World, victim: Victim | None) -> str:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Mark, Remove, SuspendJob, Unmark
+from gangsched.core.actuation.records import owners_of
 from gangsched.core.decision import UnitRef
 from gangsched.core.events import Changed, Outcome
 from gangsched.model.constraints import PodTerm
@@ -260,6 +261,25 @@ def test_all_pods_are_marked_before_the_job_is_suspended() -> None:
     assert {r.regarding[3] for r in told if r.regarding[1] == "Pod"} == {"vip", *(f"train-{i}" for i in range(MEMBERS))}
     cluster.leave()
     assert ("Bind", "vip") in writes(cluster.run())
+
+
+def test_who_leaves_with_a_job_is_marked_for_that_whoever_else_takes_it() -> None:
+    """Two pods arrive at once: four pods leave singly for the one, and the others with their Job for the other. The Job
+    takes along all eight, so it is suspended when they are marked for that, the first four no less than its own.
+    """
+    cluster = Cluster(*nodes(), job(), *running(), wide("vip-a"), wide("vip-b"))
+    cluster.slow = lambda write: isinstance(write, Mark | Remove)
+    cluster.run()
+    first, second = ({v.name for v in made.victims} for made in cluster.decisions[:2])
+    assert (len(first), len(second)) == (4, 4)
+    cluster.answer(*second)
+    cluster.run()
+    assert not [a for a in cluster.log if isinstance(a, SuspendJob)]
+    cluster.answer(*first)
+    cluster.run()
+    assert [a.preemptor for a in cluster.log if isinstance(a, SuspendJob)] == ["d/vip-b"]
+    marked = {name: {o.name for o in owners_of(cluster.pod(name))} for name in first | second}
+    assert {name for name, owners in marked.items() if "d/vip-b" in owners} == first | second
 
 
 def test_a_suspension_that_fails_takes_back_the_marks() -> None:
