@@ -58,6 +58,7 @@ class _Process:
         self.told = Told()
         self.doubts: list[_Doubt] = []
         self._kept: dict[str, _Kept] = {}
+        self._found: dict[str, str] = {}  # nominations of an earlier process as they stand, by UID
         self._numbers = itertools.count()
         self._lost: dict[GangId, dict[str, _Lost]] = defaultdict(dict)
         self._refusals: dict[str, float] = {}  # until when room is kept for members (UIDs), from the first refusal on
@@ -76,6 +77,8 @@ class _Process:
                 case WriteDone(action_id, outcome) if outcome in (Outcome.REFUSED, Outcome.CONFLICT):
                     self._refused(action_id, outcome, now)
             self.told.hear(event, now)
+        if not self._begun:
+            self._found = {p.uid: p.nominated_node for p in self.told.pods.values() if p.on_record}
         self._begun = True
         for gang in [gang for gang in self._lost if not (self._lacking(gang) or self._binds(gang))]:
             del self._lost[gang]  # what is lost without harm is lost for good
@@ -139,12 +142,14 @@ class _Process:
         match action:
             case Nominate(_, ref, node) if ref.uid in told.pods:
                 pod = told.pods[ref.uid]
+                self._found.pop(ref.uid, None)
                 self._kept[ref.uid] = _Kept(pod, node, told.priority(pod.gang), next(self._numbers))
                 self._lost.pop(pod.gang, None)  # what is kept for it is what it has planned
             case Mark() if action.pod.uid in told.pods:
                 self._lost.pop(told.pods[action.pod.uid].gang, None)  # it takes no members any more
             case WithdrawNomination():
                 self._kept.pop(action.pod.uid, None)
+                self._found.pop(action.pod.uid, None)
                 self._withdrawn(action.pod.uid)
             case Bind(_, ref, node) if ref.uid in told.pods:
                 pod = told.pods[ref.uid]
@@ -153,6 +158,8 @@ class _Process:
                 self._lost[pod.gang] = {uid: each for uid, each in lost.items() if each.until == math.inf}
                 if told.tried.get(ref.uid) != node:  # else the same as before, which may have taken effect
                     planned = own.number if own is not None and own.node == node else math.inf
+                    if self._found.get(ref.uid) == node:
+                        planned = -1  # it goes on with what an earlier process has planned, before any plan of its own
                     yield from self._gives(pod, node, now, planned)
         told.asked(action)
 

@@ -64,6 +64,29 @@ def test_a_plan_that_was_made_later_takes_nothing_from_an_equal_one(priority: in
     assert len(binds(run)) == found
 
 
+@pytest.mark.parametrize(
+    ("record", "ours", "withdrawn", "found"),
+    [
+        ("n1", True, False, 0),
+        ("n1", True, True, 1),
+        ("n1", False, False, 1),
+        ("n2", True, False, 1),
+    ],
+)
+def test_a_plan_of_an_earlier_process_was_made_before_those_of_this_one(
+    record: str, ours: bool, withdrawn: bool, found: int
+) -> None:
+    """As long as its nomination stands; one that others wrote is no plan, nor is one to another node."""
+    rival = pod("r").priority(5).cpu(4).nominated(record, ours)
+    there: list[Built] = [NODE, node("n2").cpu(4), rival, pod("m1").priority(5).cpu(4), pod("v").cpu(4).on("n1")]
+    run = played(*there)
+    gives_up = WithdrawNomination(1, about(run, "r"), "Withdrawn", "...")
+    told(run, *there, asks=[gives_up] if withdrawn else [])
+    told(run, asks=[Nominate(2, about(run, "m1"), "n1", "plan of m1", "...")])
+    told(run, WriteDone(2, Outcome.OK), Gone("Pod", "d", "v", "uid-d-v"))
+    assert len(binds(run)) == found
+
+
 def test_who_fits_beside_a_nominated_member_takes_nothing_from_it() -> None:
     """There is room for both, or it is bound elsewhere, or it is a member itself."""
     for rival, to in ((pod("r").priority(5), "n1"), (RIVAL, "n2"), (pod("r").gang("g").priority(5).cpu(4), "n1")):
