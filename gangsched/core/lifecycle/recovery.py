@@ -126,11 +126,13 @@ class Recovery:
 
     def _as_begun(self, group: Group, pods: Sequence[Pod], said: Mapping[str, Owner]) -> list[Victim]:
         """These as victims: of the unit, and by the method, that stand on them. Where version 0.1 has marked them
-        that is worked out anew, and for those who bear no mark any more.
+        that is worked out anew, and for those who bear no mark any more. What budgets allowed when they were chosen is
+        not on record: those who are beyond one now were chosen in spite of it.
         """
-        chosen = {p.uid for p in pods}
-        found = [self._victim(p, partial=self._goes_on(p.gang, chosen, said)) for p in pods]
-        found = as_begun(found, self._world, self._decider.options, group.gangs, budgets_of(self._world))
+        world, budgets = self._world, budgets_of(self._world)
+        chosen, beyond = {p.uid for p in pods}, budgets.beyond([p for p in pods if p.live])
+        found = [self._victim(p, partial=self._goes_on(p.gang, chosen, said), over=p.uid in beyond) for p in pods]
+        found = as_begun(found, world, self._decider.options, group.gangs, budgets)
         return [self._on_record(victim, said[victim.uid]) if victim.uid in said else victim for victim in found]
 
     def _on_record(self, victim: Victim, owner: Owner) -> Victim:
@@ -233,13 +235,13 @@ class Recovery:
         node_of = {p.uid: p.node for p in placements}
         return self._decider.fits_without(group.gangs, group.key, self._world.now, node_of, victims) is not None
 
-    def _victim(self, pod: Pod, *, partial: bool) -> Victim:
+    def _victim(self, pod: Pod, *, partial: bool, over: bool = False) -> Victim:
         spec = self._world.membership.spec(pod.gang)
         unit = UnitRef(spec.kind if spec is not None else "PodGroup", pod.gang.key)
         gangs, _ = self._world.membership.group(pod.gang)
         if len(gangs) > 1 and not partial:
             unit = UnitRef("GangGroup", names_of(gangs))
-        return Victim(pod.namespace, pod.name, pod.uid, pod.node, unit, partial, pod.priority, False, why=_WHY)
+        return Victim(pod.namespace, pod.name, pod.uid, pod.node, unit, partial, pod.priority, over, why=_WHY)
 
 
 def _age(plan: str) -> tuple[int, int]:
