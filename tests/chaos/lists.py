@@ -182,11 +182,13 @@ class _Known(msgspec.Struct):
         return pod.live and not pod.node and pod.uid not in self.told.bindings
 
     def stay(self, node: str) -> list[Pod]:
-        """The pods that take room on a node and do not leave it."""
-        there = self.told.staying_on(node)
+        """The pods that take room on a node and do not leave it, or that may have been bound there."""
+        told = self.told
+        there = told.staying_on(node)
         known = {pod.uid for pod in there}
-        let_off = (self.told.pods.get(uid) for uid in sorted(self.let_off - known))
-        return there + [pod for pod in let_off if pod is not None and pod.bound and pod.live and pod.node == node]
+        let_off = (told.pods.get(uid) for uid in sorted(self.let_off - known))
+        there += [pod for pod in let_off if pod is not None and pod.bound and pod.live and pod.node == node]
+        return there + [told.pods[uid] for uid in sorted(told.unsure - known) if told.tried[uid] == node]
 
     def stay_for(self, node: str, first: float, overdue_after: float) -> list[Pod]:
         """The same as far as the plan with this number is concerned: it cannot count on pods that are marked for later

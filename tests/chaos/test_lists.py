@@ -12,7 +12,7 @@ from gangsched.cluster.sim.history import Cause
 from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination
 from gangsched.core.actuation.records import Owner, Owners, written
 from gangsched.core.decision import Decision, Fits, Placement, Unschedulable
-from gangsched.core.events import Changed, Event, Gone
+from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
 from gangsched.core.lifecycle.report import mark_message
 from tests.builders import OURS, PodBuilder, gang, node, pod
 from tests.chaos.lists import second_lists
@@ -56,11 +56,12 @@ def lets_off(
     meanwhile: Callable[[Played], Sequence[Action]] = lambda _: (),
     known: Sequence[Built] = (),
     decides: Sequence[Decision] = (),
+    answers: Sequence[Event] = (),
     **options: Any,
 ) -> list[str]:
     """What is found where d/p needs both pods on its node to leave, one is removed at 10 s, the other let off at 20 s.
     At 15 s the process is ``shown`` something more than what was ``known``, and ``decides`` more, and at 5 s and 15 s
-    it asks for more, of which nothing is ever written.
+    it asks for more, of which nothing is ever written, whatever it is told of that (``answers``, at 20 s).
     """
     victims = [pod(name).cpu(2).on("n1") for name in ("v1", "v2")]
     there: list[Built] = [node("n1").cpu(4), *victims, *map(waits, WAITING), *known]
@@ -77,7 +78,7 @@ def lets_off(
     told(run, pod("v1").cpu(2).on("n1").terminating(), *shown, asks=meanwhile(run), decides=decides)
     run.world.clock.advance_to(20.0)
     unmarks = Unmark(4, about(run, "v2"), "no longer needed for d/p")
-    told(run, asks=[unmarks])
+    told(run, *answers, asks=[unmarks])
     does(run, unmarks)
     return second_lists(run)
 
@@ -98,6 +99,13 @@ def test_a_list_that_a_stronger_gangs_room_makes_useless_may_end(
     if (name, kind) == ("equal", 1):
         found = []  # what is being bound takes the room all the same
     assert lets_off(meanwhile=lambda run: [keeps(run, name, to, kind)]) == found
+
+
+@pytest.mark.parametrize(("outcome", "found"), [(Outcome.TRANSIENT, []), (Outcome.REFUSED, FOUND)])
+def test_a_binding_of_which_nobody_knows_whether_it_was_made_takes_room(outcome: Outcome, found: list[str]) -> None:
+    """It is repeated, so its room stays taken until that is known; a refused one takes none."""
+    answers = [WriteDone(9, outcome)]
+    assert lets_off(meanwhile=lambda run: [keeps(run, "equal", "n1", 1)], answers=answers) == found
 
 
 @pytest.mark.parametrize(("name", "found"), [("equal", []), ("weaker", FOUND)])
