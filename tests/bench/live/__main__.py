@@ -5,8 +5,9 @@
 Backlog cells: all pods exist before the process starts, and each candidate gets a fresh control plane. Arrival cells:
 pods come at a steady rate while a scheduler runs. The API server's watch says when a pod was bound or removed.
 Without options everything is measured, in at most an hour; the file of ``--json`` is written after each measurement,
-and ``--resume`` goes on where a run was ended. ``--smoke`` runs small cells, two at once, within three minutes: that
-says whether everything works, and nothing about speed. ``--show`` makes tables and picture of earlier results.
+and ``--resume`` goes on where a run was ended. ``--smoke`` runs small cells, two at once on two control planes, within
+three minutes: that says whether everything works, and nothing about speed. ``--show`` makes tables and picture of
+earlier results.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from tests.bench.live.goals import goals_table
 from tests.bench.live.picture import picture
 from tests.bench.live.report import Report, arrival_table, backlog_table, calls_table, telling_table, windows_table
 
-#: Who is not done by then in a smoke run is cut off; and so many cells are measured at once, since most of the time is
-#: that of control planes which start and stop.
+#: Who is not done by then in a smoke run is cut off; and so many cells are measured at once, each on the control plane
+#: of the one before: most of the time would be that of planes which start and stop.
 SMOKE_SECONDS, SMOKE_AT_ONCE = 30.0, 2
 
 

@@ -1,4 +1,4 @@
-"""One cell with one candidate: a fresh control plane, everything loaded, then the scheduler starts."""
+"""One cell with one candidate: an empty control plane, everything loaded, then the scheduler starts."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.bench.live import cells
 from tests.bench.live.api import Api, Calls, Ruler
 from tests.bench.live.candidates import FLOOR, Candidate, Process
 from tests.bench.live.cells import Cell
+from tests.bench.live.planes import Planes
 from tests.controlplane.client import Client
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
 from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac
@@ -76,24 +77,11 @@ def combined(results: Sequence[Result]) -> Result:
     return found
 
 
-async def measure(cell: Cell, candidate: Candidate, limit_seconds: float = LIMIT_SECONDS) -> Result:
+async def measure(cell: Cell, candidate: Candidate, limit_seconds: float, planes: Planes) -> Result:
     """Run it."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        folder = Path(name)
-        plane = ControlPlane(folder / "plane", controller_manager=False, kwok=False, apiserver_args=SERVER_ARGS)
-        await asyncio.to_thread(plane.start)
-        try:
-            return await _measure(cell, candidate, plane, folder, limit_seconds)
-        finally:
-            await asyncio.to_thread(plane.stop)
-
-
-#: Priority and fairness would share the server between the loader and the schedulers; nobody here is a tenant.
-SERVER_ARGS = (
-    "--enable-priority-and-fairness=false",
-    "--max-requests-inflight=0",
-    "--max-mutating-requests-inflight=0",
-)
+        async with planes.lend() as plane:
+            return await _measure(cell, candidate, plane, Path(name), limit_seconds)
 
 
 async def load(api: Api, plane: ControlPlane, cell: Cell, scheduler: str, *, pending: bool = True) -> None:

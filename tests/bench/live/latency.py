@@ -15,9 +15,10 @@ import aiohttp
 
 from tests.bench.live.api import Api, Ruler
 from tests.bench.live.arrival import Arrival
-from tests.bench.live.backlog import SERVER_ARGS, load
+from tests.bench.live.backlog import load
 from tests.bench.live.candidates import KUBE, OURS, Process, listening
 from tests.bench.live.outcome import Outcome, Sample, latencies, quantile, windows
+from tests.bench.live.planes import Planes
 from tests.bench.live.traffic import arrive, bare_churn, bare_list
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.scheduler import free_port
@@ -27,16 +28,11 @@ READY_SECONDS = 120.0
 _BUCKET = re.compile(r'^gangsched_io_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
 
 
-async def measure(arrival: Arrival, candidate: str = OURS) -> Outcome:
+async def measure(arrival: Arrival, candidate: str, planes: Planes) -> Outcome:
     """Run it, with ours, kube-scheduler, or the floor."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        folder = Path(name)
-        plane = ControlPlane(folder / "plane", controller_manager=False, kwok=False, apiserver_args=SERVER_ARGS)
-        await asyncio.to_thread(plane.start)
-        try:
-            return await _measure(arrival, candidate, plane, folder)
-        finally:
-            await asyncio.to_thread(plane.stop)
+        async with planes.lend() as plane:
+            return await _measure(arrival, candidate, plane, Path(name))
 
 
 async def _measure(arrival: Arrival, candidate: str, plane: ControlPlane, folder: Path) -> Outcome:

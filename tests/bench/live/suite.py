@@ -15,6 +15,7 @@ from tests.bench.live.arrival import Arrival
 from tests.bench.live.candidates import ALL, KUBE, OURS, TELLING, Candidate
 from tests.bench.live.cells import Cell
 from tests.bench.live.machine import machine
+from tests.bench.live.planes import Planes
 from tests.bench.live.report import Report
 
 #: For the estimate, on the slow side: what a control plane takes, objects per second while loading, pods bound and
@@ -93,8 +94,8 @@ def run(
     """Measure; what ``found`` has already is not measured again. ``keep`` gets everything after each step.
 
     With ``repeat`` everybody but kube-scheduler runs so many times, and the run with the median time counts; of the
-    first removals their own median. ``at_once`` is how many cells share the machine, which is for runs whose figures
-    say nothing. A step that fails is noted, and the others go on.
+    first removals their own median. ``at_once`` is how many cells share the machine, and one control plane
+    after another, which is for runs whose figures say nothing. A step that fails is noted, and the others go on.
     """
     report = found or Report(machine(), [], [])
     report.failed = []
@@ -133,6 +134,7 @@ class _Run:
         self._limit_seconds = limit_seconds
         self._repeat = repeat
         self._at_once = at_once
+        self._planes = Planes(again=at_once > 1)
         self._report = report
         self._keep = keep
         self._began = time.monotonic()
@@ -152,7 +154,7 @@ class _Run:
                 for step in steps:
                     await self._one(step)
 
-        async with asyncio.TaskGroup() as workers:
+        async with self._planes, asyncio.TaskGroup() as workers:
             for _ in range(self._at_once):
                 workers.create_task(work())
 
@@ -171,12 +173,13 @@ class _Run:
 
     async def _measure(self, step: Step) -> None:
         if isinstance(step.cell, Arrival):
-            outcome = await latency.measure(self._beside(step, step.cell), step.candidate.name)
+            outcome = await latency.measure(self._beside(step, step.cell), step.candidate.name, self._planes)
             self._report.arrival.append(outcome)
             _say(f"    {step.name}: {outcome.bound}/{outcome.pods} bound, gang p99 {outcome.gang_p99} s {outcome.note}")
             return
         results = [
-            await backlog.measure(step.cell, step.candidate, self._limit_seconds) for _ in range(self._times(step))
+            await backlog.measure(step.cell, step.candidate, self._limit_seconds, self._planes)
+            for _ in range(self._times(step))
         ]
         result = backlog.combined(results)
         (self._report.telling if step.cell.name == cells.TELLING.name else self._report.backlog).append(result)

@@ -15,6 +15,7 @@ from tests.bench.live.goals import WANTED, goals, goals_table
 from tests.bench.live.made_up import outcome, result
 from tests.bench.live.outcome import Outcome
 from tests.bench.live.picture import picture
+from tests.bench.live.planes import Planes
 from tests.bench.live.report import Report, arrival_table, backlog_table, calls_table, telling_table
 from tests.controlplane.plane import ControlPlane
 
@@ -60,7 +61,7 @@ def test_a_suite_that_fails_goes_on_and_is_resumed(monkeypatch: pytest.MonkeyPat
     """Everything is kept after each measurement; a failure is noted, and tried again when the run is resumed."""
     broken = [cells.ALL[1].name]
 
-    async def measure(cell: cells.Cell, candidate: Candidate, limit_seconds: float) -> backlog.Result:
+    async def measure(cell: cells.Cell, candidate: Candidate, limit_seconds: float, planes: Planes) -> backlog.Result:
         if cell.name in broken:
             raise RuntimeError("no control plane")
         return result(cell.name, candidate.name, 1.0)
@@ -131,7 +132,7 @@ def test_cells_share_the_machine_where_figures_say_nothing(monkeypatch: pytest.M
     running: list[str] = []
     together: list[int] = []
 
-    async def measure(cell: cells.Cell, candidate: Candidate, limit_seconds: float) -> backlog.Result:
+    async def measure(cell: cells.Cell, candidate: Candidate, limit_seconds: float, planes: Planes) -> backlog.Result:
         assert cell.name not in running
         running.append(cell.name)
         together.append(len(running))
@@ -152,7 +153,7 @@ def test_cells_share_the_machine_where_figures_say_nothing(monkeypatch: pytest.M
 def test_the_others_get_the_rate_that_ours_had(monkeypatch: pytest.MonkeyPatch) -> None:
     """In cells whose rate hangs on the floor that was measured before; goals look at ours alone."""
 
-    async def measure(coming: arrival.Arrival, candidate: str) -> Outcome:
+    async def measure(coming: arrival.Arrival, candidate: str, planes: Planes) -> Outcome:
         rate = 60.0 if coming.share else coming.rate
         told = outcome(coming.name, [1.0, 1.0, 1.0, 1.0 if candidate == OURS else 9.0])
         return msgspec.structs.replace(told, candidate=candidate, rate=rate, pods=coming.cell.pods)
