@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
@@ -96,12 +96,24 @@ class Pipeline:
         self._static: dict[int, tuple[tuple[int, int], Any, Bools]] = {}
 
     @_timed("filter_seconds")
-    def mask(self, pod: PodClass, sim: Simulation) -> Bools:
-        """``(N,)``: nodes that could take one more pod of this class."""
+    def mask(self, pod: PodClass, sim: Simulation, watching: Sequence[Filter] | None = None) -> Bools:
+        """``(N,)``: nodes that could take one more pod of this class. ``watching`` is what :meth:`watching` says, where
+        that is known.
+        """
         mask = self.static_mask(pod, sim).copy()
-        for rule in self.watching(pod, sim):
+        for rule in self.watching(pod, sim) if watching is None else watching:
             mask &= rule.mask(sim.state(rule, pod))
         return mask
+
+    def hold(self, places: Iterable[tuple[int, PodClass]], sim: Simulation) -> bool:
+        """Do these pods fit where they are to go, as ``(row, class)``, one after another? The simulation has those
+        placed that do, up to the first that does not.
+        """
+        for row, pod in places:
+            if not self.mask(pod, sim)[row]:
+                return False
+            sim.place(pod, row)
+        return True
 
     @_timed("filter_seconds")
     def static_mask(self, pod: PodClass, sim: Simulation) -> Bools:
@@ -143,7 +155,7 @@ class Pipeline:
 
     def only_counts(self, pod: PodClass, sim: Simulation) -> bool:
         """True when nothing but free resources limits how many pods of the class a passing node takes."""
-        return all(rule.name == NodeResourcesFit.name for rule in self.watching(pod, sim))
+        return _only_counts(self.watching(pod, sim))
 
     def monotone(self, pod: PodClass, sim: Simulation) -> bool:
         """True when no filter turns against a node because a pod has left, as those do that count pods or want company.
@@ -197,22 +209,29 @@ class Pipeline:
         return [Reason(text, n) for text, n in sorted(counts.items())], resolvable | open_nodes
 
 
+def _only_counts(watching: Iterable[Filter]) -> bool:
+    return all(rule.name == NodeResourcesFit.name for rule in watching)
+
+
 def _pod_labels(parts: Iterable[Filter | Score]) -> tuple[str, ...] | None:
     foreign = [part for part in parts if isinstance(part, GuardedFilter | GuardedScore)]
     return tuple(sorted({key for part in foreign for key in part.pod_labels})) if foreign else None
 
 
 class Ranking:
-    """Weighted scores of one class over the nodes of a mask; re-scored where pods have been placed.
+    """Weighted scores of one class over the nodes that pass its filters; re-scored where pods have been placed.
 
-    ``local`` is True while placing a pod changes the score of its own node only.
+    ``by_room`` is True while placing a pod changes the score of its own node only, and nothing but free resources
+    limits how many pods of the class a passing node takes.
     """
 
-    def __init__(self, pipeline: Pipeline, pod: PodClass, sim: Simulation, mask: Bools) -> None:
+    def __init__(self, pipeline: Pipeline, pod: PodClass, sim: Simulation) -> None:
         self._of = (pipeline, pod, sim)
         self.stopwatch = pipeline.stopwatch
-        self.local = True
-        self._begin(mask)
+        watching = pipeline.watching(pod, sim)
+        self._counts = _only_counts(watching)
+        self.by_room = self._counts
+        self._begin(pipeline.mask(pod, sim, watching))
 
     @_timed("score_seconds")
     def _begin(self, mask: Bools) -> None:
@@ -230,10 +249,10 @@ class Ranking:
         """The totals: local scores as they are known, all others as they are now, with those that apply only now."""
         pipeline, pod, sim = self._of
         totals = self._scores
-        self.local = True
+        self.by_room = self._counts
         for score, weight in pipeline.scores:
             if weight and not score.local and score.applies(pod, sim):
-                self.local = False
+                self.by_room = False
                 totals = totals + weight * score.values(score.prepare(pod, sim, mask))
         self.totals = np.where(mask, totals, -np.inf)
 
@@ -245,9 +264,12 @@ class Ranking:
             totals += weight * score.values(state)
         return totals
 
+    def placed(self, row: int) -> None:
+        """A pod has come to ``row``: which nodes pass, and what they score, may be another from now on."""
+        self._placed(row, self._of[0].mask(*self._of[1:]))
+
     @_timed("score_seconds")
-    def placed(self, row: int, mask: Bools) -> None:
-        """A pod has come to ``row``, and the nodes of ``mask`` may be used from now on."""
+    def _placed(self, row: int, mask: Bools) -> None:
         self._scores[row] = self.value(row)
         self._add_up(mask)
 

@@ -65,7 +65,8 @@ class Placer:
         """
         if not wants:
             return Placed({}, [])
-        orders = self._orders(wants, sim)
+        alike = len({sim.class_of(p).ident for want in wants for p in want.members}) == 1
+        orders = self._orders(wants, sim, alike=alike)
         no_choice = len(orders) > 1 and all(len(want.members) == want.required for want in wants)
         first: Placed | None = None
         for wish in (prefer, {}) if prefer else ({},):
@@ -81,17 +82,15 @@ class Placer:
                 first = first or result
                 if no_choice and hopeless(orders[-1], sim, self.pipeline):
                     return first
-        found = self._otherwise(wants, orders, sim)
+        # Equal members, one by one, is exact: whichever node one of them takes, it uses up no more of what the others
+        # need than any other choice. Only required affinity makes the first choice bind the rest.
+        exact = alike and not orders[0][0].shape.affinity
+        found = None if exact else self._otherwise(wants, orders, sim)
         return Placed(found, []) if found is not None else first or Placed({}, [])
 
     def _otherwise(self, wants: Sequence[Want], orders: list[list[Pod]], sim: Simulation) -> dict[str, int] | None:
         """Arrangements that one-by-one placement does not find."""
         members = [p for want in wants for p in want.members]
-        alike = len({sim.class_of(p).ident for p in members}) == 1
-        if alike and not members[0].shape.affinity:
-            # Equal members, one by one, is exact: whichever node one of them takes, it uses up no more of what the
-            # others need than any other choice. Only required affinity makes the first choice bind the rest.
-            return None
         near = next((p for p in orders[0] if p.shape.affinity), None)
         if near is not None:
             rows = self._by_domain(near, orders[0], sim)
@@ -143,9 +142,9 @@ class Placer:
         """Place as many further members as fit, each on its own."""
         return self._in_order(list(members), sim, prefer, stop=False)
 
-    def _orders(self, wants: Sequence[Want], sim: Simulation) -> list[list[Pod]]:
+    def _orders(self, wants: Sequence[Want], sim: Simulation, *, alike: bool) -> list[list[Pod]]:
         by_name = [p for want in wants for p in want.members[: want.required]]
-        if len({sim.class_of(p).ident for want in wants for p in want.members}) == 1:
+        if alike:
             return [by_name]
         class_of = sim.class_of
         kind = {p.uid: class_of(p).ident for want in wants for p in want.members}
@@ -198,8 +197,8 @@ class Placer:
         failed: list[Pod],
     ) -> None:
         self.looks += 1
-        ranking = Ranking(self.pipeline, pod, sim, self.pipeline.mask(pod, sim))
-        if self.pipeline.only_counts(pod, sim) and ranking.local:
+        ranking = Ranking(self.pipeline, pod, sim)
+        if ranking.by_room:
             self._draw(pod, members, sim, prefer, ranking, rows, failed)
             return
         for n, member in enumerate(members):
@@ -212,7 +211,7 @@ class Placer:
             rows[member.uid] = row
             if n + 1 < len(members):
                 self.looks += 1
-                ranking.placed(row, self.pipeline.mask(pod, sim))
+                ranking.placed(row)
 
     def _draw(
         self,
@@ -227,7 +226,7 @@ class Placer:
         """Equal pods limited by resources alone: always the best node of a heap, re-scored when it was used."""
         left = _as_wished(pod, members, sim, prefer, ranking.totals != -np.inf, rows) if prefer else members
         if len(left) < len(members) and left:
-            ranking = Ranking(self.pipeline, pod, sim, self.pipeline.mask(pod, sim))
+            ranking = Ranking(self.pipeline, pod, sim)
         heap = ranking.leaders(len(left)) if left else []
         first = self._draw_many(pod, left, sim, ranking, heap, rows) if len(left) >= MANY else 0
         for n, member in enumerate(left[first:], first):
@@ -363,8 +362,8 @@ class Streak:
         sim = Simulation(snapshot, unlimited=self._pipeline.unlimited)
         if not self._pipeline.only_counts(pod, sim):
             return False
-        ranking = Ranking(self._pipeline, pod, sim, self._pipeline.mask(pod, sim))
-        if not ranking.local:
+        ranking = Ranking(self._pipeline, pod, sim)
+        if not ranking.by_room:
             return False
         self._sim, self._ranking, self._ident, self._left = sim, ranking, pod.ident, LENGTH
         self._heap = ranking.leaders(LENGTH)

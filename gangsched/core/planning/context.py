@@ -355,15 +355,11 @@ class SchedulingContext:
         if not self.topology.allows([rows[p.node] for p in placements if p.node in rows]):
             return False
         pending = {p.uid: p for p in self.pending}
-        for place in placements:
-            pod, row = pending.get(place.uid), rows.get(place.node)
-            if pod is None or row is None:
-                return False
-            found = sim.snapshot.class_of(placed(pod, place.node))
-            if not self.placer.pipeline.mask(found, sim)[row]:
-                return False
-            sim.place(found, row)
-        return True
+        if not all(place.uid in pending and place.node in rows for place in placements):
+            return False
+        class_of = sim.snapshot.class_of
+        places = ((rows[place.node], class_of(placed(pending[place.uid], place.node))) for place in placements)
+        return self.placer.pipeline.hold(places, sim)
 
     def stays(self, now: Simulation, placed: Placed) -> bool:
         """Do members that fit now still fit where they are in the planned future? They may want a pod beside them that
@@ -378,12 +374,7 @@ class SchedulingContext:
         leaving = self.terminating(ever=True)
         if not len(leaving):
             return True
-        sim = self.simulation(leaving)
-        for row, pod in members:
-            if not pipeline.mask(pod, sim)[row]:
-                return False
-            sim.place(pod, row)
-        return True
+        return pipeline.hold(members, self.simulation(leaving))
 
     def _domains(self, sim: Simulation, wishes: Mapping[str, int]) -> Iterator[tuple[Domain, bool]]:
         """Where to try the gang: the domain that it is nominated to, then the narrowest that might hold it, then wider

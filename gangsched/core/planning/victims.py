@@ -381,12 +381,6 @@ def _elsewhere(
 def _all_hold(sim: Simulation, pipeline: Pipeline, members: Sequence[tuple[int, Pod]]) -> bool:
     """Do these members fit where they are to go, one after another, as things are now?"""
     mark = sim.mark()
-    fits = True
-    for row, pod in members:
-        pod_class = sim.snapshot.class_of(pod)
-        if not pipeline.mask(pod_class, sim)[row]:
-            fits = False
-            break
-        sim.place(pod_class, row)
+    fits = pipeline.hold(((row, sim.snapshot.class_of(pod)) for row, pod in members), sim)
     sim.rollback(mark)
     return fits

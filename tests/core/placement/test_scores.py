@@ -141,7 +141,7 @@ def test_the_first_by_name_wins_among_equals() -> None:
     sim = simulated(node("n2"), node("n1"), node("n3").cpu(2))
     wanted = sim.snapshot.class_of(pod("p").cpu(1).obj())
     sim.snapshot.shape_number(wanted.shape)
-    ranking = Ranking(pipeline_of(), wanted, sim, np.array([True, True, True]))
+    ranking = Ranking(pipeline_of(), wanted, sim)
     assert ranking.best() == 0
     assert [row for _, row in ranking.leaders(2)] == [0, 1]
 
@@ -151,14 +151,13 @@ def test_weights_of_zero_turn_a_score_off() -> None:
     sim = simulated(node("n1").taint("a", effect="PreferNoSchedule"), node("n2").cpu(3))
     wanted = sim.snapshot.class_of(pod("p").cpu(1).obj())
     sim.snapshot.shape_number(wanted.shape)
-    both = np.array([True, True])
-    assert Ranking(pipeline_of(), wanted, sim, both).best() == 1
+    assert Ranking(pipeline_of(), wanted, sim).best() == 1
     only_fit = Options(profiles=((OURS, PluginSet(scores=(("NodeResourcesFit", 1.0),))),))
-    assert Ranking(pipeline_of(only_fit.plugins_of(only_fit.scheduler_names[0])), wanted, sim, both).best() == 0
+    assert Ranking(pipeline_of(only_fit.plugins_of(only_fit.scheduler_names[0])), wanted, sim).best() == 0
 
 
 def test_no_node_is_best_where_none_passes() -> None:
-    """An empty mask has no best node."""
-    sim = simulated(node("n1"))
+    """Where the filters refuse every node there is no best node."""
+    sim = simulated(node("n1").cordoned())
     wanted = sim.snapshot.class_of(pod("p").obj())
-    assert Ranking(pipeline_of(), wanted, sim, np.array([False])).best() == -1
+    assert Ranking(pipeline_of(), wanted, sim).best() == -1
