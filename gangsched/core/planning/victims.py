@@ -1,20 +1,26 @@
 """The victims of one gang: the least harmful choice, or, where quota decides, the first in its order; and which
 pods, of those that terminate or of others, have to be gone before the members fit on their nodes.
+
+There may be a cap on how many victims one decision has. A choice of the least harm that has too many is searched again
+with pods of different priority alike: below a threshold and above it. With a threshold above all, that is the choice of
+fewest pods; the lower it is, the more the victims' priority counts. What is found is where the search for the least
+harm within the cap begins.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from gangsched.core.arrays import Bools
 from gangsched.core.decision import Awaited
 from gangsched.core.framework.pipeline import Pipeline
+from gangsched.core.options import Options
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.topology import Domain, least_harmful
 from gangsched.core.preemption import explain
 from gangsched.core.preemption.blocks import Owners
-from gangsched.core.preemption.cap import cap_of, within
 from gangsched.core.preemption.demand import demands_of
 from gangsched.core.preemption.eligible import LoopGuard
 from gangsched.core.preemption.fit import fit_for
@@ -27,7 +33,27 @@ from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.quota.preemption import Taken, holders_of
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.world.world import World
+from gangsched.messages import causes
+from gangsched.messages.text import counted
 from gangsched.model.records import GangId, Pod
+
+
+class Cap(NamedTuple):
+    """``most`` victims are allowed, because of this ``setting``."""
+
+    most: int
+    setting: str
+
+
+def cap_of(options: Options, required: int) -> Cap | None:
+    """The most victims for gangs that are decided together and need so many members; None if there is no cap."""
+    found = []
+    if options.max_victims:
+        found.append(Cap(options.max_victims, "preemption.maxVictims"))
+    if options.max_victims_per_member:
+        most = math.floor(options.max_victims_per_member * required + 1e-9)
+        found.append(Cap(most, "preemption.maxVictimsPerMember"))
+    return min(found, default=None)
 
 
 class VictimsOf:
@@ -105,16 +131,41 @@ class VictimsOf:
         return units, choice, spent
 
     def _within_cap(self, units: Units, choice: Choice, most: int, max_steps: int) -> tuple[Choice | None, int]:
-        """A choice of at most so many victims, where this one has more; and the steps spent."""
+        """The least harmful choice of at most so many victims that was found, where this one has more; and the steps
+        spent.
+        """
+        spent = 0
+        sizes = [len(choice.taken)]
+        found: list[Choice] = []
 
-        def begin(max_steps: int, limits: Limits, *, ignore_budgets: bool = False) -> Search:
-            budgets = Budgets(()) if ignore_budgets else self.budgets
-            return self._least_harm(units, self._context.planned(), max_steps, budgets, limits)
+        def look(limits: Limits, budgets: Budgets = self.budgets) -> Choice | None:
+            nonlocal spent
+            search = self._least_harm(units, self._context.planned(), max(0, max_steps - spent), budgets, limits)
+            choice = search.run()
+            spent += search.spent
+            if choice is not None:
+                sizes.append(len(choice.taken))
+                found.extend([choice] if len(choice.taken) <= most else [])
+            return choice
 
-        found, smallest, spent = within(units, begin, most, max_steps, strict=self._context.options.strict_budgets)
-        if found is None:
-            self._smallest.append(min(len(choice.taken), smallest or len(choice.taken)))
-        return found, spent
+        look(Limits(bands=()))
+        if not found and not self._context.options.strict_budgets:
+            look(Limits(bands=()), Budgets(()))
+        if not found:
+            self._smallest.append(min(sizes))
+            return None, spent
+        levels = sorted(
+            {*units.snapshot.table.priority[units.everything()].tolist(), *(b.priority for b in units.blocks)}
+        )
+        low, high = 0, len(levels) - 1
+        while low < high:
+            middle, before = (low + high) // 2, len(found)
+            look(Limits(bands=(levels[middle],)))
+            if len(found) > before:
+                high = middle
+            else:
+                low = middle + 1
+        return look(Limits(most=most, known=tuple(found))), spent
 
     def _least_harm(
         self,
@@ -143,7 +194,9 @@ class VictimsOf:
     @property
     def over_cap(self) -> str:
         """Why there was no choice, if it is for the number of victims alone."""
-        return explain.over_cap(min(self._smallest), self._cap) if self._cap and self._smallest else ""
+        if self._cap is None or not self._smallest:
+            return ""
+        return causes.no_choice_of_at_most(counted(self._cap.most, "victim"), self._cap.setting, min(self._smallest))
 
     # -- where quota decides -------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ from gangsched.core.arrays import Bools, Ints, isin
 from gangsched.core.decision import BIND, PREEMPT, WAIT, Awaited, Reason, Spared, UnitRef, Victim
 from gangsched.core.options import Options
 from gangsched.core.preemption.blocks import Block
-from gangsched.core.preemption.cap import Cap
 from gangsched.core.preemption.demand import FreeRoom, Resources
 from gangsched.core.preemption.harm import Budgets, told
 from gangsched.core.preemption.search import Choice
@@ -189,11 +188,6 @@ def _why_none(units: Units) -> str:
     if units.cut_short:
         return causes.SEARCH_CUT_SHORT
     return causes.EVICTING_DOES_NOT_HELP
-
-
-def over_cap(smallest: int, cap: Cap) -> str:
-    """Why there is no set of victims where the smallest that was found has more than there may be."""
-    return causes.no_choice_of_at_most(counted(cap.most, "victim"), cap.setting, smallest)
 
 
 def no_plan(units: Units | None, budgets: Budgets | None = None) -> str:
