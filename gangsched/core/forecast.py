@@ -71,7 +71,7 @@ def _condemn(world: World, key: str, victims: Iterable[Victim]) -> None:
     for victim in victims:
         pod = world.pods[victim.uid]
         world.ledger.condemned.add(pod, key, suspended_for(world, victim))
-        world.managed.touch(pod.gang)
+        world.membership.changed.add(pod.gang)
 
 
 def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: Pipeline, now: float = 0.0) -> None:

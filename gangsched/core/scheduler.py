@@ -90,6 +90,8 @@ class Scheduler:
         names = self.world.names.look(now) if self.world.names.guarded else {}
         if not self._acts:
             self._run.touched.clear()  # all gangs are looked at when it takes over
+            if self._synced:
+                self.world.managed.settle()
             return []
         untold, self._untold = self._untold, []
         for refused in untold:
@@ -401,7 +403,7 @@ class Scheduler:
     def _touch(self, gang: GangId) -> None:
         """The gang must be looked at again."""
         self._run.touched.add(gang)
-        self.world.managed.touch(gang)
+        self.world.membership.changed.add(gang)
 
     def _object_refused(self, event: ev.ObjectRefused) -> None:
         kind, membership = event.kind.partition(".")[0], self.world.membership

@@ -326,7 +326,7 @@ class Evictions:
 
     def _may_help(self, pod: Pod, hint: Hint) -> None:
         self.touched(pod)
-        self._world.managed.touch(pod.gang)
+        self._world.membership.changed.add(pod.gang)
         self._world.ledger.changes.append(Change(hint, pod.node, pod))
 
     def depends(self, plan: Plan) -> bool:

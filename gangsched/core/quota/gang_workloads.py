@@ -51,7 +51,8 @@ class Claim(msgspec.Struct, frozen=True):
 class Managed:
     """Keeps the admissions of :attr:`quota` in line with the pods of the cluster.
 
-    Whoever changes a pod of a gang calls :meth:`touch`; what that means is worked out when something is asked.
+    Which gangs are to be looked at again :attr:`.Membership.changed` says; what that means is worked out when something
+    is asked.
     """
 
     def __init__(
@@ -69,7 +70,6 @@ class Managed:
         self._membership = membership
         self._jobs = jobs
         self._ledger = ledger
-        self._dirty: set[GangId] = set()
         self._key_of: dict[GangId, str] = {}
         self._gangs_of: dict[str, tuple[GangId, ...]] = {}
         self._flavors = PodFlavors(self.quota.flavors, snapshot.node)
@@ -114,23 +114,12 @@ class Managed:
         self._statuses.objects_changed()
         self.shapes.clear()
         if self.active:
-            self._dirty.update(self._membership.members)
+            self._membership.changed.update(self._membership.members)
             self._flavors.forget_found()
         elif was_active:
             for key in list(self._gangs_of):
                 self._forget(key)
-            self._dirty.clear()
             self._flavors.clear()
-
-    def touch(self, gang: GangId) -> None:
-        """Something about a gang has changed: its pods, its object, where its members run. One that has come and gone
-        since it was looked at need not be.
-        """
-        if gang in self._key_of or gang in self._membership.members:
-            if self.quota.queues:
-                self._dirty.add(gang)
-        else:
-            self._dirty.discard(gang)
 
     def gone(self, uid: str) -> None:
         """A pod no longer exists."""
@@ -145,8 +134,6 @@ class Managed:
         """The cohort trees (names of their roots) in which a workload holds less than before, or those behind
         a workload may have its turn.
         """
-        if not self.active:
-            return set()
         self.settle()
         found, self._changed = self._changed, set()
         return found
@@ -346,20 +333,24 @@ class Managed:
 
     def settle(self) -> None:
         """Work out what every gang that was touched holds."""
+        changed = self._membership.changed
         if not self.active:
+            changed.clear()
             return
         self.quota.put_back()
         for key in sorted({*self._promised, *map(group_of, self._ledger.holders())}):
             now = tuple(p.uid for p in self._kept_for(key))
             if now != self._promised.get(key, ()):
-                self._dirty.update(self._gangs_of.get(key, ()))
+                changed.update(self._gangs_of.get(key, ()))
                 if now:
                     self._promised[key] = now
                 else:
                     self._promised.pop(key, None)
-        if self._dirty:
-            dirty, self._dirty = self._dirty, set()
-            for key in sorted({self._group_of(gang) for gang in sorted(dirty)}):
+        if changed:
+            # One that has come and gone since it was looked at need not be.
+            there = [g for g in sorted(changed) if g in self._key_of or g in self._membership.members]
+            changed.clear()
+            for key in sorted({self._group_of(gang) for gang in there}):
                 self._settle(key)
         if self._held:
             held, self._held = self._held, {}

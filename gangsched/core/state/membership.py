@@ -114,6 +114,8 @@ class Membership:
         #: UIDs of the members that make a mistake, of each gang and mistake.
         self._mistaken: dict[tuple[GangId, Mistake], set[str]] = {}
         self._specs: dict[GangId, Gang | None] = {}  # what is known of gangs with members, once it was asked for
+        #: Gangs of which something has changed since quota looked at them: their pods, their object, where they run.
+        self.changed: set[GangId] = set()
         self._unsorted: set[GangId] = set()
         # What follows from the members of a gang: kept of large gangs, for a change of one member must not cost a look
         # at all of them more than once, and of the one that was asked about last, for it is asked about again and again
@@ -163,6 +165,7 @@ class Membership:
 
     def moved(self, gang: GangId) -> None:
         """One of its pods is not what it was, or a binding of it is on its way now, or is no more."""
+        self.changed.add(gang)
         self._facts.pop(gang, None)
         if self._last is not None and self._last[0] == gang:
             self._last = None

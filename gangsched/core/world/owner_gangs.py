@@ -265,7 +265,7 @@ class OwnerGangs:
         """Those of the pods that are in another gang than before, or all of them."""
         out = []
         for pod in sorted(pods, key=lambda pod: pod.uid):
-            self._managed.touch(pod.gang)
+            self._membership.changed.add(pod.gang)
             alone = GangId(SINGLE, pod.namespace, pod.name, pod.scheduler)
             now = self.placed(msgspec.structs.replace(pod, gang=alone) if pod.gang.family in _FAMILIES else pod)
             if always or now.gang != pod.gang:

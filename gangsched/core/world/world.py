@@ -175,9 +175,6 @@ class World:
         if old is None and pod.volumes is not None:
             self.snapshot.volumes.mention(pod, +1)
         self.membership.set_pod(pod)
-        self.managed.touch(pod.gang)
-        if old is not None and old.gang != pod.gang:
-            self.managed.touch(old.gang)
         if len(self.snapshot.shapes) > 2 * len(self.pods) + _SPARE_SHAPES:
             self.snapshot.keep_shapes(p.shape for p in self.pods.values())
         if pod.node:
@@ -199,7 +196,6 @@ class World:
         self.snapshot.discharge(uid)
         self.membership.drop_pod(pod)
         self.jobs.pod_dropped(pod)
-        self.managed.touch(pod.gang)
         self.managed.gone(uid)
         return pod
 
@@ -232,7 +228,6 @@ class World:
     def _assumed_changed(self, pod: Pod) -> None:
         self.membership.moved(pod.gang)
         self._recharge(pod)
-        self.managed.touch(pod.gang)
 
     def still_takes(self, uid: str, node: str, ignores: Callable[[str], bool]) -> bool:
         """Is there still room on ``node`` for a pod that is assumed there? What others did meanwhile may have taken it,
