@@ -21,7 +21,7 @@ from tests.resilience.load import Life
 
 #: On its way to the server a request may lose so much.
 WAY_SECONDS = 0.5
-#: The watch shows so late at most that a mark has been taken back by a request that nobody got an answer to.
+#: The watch shows so late at most that a mark or nomination was taken back by a request that nobody got an answer to.
 SHOWN_SECONDS = 2.0
 
 KINDS = (
@@ -96,7 +96,7 @@ class Rules:
             return w
         marked = w.kind == audit.MARK and bool(w.owners) and life.marked_for.issuperset(w.owners)
         nominated = w.kind == audit.NOMINATE and w.plan in life.plans
-        seen = any(0 <= at - w.received <= WAY_SECONDS for at in life.withdrawn_at)
+        seen = any(0 <= at - w.received <= SHOWN_SECONDS for at in life.withdrawn_at)
         withdrawn = w.kind == audit.WITHDRAW and seen
         shown = any(0 <= at - w.received <= SHOWN_SECONDS for at in life.unmarked_at)
         unmarked = w.kind == audit.UNMARK and shown

@@ -236,6 +236,17 @@ def test_taking_back_a_mark_without_an_answer_counts_if_the_pod_shows_it() -> No
     assert found(log, shown) == {"list let off half-way"}
 
 
+@pytest.mark.parametrize(("seconds", "wrong"), [(0.1, set()), (1.5, set()), (3.0, {"bind outside intent"})])
+def test_taking_back_a_nomination_without_an_answer_counts_if_the_pod_shows_it(seconds: float, wrong: set[str]) -> None:
+    """Its sender was killed, and the next leader found the member without a nomination. The watch that tells the judge
+    may be late on a machine that is busy.
+    """
+    log = [*without(9), write(WITHDRAW, 0.36, "m2", code=504), write(BIND, 0.4, "m2", node="other")]
+    shown = {"withdrawn_at": [MADE + 0.36 + seconds]}
+    gone = {"leaving_at": MADE + 0.3, "gone_at": MADE + 0.4}
+    assert found(log, lives(v1=gone, v2=gone, m2=shown)) == wrong
+
+
 def test_a_request_whose_body_never_came_is_not_judged_by_it() -> None:
     """Its sender had gone; it has failed."""
     torn = [write(kind, 0.4, "", code=500, whole=False) for kind in (BIND, REMOVE)]
