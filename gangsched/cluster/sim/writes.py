@@ -263,7 +263,7 @@ class ApiServer:
         ]
         if len(budgets) > 1:
             names = ", ".join(b.name for b in budgets)
-            return Verdict(Outcome.TRANSIENT, f"pod {pod.key} is under several PodDisruptionBudgets ({names})")
+            return Verdict(Outcome.REFUSED, f"pod {pod.key} is under several PodDisruptionBudgets ({names})")
         for budget in budgets:
             if not budget.allowed:
                 return Verdict(Outcome.BLOCKED, f"PodDisruptionBudget {budget.key} allows no disruption now")
