@@ -87,6 +87,12 @@ ASSUMED = 4  # our own binding is on its way
 STARTING = 8  # bound, and nothing of it runs yet
 
 _FIRST = 256
+#: What each column has in slots that were never used.
+_UNUSED: dict[str, float] = {
+    **dict.fromkeys(("row", "place", "gang", "job"), -1),
+    **dict.fromkeys(("priority", "shape", "flags", "kin", "tie", "cost", "started"), 0),
+    **dict.fromkeys(("checkpoint", "restart"), np.nan),
+}
 
 
 class PodTable:
@@ -150,26 +156,16 @@ class PodTable:
                 self._grow()
         self.slot_of[pod.uid] = slot
         self.row[slot] = row
-        self.priority[slot] = pod.priority
         self.shape[slot] = shape
-        self.gang[slot] = self._join(pod.gang)
-        self.job[slot] = self._join_job(pod)
-        self.kin[slot] = self.kin_number(pod.namespace, pod.labels)
-        self.flags[slot] = flags
-        self._note_times(slot, pod)
         self.tie[slot] = _tie(pod)
+        self._write(slot, pod, flags)
         return slot
 
     def replace(self, slot: int, pod: Pod, flags: int) -> None:
         """The record of the pod in this slot changed, its shape did not."""
         self._leave(slot)
         self.pods[slot] = pod
-        self.priority[slot] = pod.priority
-        self.gang[slot] = self._join(pod.gang)
-        self.job[slot] = self._join_job(pod)
-        self.kin[slot] = self.kin_number(pod.namespace, pod.labels)
-        self.flags[slot] = flags
-        self._note_times(slot, pod)
+        self._write(slot, pod, flags)
 
     def remove(self, uid: str) -> int:
         """Take a pod out; returns the slot it had. KeyError if it is not there."""
@@ -184,7 +180,13 @@ class PodTable:
         self._free.append(slot)
         return slot
 
-    def _note_times(self, slot: int, pod: Pod) -> None:
+    def _write(self, slot: int, pod: Pod, flags: int) -> None:
+        """What may be another about a pod that stays where it is."""
+        self.priority[slot] = pod.priority
+        self.gang[slot] = self._join(pod.gang)
+        self.job[slot] = self._join_job(pod)
+        self.kin[slot] = self.kin_number(pod.namespace, pod.labels)
+        self.flags[slot] = flags
         self.started[slot] = pod.started
         told = pod.stakes
         self.checkpoint[slot] = np.nan if told.checkpoint is None else told.checkpoint
@@ -255,16 +257,9 @@ class PodTable:
         return np.flatnonzero(self.row[: self.size] >= 0)
 
     def _grow(self) -> None:
-        extra = len(self.row)
-        self.row = np.concatenate([self.row, np.full(extra, -1, dtype=np.int64)])
-        self.place = np.concatenate([self.place, np.full(extra, -1, dtype=np.int64)])
-        self.gang = np.concatenate([self.gang, np.full(extra, -1, dtype=np.int64)])
-        self.job = np.concatenate([self.job, np.full(extra, -1, dtype=np.int64)])
-        for name in ("priority", "shape", "flags", "kin", "tie", "cost"):
-            setattr(self, name, np.concatenate([getattr(self, name), np.zeros(extra, dtype=np.int64)]))
-        self.started = np.concatenate([self.started, np.zeros(extra, dtype=np.float64)])
-        for name in ("checkpoint", "restart"):
-            setattr(self, name, np.concatenate([getattr(self, name), np.full(extra, np.nan)]))
+        for name, unused in _UNUSED.items():
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.full_like(column, unused)]))
 
 
 def _tie(pod: Pod) -> int:
