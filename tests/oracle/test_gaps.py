@@ -5,8 +5,8 @@ import random
 import pytest
 
 from gangsched.core.preemption import branch_and_bound
-from gangsched.core.preemption.harm import Harm
-from gangsched.core.preemption.lower_bound import LowerBound, gap
+from gangsched.core.preemption.harm import Harm, gap
+from gangsched.core.preemption.lower_bound import LowerBound
 from tests.core.preemption.asked import asked_in
 from tests.oracle.exact import Program, least_harm
 from tests.oracle.generate import case

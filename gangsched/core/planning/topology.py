@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.placement.placer import Want
-from gangsched.core.preemption.lower_bound import Floor
+from gangsched.core.preemption.harm import Floor
 from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
 from gangsched.core.state.podtable import PodClass

@@ -60,8 +60,8 @@ class Limited(msgspec.Struct, frozen=True, eq=False):
 
 
 class Candidates:
-    """``(V,)`` columns over pods, sorted by node and, on a node, by the order of putting back: the most harmful first,
-    of those the least useful first, of those the most work first.
+    """``(V,)`` columns over V pods (``size``), sorted by node and, on a node, by the order of putting back: the most
+    harmful first, of those the least useful first, of those the most work first.
 
     ``slot``, ``row``, ``level`` (own priority), ``useful`` (how much of what a member is short of it holds), ``work``
     (share of the cluster x seconds), ``single`` (may leave by itself), ``unit`` (number of the interruption that takes
@@ -112,6 +112,7 @@ class Candidates:
         level_of = np.searchsorted(self.levels, level)
         # Names decide last, so that no order of arrival shows: 48 bits tell them apart, and sort in three rounds.
         order = ordered_by((row + 1) * len(self.levels) - level_of, *keys, table.tie[slots] >> 8)
+        self.size = len(order)
         self.slot, self.row, self.useful = slots[order], row[order], useful[order]
         self.level, self.level_of = level[order], level_of[order]
         self.req: Floats = demand.resources.held(self.slot)
@@ -134,13 +135,10 @@ class Candidates:
         if budgets:
             self._add_budgets(budgets)
 
-    def __len__(self) -> int:
-        return len(self.slot)
-
     @cached_property
     def closed(self) -> Bools:
         """``(V,)``: pods under a budget that lets none go."""
-        out = np.zeros(len(self), dtype=np.bool_)
+        out = np.zeros(self.size, dtype=np.bool_)
         for limited in self.limited:
             if limited.budget and limited.limit <= 0:
                 out[limited.pods] = True
@@ -214,7 +212,7 @@ class Candidates:
 
     def _add_budgets(self, budgets: Budgets) -> None:
         under = {key: self._at(slots) for key, slots in budgets.by_budget(self.units.snapshot.table, self.slot).items()}
-        closed = np.zeros(len(self), dtype=np.bool_)
+        closed = np.zeros(self.size, dtype=np.bool_)
         for key, pods in under.items():
             closed[pods] |= budgets.allowed[key] <= 0
         for key, pods in under.items():
@@ -279,18 +277,18 @@ class Tariff:
         gangs = np.zeros(len(levels), dtype=np.int64)
         np.add.at(gangs, of_unit, c.unit_gangs)
         limits = any(g.budget for g in c.limited)
-        sizes: list[tuple[str, int, int]] = [("pdb", 0, len(c) + 1)] if limits else []
+        sizes: list[tuple[str, int, int]] = [("pdb", 0, c.size + 1)] if limits else []
         for level, gang_count, pod_count in reversed([*zip(*(a.tolist() for a in (levels, gangs, pods)), strict=True)]):
             sizes += [("gangs", level, gang_count + 1)] if gang_count else []
             sizes += [("pods", level, pod_count + 1)] if pod_count else []
-        lost, single = c.unit_size.astype(np.float64), np.ones(len(c))
+        lost, single = c.unit_size.astype(np.float64), np.ones(c.size)
         counted, work = "pods", c.work / (1.0 + float(c.work.sum()))
         if c.by_work:  # what is lost with pods, in whole parts of all that could be lost, stands for their number
             total = np.bincount(of_pod, weights=c.work, minlength=len(levels))
             single = np.rint(c.work / np.where(total > 0, total, 1.0)[of_pod] * _LOST) + 1.0
             lost = np.array([single[u.pods].sum() for u in c.units_of], dtype=np.float64)
-            counted, work = "work", np.full(len(c), 1.0 / (1.0 + len(c)))
-            most = _LOST + 2 * len(c) + int(c.unit_size.sum())
+            counted, work = "work", np.full(c.size, 1.0 / (1.0 + c.size))
+            most = _LOST + 2 * c.size + int(c.unit_size.sum())
             sizes = [(counted, level, most) if kind == "pods" else (kind, level, size) for kind, level, size in sizes]
         self.digits = _digits(sizes)
         weight = {(d.component, d.level): d.weight for d in self.digits}

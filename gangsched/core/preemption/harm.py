@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Floats, Ints, distinct
+from gangsched.core.decision import Gap
 from gangsched.core.ledger.condemned import Leaving
 from gangsched.core.state.podtable import PodTable
 from gangsched.core.state.snapshot import Snapshot
@@ -229,6 +230,25 @@ def place(component: Component) -> tuple[bool, int, bool]:
     """To sort components by: what is compared first."""
     kind, priority = component
     return kind != "pdb", -priority, kind == "pods"
+
+
+class Floor(NamedTuple):
+    """No plan does less harm: ``beyond_budget`` and ``levels`` are as in :class:`Harm`, as far as is proven."""
+
+    beyond_budget: int
+    levels: tuple[tuple[int, int, int], ...]
+
+
+def gap(harm: Harm, floor: Floor) -> Gap | None:
+    """How far the harm is from the floor at the first component that differs; None if none does."""
+    mine, least = (components(of.beyond_budget, of.levels) for of in (harm, floor))
+    for component in sorted({*mine, *least}, key=place):
+        more = mine.get(component, 0) - least.get(component, 0)
+        if more > 0:
+            return Gap(*component, more)
+        if more < 0:
+            return None  # paid for by a component before, which was equal
+    return None
 
 
 def harm(

@@ -16,15 +16,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints, isin
-from gangsched.core.decision import Gap
 from gangsched.core.preemption.candidates import NEVER, Candidates, Interruption, Prices
 from gangsched.core.preemption.demand import Demand, Pairs
-from gangsched.core.preemption.harm import Harm, components, place
+from gangsched.core.preemption.harm import Floor, Harm
 from gangsched.core.preemption.node_prices import MAY, STAYS, NodePrices, Offer
 from gangsched.core.preemption.places import Places
 from gangsched.core.preemption.solvers import cover, hull
@@ -39,25 +38,6 @@ _PIECES = 400
 _CELLS, _AMOUNTS = 1024, 48
 #: What sums over all nodes may be off by, as a share of what is added up.
 _ROUNDED = 1e-12
-
-
-class Floor(NamedTuple):
-    """No plan does less harm: ``beyond_budget`` and ``levels`` are as in :class:`~.harm.Harm`, as far as is proven."""
-
-    beyond_budget: int
-    levels: tuple[tuple[int, int, int], ...]
-
-
-def gap(harm: Harm, floor: Floor) -> Gap | None:
-    """How far the harm is from the floor at the first component that differs; None if none does."""
-    mine, least = (components(of.beyond_budget, of.levels) for of in (harm, floor))
-    for component in sorted({*mine, *least}, key=place):
-        more = mine.get(component, 0) - least.get(component, 0)
-        if more > 0:
-            return Gap(*component, more)
-        if more < 0:
-            return None  # paid for by a component before, which was equal
-    return None
 
 
 class LowerBound:
@@ -79,11 +59,11 @@ class LowerBound:
         beyond = self._known(("beyond",), self._beyond) if harm.beyond_budget else 0
         if beyond < harm.beyond_budget:
             return Floor(beyond, ())
-        stays = self._c.closed if not beyond else np.zeros(len(self._c), dtype=np.bool_)
+        stays = self._c.closed if not beyond else np.zeros(self._c.size, dtype=np.bool_)
         levels: list[tuple[int, int, int]] = []
         mine = {p: (g, n) for p, g, n in harm.levels}
         free: frozenset[int] = frozenset()  # levels at which more pods leave than the places alone would need
-        spared = np.zeros(len(self._c), dtype=np.bool_)
+        spared = np.zeros(self._c.size, dtype=np.bool_)
         for level in sorted(mine, reverse=True):
             gangs, count = mine[level]
             # As little as the plan takes above: nothing of the priorities that it leaves alone, no gang that it spares.
@@ -112,7 +92,7 @@ class LowerBound:
 
     def _only_with_gangs(self, level: int) -> Bools:
         """``(V,)`` pods that leave only with a gang of this priority as a whole."""
-        out = np.zeros(len(self._c), dtype=np.bool_)
+        out = np.zeros(self._c.size, dtype=np.bool_)
         for unit in self._c.units_of:
             if unit.level == level and unit.gangs and unit.whole:
                 out[unit.pods] = True
@@ -130,7 +110,7 @@ class LowerBound:
 
     def _beyond(self) -> int:
         price: Prices = np.where(self._c.closed, 1.0 + 0j, 0j)
-        return math.ceil(self._least(np.zeros(len(self._c), dtype=np.bool_), price) - 1e-6)
+        return math.ceil(self._least(np.zeros(self._c.size, dtype=np.bool_), price) - 1e-6)
 
     def _pods(self, level: int, stays: Bools, free: frozenset[int]) -> float:
         """The least price where a pod of this priority costs 1, and one of a higher that is not ``free`` a digit more.
@@ -282,7 +262,7 @@ def _unequal(nodes: NodePrices, offer: Offer, r: int, kind: Ints, most: float) -
     and how many there are; ``kind`` ``(N,)`` tells apart who may go there.
     """
     c, found = nodes.c, nodes.order_for(offer, r)
-    order = np.arange(len(c)) if found is None else found
+    order = np.arange(c.size) if found is None else found
     paid = order[((offer.status == MAY) & (offer.price.real > 0))[order]]
     row = c.row[paid]
     place = np.arange(len(row)) - np.searchsorted(row, row)

@@ -68,7 +68,7 @@ class NodePrices:
         self.conflict: list[Bools | None] = [None] * self.kinds
         self.mask = demand.mask.copy()
         self._toll: list[tuple[int, Ints, Ints]] = []
-        self.company: Bools = np.zeros(len(candidates), dtype=np.bool_)
+        self.company: Bools = np.zeros(candidates.size, dtype=np.bool_)
         self._read_bars()
 
     # -- rules ---------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class NodePrices:
             offer.order = np.argsort(self.c.row * 2 + ~offer.dear, kind="stable")
         if self.thorough is None:
             return self._scan(offer, rows, demand, conflict, offer.order, None, gone)
-        noted: Bools = np.zeros(len(self.c), dtype=np.bool_)
+        noted: Bools = np.zeros(self.c.size, dtype=np.bool_)
         price = self._scan(offer, rows, demand, conflict, offer.order, None, noted)
         for row in distinct(rows[self.thorough[rows]]).tolist():
             entries = np.flatnonzero((rows == row) & (price.real < NEVER.real))
@@ -337,7 +337,7 @@ class Fillings(msgspec.Struct, eq=False):
 def fillings_of(nodes: NodePrices) -> Fillings | None:
     """All fillings; None if there are too many. It counts as work of the ``nodes``."""
     c, demand = nodes.c, nodes.demand
-    if len(c) > _PODS:
+    if c.size > _PODS:
         return None
     key = _classes(c, nodes.conflict)
     rows: list[int] = []
@@ -389,7 +389,7 @@ def fillings_of(nodes: NodePrices) -> Fillings | None:
 
 def _classes(c: Candidates, conflicts: Sequence[Bools | None]) -> Ints:
     """``(V,)`` equal numbers for pods that hold the same, count the same, and are bound by the same rules."""
-    bound = np.zeros(len(c), dtype=np.int64)
+    bound = np.zeros(c.size, dtype=np.int64)
     known: dict[tuple[int, int], int] = {}
     sets = [limited.pods for limited in c.limited] + [np.flatnonzero(some) for some in conflicts if some is not None]
     for number, pods in enumerate(sets):

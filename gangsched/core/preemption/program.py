@@ -17,8 +17,7 @@ import numpy as np
 from gangsched.core.arrays import Bools, Floats, Ints, distinct, isin, ordered_by, runs
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.demand import Demand
-from gangsched.core.preemption.harm import Component, Harm, components, place
-from gangsched.core.preemption.lower_bound import Floor
+from gangsched.core.preemption.harm import Component, Floor, Harm, components, place
 from gangsched.core.preemption.node_prices import Fillings
 from gangsched.core.preemption.places import Placing
 from gangsched.core.preemption.solvers import Table
@@ -117,7 +116,7 @@ class Program:
     def _limit(self) -> None:
         """Limited sets give no more than they may: budgets at a price, surpluses unless their gang is interrupted."""
         c = self.c
-        under = np.zeros(len(c), dtype=np.int64)
+        under = np.zeros(c.size, dtype=np.int64)
         for limited in c.limited:
             under[limited.pods] += bool(limited.budget)
         share = 1.0 / max(1, int(under.max(initial=1)))  # a pod under several budgets is beyond them once
@@ -142,7 +141,7 @@ class Program:
 
     def _drawn(self, pods: Ints) -> dict[int, float]:
         """What draws on a set of pods as they leave by themselves."""
-        inside: Bools = np.zeros(len(self.c), dtype=np.bool_)
+        inside: Bools = np.zeros(self.c.size, dtype=np.bool_)
         inside[pods] = True
         drawn = np.bincount(
             self._f.of[inside[self._f.pods] & ~self.c.leaves_whole[self._f.pods]], minlength=self.fillings
@@ -158,7 +157,7 @@ class Program:
         for n in chosen.tolist():  # the last may have room for more than are left
             counts[:, f.row[n]] = np.minimum(f.members[n], left)
             left -= counts[:, f.row[n]]
-        gone: Bools = np.zeros(len(self.c), dtype=np.bool_)
+        gone: Bools = np.zeros(self.c.size, dtype=np.bool_)
         gone[f.pods[isin(f.of, chosen.tolist())]] = True
         units = set(np.flatnonzero(values[self.units] > 0.5).tolist())
         for number in distinct(self.c.unit[gone]).tolist():
@@ -203,7 +202,7 @@ class Program:
             return None
         matrix: Floats = np.zeros((len(rows), len(names)))
         matrix[np.searchsorted(rows, e.row), np.searchsorted(names, e.variable)] = e.amount
-        most = np.where(names < self.fillings + len(self.units), 1.0, float(len(self.c)))
+        most = np.where(names < self.fillings + len(self.units), 1.0, float(self.c.size))
         return Table(matrix, e.limit[rows], cost[names], most, names)
 
     def _relevant(self, e: Entries, cost: Floats, out: Bools) -> Entries:

@@ -27,8 +27,8 @@ from gangsched.core.preemption.candidates import Candidates, Prices, Tariff
 from gangsched.core.preemption.demand import Demand, demands_of
 from gangsched.core.preemption.fit import CountedFit, Fit, Returnable, fit_for, reprieve, rows_of
 from gangsched.core.preemption.gangs import Interruptions
-from gangsched.core.preemption.harm import Budgets, Harm, Loss, harm, place, weights, work_lost
-from gangsched.core.preemption.lower_bound import Floor, LowerBound, gap
+from gangsched.core.preemption.harm import Budgets, Floor, Harm, Loss, gap, harm, place, weights, work_lost
+from gangsched.core.preemption.lower_bound import LowerBound
 from gangsched.core.preemption.node_prices import MAY, STAYS, NodePrices, Offer, fillings_of
 from gangsched.core.preemption.places import Places, Placing
 from gangsched.core.preemption.program import Program, Proof, floor_of
@@ -299,11 +299,11 @@ class Search:
         its pods' part. ``codes`` ``(N,)`` are the nodes' domains, -1 for none.
         """
         c = self.candidates
-        tariff = Tariff(c, np.ones(len(c), dtype=np.bool_))
+        tariff = Tariff(c, np.ones(c.size, dtype=np.bool_))
         price = tariff.pods + np.where(c.closed, tariff.beyond, 0j)
         sizes = np.array([len(u.slots) for u in c.units_of] + [1])
         price = price + np.append(tariff.units, 0j)[c.unit] / sizes[c.unit]
-        offer = Offer(np.full(len(c), MAY), price, c.closed)
+        offer = Offer(np.full(c.size, MAY), price, c.closed)
         out: Prices = np.zeros(domains, dtype=np.complex128)
         for part in self._demands[0].parts():
             out = np.maximum(out, Places(c, part).price_by_domain(offer, codes, domains))
@@ -325,7 +325,7 @@ class Search:
         """With pods up to ever higher priorities, those ``kept`` aside: the first choice, and ever better ones."""
         c = self.candidates
         closed = (c.closed & hard) | kept
-        levels = c.levels if len(c) else np.zeros(1, dtype=np.int64)
+        levels = c.levels if c.size else np.zeros(1, dtype=np.int64)
         low, high = (0, len(levels) - 1) if hard else (len(levels) - 1, len(levels) - 1)
         while low < high:
             middle = (low + high) // 2

@@ -109,7 +109,7 @@ class Settler:
 
     def _at_rates(self, offer: Offer, rate: Mapping[int, float]) -> Offer:
         price = offer.price.copy()
-        dear = np.zeros(len(self.c), dtype=np.bool_) if offer.dear is None else offer.dear.copy()
+        dear = np.zeros(self.c.size, dtype=np.bool_) if offer.dear is None else offer.dear.copy()
         for n, more in rate.items():
             if more:
                 pods = self.c.limited[n].pods
@@ -179,7 +179,7 @@ class Settler:
     def most(self) -> Bools:
         """``(V,)`` as many pods as may leave by themselves: of each limited set those that hold most, together."""
         found = self.offer(())
-        return np.zeros(len(self.c), np.bool_) if found is None else self._within_limits(*found).status == MAY
+        return np.zeros(self.c.size, np.bool_) if found is None else self._within_limits(*found).status == MAY
 
     def _within_limits(self, offer: Offer, binding: Sequence[int]) -> Offer:
         """The offer with no more of each limited set than may leave: then none can be overdrawn."""
@@ -245,7 +245,7 @@ class Settler:
 
     def own(self, units: Collection[int]) -> complex:
         """The price of interrupting these units, without other pods."""
-        gone = np.zeros(len(self.c), dtype=np.bool_)
+        gone = np.zeros(self.c.size, dtype=np.bool_)
         for number in units:
             unit = self.c.units_of[number]
             gone[unit.pods] |= unit.whole
@@ -292,7 +292,7 @@ class Settler:
                     here = used[c.row[used] == row].tolist()
                     if len(here) <= left - len(keep) or not hard:
                         keep += here[: left - len(keep)]
-            kept = np.zeros(len(c), dtype=np.bool_)
+            kept = np.zeros(c.size, dtype=np.bool_)
             kept[keep] = True
             rest = limited.pods[(status[limited.pods] == MAY) & ~kept[limited.pods]]
             if len(keep) < left and not everything and not close and not limited.budget:

@@ -72,7 +72,7 @@ class Asked:
 
     def offer(self, prices: Sequence[float]) -> Offer:
         """Each candidate may leave for its price."""
-        return Offer(np.full(len(self.candidates), MAY), np.array(prices, dtype=np.complex128))
+        return Offer(np.full(self.candidates.size, MAY), np.array(prices, dtype=np.complex128))
 
     def search(self, max_steps: int = 10_000, *, strict: bool = False) -> Search:
         """A search with this budget."""

@@ -70,10 +70,10 @@ def found_and_least(made: Asked) -> tuple[Placing | None, complex | None]:
     """The places found, and the least price of any set of pods without which the gang fits."""
     candidates = made.candidates
     price = tariff(made)
-    found = made.places().best(Offer(np.full(len(candidates), MAY), price))
+    found = made.places().best(Offer(np.full(candidates.size, MAY), price))
     fit, best = made.fit(), None
-    for size in range(len(candidates) + 1):
-        for some in combinations(range(len(candidates)), size):
+    for size in range(candidates.size + 1):
+        for some in combinations(range(candidates.size), size):
             paid = complex(price[list(some)].sum())
             if best is None or (paid.real, paid.imag) < (best.real, best.imag):
                 fit.take(candidates.slot[list(some)])

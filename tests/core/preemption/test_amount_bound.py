@@ -19,7 +19,7 @@ from tests.core.preemption.crowds import RULES, crowd, found_and_least, tariff
 
 def bound(made: Asked) -> float:
     """With all candidates on offer."""
-    offer = Offer(np.full(len(made.candidates), MAY), tariff(made))
+    offer = Offer(np.full(made.candidates.size, MAY), tariff(made))
     return amount_bound(made.places(lower=True).nodes, offer)
 
 

@@ -30,7 +30,7 @@ def test_no_places_cost_less(rule: str) -> None:
             assert found.price.real >= least.real, f"seed {seed}"
         else:
             assert found.price.real == least.real, f"seed {seed}"
-        bound = made.places(lower=True).bound(Offer(np.full(len(made.candidates), MAY), tariff(made)))
+        bound = made.places(lower=True).bound(Offer(np.full(made.candidates.size, MAY), tariff(made)))
         assert bound is None or bound.real <= least.real, f"seed {seed}"
         assert tuple(found.counts.sum(axis=1)) == made.demand.need
         fit = made.fit()
@@ -49,10 +49,10 @@ def test_many_members_of_several_kinds_are_placed_in_turn(
     both = equal = 0
     for seed in range(25):
         made = asked(*crowd(seed, rule))
-        exact = made.places().best(Offer(np.full(len(made.candidates), MAY), tariff(made)))
+        exact = made.places().best(Offer(np.full(made.candidates.size, MAY), tariff(made)))
         with monkeypatch.context() as patch:
             patch.setattr(places, limit, 0)
-            found = made.places().best(Offer(np.full(len(made.candidates), MAY), tariff(made)))
+            found = made.places().best(Offer(np.full(made.candidates.size, MAY), tariff(made)))
         assert (found is None) == (exact is None), f"seed {seed}"
         if found is None or exact is None:
             continue
@@ -81,7 +81,7 @@ def test_on_nodes_that_are_looked_at_thoroughly_the_least_leaves() -> None:
         quick, least = found_and_least(made)
         if quick is None or least is None:
             continue
-        offer = Offer(np.full(len(made.candidates), MAY), tariff(made))
+        offer = Offer(np.full(made.candidates.size, MAY), tariff(made))
         places = made.places()
         places.nodes.thorough = places.unsure(offer)
         found = places.best(offer)
@@ -106,7 +106,7 @@ def test_where_sets_are_too_many_the_order_decides(monkeypatch: pytest.MonkeyPat
     """With as many sets as are looked at the least leaves; with one more what the order of the pods says."""
     made = asked(*uneven(random.Random(1)))
     quick, least = found_and_least(made)
-    offer = Offer(np.full(len(made.candidates), MAY), tariff(made))
+    offer = Offer(np.full(made.candidates.size, MAY), tariff(made))
     places = made.places()
     places.nodes.thorough = places.unsure(offer)
     pods = Counter(map(tuple, made.candidates.req.T.tolist()))

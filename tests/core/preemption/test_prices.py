@@ -92,7 +92,7 @@ def test_digits_that_the_real_part_does_not_hold_go_to_the_imaginary_part() -> N
     candidates = made.candidates
     for count in (3, 6):
         candidates.levels = np.arange(count)
-        candidates.level = candidates.level_of = np.arange(len(candidates), dtype=np.int64) % count
+        candidates.level = candidates.level_of = np.arange(candidates.size, dtype=np.int64) % count
         tariff = tariff_of(made)
         assert counted(tariff.digits) == ((3, 0) if count == 3 else (5, 1))
         for level in range(1, count):
@@ -107,7 +107,7 @@ def test_what_there_are_no_bits_for_costs_nothing() -> None:
     made = asked_in(case)
     candidates = made.candidates
     candidates.levels = np.arange(12)
-    candidates.level = candidates.level_of = np.arange(len(candidates), dtype=np.int64) % 12
+    candidates.level = candidates.level_of = np.arange(candidates.size, dtype=np.int64) % 12
     tariff = tariff_of(made)
     real, imaginary = counted(tariff.digits)
     assert 0 < real + imaginary < 12

@@ -28,7 +28,7 @@ def questions(count: int, *, mixed: bool) -> list[tuple[int, Asked]]:
         if not problem.may_preempt or not any(g.name == "want" for g in question.gangs):
             continue
         made = asked_in(question)
-        if len(made.demands) == 1 and made.demand.rules.complete and len(made.candidates):
+        if len(made.demands) == 1 and made.demand.rules.complete and made.candidates.size:
             out.append((seed, made))
         if len(out) == count:
             break

@@ -38,7 +38,7 @@ def test_among_more_pods_the_same_leave(beyond: int, mixed: bool) -> None:
             continue
         asked = asked_in(made)
         alone = asked.search().run()
-        more = beyond - len(asked.candidates)
+        more = beyond - asked.candidates.size
         if alone is None or not alone.taken or more <= 0:
             continue
         for extra in (0, 1):
@@ -83,7 +83,7 @@ def test_kinds_that_are_placed_once_more_never_cost_more(monkeypatch: pytest.Mon
         for rounds in (usual - 1, usual, usual + 1):
             monkeypatch.setattr(places, "_ROUNDS", rounds)
             asked = asked_in(made)
-            found = asked.places().best(asked.offer([1.0] * len(asked.candidates)))
+            found = asked.places().best(asked.offer([1.0] * asked.candidates.size))
             prices.append(float("inf") if found is None else found.price.real)
         assert prices[0] >= prices[1] >= prices[2], f"seed {seed}"
         compared += prices[0] < float("inf")
