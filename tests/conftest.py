@@ -33,6 +33,8 @@ LONGEST_FIRST = (
     "tests/chaos/test_chaos.py",
     "tests/controlplane/test_control_plane.py",
     "tests/sidebyside/test_side_by_side.py",
+    "tests/runtime/test_run_on_a_cluster.py",
+    "tests/bench/test_families.py",
     "tests/e2e/test_first_minutes.py",
     "tests/e2e/test_restart.py",
     "tests/e2e/test_jobs.py",
@@ -46,7 +48,6 @@ LONGEST_FIRST = (
     "tests/e2e/",
     "tests/cluster/kube/",
     "tests/controllers/test_group_status_on_a_cluster.py",
-    "tests/runtime/test_run_on_a_cluster.py",
     "tests/cluster/sim/test_restart.py",
     "tests/bench/",
 )
@@ -85,8 +86,10 @@ def logging_as_it_was() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than cores for `-n auto`: a good part of the time goes by in waiting for the API server."""
-    return min((os.cpu_count() or 1) + 1, MOST_WORKERS)
+    """Two workers more than cores for `-n auto`: more than half of the time of all tests goes by in waiting, most of it
+    for grace periods, and for the API server.
+    """
+    return min((os.cpu_count() or 1) + 2, MOST_WORKERS)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -104,13 +107,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark every test that uses the control plane, so that `-m 'not controlplane'` leaves them all out.
 
-    In a worker the longest files come first.
+    In a worker the longest files come first, and those that wait for a control plane alternate with the others.
     """
     for item in items:
         if {"control_plane", "make_control_plane"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.controlplane)
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: _turn(item.nodeid))
+        places = _places(sorted(items, key=lambda item: _turn(item.nodeid)))
+        items.sort(key=lambda item: places[item.path])
 
 
 def pytest_collection_finish() -> None:
@@ -125,6 +129,17 @@ def pytest_collection_finish() -> None:
 def _turn(test: str) -> int:
     """The place of a test's file among the long ones; the others come after them, as they are."""
     return next((n for n, name in enumerate(LONGEST_FIRST) if test.startswith(name)), len(LONGEST_FIRST))
+
+
+def _places(items: list[pytest.Item]) -> dict[Path, tuple[float, Path]]:
+    """Where files come: those with tests on a control plane spread evenly among those without, each in their order.
+
+    The former leave a core idle for two thirds of their time, which the latter then use.
+    """
+    waiting = {item.path for item in items if item.get_closest_marker("controlplane")}
+    files = list(dict.fromkeys(item.path for item in items))
+    kinds = [path for path in files if path in waiting], [path for path in files if path not in waiting]
+    return {path: ((n + 0.5) / len(kind), path) for kind in kinds for n, path in enumerate(kind)}
 
 
 @pytest.fixture(scope="session")
