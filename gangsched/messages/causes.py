@@ -208,6 +208,7 @@ provisioning_failed = Text('provisioning failed for PVC "{name}"')
 # Waiting
 
 waits_for_volumes = Text("waiting for volumes of {names}")
+NOMINATED_ELSEWHERE = "waiting until nominations to other nodes are taken back"
 binding_volumes = Text("binding volumes: {problem}")
 waits_for_pods_of = Text("waiting for the pods of {family} {job}")
 

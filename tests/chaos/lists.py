@@ -133,13 +133,15 @@ def _named(mark: Mark) -> list[tuple[str, str]]:
 
 
 class _Known(msgspec.Struct):
-    """What a process knows ``at_seconds``, to which nodes (``kept``) it keeps room for pods that wait, the numbers of
-    its own plans for those that it has ``planned``, and whom it lets off (UIDs). ``numbers`` has those of its plans by
-    their ids, and ``leave_for`` the ids of the plans for which those that it has marked leave.
+    """What a process knows ``at_seconds``, to which nodes (``kept``) it keeps room for pods that wait, which are
+    ``nominated`` there, the numbers of its own plans for those that it has ``planned``, and whom it lets off (UIDs).
+    ``numbers`` has those of its plans by their ids, and ``leave_for`` the ids of the plans for which those that it has
+    marked leave.
     """
 
     told: Told
     kept: dict[str, str] = {}
+    nominated: set[str] = set()
     planned: dict[str, int] = {}
     plans: int = 0
     let_off: set[str] = set()
@@ -158,6 +160,7 @@ class _Known(msgspec.Struct):
     def _keep(self, places: dict[str, str]) -> None:
         self.plans += 1
         self.kept.update(places)
+        self.nominated.difference_update(places)
         self.planned.update(dict.fromkeys(places, self.plans))
 
     def ask(self, action: Action, *, only: bool = False) -> None:
@@ -173,7 +176,10 @@ class _Known(msgspec.Struct):
                 self.leave_for[action.pod.uid] = [plan for _, plan in _named(action)]
             case Nominate(node=node):
                 self._keep({action.pod.uid: node})
+                self.nominated.add(action.pod.uid)
                 self.numbers.setdefault(action.plan, self.plans)
+            case WithdrawNomination() if action.pod.uid not in self.nominated:
+                pass  # it is to be bound elsewhere, as has been decided since, when that is done
             case WithdrawNomination() | Bind():
                 self.kept[action.pod.uid] = ""
 

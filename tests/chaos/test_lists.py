@@ -130,6 +130,16 @@ def test_room_of_a_stronger_gang_that_waits_for_its_volumes_is_kept(
     assert lets_off(decides=decides) == found
 
 
+def test_room_of_a_stronger_gang_that_moves_is_kept_while_its_nomination_is_taken_back() -> None:
+    """It is found to fit elsewhere, and is bound there once no nomination stands."""
+    moves = lets_off(
+        before=lambda run: [keeps(run, "stronger", "n2")],
+        decides=[decided("stronger", "n1")],
+        meanwhile=lambda run: [gives_up(run, "stronger")],
+    )
+    assert moves == []
+
+
 def test_a_room_that_a_stronger_gang_has_given_up_ends_no_list() -> None:
     """What it kept is there again for the plan."""
     assert lets_off(meanwhile=lambda run: [keeps(run, "stronger", "n1"), gives_up(run, "stronger")]) == FOUND

@@ -1,8 +1,9 @@
 """How the members of a plan come to their nodes: nominations with their intent records, volumes, bindings, and Jobs
 (and JobSets) without pods, whose suspension ends.
 
-PreBind: the volumes of all members are bound before the first member is. The members' room is held like that of
-nominated ones, so a gang of higher priority may have it; their volumes are assumed from the decision on. Claims that
+PreBind: the volumes of all members are bound, and nominations to other nodes taken back, before the first member is
+bound. The members' room is held like that of nominated ones, so a gang of higher priority may have it; their volumes
+are assumed from the decision on. Claims that
 the cluster already knows about (after a restart, or when the gang had to give way) are not asked for again, only waited
 for.
 """
@@ -54,10 +55,12 @@ class Bindings:
         is not decided again: what arrives late, or a nomination that leaves late, would look like one of the new plan.
         A mark may stay for a while: it names its plan.
         """
-        if self._actuator.any_of(group.key):
-            return False
+        return not self._actuator.any_of(group.key) and not self.nominated_elsewhere(group)
+
+    def nominated_elsewhere(self, group: Group) -> bool:
+        """Does a member bear a nomination that is to be taken back, as far as is known?"""
         withdrawn = self._actuator.kept(Aspect.NOMINATION)
-        return not withdrawn or not any(pod.uid in withdrawn for pod in self.unplaced(group))
+        return bool(withdrawn) and any(pod.uid in withdrawn for pod in self.unplaced(group))
 
     def unplaced(self, group: Group) -> Iterator[Pod]:
         """The members that wait, those that may not be scheduled yet included."""
@@ -153,7 +156,8 @@ class Bindings:
             self._actuator.fail(group.key, Failure(plan.placements[0].uid, Outcome.CONFLICT, found))
             return
         plan.claims = found
-        group.message = causes.waits_for_volumes(listed(sorted("/".join(b.key) for b in found), 5))
+        names = listed(sorted("/".join(b.key) for b in found), 5)
+        group.message = causes.waits_for_volumes(names) if found else causes.NOMINATED_ELSEWHERE
         for binding in found:
             if binding.ours:
                 index.assume(binding.key, binding.target)

@@ -11,6 +11,7 @@ from gangsched.core.actions import (
     Remove,
     ResumeJob,
     SuspendJob,
+    WithdrawNomination,
 )
 from gangsched.core.actuation.actuator import Actuator, Answer
 from gangsched.core.decision import BIND, WAIT, Verdict
@@ -60,11 +61,15 @@ class Phases:
         self._nominated = nominated
 
     def onward(self, group: Group, signal: Signal, plan: Plan) -> Signal:
-        """Members that could be bound now have to wait while their claims are not bound, or do not exist yet."""
-        if signal is Signal.FITS and group.without_pods:
+        """Members that could be bound now have to wait while their claims are not bound, or do not exist yet, or while
+        one of them is nominated elsewhere.
+        """
+        if signal is not Signal.FITS:
+            return signal
+        if group.without_pods:
             return Signal.START
-        wait = signal is Signal.FITS and needs_binding(self._world.snapshot, self._world.pods, plan.placements)
-        return Signal.VOLUMES if wait else signal
+        claims = needs_binding(self._world.snapshot, self._world.pods, plan.placements)
+        return Signal.VOLUMES if claims or self._bindings.nominated_elsewhere(group) else signal
 
     def answer(self, action_id: int, outcome: Outcome, message: str) -> None:
         """The outcome of a write."""
@@ -106,6 +111,11 @@ class Phases:
             pod = self._world.pods.get(action.pod.uid)
             if pod is not None:
                 self._refresh(pod.gang)
+        elif isinstance(action, WithdrawNomination):
+            pod = self._world.pods.get(action.pod.uid)
+            waits = self._gangs.of(pod.gang) if pod is not None else None
+            if waits is not None and waits.state is State.PREBINDING:
+                self._actuator.check.add(waits.key)
         elif isinstance(action, ResumeJob) and outcome is not Outcome.OK and group is not None:
             self._recheck(group)  # its room was given up meanwhile: if it is still suspended, it waits again
         elif outcome not in (Outcome.OK, Outcome.GONE):
@@ -283,7 +293,7 @@ class Phases:
         failures = self._actuator.take_failures(group.key)
         if group.state is State.PREBINDING and not failures:
             done, problem = self._bindings.volumes_bound(plan)
-            if done:
+            if done and not self._bindings.nominated_elsewhere(group):
                 # While volumes were bound members that ran may have gone.
                 whole = enough(self._world, group.gangs, plan.node_of) and self.still_holds(group, plan)
                 self._signal(group, Signal.FITS if whole else Signal.BROKEN)

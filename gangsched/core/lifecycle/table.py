@@ -26,7 +26,7 @@ class State(_Word):
     QUEUED = "Queued"  # ready to be decided
     BACKOFF = "Backoff"  # does not fit; waits for a helpful event or its time
     EVICTING = "Evicting"  # its members are nominated, and pods are made to leave or awaited; or it is rolled back
-    PREBINDING = "PreBinding"  # volumes of the members are being bound; no member is bound yet
+    PREBINDING = "PreBinding"  # volumes are being bound, or nominations elsewhere taken back; no member is bound yet
     BINDING = "Binding"  # bindings are on their way
     STARTING = "Starting"  # the Job that we had suspended is let go on; its room is kept until its pods take it
     BOUND = "Bound"  # everything that was decided is bound

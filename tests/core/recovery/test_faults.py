@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, PodWrite, Remove, Unmark, WithdrawNomination, Write
-from gangsched.core.events import Gone
+from gangsched.core.events import Gone, Outcome
 from gangsched.core.lifecycle.group import LONGEST_PAUSE_SECONDS, ROUND_PAUSE_SECONDS
 from gangsched.model.records import Job
 from gangsched.model.times import render_time
@@ -149,13 +149,20 @@ def test_a_node_lost_after_removal_is_replaced() -> None:
     assert names(cluster, Remove) == {"v1", "v2"}
 
 
-def test_a_member_is_not_bound_elsewhere_while_its_nomination_stands() -> None:
-    """Another scheduler takes a freed node while a third one turns up: the record is taken back before the binding."""
-    cluster = preempting()
+@pytest.mark.parametrize("fails", [0, 2])
+def test_a_member_is_not_bound_elsewhere_while_its_nomination_stands(fails: int) -> None:
+    """Another scheduler takes a freed node while a third one turns up: the record is taken back before the binding,
+    however often that has no answer.
+    """
+    cluster, failures = preempting(), [(Outcome.TRANSIENT, "no answer")] * fails
+    cluster.judge = lambda write: failures.pop() if isinstance(write, WithdrawNomination) and failures else None
     cluster.run()
     cluster.show(node("n3"), pod("thief").cpu(4).priority(3).scheduler(OTHERS).on("n1"))
     cluster.leave()
     cluster.run()
+    while failures or not all(p.node for (_, name), p in cluster.pods.items() if name.startswith("m")):
+        assert nodes_of(cluster.log) == {}
+        cluster.pass_time(60.0)
     assert set(nodes_of(cluster.log).values()) == {"n2", "n3"}
     for name, there in nodes_of(cluster.log).items():
         told = [a for a in cluster.log if isinstance(a, Nominate | WithdrawNomination | Bind) and a.pod.name == name]
