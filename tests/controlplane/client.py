@@ -204,7 +204,13 @@ class Client:
         resource = await self._resource_of(thing)
         path = resource.path(metadata["name"], metadata.get("namespace") or namespace or "default")
         params = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        return await self.request("PATCH", path, thing, params=params, content_type=PATCH_TYPES["apply"])
+        content_type = PATCH_TYPES["apply"]
+        answer = await self.request("PATCH", path, thing, params=params, content_type=content_type)
+        if resource.kind == "CustomResourceDefinition" and "deletionTimestamp" in answer["metadata"]:
+            # An earlier test has deleted it: it goes, and the kind with it, whatever is applied in the meantime.
+            await self.wait_gone(resource.kind, metadata["name"])
+            answer = await self.request("PATCH", path, thing, params=params, content_type=content_type)
+        return answer
 
     async def create(self, thing: Object, namespace: str | None = None) -> Object:
         """POST one object."""

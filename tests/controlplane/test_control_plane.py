@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane import binaries
-from tests.controlplane.client import ApiError, Client, Object, wait_until
+from tests.controlplane.client import ApiError, Client, Object, wait_until, wait_until_served
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane, ControlPlaneError
+from tests.e2e.kinds import definition
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -362,3 +363,24 @@ class TestBinaries:
         with pytest.raises(binaries.BinariesError, match=r"(?s)etcd\S* failed \(exit code 1\).*disk full"):
             binaries.find(lambda _: None)
         assert list(binaries.cache_folder().iterdir()) == []
+
+
+async def test_a_kind_that_is_going_is_installed_anew(admin: Client, namespace: str) -> None:
+    """Whoever applies a definition that an earlier test has deleted gets one that stays."""
+    widgets = definition("tests.example.com", "v1", "Widget", "widgets")
+    name = widgets["metadata"]["name"]
+    [old] = await admin.apply(widgets)
+    await wait_until_served(admin, "tests.example.com/v1/Widget")
+    held = {"name": "held", "namespace": namespace, "finalizers": ["tests.example.com/held"]}
+    await admin.create({"apiVersion": "tests.example.com/v1", "kind": "Widget", "metadata": held})
+    path = (await admin.resource("Widget")).path("held", namespace)
+    await admin.delete("CustomResourceDefinition", name)
+    widgets["metadata"]["labels"] = {"applied": "again"}
+    applied = asyncio.create_task(admin.apply(widgets))
+    await admin.wait_for("CustomResourceDefinition", name, lambda crd: "labels" in crd["metadata"])
+    merge = "application/merge-patch+json"
+    await admin.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=merge)
+    [new] = await applied
+    assert new["metadata"]["uid"] != old["metadata"]["uid"]
+    assert "deletionTimestamp" not in (await admin.get("CustomResourceDefinition", name))["metadata"]
+    await admin.delete("CustomResourceDefinition", name)
