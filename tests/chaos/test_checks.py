@@ -91,9 +91,11 @@ def test_nobody_is_asleep_over_what_has_only_just_happened() -> None:
         assert asleep(run) == found
 
 
-@pytest.mark.parametrize(("until", "found"), [(300.0, []), (150.0, ["d/p could preempt"])])
+@pytest.mark.parametrize(("until", "found"), [(300.0, []), (200.0, []), (199.0, ["d/p could preempt"])])
 def test_a_gang_that_pauses_is_not_asleep(until: float, found: list[str]) -> None:
-    """Rounds of evictions have not led to its binding: it evicts no pod before the time that it has named."""
+    """Rounds of evictions have not led to its binding: it evicts no pod before the time that it has named, in
+    whole seconds.
+    """
     ours = [each.scheduler(generators.SCHEDULER).cpu(1) for each in (pod("v").on("n1"), pod("p").priority(5))]
     run = played(node("n1").cpu(1), *ours)
     said = {"message": causes.not_yet("it pauses", render_time(until))}

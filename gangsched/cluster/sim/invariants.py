@@ -260,8 +260,11 @@ def early_binds(history: History) -> list[str]:
         last = max(until.values(), default=-1)
         early = sorted(number for number in each.bound.values() if number < last)
         if early and not _all_fitted(history, each, early[0]):
-            gang = f"{each.gang} plan {each.plan}"
-            out += [f"{gang}: {_name(history, number)} bound while victims were still there" for number in early]
+            for entry in (history.entries[number] for number in early):
+                member = f"{entry.object} of {each.gang}, plan {each.plan},"
+                out.append(
+                    f"{_when(entry)[:-1]} on {entry.detail['node']}: {member} bound while victims were still there"
+                )
     return out
 
 
