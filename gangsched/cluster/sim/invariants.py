@@ -274,7 +274,8 @@ def _all_fitted(history: History, plan: Round, first: int) -> bool:
     """
     began = max(plan.removed.values(), default=0)
     now = moment(history, first)
-    lacking: Counter[GangId] = Counter(now.pods[uid].gang for uid in plan.nominated if uid in now.pods)
+    waiting = [now.pods[uid] for uid in plan.nominated if uid in now.pods and not now.pods[uid].bound]
+    lacking: Counter[GangId] = Counter(pod.gang for pod in waiting)
     nodes: dict[str, str] = {}
     for entry in history.of(log.BIND, actor=log.SCHEDULER):
         pod = now.pods.get(entry.uid)

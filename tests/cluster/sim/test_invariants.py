@@ -4,7 +4,7 @@ import pytest
 
 from gangsched.cluster.sim import invariants
 from gangsched.cluster.sim.history import CREATE, DELETE, JOB_CONTROLLER, SCHEDULER, SUSPEND, USER, Cause
-from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark
+from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination
 from gangsched.core.events import Outcome
 from gangsched.model.records import Job
 from tests.cluster.sim.objects import changed, event, gang, get, node, outcomes, pod, ref, world
@@ -159,6 +159,20 @@ def test_a_gang_that_fits_beside_its_victims_is_not_bound_early(cpu, found):
     for late in (gang("g", 3), pod("c", 4, gang="g"), node("n3"), node("n4", cpu)):
         there.store.apply(event(late), Cause(USER, CREATE))
     outcomes(there, Bind(4, ref("c"), "n3"), Bind(5, ref("a"), "n4"), Bind(6, ref("b"), "n4"))
+    there.clock.advance_to(5.0)
+    assert len(invariants.early_binds(there.history)) == found
+
+
+@pytest.mark.parametrize(("cpu", "found"), [(6, 0), (5, 1)])
+def test_one_of_a_plan_that_is_bound_already_lacks_nothing(cpu, found):
+    """Pods of a Job, each a gang of one, whose plan is for all of them: other room turns up, and one is bound first."""
+    ours = [pod(name, 3) for name in "ab"]
+    there = world(node("n2"), node("n4", cpu), pod("y", 4, node="n2", grace_seconds=3.0), *ours)
+    withdrawn = WithdrawNomination(4, ref("a"), "Withdrawn", "another node is taken instead")
+    outcomes(
+        there, nominate("a", "n2"), nominate("b", "n4"), Mark(2, ref("y"), MESSAGE.replace("ns/g", "ns/a")), REMOVE_Y
+    )
+    outcomes(there, withdrawn, Bind(5, ref("a"), "n4"), Bind(6, ref("b"), "n4"))
     there.clock.advance_to(5.0)
     assert len(invariants.early_binds(there.history)) == found
 
