@@ -1,0 +1,47 @@
+"""KubeRay beside the scheduler, which answers to ``volcano``: a Ray cluster starts whole without Volcano."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.controlplane.client import Client, load, wait_until, wait_until_served
+from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
+from tests.controlplane.rbac import MANIFESTS, apply_manifests_crds, apply_manifests_rbac
+from tests.e2e.scheduler import free_port, running_scheduler
+from tests.e2e.stories import EXAMPLES, nodes_ready
+from tests.producers.running import HERE, record, running
+
+RECORDED_RAY = HERE / "recorded-kuberay.json"
+RAY, GROUP = "ray.io/v1/RayCluster", "scheduling.volcano.sh/v1beta1/PodGroup"
+RAY_MEMBERS = 3
+
+
+async def ray_story(plane: ControlPlane, folder: Path, binary: Path, sources: Path) -> None:
+    """A Ray cluster is recorded as its operator makes it for Volcano, and starts whole without Volcano."""
+    async with Client(plane.admin_kubeconfig) as admin:
+        await apply_manifests_crds(admin)
+        await apply_manifests_rbac(admin, SCHEDULER_USER)
+        for each in ("rayclusters", "rayjobs", "rayservices"):
+            await admin.apply(load(sources / "config" / "crd" / "bases" / f"ray.io_{each}.yaml"))
+        await admin.apply(load(MANIFESTS / "volcano" / "crd-podgroups.yaml"))
+        for kind in (RAY, GROUP):
+            await wait_until_served(admin, kind)
+        await admin.apply(load(EXAMPLES / "volcano" / "00-cluster.yaml"))
+        await nodes_ready(admin)
+        metrics, probes = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        addresses = ("--metrics-addr", metrics, "--health-probe-bind-address", probes)
+        flags = ("--batch-scheduler", "volcano", "--enable-leader-election=false", *addresses)
+        with running(folder, "kuberay", binary, "--kubeconfig", plane.admin_kubeconfig, *flags):
+            await admin.apply(load(HERE / "raycluster.yaml"))
+
+            async def made() -> bool:
+                return len(await admin.list("Pod")) == RAY_MEMBERS
+
+            await wait_until(made, what="the pods of the Ray cluster are made", timeout=90)
+            await record(admin, ("Node", RAY, GROUP, "Pod"), RECORDED_RAY)
+            settings = {"profiles": [{"schedulerName": "volcano"}]}
+            async with running_scheduler(plane.scheduler_kubeconfig, folder, **settings):
+                group = await admin.wait_for(
+                    GROUP, "ray-demo-pg", lambda found: found.get("status", {}).get("phase") == "Running"
+                )
+    print(f"Ray cluster demo runs; its PodGroup: {group['status']['phase']}, {group['status'].get('running')} pods")
