@@ -194,6 +194,7 @@ def jobs_ended(played: Played) -> list[str]:
 def too_many_rounds(played: Played) -> list[str]:
     """Gangs that evicted again before the pause was over that follows a round after which none of them was bound; each
     process begins anew, and so does a gang of which a pod is gone. Victims of another gang too would leave anyway.
+    A plan that is given up is over then: a unit that was begun for it still leaves whole.
     """
     history = played.world.history
     gone = {e.uid for e in history if ends_object(e)}
@@ -208,7 +209,9 @@ def too_many_rounds(played: Played) -> list[str]:
         if before is None or before.bound or not gone.isdisjoint(before.nominated):
             continue
         began = history.entries[min((*each.nominated.values(), *each.marked.values()))].at_seconds
-        ended = history.entries[max(before.removed.values())].at_seconds
+        given_up = min(before.withdrawn.values(), default=len(history))
+        removed = before.removed.values()
+        ended = history.entries[max((n for n in removed if n < given_up), default=min(removed))].at_seconds
         out[each.gang] += began - ended < ROUND_PAUSE_SECONDS
     return [f"{gang} did not pause after {n} rounds" for gang, n in out.items() if n >= played.processes]
 

@@ -10,7 +10,8 @@ from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Cause
 from gangsched.cluster.sim.store import describe
-from gangsched.core.actions import Action, Bind, Mark, PodRef, Remove, SelectNode
+from gangsched.core.actions import Action, Bind, Mark, Nominate, PodRef, Remove, SelectNode, WithdrawNomination
+from gangsched.core.actuation.records import Intent, written
 from gangsched.core.decision import Preempt, UnitRef, Victim
 from gangsched.core.events import Changed, Outcome, WriteDone
 from gangsched.core.lifecycle.report import mark_message
@@ -21,7 +22,7 @@ from gangsched.model.times import render_time
 from tests import generators
 from tests.builders import OURS, gang, node, pod
 from tests.chaos.__main__ import run as play_seed
-from tests.chaos.checks import asleep, bound_in_part, jobs_ended
+from tests.chaos.checks import asleep, bound_in_part, jobs_ended, too_many_rounds
 from tests.chaos.made_up import about, deleted, does, played, told
 from tests.chaos.play import Mortal, Played, next_crashes
 from tests.chaos.refusals import Rule
@@ -102,6 +103,30 @@ def test_a_gang_that_pauses_is_not_asleep(until: float, found: list[str]) -> Non
     run.world.history.add(Cause(log.SCHEDULER, log.CONDITION, said), "Pod", "d/p", uid=about(run, "p").uid)
     run.world.clock.advance_to(200.0)
     assert asleep(run) == found
+
+
+@pytest.mark.parametrize(
+    ("given_up", "began", "found"), [(False, 40.0, 1), (False, 51.0, 0), (True, 40.0, 0), (True, 29.0, 1)]
+)
+def test_a_pause_counts_from_the_end_of_its_plan(given_up: bool, began: float, found: int) -> None:
+    """The last victim leaves 20 s after the first; if the plan was given up before, it only leaves with its unit."""
+    run = played(node("n1"), gang("h"), pod("h1").gang("h").priority(5), *(pod(v).on("n1") for v in ("v1", "v2", "v3")))
+    h1 = about(run, "h1")
+
+    def marks(plan: str, *names: str) -> None:
+        does(run, Nominate(1, h1, "n1", plan, written(Intent(plan, len(names)))))
+        does(run, *(Mark(2, about(run, name), FOR_H) for name in names))
+
+    marks("p", "v1", "v2")
+    does(run, Remove(3, about(run, "v1"), mark=FOR_H))
+    if given_up:
+        does(run, WithdrawNomination(4, h1, "Withdrawn", "its plan is given up"))
+    run.world.clock.advance_to(20.0)
+    does(run, Remove(5, about(run, "v2"), mark=FOR_H))
+    run.world.clock.advance_to(began)
+    marks("q", "v3")
+    does(run, Remove(6, about(run, "v3"), mark=FOR_H))
+    assert len(too_many_rounds(run)) == found
 
 
 def test_a_refused_pair_stays_refused() -> None:
