@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tests.controlplane import binaries
 from tests.producers.jobset import jobset_story
+from tests.producers.kubeflow import mpi_story
 from tests.producers.kuberay import ray_story
 from tests.producers.quota_and_groups import kueue_story, lws_story
 from tests.producers.running import HERE, Story, controller, play
@@ -34,6 +35,7 @@ PRODUCERS = {
     "kuberay": Producer("go-kuberay", "github.com/ray-project/kuberay/ray-operator", ray_story),
     "kueue": Producer("go-kueue", "sigs.k8s.io/kueue", kueue_story, "/cmd/kueue"),
     "lws": Producer("go-lws", "sigs.k8s.io/lws", lws_story, "/cmd"),
+    "mpi-operator": Producer("go-mpi", "github.com/kubeflow/mpi-operator", mpi_story, "/cmd/mpi-operator"),
 }
 
 

@@ -21,6 +21,7 @@ from tests.controlplane import binaries, certificates
 from tests.controlplane.client import Client, Object, load
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.scheduler import free_port
+from tests.producers import isolated as isolation
 
 HERE = Path(__file__).resolve().parent
 #: What happens on a control plane, in a folder, with a controller and its sources.
@@ -87,6 +88,13 @@ def running_controller(
     file.write_text(yaml.safe_dump(config))
     with running(folder, binary.name, binary, "--config", file, "--kubeconfig", kubeconfig, *flags):
         yield authority
+
+
+def isolated(plane: ControlPlane, folder: Path, *ports: int) -> list[str]:
+    """The words before a command that run it in a network of its own, with these ports reached from outside."""
+    isolation.check()
+    numbers = [str(port) for port in (plane.server.rpartition(":")[2], *ports)]
+    return [sys.executable, "-m", isolation.__name__, str(folder), *numbers, "--"]
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from tests.controlplane.client import Object
 RECORDED = Path(__file__).resolve().parent / "recorded.json"
 RECORDED_RAY = RECORDED.with_name("recorded-kuberay.json")
 RECORDED_KUEUE, RECORDED_LWS = RECORDED.with_name("recorded-kueue.json"), RECORDED.with_name("recorded-lws.json")
+RECORDED_MPI = RECORDED.with_name("recorded-mpi.json")
 WITHOUT_GROUPS = {
     "apiVersion": "gangsched.dev/v1alpha1",
     "kind": "GangSchedulerConfiguration",
@@ -79,6 +80,19 @@ def test_a_ray_cluster_whose_group_is_volcanos(tmp_path: Path) -> None:
         each["status"]["allocatable"]["cpu"] = "1"
     found = decided(recorded, tmp_path, volcano(tmp_path))["default/ray-demo-pg"]
     assert (found.outcome, found.placements) == ("unschedulable", {})
+
+
+def test_mpi_jobs_whose_groups_are_volcanos(tmp_path: Path) -> None:
+    """The launcher and workers of the MPIJob of higher priority start together, and those of the other leave together,
+    by deletion: its operator lets a launcher go on that another client has suspended.
+    """
+    recorded = json.loads(RECORDED_MPI.read_text())
+    found = decided(recorded, tmp_path, volcano(tmp_path))["default/high"]
+    assert (found.outcome, found.required, len(found.placements), found.priority) == ("preempt", 3, 3, 1000)
+    assert {victim.method for victim in found.victims} == {"delete"}
+    running = {f"default/{i['metadata']['name']}" for i in recorded["items"] if i.get("spec", {}).get("nodeName")}
+    assert {victim.pod for victim in found.victims} == running
+    assert len(running) == 3
 
 
 def test_beside_kueue(tmp_path: Path) -> None:
