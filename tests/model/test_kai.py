@@ -18,10 +18,11 @@ def group(**spec):
     return gang_from_object(msgspec.convert(raw, PodGroup))
 
 
-def member(annotations, labels=None, scheduler="kai-scheduler"):
-    """A pod with these annotations."""
+def member(annotations, labels=None, scheduler="kai-scheduler", node=""):
+    """A pod with these annotations, on a node if one is named."""
     meta = {"name": "p", "namespace": "ns", "labels": labels or {}, "annotations": annotations}
-    return Converter().pod(msgspec.convert({"metadata": meta, "spec": {"schedulerName": scheduler}}, wire.Pod))
+    spec = {"schedulerName": scheduler, "nodeName": node}
+    return Converter().pod(msgspec.convert({"metadata": meta, "spec": spec}, wire.Pod))
 
 
 def part(name, least=1, **more):
@@ -78,6 +79,23 @@ def test_the_delay_before_it_evicts(said, note, seconds):
     meta = {"name": "g", "namespace": "ns", "annotations": {"kai.scheduler/preemption-delay": note}}
     raw = {"metadata": meta, "spec": {"preemptionDelay": said}}
     assert gang_from_object(msgspec.convert(raw, PodGroup)).preemption_delay_seconds == seconds
+
+
+@pytest.mark.parametrize("asked", ["gpu-fraction", "gpu-memory"])
+def test_a_share_of_a_gpu_is_refused(asked):
+    """A pod that asks for one would start without any GPU: it waits outside of its gang, in which it is if it runs."""
+    waits, runs = (member({"pod-group-name": "g", asked: "1"}, node=node) for node in ("", "n"))
+    assert (waits.gang.family, waits.gang.name, runs.gang.name) == ("Pod", "p", "g")
+    assert waits.mistake is not None
+    assert waits.mistake.field == f"metadata.annotations[{asked}]"
+
+
+def test_node_pools_are_not_kept_apart():
+    """A pod of a node pool may be placed outside of it, and that is told."""
+    pod = member({"pod-group-name": "g"}, {"kai.scheduler/node-pool": "fast"})
+    assert pod.mistake is None
+    assert pod.remark is not None
+    assert pod.remark.field == "metadata.labels[kai.scheduler/node-pool]"
 
 
 def test_priority_and_preemptibility():

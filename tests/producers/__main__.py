@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from tests.controlplane import binaries
 from tests.producers.jobset import jobset_story
+from tests.producers.kai import kai_story
 from tests.producers.kubeflow import mpi_story
-from tests.producers.kuberay import ray_story
+from tests.producers.kuberay import RAY_PACKAGE, ray_story
 from tests.producers.quota_and_groups import kueue_story, lws_story
 from tests.producers.running import HERE, Story, controller, play
 
@@ -32,7 +33,8 @@ class Producer:
 
 PRODUCERS = {
     "jobset": Producer("go", "sigs.k8s.io/jobset", jobset_story),
-    "kuberay": Producer("go-kuberay", "github.com/ray-project/kuberay/ray-operator", ray_story),
+    "kai": Producer("go-kai", "github.com/NVIDIA/KAI-scheduler", kai_story, "/cmd/podgrouper"),
+    "kuberay": Producer("go-kuberay", RAY_PACKAGE, ray_story),
     "kueue": Producer("go-kueue", "sigs.k8s.io/kueue", kueue_story, "/cmd/kueue"),
     "lws": Producer("go-lws", "sigs.k8s.io/lws", lws_story, "/cmd"),
     "mpi-operator": Producer("go-mpi", "github.com/kubeflow/mpi-operator", mpi_story, "/cmd/mpi-operator"),

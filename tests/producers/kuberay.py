@@ -14,6 +14,7 @@ from tests.producers.running import HERE, record, running
 RECORDED_RAY = HERE / "recorded-kuberay.json"
 RAY, GROUP = "ray.io/v1/RayCluster", "scheduling.volcano.sh/v1beta1/PodGroup"
 RAY_MEMBERS = 3
+RAY_PACKAGE = "github.com/ray-project/kuberay/ray-operator"
 
 
 async def ray_story(plane: ControlPlane, folder: Path, binary: Path, sources: Path) -> None:

@@ -13,6 +13,7 @@ from tests.controlplane.client import Object
 
 RECORDED = Path(__file__).resolve().parent / "recorded.json"
 RECORDED_RAY = RECORDED.with_name("recorded-kuberay.json")
+RECORDED_KAI = RECORDED.with_name("recorded-kai.json")
 RECORDED_KUEUE, RECORDED_LWS = RECORDED.with_name("recorded-kueue.json"), RECORDED.with_name("recorded-lws.json")
 RECORDED_MPI = RECORDED.with_name("recorded-mpi.json")
 WITHOUT_GROUPS = {
@@ -63,12 +64,17 @@ def test_jobsets_by_owner(tmp_path: Path) -> None:
     assert sorted(victim.pod for victim in found.victims) == pods(recorded, "lp-js")
 
 
-def volcano(folder: Path) -> Path:
-    """A configuration that answers to Volcano's name."""
+def answering(folder: Path, name: str) -> Path:
+    """A configuration that answers to this scheduler name only."""
     path = folder / "config.yaml"
-    profiles = [{"schedulerName": "volcano"}]
+    profiles = [{"schedulerName": name}]
     path.write_text(yaml.safe_dump({**WITHOUT_GROUPS, "gangs": {"owners": []}, "profiles": profiles}))
     return path
+
+
+def volcano(folder: Path) -> Path:
+    """A configuration that answers to Volcano's name."""
+    return answering(folder, "volcano")
 
 
 def test_a_ray_cluster_whose_group_is_volcanos(tmp_path: Path) -> None:
@@ -115,3 +121,40 @@ def test_groups_of_a_leader_worker_set(tmp_path: Path) -> None:
         "default/serve-1": ("unschedulable", 2, 0),
     }
     assert sorted(found["default/serve-0"].placements) == ["default/serve-0", "default/serve-0-1"]
+
+
+def kai(recorded: Object, folder: Path) -> dict[str, Decision]:
+    """What is decided about the gangs that wait, by the name of KAI's PodGroup, or of the pod, without the UID."""
+    found = decided(recorded, folder, answering(folder, "kai-scheduler"))
+    return {name.partition("/")[2].removeprefix("pg-").partition("-")[0]: each for name, each in found.items()}
+
+
+def test_ray_clusters_that_kai_groups(tmp_path: Path) -> None:
+    """The one of the class that KAI prefers starts whole. The other one leaves whole; both pods of a Job, which are
+    groups of one, stay.
+    """
+    recorded = json.loads(RECORDED_KAI.read_text())
+    found = kai(recorded, tmp_path)["high"]
+    assert (found.outcome, found.required, found.priority, len(found.placements)) == ("preempt", 3, 125, 3)
+    names = [i["metadata"]["name"] for i in recorded["items"] if i["kind"] == "Pod"]
+    assert sorted(v.pod for v in found.victims) == sorted(f"default/{n}" for n in names if n.startswith("low"))
+
+
+def test_a_class_that_kai_does_not_evict(tmp_path: Path) -> None:
+    """From 100 on, by the class that the podgrouper wrote: nothing leaves for the other Ray cluster."""
+    recorded = json.loads(RECORDED_KAI.read_text())
+    for each in (i for i in recorded["items"] if i["metadata"]["name"] == "train"):
+        each["value"] = 100
+    found = kai(recorded, tmp_path)["high"]
+    assert (found.outcome, found.victims) == ("unschedulable", [])
+
+
+def test_before_the_podgrouper(tmp_path: Path) -> None:
+    """Pods that it has not put into a group yet are not started, alone or together."""
+    recorded = json.loads(RECORDED_KAI.read_text())
+    waiting = [i for i in recorded["items"] if i["kind"] == "Pod" and i["metadata"]["name"].startswith("high")]
+    for each in waiting:
+        del each["metadata"]["annotations"]["pod-group-name"]
+    found = decided(recorded, tmp_path, answering(tmp_path, "kai-scheduler"))
+    told = {name: (d.outcome, d.placements) for name, d in found.items()}
+    assert told == {f"default/{p['metadata']['name']}": ("gathering", {}) for p in waiting}

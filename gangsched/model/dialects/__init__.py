@@ -63,7 +63,8 @@ _ALONE = _OTHER._replace(needs_object=lambda _: False)
 def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[GangId, Mistake | None]:
     """The gang of a pod, and what is wrong with what it says about that.
 
-    A pod in no group is its own gang, keyed by its name; so is one that names a group as no object can be called.
+    A pod in no group is its own gang, keyed by its name; so is one that names a group as no object can be called, or
+    that cannot start as it asks to in a group that an object describes.
     """
     labels, notes = meta.labels or {}, meta.annotations or {}
     for dialect in DIALECTS:
@@ -75,7 +76,10 @@ def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[GangId, Mista
     if not is_subdomain(name):
         wrong = Mistake(field, invalid.not_a_gang_name(shown(name), ALLOWED))
         return GangId(SINGLE, meta.namespace, meta.name, spec.scheduler_name), wrong
-    return GangId(dialect.family, meta.namespace, name, spec.scheduler_name), dialect.mistake_of(labels, notes)
+    mistake = dialect.mistake_of(labels, notes)
+    if mistake is not None and not spec.node_name and dialect.needs_object(labels):
+        return GangId(SINGLE, meta.namespace, meta.name, spec.scheduler_name), mistake
+    return GangId(dialect.family, meta.namespace, name, spec.scheduler_name), mistake
 
 
 def _of(family: str) -> Dialect:

@@ -15,9 +15,10 @@ import msgspec
 
 from gangsched.messages import invalid
 from gangsched.model import conditions, wire
+from gangsched.model.constraints import Labels
 from gangsched.model.dialects.dialect import EVICTED, STARTED, Dialect, Seen, Told, counts, evicted
 from gangsched.model.dialects.objects import PriorityClassName, QueueName, described, members, shown
-from gangsched.model.errors import FieldError
+from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.fields import Documented, ignored, in_status, refused, reported, used
 from gangsched.model.parts import as_roles, fewest
 from gangsched.model.queues import ClusterQueue, Limits, of_other_api
@@ -31,6 +32,9 @@ GROUP_NAME = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"
 SKIP = "kai.scheduler/skip-podgrouper"
 QUEUE = "kai.scheduler/queue"
+NODE_POOL = "kai.scheduler/node-pool"
+#: A pod gets a share of a GPU by these, through a pod and a ConfigMap that KAI's binder makes before it binds.
+_SHARES = ("gpu-fraction", "gpu-memory")
 #: The condition of a group that does not fit, and the only node pool.
 _UNSCHEDULABLE, _NODE_POOL = "UnschedulableOnNodePool", "default"
 #: Sub-groups within sub-groups, so many levels at most.
@@ -105,6 +109,17 @@ def group_of(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[str, str]:
     if name or spec.scheduler_name != SCHEDULER or notes.get(SKIP) == "true":
         return name, field
     return meta.name, field
+
+
+def mistake_of_member(_labels: Labels, notes: Labels) -> Mistake | None:
+    """A pod that would start without the share of a GPU that it asks for."""
+    asked = next((key for key in _SHARES if notes.get(key)), "")
+    return Mistake(f"metadata.annotations[{asked}]", invalid.SHARE_OF_GPU) if asked else None
+
+
+def remark_of_member(labels: Labels, _notes: Labels) -> Mistake | None:
+    """A pod of one of KAI's node pools may be placed outside of it."""
+    return Mistake(f"metadata.labels[{NODE_POOL}]", invalid.NODE_POOL) if labels.get(NODE_POOL) else None
 
 
 def part(pod: Pod, _gang: Gang) -> str:
@@ -278,6 +293,8 @@ DIALECT = Dialect(
     ("v2alpha2",),
     PodGroup,
     gang_from_object=gang_from_object,
+    mistake_of=mistake_of_member,
+    remark_of=remark_of_member,
     role_of=part,
     status=status,
     queue=(Queue, queue_from_object),
@@ -302,6 +319,10 @@ DIALECT = Dialect(
                 f"annotation `{SKIP}`": '`"true"`: the pod waits for no PodGroup',
                 f"label `{SUBGROUP}`": "its sub-group. Those of none, or of one that the group has not, join where "
                 "there is room",
+                f"label `{NODE_POOL}`": "reported: node pools are not kept apart. A `nodeSelector` for that label of "
+                "nodes keeps pods in one",
+                "annotations `gpu-fraction`, `gpu-memory`": "the pod waits, with the Event `InvalidObject`: "
+                "shares of a GPU are not supported",
                 "label `kai.scheduler/preemptibility`": "`non-preemptible`: the pod is no victim",
                 "annotation `kai.scheduler/preemption-delay`, on group objects of all APIs too": "[patience]"
                 "(preemption.md#patience)",

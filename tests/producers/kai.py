@@ -1,0 +1,102 @@
+"""KAI's podgrouper beside the scheduler, which answers to ``kai-scheduler``, with Ray clusters of KubeRay and a Job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.controlplane.client import Client, Object, load, wait_until, wait_until_served
+from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
+from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac
+from tests.e2e.jobs import CLUSTER, job, template
+from tests.e2e.scheduler import free_port, running_scheduler
+from tests.e2e.stories import condition, nodes_ready
+from tests.e2e.stories import running as all_running
+from tests.producers.kuberay import RAY, RAY_PACKAGE
+from tests.producers.preemption import Rivals
+from tests.producers.running import HERE, controller, running
+
+RECORDED_KAI = HERE / "recorded-kai.json"
+NAME, GROUP, QUEUE = "kai-scheduler", "scheduling.run.ai/v2alpha2/PodGroup", "scheduling.run.ai/v2/Queue"
+#: The podgrouper names this queue for whatever names none, as KAI's chart makes it: without limits.
+DEFAULT_QUEUE = """
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: default-parent-queue}
+spec:
+  resources:
+    cpu: {quota: -1, limit: -1, overQuotaWeight: 1}
+    gpu: {quota: -1, limit: -1, overQuotaWeight: 1}
+    memory: {quota: -1, limit: -1, overQuotaWeight: 1}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: default-queue}
+spec:
+  parentQueue: default-parent-queue
+  resources:
+    cpu: {quota: -1, limit: -1, overQuotaWeight: 1}
+    gpu: {quota: -1, limit: -1, overQuotaWeight: 1}
+    memory: {quota: -1, limit: -1, overQuotaWeight: 1}
+"""
+MEMBERS = 3
+
+
+def ray(name: str, **labels: str) -> Object:
+    """A Ray cluster of three pods, each of which needs half a node."""
+    found = load(HERE / "raycluster.yaml")[0]
+    found["metadata"] = {"name": name, "namespace": "default", "labels": labels}
+    spec = found["spec"]
+    for each in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        each["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
+    return found
+
+
+def plain_job() -> Object:
+    """A Job of two pods, of which KAI makes no gang."""
+    made = job("plain", parallelism=2, completions=2, template=template("100m"))
+    made["spec"]["template"]["spec"]["schedulerName"] = NAME
+    return made
+
+
+async def kai_story(plane: ControlPlane, folder: Path, binary: Path, sources: Path) -> None:
+    """Pods that the scheduler sees before the podgrouper wait for it, and start when it has put them into groups: those
+    of a Ray cluster together, those of a Job each by itself. The Ray cluster gives way to one that KAI prefers.
+    """
+    operator, ray_sources = controller(HERE / "go-kuberay", RAY_PACKAGE)
+    charts = sources / "deployments" / "kai-scheduler"
+    loopback = [f"127.0.0.1:{free_port()}" for _ in range(4)]
+    flags = ("--metrics-addr", loopback[0], "--health-probe-bind-address", loopback[1])
+    grouper = ("--metrics-bind-address", loopback[2], "--health-probe-bind-address", loopback[3])
+    settings = {"profiles": [{"schedulerName": NAME}]}
+    async with Client(plane.admin_kubeconfig) as admin:
+        await apply_manifests_crds(admin)
+        await apply_manifests_rbac(admin, SCHEDULER_USER)
+        for each in ("rayclusters", "rayjobs", "rayservices"):
+            await admin.apply(load(ray_sources / "config" / "crd" / "bases" / f"ray.io_{each}.yaml"))
+        for each in ("podgroups", "queues"):
+            await admin.apply(load(charts / "crds" / f"scheduling.run.ai_{each}.yaml"))
+        await wait_until_served(admin, RAY, GROUP, QUEUE)
+        for path in sorted((charts / "templates" / "priorityclasses").glob("*.yaml")):
+            await admin.apply(load(path))
+        await admin.apply(load(CLUSTER))
+        await admin.apply(load(DEFAULT_QUEUE))
+        await nodes_ready(admin)
+        operates = ("--batch-scheduler", NAME, "--enable-leader-election=false", *flags)
+        low, high = ray("low"), ray("high", priorityClassName="inference")
+        rivals = Rivals(admin, "ray.io/cluster", MEMBERS)
+        with running(folder, "kuberay", operator, "--kubeconfig", plane.admin_kubeconfig, *operates):
+            async with running_scheduler(plane.scheduler_kubeconfig, folder, **settings):
+                await admin.apply([low, plain_job()])
+
+                async def told() -> bool:
+                    found = [condition(p, "PodScheduled").get("status") for p in await admin.list("Pod")]
+                    return found == ["False"] * (MEMBERS + 2)
+
+                await wait_until(told, what="all pods are told why they wait", timeout=90)
+            with running(folder, "podgrouper", binary, "--kubeconfig", plane.admin_kubeconfig, *grouper):
+                async with running_scheduler(plane.scheduler_kubeconfig, folder, **settings):
+                    names = [p["metadata"]["name"] for p in await admin.list("Pod")]
+                    await all_running(admin, names)
+                kinds = ("PriorityClass", "Node", QUEUE, RAY, GROUP, "Job", "Pod")
+                await rivals.meet(plane, folder, [low], [high], (kinds, RECORDED_KAI), **settings)
+    print(f"{len(names)} pods waited for the podgrouper; those of the Job are groups of one")
