@@ -6,6 +6,7 @@ import copy
 import json
 from pathlib import Path
 
+import pytest
 import yaml
 
 from gangsched.api import Decision, load, plan
@@ -99,6 +100,20 @@ def test_mpi_jobs_whose_groups_are_volcanos(tmp_path: Path) -> None:
     running = {f"default/{i['metadata']['name']}" for i in recorded["items"] if i.get("spec", {}).get("nodeName")}
     assert {victim.pod for victim in found.victims} == running
     assert len(running) == 3
+
+
+@pytest.mark.parametrize("policy", ["coscheduling", "volcano", "owner"])
+def test_train_jobs(policy: str, tmp_path: Path) -> None:
+    """The TrainJob of higher priority starts whole and the other leaves whole, in groups of either API or by owner."""
+    recorded = json.loads(RECORDED.with_name(f"recorded-trainjob-{policy}.json").read_text())
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump({**WITHOUT_GROUPS, "gangs": {"owners": ["JobSet"] if policy == "owner" else []}}))
+    found = decided(recorded, tmp_path, volcano(tmp_path) if policy == "volcano" else config)["default/high"]
+    kind = "JobSet" if policy == "owner" else "PodGroup"
+    assert (found.outcome, found.kind, found.required, found.priority) == ("preempt", kind, 2, 1000)
+    assert sorted(found.placements) == pods(recorded, "high")
+    assert sorted(victim.pod for victim in found.victims) == pods(recorded, "low")
+    assert len(found.victims) == 2
 
 
 def test_beside_kueue(tmp_path: Path) -> None:
