@@ -37,6 +37,7 @@ from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider
+from gangsched.core.preemption.explain import failing
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.queue.signature import Signature, said_of, signature_of, speaks_for_others
 from gangsched.core.state.sightings import Owner
@@ -373,6 +374,7 @@ class Executor:
         victims, others = self._evictions.owned(group.gangs, verdict, paused=paused)
         group.plan = Plan(verdict.placements, group.eviction(self._new_ident(), victims), others)
         group.plan.required = self.world.membership.lacking(group.gangs)
+        group.plan.failing = frozenset(job.uid for job, _ in failing(victims, self.world))
         self._announced.hold(group, verdict.announced)
         if signal is Signal.EVICT:
             self._give_notice(group, group.plan.eviction)

@@ -27,6 +27,7 @@ from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.planning.context import NO_PAUSE, Pause, Question
 from gangsched.core.planning.cycle import Decider
+from gangsched.core.preemption.explain import failing
 from gangsched.core.volumes.binding import needs_binding
 from gangsched.messages import notes
 from gangsched.messages.text import counted
@@ -284,7 +285,9 @@ class Phases:
 
     def _goes_on(self, group: Group, plan: Plan) -> bool:
         """Do those who have not been removed still have to leave?"""
-        return self._hopeless(group) if group.rolled_back else self._rechecks.goes_on(group, plan)
+        if group.rolled_back:
+            return self._hopeless(group) and not failing(plan.victims.values(), self._world)
+        return self._rechecks.goes_on(group, plan)
 
     # -- binding -------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.planning.cycle import Decider
+from gangsched.core.preemption.explain import failing
 from gangsched.core.preemption.harm import unsaved
 from gangsched.core.preemption.removal import budgets_of, incomplete
 from gangsched.messages import notes
@@ -90,15 +91,20 @@ class Rechecks:
         if not all(may_leave(world, world.pods[uid], group.gangs, unprotected) for uid in now.standing):
             return False
         victims = (plan.victims[uid] for uid in now.standing)
-        if incomplete(victims, plan.victims, world) or self._other_size(group, plan, now):
+        if incomplete(victims, plan.victims, world) or self._not_as_made(group, plan, now):
             return False
         return not (room and self._needless(group, plan, now))
 
-    def _other_size(self, group: Group, plan: Plan, now: _Look) -> bool:
-        """Does the gang need more members than the plan is for, or fewer, and has no pod left for it yet?"""
-        if not plan.required or now.begun:
+    def _not_as_made(self, group: Group, plan: Plan, now: _Look) -> bool:
+        """Has no pod left for the plan yet, and does the gang need more or fewer members than it is for, or would other
+        Jobs fail than was known?
+        """
+        if now.begun:
             return False
-        return plan.required != self._world.membership.lacking(group.gangs)
+        if plan.required and plan.required != self._world.membership.lacking(group.gangs):
+            return True
+        lost = failing((plan.victims[uid] for uid in now.standing), self._world, group.key)
+        return not plan.failing.issuperset(job.uid for job, _ in lost)
 
     def _needless(self, group: Group, plan: Plan, now: _Look) -> bool:
         """No pod is evicted any more when room has turned up since the plan was made. Units of which a pod has left

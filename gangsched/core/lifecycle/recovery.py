@@ -21,6 +21,7 @@ from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
+from gangsched.core.preemption.explain import failing
 from gangsched.core.preemption.removal import SUSPEND, as_begun, budgets_of, incomplete
 from gangsched.messages import notes
 from gangsched.model.records import SINGLE, GangId, Pod
@@ -52,8 +53,8 @@ class Recovery:
         """The plan of a gang that waits to be decided, if it can be finished exactly as it was begun; else None.
 
         That is so while every required member is nominated and all of them still fit on their nodes once the pods
-        that are marked for them have left. As long as no pod has been removed, a plan that is no longer needed, or
-        whose marks may be incomplete, is not finished.
+        that are marked for them have left. As long as no pod has been removed, a plan that is no longer needed, whose
+        marks may be incomplete, or by which Jobs would fail, of which it may not have warned, is not finished.
         """
         if group.without_pods:
             return self._plan_of_job(group)
@@ -78,7 +79,8 @@ class Recovery:
         if not leaving and victims and not halved and self._needless(group, placements, staying):
             return None
         chosen = self._as_begun(group, (*victims, *leaving), said)
-        if incomplete(chosen, {v.uid for v in chosen}, self._world):
+        ends_jobs = not (leaving or fewer) and failing(chosen, self._world)
+        if ends_jobs or incomplete(chosen, {v.uid for v in chosen}, self._world):
             return None
         plan = Plan(placements, group.eviction(intent.plan, chosen))
         plan.nominated = {p.uid: p.node for p in placements}

@@ -12,7 +12,7 @@ import numpy as np
 from gangsched.core.arrays import Bools, Ints, isin
 from gangsched.core.decision import BIND, PREEMPT, WAIT, Awaited, Reason, Spared, UnitRef, Victim
 from gangsched.core.options import Options
-from gangsched.core.preemption.blocks import Block
+from gangsched.core.preemption.blocks import Block, survives
 from gangsched.core.preemption.demand import FreeRoom, Resources
 from gangsched.core.preemption.harm import Budgets, told
 from gangsched.core.preemption.search import Choice
@@ -23,7 +23,7 @@ from gangsched.core.state.simulation import Simulation
 from gangsched.messages import causes
 from gangsched.messages.text import counted, listed
 from gangsched.model.preemptible import BY_OWNER, OF_DAEMONSET, STATIC, protection
-from gangsched.model.records import GangId, Job, Pod
+from gangsched.model.records import JOB, GangId, Job, Pod
 from gangsched.model.times import render_time
 
 if TYPE_CHECKING:
@@ -246,36 +246,38 @@ def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequenc
 
 
 def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
-    """Jobs that would fail: the Job controller counts a deleted pod as a failed one."""
+    """Jobs that would fail."""
     out = []
-    for key, count in sorted(lost_by_job(gone, world).items()) if world.jobs else ():
-        job = world.jobs.get(key)
-        if job is None or job.ignores_disruption:
-            continue
+    for job, count in failing(gone, world):
         if job.fails_on_disruption:
             out.append(causes.job_would_fail_by_policy(job.key))
-        elif job.failed + count + _others_leaving(job, gone, world) > job.backoff_limit:
+        else:
             exceed = "pod exceeds" if count == 1 else "pods exceed"
             out.append(causes.job_would_fail_by_backoff_limit(job.key, count, exceed, job.backoff_limit))
     return tuple(out)
 
 
-def _others_leaving(job: Job, gone: Sequence[Victim], world: World) -> int:
-    """How many other pods of a Job leave, which it will count too."""
-    mine = {v.uid for v in gone}
-    pods = world.jobs.pods_of(job) if world.ledger.condemned else ()
-    return sum(p.uid in world.ledger.condemned and p.uid not in mine for p in pods)
-
-
-def lost_by_job(gone: Sequence[Victim], world: World) -> dict[tuple[str, str], int]:
-    """How many pods each Job (namespace, name) loses, suspended ones aside: these lose none that would count."""
-    lost: dict[tuple[str, str], int] = {}
-    for victim in gone:
+def failing(gone: Iterable[Victim], world: World, key: str = "") -> list[tuple[Job, int]]:
+    """The Jobs that would fail by the loss of these victims, and how many of them each loses: the Job controller counts
+    a deleted pod as a failed one. Suspended Jobs lose none that would count. See :func:`would_fail` for the ``key``.
+    """
+    lost: dict[tuple[str, str], set[str]] = {}
+    for victim in gone if world.jobs else ():
         pod = world.pods.get(victim.uid) if victim.method != "suspend" else None
-        if pod is not None and pod.owner is not None and pod.owner.kind == "Job":
-            key = (pod.namespace, pod.owner.name)
-            lost[key] = lost.get(key, 0) + 1
-    return lost
+        if pod is not None and pod.owner is not None and pod.owner.kind == JOB:
+            lost.setdefault((pod.namespace, pod.owner.name), set()).add(victim.uid)
+    found = ((world.jobs.get(name), uids) for name, uids in sorted(lost.items()))
+    return [(job, len(uids)) for job, uids in found if job is not None and would_fail(job, uids, world, key)]
+
+
+def would_fail(job: Job, lost: Collection[str], world: World, key: str = "") -> bool:
+    """Would the Job fail if these of its pods (UIDs) were deleted? Others that are leaving may not have been counted
+    yet. Those that only plans remove which were made after the one with this ``key`` are theirs to count.
+    """
+    counts_on = world.ledger.condemned.counts_on
+    others = (p for p in world.jobs.pods_of(job) if p.uid not in lost)
+    limit = survives(job, sum(not p.live or counts_on(p.uid, key) for p in others))
+    return limit is not None and len(lost) > limit
 
 
 def _budgets(names: Sequence[str]) -> str:

@@ -18,8 +18,7 @@ import msgspec
 
 from gangsched.core.decision import UnitRef, Victim, names_of
 from gangsched.core.options import Options
-from gangsched.core.preemption.blocks import survives
-from gangsched.core.preemption.explain import as_victim
+from gangsched.core.preemption.explain import as_victim, would_fail
 from gangsched.core.preemption.harm import Budgets
 from gangsched.core.quota.preemption import IN_QUEUE, REASON_TEXT, RECLAMATION
 from gangsched.core.quota.stop_policy import STOPPED, Stop, drained_queues
@@ -169,24 +168,15 @@ def _holds_quota(chosen: Sequence[Victim]) -> bool:
 
 def _would_end(owner: Suspendable, chosen: Sequence[Victim], world: World) -> bool:
     """Would it end the Job, or a Job of the JobSet, if these were deleted? Or would nothing be left of the JobSet?"""
-    if isinstance(owner, Job):
-        return _would_fail(owner, chosen, world)
     mine = {v.uid for v in chosen}
+    if isinstance(owner, Job):
+        return would_fail(owner, mine, world)
     jobs = world.jobs.jobs_of(owner)
     of_job = {job.name: {p.uid for p in world.jobs.pods_of(job)} & mine for job in jobs}
     touched = [job for job in jobs if of_job[job.name]]
-    if any(_would_fail(job, [v for v in chosen if v.uid in of_job[job.name]], world) for job in touched):
+    if any(would_fail(job, of_job[job.name], world) for job in touched):
         return True
     return not staying(owner, world, mine) and not all(job.ignores_disruption for job in touched)
-
-
-def _would_fail(job: Job, chosen: Sequence[Victim], world: World) -> bool:
-    """Would the Job fail if these were deleted? Others that are leaving may not have been counted yet."""
-    mine = {v.uid for v in chosen}
-    condemned = world.ledger.condemned
-    leaving = sum(p.uid not in mine and (not p.live or p.uid in condemned) for p in world.jobs.pods_of(job))
-    limit = survives(job, leaving)
-    return limit is not None and len(chosen) > limit
 
 
 def _by_job(victims: Iterable[Victim], world: World) -> list[tuple[Suspendable, list[Victim]]]:

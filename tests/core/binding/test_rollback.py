@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Remove, Unmark, Write
@@ -264,6 +265,24 @@ def test_a_job_that_would_end_keeps_its_pods(limit: int, removed: set[str]) -> N
     owner = Job("d", "j", "uid-j", backoff_limit=limit)
     cluster = half(owner, change=lambda p: p.owner("Job", "j"), rollback=True)
     assert names(cluster, Remove) == removed
+
+
+def test_a_job_that_would_end_by_the_time_its_pods_are_marked_keeps_them() -> None:
+    """It has lost another pod meanwhile, and survives no more than that."""
+    owner = Job("d", "j", "uid-Job-j", backoff_limit=1)
+    cluster = Cluster(
+        node("n1"), node("n2"), gang("g").min(2), member(1).owner("Job", "j"), member(2), owner, rollback=True
+    )
+    cluster.judge = refuse_m2
+    cluster.run()
+    cluster.slow = lambda w: isinstance(w, Mark)
+    cluster.show(node("n2").cordoned())
+    cluster.pass_time(2)
+    assert cluster.core.states() == {G: "Marking"}
+    cluster.show(msgspec.structs.replace(owner, failed=1))
+    go_on(cluster)
+    assert names(cluster, Remove) == set()
+    assert names(cluster, Unmark) == {"m1"}
 
 
 def test_budgets_that_may_not_be_broken_are_asked() -> None:

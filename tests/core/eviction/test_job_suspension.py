@@ -329,3 +329,27 @@ def test_a_pod_that_has_come_since_is_marked_too() -> None:
     [suspend] = [n for n, a in enumerate(cluster.log) if isinstance(a, SuspendJob)]
     marked = {a.pod.name for a in cluster.log[:suspend] if isinstance(a, Mark)}
     assert marked == {f"train-{i}" for i in range(9)}
+
+
+@pytest.mark.parametrize("suspends", [True, False], ids=["suspended", "warned of"])
+@pytest.mark.parametrize("meanwhile", ["they have notice", "they are marked", "another process takes over"])
+def test_a_job_that_loses_pods_elsewhere_is_asked_again_whether_it_survives(meanwhile: str, suspends: bool) -> None:
+    """Four pods may leave singly when that is decided, and one too many by the time they are to be removed: the Job is
+    suspended as a whole then, and where it cannot be a plan has warned of its end before the first of them leaves.
+    """
+    options = {"suspend_jobs": suspends, "notice": (("", 30.0),) if meanwhile == "they have notice" else ()}
+    cluster = Cluster(*nodes(), job(failed=2), *running(), wide(), **options)
+    cluster.slow = lambda write: isinstance(write, Mark) and bool(write.message)
+    cluster.run()
+    assert [(v.method, d.warnings) for d in cluster.decisions for v in d.victims] == [("delete", ())] * 4
+    cluster.show(job(failed=3))
+    if meanwhile == "another process takes over":
+        cluster.slow = lambda _: False
+        cluster.answer()
+        cluster.restart(**options)
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.pass_time(60)
+    assert cluster.jobs["d", "train"].suspended is suspends
+    assert any(isinstance(a, Remove) for a in cluster.log) is not suspends
+    assert any("would fail" in text for d in cluster.decisions for text in d.warnings) is not suspends
