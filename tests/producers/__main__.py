@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tests.controlplane import binaries
 from tests.producers.jobset import jobset_story
 from tests.producers.kai import kai_story
-from tests.producers.kubeflow import mpi_story
+from tests.producers.kubeflow import mpi_story, training_story
 from tests.producers.kuberay import RAY_PACKAGE, ray_story
 from tests.producers.quota_and_groups import kueue_story, lws_story
 from tests.producers.running import HERE, Story, controller, play
@@ -41,6 +41,9 @@ PRODUCERS = {
     "mpi-operator": Producer("go-mpi", "github.com/kubeflow/mpi-operator", mpi_story, "/cmd/mpi-operator"),
     "trainer": Producer(
         "go-trainer", "github.com/kubeflow/trainer/v2", trainer_story, "/cmd/trainer-controller-manager"
+    ),
+    "training-operator": Producer(
+        "go-training", "github.com/kubeflow/training-operator", training_story, "/cmd/training-operator.v1"
     ),
 }
 

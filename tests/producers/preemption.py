@@ -34,33 +34,45 @@ class Rivals(NamedTuple):
 
         await wait_until(reached, what=f"the {self.members} pods of {gang} are {phase}", timeout=90)
 
+    async def clear(self, gang: Object) -> None:
+        """Delete a gang, and wait until none of its pods is left."""
+        name = gang["metadata"]["name"]
+        await self.admin.delete(f"{gang['apiVersion']}/{gang['kind']}", name)
+
+        async def gone() -> bool:
+            return not await self.pods(name)
+
+        await wait_until(gone, what=f"the pods of {name} are gone", timeout=60)
+
     async def meet(
         self,
         plane: ControlPlane,
         folder: Path,
         low: list[Object],
         high: list[Object],
-        recorded: tuple[Iterable[str], Path],
+        recorded: tuple[Iterable[str], Path] | None = None,
         **settings: Any,
     ) -> None:
-        """The low one runs; the high one is created, recorded with these kinds, and takes the other's room until it
-        is deleted. The last object of each is the gang; the scheduler has these settings.
+        """The low one runs; the high one is created, recorded with these kinds, and takes the other's room until it is
+        deleted. The last object of each is the gang; the scheduler has these settings.
         """
         lower, higher = (each[-1]["metadata"]["name"] for each in (low, high))
-        async with running_scheduler(plane.scheduler_kubeconfig, folder, **settings):
+        patient = {**settings, "preemption": {"delay": "1h"}}
+        async with running_scheduler(plane.scheduler_kubeconfig, folder, **patient):
             await self.admin.apply(low)
             await self.all_in(lower, "Running")
+            await self.admin.apply(high)
+            await self.all_in(higher, "Pending")
         ran = {p["metadata"]["name"] for p in await self.pods(lower)}
-        await self.admin.apply(high)
-        await self.all_in(higher, "Pending")
-        await record(self.admin, *recorded)
+        if recorded is not None:
+            await record(self.admin, *recorded)
         async with running_scheduler(plane.scheduler_kubeconfig, folder, **settings):
             await self.all_in(higher, "Running")
             left = await self.pods(lower, "Running")
             assert not left, f"{lower} does not leave whole: {[p['metadata']['name'] for p in left]}"
             evicted = {e["regarding"]["name"] for e in await events(self.admin, "Preempted")}
             assert ran <= evicted, f"no Event says that these were evicted: {sorted(ran - evicted)}"
-            gang = high[-1]
-            await self.admin.delete(f"{gang['apiVersion']}/{gang['kind']}", higher)
+            await self.clear(high[-1])
             await self.all_in(lower, "Running")
-        print(f"{higher} ran with {self.members} pods in the room of {lower}, which left whole and runs again")
+        await self.clear(low[-1])
+        print(f"{higher} ran with {self.members} pods in the room of {lower}, which left whole and ran again")

@@ -16,7 +16,7 @@ RECORDED = Path(__file__).resolve().parent / "recorded.json"
 RECORDED_RAY = RECORDED.with_name("recorded-kuberay.json")
 RECORDED_KAI = RECORDED.with_name("recorded-kai.json")
 RECORDED_KUEUE, RECORDED_LWS = RECORDED.with_name("recorded-kueue.json"), RECORDED.with_name("recorded-lws.json")
-RECORDED_MPI = RECORDED.with_name("recorded-mpi.json")
+RECORDED_MPI, RECORDED_TORCH = RECORDED.with_name("recorded-mpi.json"), RECORDED.with_name("recorded-pytorch.json")
 WITHOUT_GROUPS = {
     "apiVersion": "gangsched.dev/v1alpha1",
     "kind": "GangSchedulerConfiguration",
@@ -89,12 +89,8 @@ def test_a_ray_cluster_whose_group_is_volcanos(tmp_path: Path) -> None:
     assert (found.outcome, found.placements) == ("unschedulable", {})
 
 
-def test_mpi_jobs_whose_groups_are_volcanos(tmp_path: Path) -> None:
-    """The launcher and workers of the MPIJob of higher priority start together, and those of the other leave together,
-    by deletion: its operator lets a launcher go on that another client has suspended.
-    """
-    recorded = json.loads(RECORDED_MPI.read_text())
-    found = decided(recorded, tmp_path, volcano(tmp_path))["default/high"]
+def evicts_the_other(recorded: Object, found: Decision) -> None:
+    """The job of the higher priority starts whole, and the other leaves whole, by deletion."""
     assert (found.outcome, found.required, len(found.placements), found.priority) == ("preempt", 3, 3, 1000)
     assert {victim.method for victim in found.victims} == {"delete"}
     running = {f"default/{i['metadata']['name']}" for i in recorded["items"] if i.get("spec", {}).get("nodeName")}
@@ -114,6 +110,35 @@ def test_train_jobs(policy: str, tmp_path: Path) -> None:
     assert sorted(found.placements) == pods(recorded, "high")
     assert sorted(victim.pod for victim in found.victims) == pods(recorded, "low")
     assert len(found.victims) == 2
+
+
+@pytest.mark.parametrize("path", [RECORDED_MPI, RECORDED_TORCH], ids=["MPIJob", "PyTorchJob"])
+def test_jobs_of_kubeflow_whose_groups_are_volcanos(path: Path, tmp_path: Path) -> None:
+    """A launcher or master and its workers start together, and leave together."""
+    recorded = json.loads(path.read_text())
+    evicts_the_other(recorded, decided(recorded, tmp_path, volcano(tmp_path))["default/high"])
+
+
+@pytest.mark.parametrize(("path", "kind"), [(RECORDED_MPI, "MPIJob"), (RECORDED_TORCH, "PyTorchJob")])
+def test_jobs_of_kubeflow_by_owner(path: Path, kind: str, tmp_path: Path) -> None:
+    """The same without any group, by the setting for the kind of their owner."""
+    recorded = json.loads(path.read_text())
+    recorded["items"] = [i for i in recorded["items"] if i["kind"] != "PodGroup"]
+    for each in (i for i in recorded["items"] if i["kind"] == "Pod"):
+        each["metadata"].pop("annotations")
+    config = volcano(tmp_path)
+    config.write_text(yaml.safe_dump(yaml.safe_load(config.read_text()) | {"gangs": {"owners": [kind]}}))
+    evicts_the_other(recorded, decided(recorded, tmp_path, config)["default/high"])
+
+
+def test_the_launcher_of_an_mpi_job_is_never_suspended(tmp_path: Path) -> None:
+    """Its operator would let it go on, so it is deleted where that ends it too; the plan says so."""
+    recorded = json.loads(RECORDED_MPI.read_text())
+    for each in (i for i in recorded["items"] if i["kind"] == "Job"):
+        each["spec"]["backoffLimit"] = 0
+    found = decided(recorded, tmp_path, volcano(tmp_path))["default/high"]
+    evicts_the_other(recorded, found)
+    assert found.warnings == ["Job default/low-launcher would fail: 1 more failed pod exceeds its backoffLimit of 0"]
 
 
 def test_beside_kueue(tmp_path: Path) -> None:
