@@ -69,7 +69,7 @@ def _owns(kind: str, name: str, pod: Pod) -> bool:
     """Is this the owner of the pod, or the JobSet of its Job?"""
     if kind in ("", "JobSet") and pod.labels.get(JOBSET_NAME) == name:
         return True
-    return pod.owner is not None and pod.owner.name == name and kind in ("", pod.owner.kind)
+    return pod.owner is not None and pod.owner.name == name and kind in ("", pod.owner.of_api()[1])
 
 
 def _gang(state: State, decision: Decision, asked: Pod | None) -> Explanation:

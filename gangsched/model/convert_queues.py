@@ -15,6 +15,7 @@ import msgspec
 from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.constraints import Taint, Toleration
+from gangsched.model.dialects.objects import owner
 from gangsched.model.errors import FieldError
 from gangsched.model.quantity import RawQuantity, base_units, parse
 from gangsched.model.queues import (
@@ -43,7 +44,6 @@ from gangsched.model.queues import (
     ResourceGroup,
     WorkloadPriorityClass,
 )
-from gangsched.model.records import Owner
 from gangsched.model.selectors import label_selector, taint, toleration
 
 
@@ -195,8 +195,7 @@ def cluster_queue(raw: RawClusterQueue) -> ClusterQueue:
 def kueue_workload(raw: RawKueueWorkload) -> KueueWorkload:
     """Who owns a Workload of Kueue."""
     meta = raw.metadata
-    owners = tuple(Owner(o.kind, o.name, o.uid) for o in meta.owner_references or ())
-    return KueueWorkload(meta.namespace, meta.name, owners)
+    return KueueWorkload(meta.namespace, meta.name, tuple(map(owner, meta.owner_references or ())))
 
 
 def cohort(raw: RawCohort) -> Cohort:

@@ -66,11 +66,19 @@ JOB = "Job"
 
 
 class Owner(Record, frozen=True):
-    """The controller that owns a pod."""
+    """The controller that owns a pod. A Job of another API than Kubernetes' own is of a kind such as
+    ``Job.v1alpha1.batch.volcano.sh``, as kubectl writes it.
+    """
 
     kind: str
     name: str
     uid: str
+
+    def of_api(self) -> tuple[str, str]:
+        """Its apiVersion, empty where the kind does not say it, and the kind in that."""
+        kind, _, api = self.kind.partition(".")
+        version, _, group = api.partition(".")
+        return f"{group}/{version}" if api else "", kind
 
 
 class Condition(Record, frozen=True):

@@ -95,6 +95,20 @@ def test_the_owner_is_the_controller():
     assert pod(metadata={"ownerReferences": references}).owner == Owner("Job", "j", "u")
 
 
+@pytest.mark.parametrize(
+    ("api", "kind", "of_api"),
+    [
+        ("batch/v1", "Job", ("", "Job")),
+        ("batch.volcano.sh/v1alpha1", "Job.v1alpha1.batch.volcano.sh", ("batch.volcano.sh/v1alpha1", "Job")),
+    ],
+)
+def test_a_job_of_another_api_is_another_kind(api, kind, of_api):
+    """What is known of a Job of Kubernetes' own with its name does not count for it."""
+    reference = {"apiVersion": api, "kind": "Job", "name": "j", "uid": "u", "controller": True}
+    owner = pod(metadata={"ownerReferences": [reference]}).owner
+    assert (owner.kind, owner.of_api()) == (kind, of_api)
+
+
 def test_only_annotations_that_are_read_are_kept():
     """Everything else of the annotations is dropped, because it can be large."""
     notes = {"gang.scheduling.koordinator.sh/name": "g", "kubectl.kubernetes.io/last-applied-configuration": "{}"}

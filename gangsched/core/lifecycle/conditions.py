@@ -59,6 +59,8 @@ def _shows(group: Group, pod: Pod, said: tuple[str, str]) -> bool:
 
 #: So many objects are remembered as reported.
 _MOST_TOLD = 10_000
+#: The kinds that get conditions, each with its apiVersion.
+_WITH_CONDITIONS = [pod_reference(JobRef("", "", "", kind))[:2] for kind in (JOB, JOBSET)]
 #: The condition of Jobs and JobSets; that of groups is made of their status.
 _EVICTED_PODS = f"gangsched.dev/{report.PODS_EVICTED}"
 
@@ -303,7 +305,7 @@ class Reporter:
             last = f"{render_time(self._world.now)}: {text}"
             if gang is not None:
                 self._evicted[gang] = last  # its status follows when the pods change
-            elif about[1] in (JOB, JOBSET):
+            elif about[:2] in _WITH_CONDITIONS:
                 self.set_conditions(about, (_EVICTED_PODS, "True", report.PREEMPTED, last))
             else:
                 self.event(about, report.PODS_EVICTED, text, report.trigger(self._world, group))
@@ -448,7 +450,7 @@ class Reporter:
     def set_conditions(self, about: report.Reference, *conditions: Condition) -> None:
         """Conditions of a Job or JobSet; other objects have none of these."""
         api, kind, namespace, name, uid = about
-        if kind in (JOB, JOBSET):
+        if about[:2] in _WITH_CONDITIONS:
             family, plural = api.partition("/")[0], f"{kind.lower()}s"
             self._actions.append(JobStatus(family, namespace, name, uid, {"conditions": conditions}, plural))
 

@@ -155,7 +155,7 @@ def owners_of(world: World, pod: Pod) -> Iterator[tuple[Reference, GangId | None
     if job is not None:
         yield pod_reference(job_reference(job)), None
     elif pod.owner is not None:
-        yield ("", pod.owner.kind, pod.namespace, pod.owner.name, pod.owner.uid), None
+        yield (*pod.owner.of_api(), pod.namespace, pod.owner.name, pod.owner.uid), None
     spec = membership.objects.get((gang.family, gang.namespace, gang.name))
     if spec is not None and spec.kind not in (JOB, JOBSET):
         about = group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)

@@ -19,7 +19,7 @@ from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.fields import check, used
 from gangsched.model.preemptible import stakes_of
 from gangsched.model.queues import queue_labels
-from gangsched.model.records import Gang, Owner
+from gangsched.model.records import JOB, Gang, Owner
 from gangsched.model.shapes import frozen, parse_list
 from gangsched.model.times import parse_duration, parse_time
 
@@ -134,5 +134,12 @@ def described(family: str, obj: Any, remark: Mistake | None, **wishes: Any) -> G
 
 def owner_of(meta: wire.ObjectMeta) -> Owner | None:
     """The controller of an object."""
-    found = meta.controller
-    return None if found is None else Owner(found.kind, found.name, found.uid)
+    return None if meta.controller is None else owner(meta.controller)
+
+
+def owner(reference: wire.OwnerReference) -> Owner:
+    """Who is named."""
+    group, _, version = reference.api_version.rpartition("/")
+    another = reference.kind == JOB and group not in ("", "batch")
+    kind = f"{JOB}.{version}.{group}" if another else reference.kind
+    return Owner(kind, reference.name, reference.uid)

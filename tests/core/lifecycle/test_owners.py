@@ -47,6 +47,21 @@ def test_each_owner_is_told_once_for_all_of_its_pods() -> None:
     assert groups == {"low": last + text("low"), "g": ""}
 
 
+def test_a_job_of_another_api_is_told_by_an_event() -> None:
+    """Volcano's has the kind of a Job and not its conditions: a Job with its name is not told."""
+    cluster = Cluster(
+        node("n1").cpu(4),
+        job("train", backoff_limit=20),
+        pod("web").cpu(4).priority(1).owner("Job.v1alpha1.batch.volcano.sh", "train").on("n1"),
+        gang("g").min(1),
+        pod("m").cpu(4).priority(5).gang("g"),
+    )
+    cluster.run()
+    [told] = reports(cluster.log, "PodsEvicted")
+    assert told.regarding[:4] == ("batch.volcano.sh/v1alpha1", "Job", "d", "train")
+    assert not [a for a in cluster.log if isinstance(a, JobStatus)]
+
+
 def test_nobody_is_told_before_a_pod_is_removed() -> None:
     """While the marks are being written the plan may still be withdrawn."""
     cluster = Cluster(
