@@ -84,12 +84,6 @@ async def rivals_meet(admin: Client, plane: ControlPlane, folder: Path, policy: 
     rivals = Rivals(admin, OF_JOBSET, 2)
     recorded = (kinds, HERE / f"recorded-trainjob-{policy}.json")
     await rivals.meet(plane, folder, low, high, recorded, **settings)
-    await admin.delete(f"{API}/TrainJob", "low")
-
-    async def gone() -> bool:
-        return not await rivals.pods("low")
-
-    await wait_until(gone, what="the TrainJob is gone", timeout=60)
 
 
 async def trainer_story(plane: ControlPlane, folder: Path, binary: Path, sources: Path) -> None:
