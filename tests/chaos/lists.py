@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import deque
 from collections.abc import Sequence
 
 import msgspec
@@ -27,6 +28,7 @@ from gangsched.core.plugins.node import tolerates
 from gangsched.model.records import Node, Pod
 from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import Played
+from tests.chaos.rooms import Process
 from tests.chaos.told import Told, short_of
 
 
@@ -136,7 +138,7 @@ class _Known(msgspec.Struct):
     """What a process knows ``at_seconds``, to which nodes (``kept``) it keeps room for pods that wait, which are
     ``nominated`` there, the numbers of its own plans for those that it has ``planned``, and whom it lets off (UIDs).
     ``numbers`` has those of its plans by their ids, and ``leave_for`` the ids of the plans for which those that it has
-    marked leave.
+    marked leave. ``losses`` are members that gangs have lost, or could not bind, whose room it may keep.
     """
 
     told: Told
@@ -147,6 +149,7 @@ class _Known(msgspec.Struct):
     let_off: set[str] = set()
     numbers: dict[str, int] = {}
     leave_for: dict[str, list[str]] = {}
+    losses: list[Pod] = []
     at_seconds: float = 0.0
 
     def decide(self, decision: Decision) -> None:
@@ -240,16 +243,20 @@ class _Known(msgspec.Struct):
 def _known(played: Played, last: int, *, asked: bool) -> _Known:
     """What the process of this batch knew when it had been told what is in it, or had also ``asked`` for it."""
     process = played.batches[last].process
-    known = _Known(Told(), at_seconds=played.batches[last].at_seconds)
+    known, rooms = _Known(Told(), at_seconds=played.batches[last].at_seconds), Process()
     for number, batch in enumerate(played.batches[: last + 1]):
         if batch.process != process:
             continue
         for event in batch.events:
             known.told.hear(event, batch.at_seconds)
+        rooms.hear(batch.events, batch.at_seconds)
         for decision in batch.decisions if number < last or asked else ():
             known.decide(decision)
         for action in batch.actions:
             known.ask(action, only=number == last and not asked)
+            if number < last or asked:
+                deque(rooms.asks(action, batch.at_seconds), maxlen=0)
+    known.losses = [*rooms.of_losses(known.at_seconds, perhaps=True)]
     return known
 
 
@@ -308,15 +315,17 @@ def _hopeless(played: Played, each: Round, known: _Known) -> bool:
         stay = known.stay_for(name, first, overdue_after)
         stay = [pod for pod in stay if pod.uid not in each.marked or not pod.live]
         theirs = known.kept_from(name, own, first, recorded=True)
+        lost = (pod for pod in known.losses if pod.node == name and pod.gang.key != each.gang)
+        theirs += [pod for pod in lost if known.priority(pod) >= own]
         if short_of(node, [*stay, *theirs, *mine]):
             return True
     return False
 
 
 def _usable(node: Node, pod: Pod) -> bool:
-    """May the pod be bound to the node, room aside?"""
+    """May the pod be bound to the node, room aside? One that is not ready keeps pods off by its taints alone."""
     kept_off = (t for t in node.taints if t.effect != "PreferNoSchedule" and not tolerates(pod.shape.tolerations, t))
-    return node.ready and not node.unschedulable and not node.deleting and not any(kept_off)
+    return not node.unschedulable and not node.deleting and not any(kept_off)
 
 
 # -- when a plan has to end ----------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class _Doubt(msgspec.Struct):
     members: set[str]
 
 
-class _Process:
+class Process:
     """One process of the scheduler: what it keeps for whom, and what was wrong with what it gave away."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class _Process:
             and each.pod.gang != pod.gang
             and min(each.priority, told.priority(each.pod.gang)) >= priority + (each.number > planned)
         ]
-        lost = [p for p in self._of_losses(now) if p.node == name and p.gang != pod.gang]
+        lost = [p for p in self.of_losses(now) if p.node == name and p.gang != pod.gang]
         lost = [p for p in lost if told.priority(p.gang) >= priority]
         stay = [p for p in told.staying_on(name) if p.uid != pod.uid]
         about = f"at {now:.3f} s: {pod.key} (priority {priority}) on {name}, kept for"
@@ -211,10 +211,12 @@ class _Process:
         """Is a plan being written down? Its victims may be members of any gang, and bear no mark yet."""
         return any(each.pod.gang.key in self.told.busy for each in self._kept.values())
 
-    def _of_losses(self, now: float) -> Iterator[Pod]:
-        """The lost members whose room is kept: of gangs that run, all by themselves, and lack at least so many."""
+    def of_losses(self, now: float, *, perhaps: bool = False) -> Iterator[Pod]:
+        """The lost members whose room is kept: of gangs that run, all by themselves, and lack at least so many. Those
+        too of which that may be so, if these are wanted.
+        """
         told = self.told
-        if self._plan_begins():
+        if self._plan_begins() and not perhaps:
             return
         for gang, lost in self._lost.items():
             known = told.group(gang)
@@ -222,16 +224,20 @@ class _Process:
                 continue
             members = told.members(gang)
             bound = [p for p in members if p.live and p.node]
-            busy = self._binds(gang) or any(map(told.leaving, bound))
-            planned = any(each.pod.gang == gang for each in self._kept.values()) or any(map(told.queued, members))
             rooms = [each for each in lost.values() if now < each.until - AT_ONCE]
-            perhaps = any(each.perhaps for each in rooms)
-            if not bound or busy or planned or perhaps or len(rooms) > self._lacking(gang):
+            if not bound or not (perhaps or self._surely_kept(gang, members, rooms)):
                 continue
             for each in rooms:
                 node = told.nodes.get(each.pod.node)
                 if node is not None and node.ready and not (node.unschedulable or node.deleting or node.outdated):
                     yield each.pod
+
+    def _surely_kept(self, gang: GangId, members: list[Pod], rooms: list[_Lost]) -> bool:
+        """Is nothing under way for a gang with these members that may have ended what is kept for these losses?"""
+        busy = self._binds(gang) or any(self.told.leaving(p) for p in members if p.live and p.node)
+        planned = any(each.pod.gang == gang for each in self._kept.values()) or any(map(self.told.queued, members))
+        perhaps = any(each.perhaps for each in rooms)
+        return not (busy or planned or perhaps or len(rooms) > self._lacking(gang))
 
 
 def given_away(played: Played) -> list[str]:
@@ -241,9 +247,9 @@ def given_away(played: Played) -> list[str]:
     Among gangs of queues other things than priority count, and nothing is said about those.
     """
     out: list[str] = []
-    processes: dict[int, _Process] = {}
+    processes: dict[int, Process] = {}
     for batch in played.batches:
-        process = processes.setdefault(batch.process, _Process())
+        process = processes.setdefault(batch.process, Process())
         process.hear(batch.events, batch.at_seconds)
         for action in batch.actions:
             out += process.asks(action, batch.at_seconds)

@@ -108,6 +108,22 @@ def test_a_binding_of_which_nobody_knows_whether_it_was_made_takes_room(outcome:
     assert lets_off(meanwhile=lambda run: [keeps(run, "equal", "n1", 1)], answers=answers) == found
 
 
+@pytest.mark.parametrize(("priority", "minimum", "found"), [(6, 2, []), (5, 2, []), (4, 2, FOUND), (6, 1, FOUND)])
+def test_room_of_a_refused_member_is_kept_for_its_gang(priority: int, minimum: int, found: list[str]) -> None:
+    """Where that is bound in part, and of no lower priority."""
+    others: list[Built] = [
+        gang("s").min(minimum),
+        pod("s1").priority(priority).gang("s").on("n2"),
+        pod("s2").priority(priority).gang("s").cpu(1),
+    ]
+    refused = lets_off(
+        known=others,
+        meanwhile=lambda run: [Bind(9, about(run, "s2"), "n1")],
+        answers=[WriteDone(9, Outcome.REFUSED)],
+    )
+    assert refused == found
+
+
 @pytest.mark.parametrize(("name", "found"), [("equal", []), ("weaker", FOUND)])
 def test_a_list_that_an_earlier_plan_of_an_equal_makes_useless_may_end(name: str, found: list[str]) -> None:
     """It was made with that room taken, and another pod has come since."""
@@ -165,6 +181,7 @@ def test_a_list_whose_node_has_no_room_for_the_gang_may_end(shown: Built, found:
     ("shown", "found"),
     [
         (node("n2").cpu(4), []),
+        (node("n2").cpu(4).not_ready(), []),
         (node("n2").cpu(3), FOUND),
         (node("n2").cpu(4).cordoned(), FOUND),
         (node("n2").cpu(4).taint("busy"), FOUND),
