@@ -176,6 +176,12 @@ def test_kinds_that_a_dump_left_out_are_a_warning(spec, metadata, kind, version)
     assert read(many(*pods, other)).warnings == []
 
 
+def test_a_job_of_another_api_is_not_asked_for():
+    """Jobs of Volcano are not read, so their pods may be there without them."""
+    owner = {**OWNED["ownerReferences"][0], "apiVersion": "batch.volcano.sh/v1alpha1"}
+    assert read(obj("Pod", "v1", "a", metadata={"name": "a", "ownerReferences": [owner]})).warnings == []
+
+
 def test_owners_of_what_is_there_need_no_warning():
     """A Deployment or a PyTorchJob in a dump has its pods beside it; without them its pods are asked for."""
     controller = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "t", "uid": "u", "controller": True}

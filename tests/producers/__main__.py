@@ -17,6 +17,7 @@ from tests.producers.kuberay import RAY_PACKAGE, ray_story
 from tests.producers.quota_and_groups import kueue_story, lws_story
 from tests.producers.running import HERE, Story, controller, play
 from tests.producers.trainer import trainer_story
+from tests.producers.volcano import volcano_story
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ PRODUCERS = {
     "training-operator": Producer(
         "go-training", "github.com/kubeflow/training-operator", training_story, "/cmd/training-operator.v1"
     ),
+    "volcano": Producer("go-volcano", "volcano.sh/volcano", volcano_story, "/cmd/controller-manager"),
 }
 
 

@@ -98,6 +98,14 @@ def evicts_the_other(recorded: Object, found: Decision) -> None:
     assert len(running) == 3
 
 
+def test_vcjobs(tmp_path: Path) -> None:
+    """The more urgent one starts whole, in the group that Volcano's controllers make of it, and the other leaves."""
+    recorded = json.loads(RECORDED.with_name("recorded-volcano.json").read_text())
+    found = decided(recorded, tmp_path, volcano(tmp_path))
+    assert [name.partition("-")[0] for name in found] == ["default/urgent"]
+    evicts_the_other(recorded, *found.values())
+
+
 @pytest.mark.parametrize("policy", ["coscheduling", "volcano", "owner"])
 def test_train_jobs(policy: str, tmp_path: Path) -> None:
     """The TrainJob of higher priority starts whole and the other leaves whole, in groups of either API or by owner."""

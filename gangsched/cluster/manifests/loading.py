@@ -29,6 +29,7 @@ from gangsched.model.children import JOBSET_NAME, SIMULATION
 from gangsched.model.constraints import Labels
 from gangsched.model.convert import Converter, job_set
 from gangsched.model.dialects import DIALECTS, koordinator
+from gangsched.model.dialects.objects import owner_of
 from gangsched.model.dialects.operators import OperatorObject
 from gangsched.model.dialects.owners import LEADER_WORKER_SET
 from gangsched.model.errors import FieldError, InputError, InvalidInputError, Place, Problem
@@ -136,7 +137,8 @@ def _named_by_pod(pod: wire.Pod) -> Iterator[_Named]:
 
 
 def _owner(meta: wire.ObjectMeta) -> str:
-    return "" if meta.controller is None else meta.controller.kind
+    found = owner_of(meta)
+    return "" if found is None else found.kind
 
 
 def _in_queues(labels: dict[str, str]) -> Iterator[_Named]:

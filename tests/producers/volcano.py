@@ -1,0 +1,75 @@
+"""Volcano's controllers beside the scheduler, which answers to ``volcano``: VCJobs without Volcano's scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.controlplane.client import Client, Object, load, wait_until_served
+from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
+from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac
+from tests.e2e.scheduler import running_scheduler
+from tests.e2e.stories import EXAMPLES, nodes_ready
+from tests.e2e.volcano import GROUP, phase
+from tests.producers.preemption import Rivals
+from tests.producers.running import HERE, running
+
+RECORDED_VOLCANO = HERE / "recorded-volcano.json"
+VCJOB = "batch.volcano.sh/v1alpha1/Job"
+QUEUE = "scheduling.volcano.sh/v1beta1/Queue"
+HYPER_NODE = "topology.volcano.sh/v1alpha1/HyperNode"
+ANSWERS = {"profiles": [{"schedulerName": "volcano"}]}
+#: Volcano's scheduler makes these when it starts; its controllers leave a VCJob alone whose Queue is not there.
+QUEUES = """
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: Queue
+metadata: {name: root}
+spec: {weight: 1, reclaimable: false}
+---
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: Queue
+metadata: {name: default}
+spec: {weight: 1, reclaimable: true}
+"""
+
+
+def in_phase(phase: str) -> Callable[[Object], bool]:
+    """Has a VCJob this phase?"""
+    return lambda found: bool(found.get("status", {}).get("state", {}).get("phase") == phase)
+
+
+async def prepared(admin: Client, sources: Path) -> None:
+    """Volcano's kinds as its chart installs them, the scheduler's rights, and the Queues that there always are."""
+    await apply_manifests_crds(admin)
+    await apply_manifests_rbac(admin, SCHEDULER_USER)
+    for each in sorted((sources / "config" / "crd").glob("*/bases/*.yaml")):
+        await admin.apply(load(each))
+    await wait_until_served(admin, VCJOB, GROUP, QUEUE, HYPER_NODE)
+    await admin.apply(load(QUEUES))
+
+
+async def volcano_story(plane: ControlPlane, folder: Path, binary: Path, sources: Path) -> None:
+    """Two VCJobs, of which the more urgent one takes the room of the other; Volcano then starts that anew as a whole,
+    and gives it up when that was once too often.
+    """
+    command = (binary, "--kubeconfig", plane.admin_kubeconfig, "--leader-elect=false")
+    async with Client(plane.admin_kubeconfig) as admin:
+        await prepared(admin, sources)
+        await admin.apply(load(EXAMPLES / "volcano" / "00-cluster.yaml"))
+        await nodes_ready(admin)
+        night, urgent = load(HERE / "vcjobs.yaml")
+        rivals = Rivals(admin, "volcano.sh/job-name", 3)
+        kinds = ("Node", "PriorityClass", QUEUE, VCJOB, GROUP, "Pod")
+        with running(folder, "volcano", *command):
+            await rivals.meet(plane, folder, [night], [urgent], (kinds, RECORDED_VOLCANO), **ANSWERS)
+            night["spec"]["maxRetry"] = 1
+            async with running_scheduler(plane.scheduler_kubeconfig, folder, **ANSWERS):
+                await admin.apply(night)
+                await admin.wait_for(VCJOB, "night", in_phase("Running"))
+                name = f"night-{(await admin.get(VCJOB, 'night'))['metadata']['uid']}"
+                group = await admin.wait_for(GROUP, name, phase("Running"))
+                await admin.apply(urgent)
+                gone = await admin.wait_for(VCJOB, "night", in_phase("Failed"), timeout=60)
+                await admin.wait_for(VCJOB, "urgent", in_phase("Running"), timeout=60)
+    retries = gone["status"]["retryCount"]
+    print(f"PodGroup of night with {group['status']['running']} pods; maxRetry 1: Failed after {retries} eviction")
