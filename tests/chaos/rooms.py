@@ -144,7 +144,7 @@ class Process:
                 pod = told.pods[ref.uid]
                 self._found.pop(ref.uid, None)
                 self._kept[ref.uid] = _Kept(pod, node, told.priority(pod.gang), next(self._numbers))
-                self._lost.pop(pod.gang, None)  # what is kept for it is what it has planned
+                self._planned(pod.gang)
             case Mark() if action.pod.uid in told.pods:
                 self._lost.pop(told.pods[action.pod.uid].gang, None)  # it takes no members any more
             case WithdrawNomination():
@@ -154,14 +154,20 @@ class Process:
             case Bind(_, ref, node) if ref.uid in told.pods:
                 pod = told.pods[ref.uid]
                 own = self._kept.pop(ref.uid, None)
-                lost = self._lost.pop(pod.gang, {})  # those that are leaving still may be kept beside later ones
-                self._lost[pod.gang] = {uid: each for uid, each in lost.items() if each.until == math.inf}
+                self._planned(pod.gang)
                 if told.tried.get(ref.uid) != node:  # else the same as before, which may have taken effect
                     planned = own.number if own is not None and own.node == node else math.inf
                     if self._found.get(ref.uid) == node:
                         planned = -1  # it goes on with what an earlier process has planned, before any plan of its own
                     yield from self._gives(pod, node, now, planned)
         told.asked(action)
+
+    def _planned(self, gang: GangId) -> None:
+        """What is kept for a gang is what it has planned. Losses that are leaving still may be kept after that, beside
+        later ones.
+        """
+        lost = self._lost.pop(gang, {})
+        self._lost[gang] = {uid: each for uid, each in lost.items() if each.until == math.inf}
 
     def beyond_doubt(self) -> list[str]:
         """At the end of the process: what was wrong after all. Nobody knows what it had done with answers that it has

@@ -228,6 +228,24 @@ def test_room_of_a_member_that_was_refused_is_kept_for_half_a_minute(priority: i
     assert len(binds(run)) == found
 
 
+@pytest.mark.parametrize(("gone_first", "found"), [(True, 1), (False, 0)])
+def test_a_member_that_leaves_later_may_be_the_one_whose_room_is_kept(gone_first: bool, found: int) -> None:
+    """The gang lacks one: the room of the member that was refused last, or of one that has left since, if its leaving
+    was not over when another was planned.
+    """
+    m1, m2, m3 = (pod(name).gang("g").priority(5).cpu(4) for name in ("m1", "m2", "m3"))
+    there: list[Built] = [NODE, node("n2").cpu(8), GROUP, RIVAL, m1.on("n2"), m2.on("n2"), m3]
+    run = played(*there)
+    told(run, *there)
+    gone = Gone("Pod", "d", "m2", "uid-d-m2")
+    told(run, gone if gone_first else pod("m2").gang("g").priority(5).cpu(4).on("n2").terminating())
+    told(run, asks=[Nominate(1, about(run, "m3"), "n2", "p", "plan p: ...")])
+    told(run, WriteDone(1, Outcome.OK), asks=[WithdrawNomination(2, about(run, "m3"), "Withdrawn", "")])
+    told(run, WriteDone(2, Outcome.OK), asks=[Bind(3, about(run, "m3"), "n1")])
+    told(run, WriteDone(3, Outcome.REFUSED), *([] if gone_first else [gone]))
+    assert len(binds(run)) == found
+
+
 def test_room_of_a_refused_member_that_is_gone_is_not_kept() -> None:
     """It never had it."""
     run = refused()
