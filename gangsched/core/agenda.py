@@ -11,6 +11,7 @@ inputs give the same actions again.
 from __future__ import annotations
 
 import heapq
+import math
 from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
@@ -23,6 +24,8 @@ class Page(Generic[K]):
         self._entries: dict[K, tuple[float, int, K]] = {}
         self.heap: list[tuple[float, int, K]] = []  # also entries that do not count any more
         self._made = 0
+        #: The agenda that it is a page of, if any.
+        self.of: Agenda | None = None
 
     def __contains__(self, key: object) -> bool:
         return key in self._entries
@@ -38,6 +41,8 @@ class Page(Generic[K]):
         if len(self.heap) > 2 * len(self._entries) + 64:  # most would leave it at the top, which they may never reach
             self.heap = list(self._entries.values())
             heapq.heapify(self.heap)
+        if self.of is not None and when < self.of.soonest:
+            self.of.soonest = when
 
     def no_later(self, key: K, when: float) -> None:
         """It is looked at then at the latest."""
@@ -69,23 +74,28 @@ class Page(Generic[K]):
 
 
 class Agenda:
-    """The pages of all kinds. What is ``intended`` begins anew with each leadership, beside what is observed."""
+    """The pages of all kinds. What is ``intended`` begins anew with each leadership, beside what is observed.
+
+    Before ``soonest`` (seconds) nothing has to be looked at that is on pages of its own. It may be too early, where
+    something need not be looked at any more, until :meth:`due` is asked then.
+    """
 
     def __init__(self) -> None:
         self.intended: Agenda | None = None
+        self.soonest = math.inf
         self._pages: list[Page[Any]] = []
 
     def page(self, made: Page[Any] | None = None) -> Page[Any]:
         """A new kind of things, or one whose page is ``made`` already."""
-        self._pages.append(Page() if made is None else made)
-        return self._pages[-1]
+        self._pages.append(page := Page() if made is None else made)
+        page.of = self
+        return page
 
     def due(self, now: float) -> bool:
-        """Has the time of anything come? Asked several times for every event, so most pages are only glanced at."""
-        for page in self._pages:
-            if page.heap and page.heap[0][0] <= now and (when := page.next()) is not None and when <= now:
-                return True
-        return self.intended is not None and self.intended.due(now)
+        """Has the time of anything come?"""
+        if self.soonest <= now:
+            self.soonest = min((when for page in self._pages if (when := page.next()) is not None), default=math.inf)
+        return self.soonest <= now or (self.intended is not None and self.intended.due(now))
 
     def next(self) -> float | None:
         """The earliest time of all; None: there is none."""

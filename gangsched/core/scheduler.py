@@ -17,7 +17,6 @@ from gangsched.core.lifecycle.table import State
 from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, key_of
-from gangsched.core.state.membership import rules_of
 from gangsched.core.state.sightings import SchedulerNames
 from gangsched.core.world import suspended
 from gangsched.core.world.suspended import LateOwners
@@ -385,13 +384,13 @@ class Scheduler:
     def _group_object_is(self, key: tuple[str, str, str], now: Gang | None) -> None:
         """A group object, known by its API, namespace and name."""
         membership = self.world.membership
-        known = membership.objects.get(key)
+        known, matters = membership.objects.get(key), True
         if now is not None:
-            membership.set_object(now)
+            matters = membership.set_object(now)
         else:
             membership.drop_object(*key)
         self._pods_regrouped(self.world.owner_gangs.group_changed(key[0], known, now))
-        if known is None or now is None or rules_of(known) != rules_of(now):
+        if matters:
             self._note(Change(Hint.VICTIMS))
         if now is not None and now.remark is not None:
             self._tell(ev.ObjectRefused(f"PodGroup.{now.family}", now.namespace, now.name, now.uid, *now.remark))

@@ -41,12 +41,12 @@ class AnnouncedRoom:
         self._hold_seconds = decider.options.announced_hold_seconds
         self._decider = decider
         self._reporter = reporter
-        self._rooms: dict[str, _Room] = {}
+        self.rooms: dict[str, _Room] = {}
         self._until = self._ledger.agenda.page()
 
     def hold(self, group: Group, places: Sequence[tuple[Pod, str]]) -> None:
         """The group has a plan: from now on exactly this is kept for what it announces; of one that runs, what is."""
-        if group.key not in self._until and (places or group.key in self._rooms):
+        if group.key not in self._until and (places or group.key in self.rooms):
             self._keep(group.key, _Room(group.gangs, list(places), set()))
 
     def resumed(self, group: Group) -> None:
@@ -59,20 +59,20 @@ class AnnouncedRoom:
 
     def plan_over(self, key: str) -> None:
         """Its plan is over: the time begins if members are bound, else nothing is kept any longer."""
-        if key in self._rooms:
+        if key in self.rooms:
             if key not in self._until:
                 self._until.at(key, self._world.now + self._hold_seconds)
             self._settle(key)
 
     def touch(self, gangs: Iterable[GangId]) -> None:
         """Something about these gangs may be different now."""
-        if self._rooms and (key := group_key(tuple(gangs))) in self._until:
+        if (key := group_key(tuple(gangs))) in self._until:
             self._settle(key)
 
     def time_over(self) -> None:
         """What has not come in time need not come any more."""
         for key in self._until.due(self._world.now):
-            room = self._rooms[key]
+            room = self.rooms[key]
             about = report.stands_for(self._world, room.gangs[0])
             if about is not None:
                 kept = ", ".join(f"{count} {what}" for what, count in sorted(self._sizes(room, room.places).items()))
@@ -99,7 +99,7 @@ class AnnouncedRoom:
 
     def _settle(self, key: str) -> None:
         """Keep what members lack that are on no node; the first to be given back is where others have come."""
-        room, membership = self._rooms[key], self._world.membership
+        room, membership = self.rooms[key], self._world.membership
         bound = [pod for gang in room.gangs for pod in membership.census(gang).bound]
         lacking: Counter[str] = Counter()
         for gang in room.gangs if bound else ():
@@ -128,9 +128,9 @@ class AnnouncedRoom:
 
     def _keep(self, key: str, room: _Room) -> None:
         if room.places:
-            self._rooms[key] = room
+            self.rooms[key] = room
             keep_room(self._world, announced_by(key), room.gangs, room.places, Kind.ANNOUNCED)
         else:
-            self._rooms.pop(key, None)
+            self.rooms.pop(key, None)
             self._until.never(key)
             self._ledger.release(announced_by(key))

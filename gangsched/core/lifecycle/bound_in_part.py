@@ -21,7 +21,7 @@ place has to do for the members as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 import msgspec
 
@@ -73,10 +73,10 @@ class Losses:
     def __init__(self, world: World) -> None:
         self._world = world
         self._begun = False
-        self._rooms: dict[GangId, dict[str, _Room]] = {}
+        self.rooms: dict[GangId, dict[str, _Room]] = {}
         self._leaving: dict[str, GangId] = {}
         self._shown: dict[GangId, str] = {}
-        self._dirty: set[GangId] = set()
+        self.touched: set[GangId] = set()
         self._due: Page[tuple[GangId, str]] = world.ledger.agenda.page()
 
     def begin(self) -> None:
@@ -104,9 +104,9 @@ class Losses:
     def gone(self, uid: str) -> None:
         """A pod takes no room any more."""
         gang = self._leaving.pop(uid, None)
-        if gang is None or uid not in self._rooms.get(gang, {}):
+        if gang is None or uid not in self.rooms.get(gang, {}):
             return
-        room, until = self._rooms[gang][uid], self._world.now + HOLD_SECONDS
+        room, until = self.rooms[gang][uid], self._world.now + HOLD_SECONDS
         self._keep(gang, uid, msgspec.structs.replace(room, until=until, leaving=False))
 
     def refused(self, group: Group, action: Bind) -> None:
@@ -125,21 +125,16 @@ class Losses:
             until = now + pause(FIRST_PAUSE_SECONDS, pauses + 1)
             group.failures.refusals[uid] = Refusal(pauses + 1, until, _asked(pod))
         if pod.gang.family != SINGLE:
-            known = self._rooms.get(pod.gang, {}).get(uid)
+            known = self.rooms.get(pod.gang, {}).get(uid)
             until = known.until if known is not None and not first else now + HOLD_SECONDS
             self._keep(pod.gang, uid, _Room(pod, action.node, until, leaving=False, answered=True))
 
     def touch(self, gangs: Iterable[GangId]) -> None:
         """Something about these gangs may be different now."""
-        if self._rooms:
-            self._dirty.update(gang for gang in gangs if gang in self._rooms)
-
-    def nodes_changed(self, nodes: set[str]) -> None:
-        """These nodes are not what they were."""
-        self._dirty.update(g for g, rooms in self._rooms.items() if any(r.node in nodes for r in rooms.values()))
+        self.touched.update(gang for gang in gangs if gang in self.rooms)
 
     def _keep(self, gang: GangId, uid: str, room: _Room) -> None:
-        rooms = self._rooms.setdefault(gang, {})
+        rooms = self.rooms.setdefault(gang, {})
         rooms.pop(uid, None)  # the latest is the last
         rooms[uid] = room
         if len(rooms) > ROOMS_AT_MOST:
@@ -147,23 +142,18 @@ class Losses:
             del rooms[oldest]
             self._leaving.pop(oldest, None)
             self._due.never((gang, oldest))
-        self._dirty.add(gang)
+        self.touched.add(gang)
         self._due.at((gang, uid), room.until)
-
-    def unsettled(self) -> bool:
-        """Is there something to :meth:`follow`?"""
-        return bool(self._dirty)
 
     # -- what follows --------------------------------------------------------------------------------------
 
-    def follow(self, groups: Mapping[str, Group], drained: Callable[[str], bool]) -> None:
+    def follow(self, groups: Mapping[str, Group], drained: Callable[[str], bool], nodes: Container[str]) -> None:
         """Hold what has to be held, and give back what has not. ``drained`` says of the key of a group whether it is
-        being stopped by its queue.
+        being stopped by its queue; ``nodes`` are not what they were.
         """
-        if not self._rooms:
-            return
-        self._dirty.update(gang for gang, _ in self._due.due(self._world.now))
-        dirty, self._dirty = self._dirty & self._rooms.keys(), set()
+        self.touched.update(g for g, rooms in self.rooms.items() if any(r.node in nodes for r in rooms.values()))
+        self.touched.update(gang for gang, _ in self._due.due(self._world.now))
+        dirty, self.touched = self.touched & self.rooms.keys(), set()
         found: dict[str, tuple[GangId, ...]] = {}
         for gang in sorted(dirty):
             gangs, _ = self._world.membership.group(gang)
@@ -195,7 +185,7 @@ class Losses:
         """The latest rooms, as many as the gang lacks. Those whose time is over are forgotten, unless the member that
         was refused is still there: it would have its time again.
         """
-        membership, now, rooms = self._world.membership, self._world.now, self._rooms.get(gang, {})
+        membership, now, rooms = self._world.membership, self._world.now, self.rooms.get(gang, {})
         if not rooms:
             return []
         census = membership.census(gang)
@@ -208,7 +198,7 @@ class Losses:
             if pod is None or pod.node or not pod.live:
                 del rooms[uid]
         if not rooms:
-            del self._rooms[gang]
+            del self.rooms[gang]
         there = [room for room in rooms.values() if room.until > now and self._takes(room.node)]
         lacking = membership.required(gang, census)
         return there[-lacking:] if lacking else []
@@ -220,7 +210,7 @@ class Losses:
 
     def _forget(self, gangs: Iterable[GangId]) -> None:
         for gang in gangs:
-            for uid in self._rooms.pop(gang, ()):
+            for uid in self.rooms.pop(gang, ()):
                 self._leaving.pop(uid, None)
                 self._due.never((gang, uid))
 

@@ -94,7 +94,7 @@ class Reporter:
         self._statuses: dict[GangId, object] = {}
         self._evicted: dict[GangId, str] = {}
         #: Bindings that succeeded and that one Event per gang will report, by the key of the group whose they are.
-        self._unsaid: dict[str, dict[GangId, list[Bind]]] = {}
+        self.unsaid: dict[str, dict[GangId, list[Bind]]] = {}
         #: The UIDs of objects that know that Kueue admits them as well.
         self._told_two_admitters: set[str] = set()
 
@@ -183,7 +183,7 @@ class Reporter:
         if pod is None or not self._as_one(pod.gang):
             self.event(action.pod, report.SCHEDULED, notes.assigned(action.pod.key, action.node))
         else:
-            self._unsaid.setdefault(key, {}).setdefault(pod.gang, []).append(action)
+            self.unsaid.setdefault(key, {}).setdefault(pod.gang, []).append(action)
         if group is not None:
             group.told.pop(action.pod.uid, None)
             if pod is not None:
@@ -191,7 +191,7 @@ class Reporter:
 
     def bound_by_now(self, key: str) -> None:
         """No binding of the group ``key`` is on its way any more: one Event per gang for those that have succeeded."""
-        for gang, binds in self._unsaid.pop(key, {}).items():
+        for gang, binds in self.unsaid.pop(key, {}).items():
             about = self._spokesman(gang, [action.pod for action in binds])
             self._actions.append(report.members_scheduled(about, [(action.pod, action.node) for action in binds]))
 

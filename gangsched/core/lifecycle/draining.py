@@ -67,7 +67,7 @@ def key_of(uid: str) -> str:
 class Drains:
     """All workloads that leave because of a stopped queue.
 
-    :meth:`follow` is called whenever anything may have changed.
+    :meth:`follow` is called whenever anything may have changed, as long as they are ``at_work``.
     """
 
     def __init__(self, world: World, options: Options, actuator: Actuator, reporter: Reporter, gangs: Gangs) -> None:
@@ -82,7 +82,8 @@ class Drains:
         self._signal = gangs.signal
         self._open: dict[str, Drain] = {}
         self._queues: dict[str, tuple[str, ...]] = {}
-        self._changed = True
+        #: Is there something to :meth:`follow`? Not while no queue is drained and no workload leaves.
+        self._changed = self.at_work = world.managed.active
         self._budgets: Budgets | None = None
         #: When a workload that rests is tried again, or by when its removals must show; and, by the key of its writes,
         #: when that is tried again of a Job that goes on and is to be suspended.
@@ -92,7 +93,7 @@ class Drains:
 
     def queues_changed(self) -> None:
         """Queue objects came, changed or went."""
-        self._changed = True
+        self._changed = self.at_work = True
 
     def holds(self, key: str) -> bool:
         """Is the workload under which this group holds quota on its way out?"""
@@ -154,7 +155,8 @@ class Drains:
             self._changed = False
             self._queues = stop_policy.drained_queues(managed.quota)
             self._take_promises_back()
-        if not self._queues and not self._open and not self._starting:
+        self.at_work = bool(self._queues or self._open or self._starting)
+        if not self.at_work:
             return
         managed.settle()
         self._due.due(self._world.now)  # whose time has come is waited for no longer

@@ -398,10 +398,6 @@ class Evictions:
         """
         self.anew.update(self._condemned.after(key))
 
-    def unsettled(self) -> bool:
-        """Is there something to follow up?"""
-        return bool(self.spared or self.anew or self.losing or self.losing_owners)
-
     def touched(self, pod: Pod) -> None:
         """The gang of this pod, or its Job, may lose it, has lost it, or keeps it after all: what that means for the
         others is seen anew.

@@ -97,23 +97,32 @@ class Executor:
     def at(self, now: float) -> None:
         """A call begins at this time (seconds)."""
         self.world.now = now
-        if self.world.agenda.due(now):
+        if self._is_due():
             for uid in self.world.sightings.look(now):
                 self._actuator.check.update(self._ledger.awaited.get(uid, ()))
+
+    def _is_due(self) -> bool:
+        """Has the time of anything come? Asked several times for every event."""
+        now, agenda = self.world.now, self.world.agenda
+        return min(agenda.soonest, self._ledger.agenda.soonest) <= now and agenda.due(now)
 
     # -- the outside ---------------------------------------------------------------------------------------
 
     def settle(self) -> list[Action]:
         """Follow up on everything that has changed until nothing is left to follow up; what is to be done for that."""
-        ledger = self._ledger
+        ledger, evictions, losses = self._ledger, self._evictions, self._losses
         while True:
             self._refresh()
             self._look_at_losing()
             self._plans_at_risk()
-            self.drains.follow()
-            self._time_passed()
-            self.phases.over()
-            self.drains.follow()  # who was being bound until now, and whose queue is drained, may leave
+            if self.drains.at_work:
+                self.drains.follow()
+            if self._is_due():
+                self._time_passed()
+            if self._actuator.check or ledger.condemned.rests:
+                self.phases.over()
+            if self.drains.at_work:
+                self.drains.follow()  # who was being bound until now, and whose queue is drained, may leave
             changes = self._take_changes()
             if changes:
                 # Something happened that may help parked gangs, or save victims of others.
@@ -121,7 +130,8 @@ class Executor:
                 self._nominated.noted(changes)
                 self._unschedulable.wake(changes, self.world.now)
             left = self.touched or self._actuator.check or ledger.changes or ledger.taken_from
-            if not (left or self._evictions.unsettled() or self._losses.unsettled()):
+            losing = evictions.losing or evictions.losing_owners or evictions.spared or evictions.anew
+            if not (left or losing or losses.touched):
                 break
         out = self._actions.copy()
         self._actions.clear()
@@ -130,7 +140,8 @@ class Executor:
     def _refresh(self) -> None:
         """Look again at every gang that was touched."""
         touched, self.touched = self.touched, set()
-        self.gangs.refresh_all(touched)
+        if touched:
+            self.gangs.refresh_all(touched)
 
     def _take_changes(self) -> list[Change]:
         """What may help, be it an event or what followed from our own steps. Gangs that wait for their volumes may have
@@ -145,7 +156,7 @@ class Executor:
 
     def head(self) -> Group | None:
         """The gang to be decided next, or to be looked at again while it waits for room (see :meth:`decide`)."""
-        head, helped = self._head(), self._nominated.first()
+        head, helped = self._head(), self._nominated.first() if self._nominated.helped else None
         if helped is None or self._restless_before(helped[0]):
             return head
         place = self.queue.active_place(head.key) if head is not None else None
@@ -199,9 +210,8 @@ class Executor:
         losing.update(pod.gang for o in owners.values() for pod in self.world.jobs.pods_of(o) if not pod.node)
         if losing:
             self.gangs.refresh_all(losing)
-        if self.nodes_changed:
-            self._losses.nodes_changed(self.nodes_changed)
-        self._losses.follow(self.groups, self.drains.holds)
+        if self._losses.rooms:
+            self._losses.follow(self.groups, self.drains.holds, self.nodes_changed)
 
     def _plans_at_risk(self) -> None:
         """Plans whose nodes changed are checked again; those that have counted on a pod which stays are made anew."""
@@ -253,8 +263,6 @@ class Executor:
 
     def _time_passed(self) -> None:
         """Timeouts and the ends of backoffs."""
-        if not self.world.agenda.due(self.world.now):
-            return
         for group in [self.groups[key] for key in self._ledger.deadlines.due(self.world.now)]:
             if group.state is State.STARTING:
                 self._signal(group, Signal.DONE)
@@ -438,7 +446,8 @@ class Executor:
         for group in self.groups.values():
             if group.plan is None:
                 self._bindings.withdraw(group)
-        self.drains.take_over()
+        if self.drains.at_work:
+            self.drains.take_over()
         for rest in found.abandoned({eviction.ident for eviction in self._ledger.condemned.evictions.values()}):
             self._evictions.go_on(rest)
         for pod, owners in found.owned:

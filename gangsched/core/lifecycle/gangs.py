@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from gangsched.core.actuation.actuator import Actuator
-from gangsched.core.decision import group_key
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import UNBEGUN, Cause, Phase
 from gangsched.core.lifecycle import report
@@ -110,7 +109,8 @@ class Gangs:
         group.state = found.state
         for do in found.do:
             self._do[do](group)
-        self.losses.touch(group.gangs)
+        if self.losses.rooms:
+            self.losses.touch(group.gangs)
         if found.state in UNDER_WAY:
             self._actuator.check.add(group.key)
         if found.state not in TIMED:
@@ -202,20 +202,24 @@ class Gangs:
         """Look at a gang again: which group it is in, whether everything is there, what it needs. Returns the gangs of
         its group: nothing is left to be done for them.
         """
-        if not self._world.membership.is_ours(gang):
+        membership, managed = self._world.membership, self._world.managed
+        seen = membership.view(gang)
+        if seen is None:
             return ()
-        membership = self._world.membership
-        gangs, alone = membership.group(gang)
-        if alone:  # what others of its GangGroup wait for may be something else now
+        if seen.alone:  # what others of its GangGroup wait for may be something else now
             self._listed.update(membership.listed(gang))
-        key = group_key(gangs)
-        self.losses.touch(gangs)
-        self.announced.touch(gangs)
-        for left in self._regroup(gangs, key):
-            self.refresh(left)
-        group = self.groups.get(key)
-        pending = any(membership.waits(g) for g in gangs)
-        obstacle, look, admitted_twice = None, tuple[object, ...](), self._world.managed.two_admitters(gangs)
+        gangs = seen.gangs
+        if self.losses.rooms:
+            self.losses.touch(gangs)
+        if self.announced.rooms:
+            self.announced.touch(gangs)
+        group = self.of(gang)
+        if group is None or group.gangs != gangs:
+            if self._taken_apart(gangs):
+                seen = membership.view(gang) or seen  # bindings may not be on their way any more
+            group = self.of(gang)
+        pending, obstacle, look = seen.waits, None, tuple[object, ...]()
+        admitted_twice = managed.two_admitters(gangs) if managed.active else ""
         if group is not None or pending:  # else it is of no interest any more
             look = membership.look(gangs)
         if pending:  # else it keeps no member waiting
@@ -290,16 +294,15 @@ class Gangs:
             self._forget(group)
             self.refresh(gang)
 
-    def _regroup(self, gangs: tuple[GangId, ...], key: str) -> list[GangId]:
-        """Gangs that were in another group before leave it; returns the others of that group, now on their own."""
-        left: list[GangId] = []
-        for gang in gangs:
-            group = self.of(gang)
-            if group is not None and group.key != key:
-                self.signal(group, Signal.SCATTERED)
-                self._forget(group)
-                left += [g for g in group.gangs if g not in gangs]
-        return left
+    def _taken_apart(self, gangs: tuple[GangId, ...]) -> bool:
+        """Other groups that these gangs were in before are no more, and what is left of them is looked at; was any?"""
+        before = {group.key: group for group in map(self.of, gangs) if group is not None and group.gangs != gangs}
+        for group in before.values():
+            self.signal(group, Signal.SCATTERED)
+            self._forget(group)
+        for left in [gang for group in before.values() for gang in group.gangs if gang not in gangs]:
+            self.refresh(left)
+        return bool(before)
 
     def _as_planned(self, group: Group, plan: Plan) -> bool:
         """Do its members still wait? And, as long as no pod has left for it, does the gang need as many as before?"""
@@ -341,7 +344,7 @@ class Gangs:
             self._suspended(pod)
             self._ledger.condemned.leaves(pod.uid, self._world.now)
             self._actuator.check.update(self._ledger.awaited.get(pod.uid, ()))
-        if pod.node:
+        if pod.node and self._ledger.resuming:
             self.bindings.take_room(pod, pod.node)
         if old is None or self.of(old.gang) is not None:
             group = self.of(pod.gang)

@@ -93,7 +93,7 @@ class Phases:
                 self._answered(key, group, action, outcome, message)
         elif answer.settled:
             self._late(key, group, action, outcome)
-        if not self._actuator.any_of(key):
+        if key in self._reporter.unsaid and not self._actuator.any_of(key):
             self._reporter.bound_by_now(key)
 
     def _answered(self, key: str, group: Group, action: Action, outcome: Outcome, message: str) -> None:

@@ -8,7 +8,7 @@ the members; of single pods that are alike only the first is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -126,15 +126,13 @@ class NominatedGangs:
         self._ledger = world.ledger
         self._actuator = actuator
         self._groups = groups
-        self._helped: dict[str, Order] = {}
+        #: Their places in the queue, by key.
+        self.helped: dict[str, Order] = {}
 
     def noted(self, changes: Sequence[Change]) -> None:
         """Something has happened that may help."""
-        rooms = [
-            free
-            for node in sorted({change.node for change in changes if change.kind & Hint.ROOM_ON_NODES and change.node})
-            if (free := self._left_over(node)) is not None
-        ]
+        nodes = {change.node for change in changes if change.kind & Hint.ROOM_ON_NODES and change.node}
+        rooms = self._left_over(nodes) if nodes else []
         quota = any(change.kind & Hint.QUOTA for change in changes)
         if not rooms and not quota:
             return
@@ -144,18 +142,18 @@ class NominatedGangs:
                 continue
             order = queue_order(self._world, group.gangs)
             if not group.single:
-                self._helped[group.key] = order
+                self.helped[group.key] = order
                 continue
             signature = (group.gangs[0].scheduler, order[0], *(p.pod.ident for p in self._kept(group)))
             alike[signature] = min(order, alike.get(signature, order))
-        self._helped.update((order[2], order) for order in alike.values())
+        self.helped.update((order[2], order) for order in alike.values())
 
     def first(self) -> tuple[Order, Group] | None:
         """The first in the queue of those that can be looked at now."""
-        for order in sorted(self._helped.values()):
+        for order in sorted(self.helped.values()):
             group = self._groups.get(order[2])
             if group is None or not group.evicts(*Phase):
-                del self._helped[order[2]]
+                del self.helped[order[2]]
             elif self._quiet(group):
                 return order, group
         return None
@@ -164,16 +162,16 @@ class NominatedGangs:
         """Its victims are marked, and need not leave (any more), or may not. It keeps its room until it is looked at:
         weaker gangs would take it, or the quota that they have given up with theirs.
         """
-        self._helped[group.key] = queue_order(self._world, group.gangs)
+        self.helped[group.key] = queue_order(self._world, group.gangs)
 
     def looked_at(self, group: Group) -> None:
         """Until something else happens there is nothing to be found for this one."""
-        self._helped.pop(group.key, None)
+        self.helped.pop(group.key, None)
 
     def _waiting(self) -> Iterator[Group]:
         for key in self._ledger.holders():
             group = self._groups.get(key)
-            if group is not None and key not in self._helped and group.evicts(*Phase):
+            if group is not None and key not in self.helped and group.evicts(*Phase):
                 yield group
 
     def _kept(self, group: Group) -> Sequence[Phantom]:
@@ -187,18 +185,24 @@ class NominatedGangs:
                 return True
         return False
 
-    def _left_over(self, node: str) -> Floats | None:
-        """``(R,)`` what a node has beyond all that is on it and all that is kept; None if that is nothing."""
+    def _left_over(self, nodes: Iterable[str]) -> list[Floats]:
+        """``(R,)`` each: what nodes have beyond all that is on them and all that is kept, without those that have
+        nothing.
+        """
         snapshot = self._world.snapshot
         snapshot.settle()
-        row = snapshot.row_of.get(node)
-        if row is None:
-            return None
-        free: Floats = snapshot.allocatable[:, row] - snapshot.used[:, row]
-        for held in self._ledger.kept_on(node):
-            index, amounts = snapshot.vector(held.pod.shape)
-            np.subtract.at(free, index, amounts)
-        return free if (free > 0).any() else None
+        out = []
+        for node in sorted(nodes):
+            row = snapshot.row_of.get(node)
+            if row is None:
+                continue
+            free: Floats = snapshot.allocatable[:, row] - snapshot.used[:, row]
+            for held in self._ledger.kept_on(node):
+                index, amounts = snapshot.vector(held.pod.shape)
+                np.subtract.at(free, index, amounts)
+            if (free > 0).any():
+                out.append(free)
+        return out
 
     def _quiet(self, group: Group) -> bool:
         """Is no write to a victim, or of a nomination, on its way, and none about to be sent? When the marks are all

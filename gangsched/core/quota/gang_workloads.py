@@ -64,6 +64,8 @@ class Managed:
         fair_sharing: bool = False,
     ) -> None:
         self.quota = Quota(fair_sharing)
+        #: Is there any ClusterQueue?
+        self.active = False
         self.tally = Tally()
         self._statuses = QueueStatuses(self.quota, self.tally)
         self._snapshot = snapshot
@@ -82,11 +84,6 @@ class Managed:
         #: Shapes of pods as they are in some flavors, for :mod:`.assignment`: the same object every time.
         self.shapes: dict[tuple[PodShape, Flavors], PodShape] = {}
 
-    @property
-    def active(self) -> bool:
-        """Is there any ClusterQueue?"""
-        return bool(self.quota.queues)
-
     # -- what happens --------------------------------------------------------------------------------------
 
     def intend(self, ledger: Ledger) -> None:
@@ -95,22 +92,21 @@ class Managed:
 
     def put(self, item: QueueObject) -> None:
         """A queue object was created or changed."""
-        was = self.active
         self.quota.put(item)
         if isinstance(item, ClusterQueue):
             self._membership.minimum_run_times.pop(item.name, None)
             if item.preempt_after or item.reclaim_after:
                 self._membership.minimum_run_times[item.name] = item.preempt_after, item.reclaim_after
-        self._objects_changed(was)
+        self._objects_changed()
 
     def drop(self, kind: str, namespace: str, name: str) -> None:
         """A queue object of this API kind is gone."""
-        was = self.active
         self._membership.minimum_run_times.pop(name, None)
         self.quota.drop(QUEUE_KINDS[kind], f"{namespace}/{name}" if namespace else name)
-        self._objects_changed(was)
+        self._objects_changed()
 
-    def _objects_changed(self, was_active: bool) -> None:
+    def _objects_changed(self) -> None:
+        was_active, self.active = self.active, bool(self.quota.queues)
         self._statuses.objects_changed()
         self.shapes.clear()
         if self.active:

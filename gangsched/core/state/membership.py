@@ -78,7 +78,17 @@ class _Facts:
         self.standing: Standing | None = None
 
 
-def rules_of(gang: Gang) -> Gang:
+class View(NamedTuple):
+    """A gang of ours beside those of its GangGroup: these ``gangs`` and why it stands ``alone``, see
+    :meth:`Membership.group`. ``waits``: some member of them is not placed yet.
+    """
+
+    gangs: tuple[GangId, ...]
+    alone: str
+    waits: bool
+
+
+def _rules_of(gang: Gang) -> Gang:
     """A group without what changes all the time, by our own doing too, and means nothing to a decision."""
     return msgspec.structs.replace(gang, status=None, generation=0)
 
@@ -181,11 +191,13 @@ class Membership:
         self._last = gang, found
         return found
 
-    def set_object(self, gang: Gang) -> None:
-        """Insert or replace a group object."""
+    def set_object(self, gang: Gang) -> bool:
+        """Insert or replace a group object; returns whether decisions may be others because of it."""
         key = (gang.family, gang.namespace, gang.name)
+        before = self.objects.get(key)
         self.objects[key] = gang
         self._object_changed(*key, gang.stakes)
+        return before is None or _rules_of(before) != _rules_of(gang)
 
     def drop_object(self, family: str, namespace: str, name: str) -> None:
         """Remove a group object."""
@@ -334,6 +346,13 @@ class Membership:
             out.append(other_id)
         return tuple(out), ""
 
+    def view(self, gang: GangId) -> View | None:
+        """What is to be known of a gang before it is looked at closely; None if it is not ours."""
+        if not self.is_ours(gang):
+            return None
+        gangs, alone = self.group(gang)
+        return View(gangs, alone, any(map(self.waits, gangs)))
+
     def missing(self, gang: GangId, census: Census) -> str:
         """Why the gang cannot be decided yet, in words; empty when it can."""
         spec = self.spec(gang)
@@ -481,7 +500,7 @@ class Membership:
         out: list[object] = []
         for gang in gangs:
             spec = self.spec(gang)
-            out.append((rules_of(spec) if spec is not None else None, self._look(gang)))
+            out.append((_rules_of(spec) if spec is not None else None, self._look(gang)))
         return tuple(out)
 
     def _look(self, gang: GangId) -> tuple[object, ...]:

@@ -352,7 +352,7 @@ class Snapshot:
 
     def _spread_selector(self, pod: Pod) -> LabelSelector | None:
         """What default spread constraints of a pending pod select; that of others is not needed."""
-        if pod.node or pod.shape.spread:
+        if pod.node or pod.shape.spread or not self.selectors.known:
             return None
         selector = self.selectors.selector_of(pod)
         if selector is not None:

@@ -328,7 +328,8 @@ class SelectorIndex:
     """Services and controllers by the pods that they select."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str, str], PodSelector] = {}
+        #: All of them, by kind, namespace and name.
+        self.known: dict[tuple[str, str, str], PodSelector] = {}
         self._services: dict[tuple[str, str, str], dict[str, LabelSelector]] = {}
         self._answers: dict[tuple[str, int, str, str], tuple[Labels, LabelSelector | None]] = {}
         self._interned: dict[LabelSelector, LabelSelector] = {}
@@ -336,10 +337,10 @@ class SelectorIndex:
     def set(self, pod_selector: PodSelector) -> bool:
         """Insert or replace; False when that changes nothing, as most changes of such objects do not."""
         key = (pod_selector.kind, pod_selector.namespace, pod_selector.name)
-        if self._known.get(key) == pod_selector:
+        if self.known.get(key) == pod_selector:
             return False
         self.drop(*key)
-        self._known[key] = pod_selector
+        self.known[key] = pod_selector
         if pod_selector.kind == SERVICE and (place := _filed_under(pod_selector)) is not None:
             assert pod_selector.selector is not None
             self._services.setdefault(place, {})[pod_selector.name] = pod_selector.selector
@@ -348,7 +349,7 @@ class SelectorIndex:
 
     def drop(self, kind: str, namespace: str, name: str) -> bool:
         """Remove; False when it was not known."""
-        old = self._known.pop((kind, namespace, name), None)
+        old = self.known.pop((kind, namespace, name), None)
         if old is None:
             return False
         if kind == SERVICE and (place := _filed_under(old)) is not None:
@@ -367,8 +368,6 @@ class SelectorIndex:
 
         Equal answers are the same object.
         """
-        if not self._known:
-            return None
         owner = pod.owner if pod.owner is not None and pod.owner.kind in _CONTROLLERS else None
         kind, name = (owner.kind, owner.name) if owner is not None else ("", "")
         key = (pod.namespace, id(pod.labels), kind, name)
@@ -388,7 +387,7 @@ class SelectorIndex:
             for selector in self._services.get((pod.namespace, *item), {}).values()
             if selector_matches(selector, pod.labels)
         ]
-        controller = self._known.get((kind, pod.namespace, name))
+        controller = self.known.get((kind, pod.namespace, name))
         if controller is not None and controller.selector is not None:
             chosen.append(controller.selector)
         requirements = {r for selector in chosen for r in selector.requirements}
