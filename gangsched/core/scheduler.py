@@ -233,13 +233,13 @@ class Scheduler:
     def _surroundings_are(self, kind: str, namespace: str, name: str, now: Any) -> None:
         """No gang in particular is concerned: those that did not fit may fit now, or their victims leave."""
         gangs = self.world.owner_gangs
-        about = name if kind == "Namespace" and now is not None else ""
-        declared = gangs.declared_in(about)
+        may_declare = kind == "Namespace" and now is not None
+        declared = may_declare and gangs.declared_in(name)
         change = take_in(self.world, kind, namespace, name, now)
         if change is not None:
             self._note(change)
-        if gangs.declared_in(about) != declared:
-            self._pods_regrouped(gangs.renew_all(about))
+        if may_declare and gangs.declared_in(name) != declared:
+            self._pods_regrouped(gangs.renew_all(name))
         if change is not None and isinstance(now, PriorityClass):
             self._jobs.update(suspended.standing(self.world))
         if kind == STATEFUL_SET:

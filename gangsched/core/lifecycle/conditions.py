@@ -9,8 +9,8 @@ those of others alone. The Events' actions are those of pods: what waits to be r
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -38,6 +38,7 @@ from gangsched.core.options import Options
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.stop_policy import Stop
 from gangsched.core.state.jobs import WITHOUT_PODS
+from gangsched.core.state.membership import Census
 from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.messages.text import listed
@@ -77,6 +78,40 @@ def _has_quota(queue: str) -> Condition:
 def _told_as(gang: GangId) -> str:
     """Under which name a group keeps what was reported about a gang with pods; these have names of their own."""
     return f"{PENDING} {gang}"
+
+
+def gang_status(gang: Gang, census: Census, problem: str, message: str, evicted: str) -> Mapping[str, Any]:
+    """Where a gang stands, for the status of its group object: in one form for all dialects, phases as Koordinator's
+    users know them. ``evicted`` says of its pods which were evicted last, and for whom.
+    """
+    running, succeeded, failed = census.running, census.succeeded, census.failed
+    scheduled_now = len(census.bound) + len(census.terminating) + succeeded
+    minimum = gang.min_member
+    if succeeded >= minimum:
+        phase = "Finished"
+    elif failed and failed + running + succeeded >= minimum:
+        phase = "Failed"
+    elif scheduled_now >= minimum:
+        phase = "Running" if running + succeeded >= minimum else "Scheduled"
+    elif scheduled_now or (message and not problem):
+        phase = "Scheduling"
+    else:
+        phase = "PreScheduling" if census.present >= minimum and not problem else "Pending"
+    done = scheduled_now >= minimum
+    waits_for = report.GANG_NOT_READY if problem else report.UNSCHEDULABLE if message else ""
+    return {
+        "phase": phase,
+        "minimum": minimum,
+        "members": census.members,
+        "occupiedBy": census.owner,
+        "scheduled": scheduled_now,
+        "running": running,
+        "succeeded": succeeded,
+        "failed": failed,
+        "reason": report.SCHEDULED if done else waits_for,
+        "message": "" if done else problem or message,
+        "evicted": evicted,
+    }
 
 
 class Reporter:
@@ -231,7 +266,7 @@ class Reporter:
         if awaited and group:
             message = next((text for _, text in group.told.values()), "")  # not each one that it might be
         problem = group.problem if group else ""
-        found = report.gang_status(spec, membership.census(gang), problem, message, self._evicted.get(gang, ""))
+        found = gang_status(spec, membership.census(gang), problem, message, self._evicted.get(gang, ""))
         if awaited:
             self._write_at_once(gang, spec, found, dialect.versions[0])
         elif self._statuses.get(gang) != found:

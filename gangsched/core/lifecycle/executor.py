@@ -148,7 +148,10 @@ class Executor:
         counted on what others have given up.
         """
         out, self._ledger.changes = self._ledger.changes, []
-        out += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]
+        if self.world.managed.active:
+            out += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]
+        else:
+            self.world.membership.changed.clear()  # only quota asks for it
         if any(change.kind is Hint.VOLUMES for change in out):
             groups = map(self.groups.get, self._ledger.holders())
             self._actuator.check.update(g.key for g in groups if g is not None and g.state is State.PREBINDING)

@@ -15,7 +15,7 @@ from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import Evictions
 from gangsched.core.lifecycle.group import Failed, Group, Obstacle, Plan
 from gangsched.core.lifecycle.rechecks import Rechecks
-from gangsched.core.lifecycle.table import HOLDING, TIMED, UNDER_WAY, Do, Signal, State, step
+from gangsched.core.lifecycle.table import HOLDING, TABLE, TIMED, UNDER_WAY, Do, Signal, State
 from gangsched.core.lifecycle.waiting import Waiting
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.scheduling_queue import Queue, UnschedulableGangs
@@ -102,7 +102,7 @@ class Gangs:
 
     def signal(self, group: Group, signal: Signal) -> None:
         """Something happened to a gang: take the step that the table has for it."""
-        found = step(group.state, signal)
+        found = TABLE.get((group.state, signal))
         if found is None:
             return
         bound = group.plan.placements if group.state is State.BINDING and group.plan is not None else ()
@@ -209,14 +209,10 @@ class Gangs:
         if seen.alone:  # what others of its GangGroup wait for may be something else now
             self._listed.update(membership.listed(gang))
         gangs = seen.gangs
-        if self.losses.rooms:
-            self.losses.touch(gangs)
-        if self.announced.rooms:
-            self.announced.touch(gangs)
+        self._room_touched(gangs)
         group = self.of(gang)
-        if group is None or group.gangs != gangs:
-            if self._taken_apart(gangs):
-                seen = membership.view(gang) or seen  # bindings may not be on their way any more
+        if (group is None or group.gangs != gangs) and self._taken_apart(gangs):
+            seen = membership.view(gang) or seen  # bindings may not be on their way any more
             group = self.of(gang)
         pending, obstacle, look = seen.waits, None, tuple[object, ...]()
         admitted_twice = managed.two_admitters(gangs) if managed.active else ""
@@ -225,13 +221,12 @@ class Gangs:
         if pending:  # else it keeps no member waiting
             leaves = group is not None and group.rolled_back
             obstacle = self._obstacle(gangs, admitted_twice, leaves=leaves)
-        if group is None:
-            if pending:
-                group = self._begin(gangs)
-                group.obstacle = obstacle
-                group.look = look
-                self.signal(group, Signal.SCATTERED if obstacle else Signal.GATHERED)
-        else:
+        if group is None and pending:
+            group = self._begin(gangs)
+            group.obstacle = obstacle
+            group.look = look
+            self.signal(group, Signal.SCATTERED if obstacle else Signal.GATHERED)
+        elif group is not None:
             other, group.look = look != group.look, look
             if other:
                 group.signature = None
@@ -244,6 +239,13 @@ class Gangs:
         if admitted_twice:
             self._reporter.tell_two_admitters(gangs, admitted_twice)
         return gangs
+
+    def _room_touched(self, gangs: tuple[GangId, ...]) -> None:
+        """What is kept for members of these gangs may be more than they lack now."""
+        if self.losses.rooms:
+            self.losses.touch(gangs)
+        if self.announced.rooms:
+            self.announced.touch(gangs)
 
     def _obstacle(self, gangs: Sequence[GangId], admitted_twice: str, *, leaves: bool) -> Obstacle | None:
         """Why these gangs cannot be decided now: they are ``admitted_twice``, a record cannot be understood, something

@@ -1,16 +1,15 @@
-"""Events: for each reason its kind and action, and how one is made; and the status of group objects."""
+"""Events: for each reason its kind and action, and how one is made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 from gangsched.core.actions import JobRef, PodRef, Report, pod_reference, reference
 from gangsched.core.decision import Victim
 from gangsched.core.lifecycle.group import Group
 from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.state.jobs import WITHOUT_PODS, Suspendable, family_of
-from gangsched.core.state.membership import Census
 from gangsched.core.world.suspended import LENIENT
 from gangsched.core.world.world import World
 from gangsched.messages import notes
@@ -18,7 +17,7 @@ from gangsched.messages.text import counted, listed
 from gangsched.model.dialects import DIALECTS, has_status
 from gangsched.model.dialects.operators import FAMILIES
 from gangsched.model.jobsets import JOBSET
-from gangsched.model.records import JOB, Gang, GangId, Pod
+from gangsched.model.records import JOB, GangId, Pod
 
 #: Reasons of Events, and of conditions.
 SCHEDULED = "Scheduled"
@@ -193,36 +192,3 @@ def evicted_for(preemptor: str, victims: Iterable[Victim], plan: str) -> str:
 def mark_message(scheduler: str, preemptor: str, trigger: str) -> str:
     """The message of a victim's DisruptionTarget condition, in the words that Koordinator's users know."""
     return notes.preempting(scheduler, notes.HIGHER_PRIORITY, preemptor, trigger)
-
-
-def gang_status(gang: Gang, census: Census, problem: str, message: str, evicted: str) -> Mapping[str, Any]:
-    """Where a gang stands, for the status of its group object: in one form for all dialects, phases as Koordinator's
-    users know them. ``evicted`` says of its pods which were evicted last, and for whom.
-    """
-    running, succeeded, failed = census.running, census.succeeded, census.failed
-    scheduled_now = len(census.bound) + len(census.terminating) + succeeded
-    minimum = gang.min_member
-    if succeeded >= minimum:
-        phase = "Finished"
-    elif failed and failed + running + succeeded >= minimum:
-        phase = "Failed"
-    elif scheduled_now >= minimum:
-        phase = "Running" if running + succeeded >= minimum else "Scheduled"
-    elif scheduled_now or (message and not problem):
-        phase = "Scheduling"
-    else:
-        phase = "PreScheduling" if census.present >= minimum and not problem else "Pending"
-    done = scheduled_now >= minimum
-    return {
-        "phase": phase,
-        "minimum": minimum,
-        "members": census.members,
-        "occupiedBy": census.owner,
-        "scheduled": scheduled_now,
-        "running": running,
-        "succeeded": succeeded,
-        "failed": failed,
-        "reason": SCHEDULED if done else (GANG_NOT_READY if problem else UNSCHEDULABLE if message else ""),
-        "message": "" if done else problem or message,
-        "evicted": evicted,
-    }

@@ -118,6 +118,7 @@ def _rows() -> tuple[Row, ...]:
 
 
 ROWS = _rows()
+#: What a signal does in a state; what it does not do anything in is not here.
 TABLE = {(state, row.signal): row.step for row in ROWS for state in row.states}
 
 
@@ -144,11 +145,6 @@ IGNORED: dict[Signal, tuple[tuple[State, ...], str]] = {
     Signal.MORE: (_but(State.BACKOFF, State.BOUND), "further members are seen when the gang is decided next"),
     Signal.RESUME: (_but(State.QUEUED), "only a gang that has just been found can have a plan of an earlier process"),
 }
-
-
-def step(state: State, signal: Signal) -> Step | None:
-    """What the signal does in this state; None when it changes nothing."""
-    return TABLE.get((state, signal))
 
 
 def as_markdown() -> str:

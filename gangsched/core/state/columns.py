@@ -1,5 +1,5 @@
 """Labels, taints and other properties as columns, so that selectors are array comparisons: those of nodes by row, those
-of pods by kin number. And numbers for nodes that stay while their rows move.
+of pods by kin number.
 
 HyperNodes count as labels of nodes: the domain of each tier in which a node is.
 """
@@ -7,13 +7,13 @@ HyperNodes count as labels of nodes: the domain of each tier in which a node is.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Codes, Ints, isin
-from gangsched.core.state.podtable import Numbers, PodTable
+from gangsched.core.state.podtable import PodTable
 from gangsched.model.constraints import (
     DOES_NOT_EXIST,
     EXISTS,
@@ -120,36 +120,6 @@ class KinColumns:
 
 _OLD_TAINTS = 256
 _OLD_VALUES = 256
-
-
-class NodeIds(Numbers[str]):
-    """A small number for every node that is known or has pods, so that counts by node outlive a change of rows.
-
-    ``row`` is ``(ids,)``: the row of the node, -1 while it has none.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.row: Ints = np.full(64, -1, dtype=np.int64)
-
-    def join(self, key: str) -> int:
-        """See :class:`Numbers`."""
-        number = super().join(key)
-        if number >= len(self.row):
-            self.row = np.concatenate([self.row, np.full(len(self.row), -1, dtype=np.int64)])
-        return number
-
-    def leave(self, number: int) -> bool:
-        """See :class:`Numbers`."""
-        gone = super().leave(number)
-        if gone:
-            self.row[number] = -1
-        return gone
-
-    def place(self, names: Sequence[str]) -> None:
-        """Of these nodes the rows are 0, 1, 2 and so on, of others they are not known."""
-        self.row.fill(-1)
-        self.row[[self.number(name) for name in names]] = np.arange(len(names))
 
 
 class NodeColumns:

@@ -1,9 +1,10 @@
 """Pods that take room as columns, one slot each, so that filters and victim search work on arrays; and the classes of
-pods that are the same for every filter and score.
+pods that are the same for every filter and score. And numbers for nodes that stay while their rows move.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -75,6 +76,36 @@ class Numbers(Generic[K]):
         del self._of[self.keys[number]]
         self._free.append(number)
         return True
+
+
+class NodeIds(Numbers[str]):
+    """A small number for every node that is known or has pods, so that counts by node outlive a change of rows.
+
+    ``row`` is ``(ids,)``: the row of the node, -1 while it has none.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.row: Ints = np.full(64, -1, dtype=np.int64)
+
+    def join(self, key: str) -> int:
+        """See :class:`Numbers`."""
+        number = super().join(key)
+        if number >= len(self.row):
+            self.row = np.concatenate([self.row, np.full(len(self.row), -1, dtype=np.int64)])
+        return number
+
+    def leave(self, number: int) -> bool:
+        """See :class:`Numbers`."""
+        gone = super().leave(number)
+        if gone:
+            self.row[number] = -1
+        return gone
+
+    def place(self, names: Sequence[str]) -> None:
+        """Of these nodes the rows are 0, 1, 2 and so on, of others they are not known."""
+        self.row.fill(-1)
+        self.row[[self.number(name) for name in names]] = np.arange(len(names))
 
 
 #: Namespace, name and UID of a Job.

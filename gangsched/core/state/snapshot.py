@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
-from gangsched.core.state.columns import NodeColumns, NodeIds
-from gangsched.core.state.podtable import TERMINATING, PodClass, PodTable
+from gangsched.core.state.columns import NodeColumns
+from gangsched.core.state.podtable import TERMINATING, NodeIds, PodClass, PodTable
 from gangsched.core.state.termcounts import NodeCounts, SelectorIndex, TermIndex
 from gangsched.core.volumes.choice import Choices
 from gangsched.core.volumes.index import VolumeIndex

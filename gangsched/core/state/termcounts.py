@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Ints
-from gangsched.core.state.columns import KinColumns, NodeIds
-from gangsched.core.state.podtable import TERMINATING, PodClass, PodTable
+from gangsched.core.state.columns import KinColumns
+from gangsched.core.state.podtable import TERMINATING, NodeIds, PodClass, PodTable
 from gangsched.model.constraints import IN, NAMESPACE_NAME, Labels, LabelSelector, PodShape, PodTerm, Requirement
 from gangsched.model.records import Pod, PodSelector
 from gangsched.model.selectors import selector_matches

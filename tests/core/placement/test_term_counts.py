@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.state.columns import KinColumns, NodeIds
-from gangsched.core.state.podtable import TERMINATING, PodTable
+from gangsched.core.state.columns import KinColumns
+from gangsched.core.state.podtable import TERMINATING, NodeIds, PodTable
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.state.termcounts import NodeCounts, Selection
 from gangsched.model.constraints import LabelSelector, PodTerm, Requirement
