@@ -228,11 +228,14 @@ def _of_job(told: Told, job: Job | JobSet, preemptor: str) -> list[str]:
 
 def _need_not(told: Told, plans: Mapping[str, _Plan], plan: _Plan, now: float) -> str:
     """Do all members that were nominated fit on their nodes although everybody stays who is there? Whoever is nominated
-    or was to be bound there has the room, too. Nothing is said where somebody waits for volumes, a node has taints, or
-    the room of somebody who has left may be kept for his gang.
+    or was to be bound there has the room, too. Nothing is said where somebody waits for volumes, a node has taints, the
+    room of somebody who has left may be kept for his gang, or quota may be what is short.
     """
     waiting = {uid: pod for uid, pod in told.pods.items() if pod.live and not pod.node}
     if not plan.places.keys() <= waiting.keys() or any(pod.volumes is not None for pod in waiting.values()):
+        return ""
+    victims = (pod for uid in plan.victims if (pod := told.pods.get(uid)) is not None)
+    if any(map(told.queued, victims)) and any(told.queued(waiting[uid]) for uid in plan.places):
         return ""
     coming: dict[str, set[str]] = defaultdict(set)
     for uid, pod in waiting.items():

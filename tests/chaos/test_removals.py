@@ -157,6 +157,18 @@ def test_between_workloads_of_queues_it_is_not_priority_that_decides() -> None:
         assert len(removes(run)) == found
 
 
+@pytest.mark.parametrize("queued", ["m1", "v", "m1 v"])
+def test_between_workloads_of_queues_quota_may_be_what_is_short(queued: str) -> None:
+    """All members fit on the node beside the victim; that is no reason to leave it where both are in a queue."""
+    pods = [
+        built.labels({QUEUE_LABEL: "team"}) if name in queued.split() else built
+        for name, built in (("m1", pod("m1").gang("g").priority(5).cpu(4)), ("v", pod("v").priority(3).cpu(4).on("n1")))
+    ]
+    run = marked()
+    told(run, node("n1").cpu(8), *pods)
+    assert len(removes(run)) == (0 if queued == "m1 v" else 1)
+
+
 def test_a_budget_that_a_plan_breaks_openly_or_that_keeps_changing_is_no_error() -> None:
     """The decision has said so; or a plan was made anew for it just before."""
     tight = pdb("b").selects(app="red").allows(0)
