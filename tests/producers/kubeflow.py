@@ -1,13 +1,13 @@
-"""Operators of Kubeflow beside the scheduler: an MPIJob, or a PyTorchJob, evicts another one, with PodGroups of Volcano
-and without.
+"""Operators of Kubeflow beside the scheduler: an MPIJob, or a PyTorchJob, evicts another one, with PodGroups of
+Volcano, of scheduler-plugins, and without any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.controlplane.client import ApiError, Client, Object, wait_until, wait_until_served
 from tests.controlplane.plane import ControlPlane
@@ -20,14 +20,31 @@ from tests.producers.running import HERE, isolated, running, serving_certificate
 
 RECORDED_MPI, RECORDED_TORCH = HERE / "recorded-mpi.json", HERE / "recorded-pytorch.json"
 MPI, TORCH = "kubeflow.org/v2beta1/MPIJob", "kubeflow.org/v1/PyTorchJob"
-GROUP, GROUPS = "scheduling.volcano.sh/v1beta1/PodGroup", MANIFESTS / "volcano" / "crd-podgroups.yaml"
+VOLCANO, COSCHEDULING = "scheduling.volcano.sh/v1beta1/PodGroup", "scheduling.x-k8s.io/v1alpha1/PodGroup"
+GROUPS = [MANIFESTS / each / "crd-podgroups.yaml" for each in ("volcano", "coscheduling")]
 LABEL = "training.kubeflow.org/job-name"
-VOLCANO: dict[str, Any] = {"profiles": [{"schedulerName": "volcano"}]}
+ANSWERS_TO_VOLCANO: dict[str, Any] = {"profiles": [{"schedulerName": "volcano"}]}
 #: Where training-operator looks for the certificate of its webhooks.
 CERTIFICATES = "tmp/k8s-webhook-server/serving-certs"
 
 
-def job(kind: str, name: str, priority: str = "", restart: str = "OnFailure", scheduler: str = "volcano") -> Object:
+class Way(NamedTuple):
+    """How an operator's pods come together: for the gang scheduler that it is told, in groups of a kind, if any. In the
+    Lease of the namespace it is the only one.
+    """
+
+    told: str
+    group: str
+    lease: str
+
+
+#: Told any name but Volcano's, operators make groups of scheduler-plugins, and give the pods that name.
+WAYS = (Way("volcano", VOLCANO, "default"), Way(SCHEDULER, COSCHEDULING, "kube-public"), Way("", "", "kube-system"))
+#: Runs an operator in a way while the block lasts.
+Operator = Callable[[Way], AbstractContextManager[None]]
+
+
+def job(kind: str, name: str, scheduler: str, priority: str = "", restart: str = "OnFailure") -> Object:
     """One that leads and two workers, of which each needs most of a node."""
     version, _, short = kind.rpartition("/")
     leader, field = ("Launcher", "mpiReplicaSpecs") if kind == MPI else ("Master", "pytorchReplicaSpecs")
@@ -42,47 +59,49 @@ def job(kind: str, name: str, priority: str = "", restart: str = "OnFailure", sc
     return {"apiVersion": version, "kind": short, "metadata": meta, "spec": {field: specs}}
 
 
-async def meet(rivals: Rivals, plane: ControlPlane, folder: Path, kind: str, recorded: Path) -> None:
-    """Two with PodGroups of Volcano, recorded."""
-    kinds = ("PriorityClass", "Node", kind, GROUP, "Job", "Pod")
-    await rivals.meet(plane, folder, [job(kind, "low")], [job(kind, "high", "urgent")], (kinds, recorded), **VOLCANO)
-
-
-async def meet_without_groups(rivals: Rivals, plane: ControlPlane, folder: Path, kind: str) -> None:
-    """Two without PodGroups, gangs by the setting for the kind of their owner."""
-    settings: dict[str, Any] = {"gangs": {"owners": [kind.rpartition("/")[2]]}}
-    low, high = (job(kind, n, p, scheduler=SCHEDULER) for n, p in (("low-plain", ""), ("high-plain", "urgent")))
-    await rivals.meet(plane, folder, [low], [high], **settings)
-    assert not await rivals.admin.list(GROUP), "the operator has made PodGroups"
+async def meet(rivals: Rivals, plane: ControlPlane, folder: Path, kind: str, way: Way, path: Path) -> None:
+    """Two of a kind; those with groups of Volcano are recorded."""
+    settings: dict[str, Any] = {} if way.group else {"gangs": {"owners": [kind.rpartition("/")[2]]}}
+    recorded, end = None, "-plain" if not way.group else "-coscheduling"
+    if way.group == VOLCANO:
+        recorded, end, settings = (("PriorityClass", "Node", kind, VOLCANO, "Job", "Pod"), path), "", ANSWERS_TO_VOLCANO
+    name = way.told or SCHEDULER
+    low, high = job(kind, f"low{end}", name), job(kind, f"high{end}", name, "urgent")
+    await rivals.meet(plane, folder, [low], [high], recorded, **settings)
 
 
 async def mpi_story(plane: ControlPlane, folder: Path, binary: Path, sources: Path) -> None:
-    """Of two MPIJobs the one of higher priority evicts the other, which comes back when that is gone. A third one whose
-    launcher waits for the workers, which wait for it as a member, starts when no more than the workers are needed.
-    """
+    """Of two MPIJobs the one of higher priority evicts the other, which comes back when that is gone."""
 
-    def operator(*flags: str) -> tuple[object, ...]:
-        return (*isolated(plane, folder), binary, "-kubeConfig", plane.admin_kubeconfig, *flags)
+    def operator(way: Way) -> AbstractContextManager[None]:
+        flags = (
+            "-kubeConfig",
+            plane.admin_kubeconfig,
+            f"--lock-namespace={way.lease}",
+            f"--gang-scheduling={way.told}",
+        )
+        return running(folder, f"mpi-operator-{way.told}", *isolated(plane, folder), binary, *flags)
 
     async with Client(plane.admin_kubeconfig) as admin:
-        await prepared(admin, sources / "manifests" / "base" / "kubeflow.org_mpijobs.yaml", GROUPS)
-        await wait_until_served(admin, MPI, GROUP)
+        await prepared(admin, sources / "manifests" / "base" / "kubeflow.org_mpijobs.yaml", *GROUPS)
+        await wait_until_served(admin, MPI, VOLCANO, COSCHEDULING)
         rivals = Rivals(admin, LABEL, 3)
-        with running(folder, "mpi-operator", *operator("--gang-scheduling=volcano", "--lock-namespace=default")):
-            await meet(rivals, plane, folder, MPI, RECORDED_MPI)
-            await workers_first(rivals, plane, folder)
-        # Its leader has not given up the Lease: this one has another.
-        with running(folder, "mpi-operator-plain", *operator("--lock-namespace=kube-public")):
-            await meet_without_groups(rivals, plane, folder, MPI)
+        for way in WAYS:
+            with operator(way):
+                await meet(rivals, plane, folder, MPI, way, RECORDED_MPI)
+                if way.group == VOLCANO:
+                    await workers_first(rivals, plane, folder)
 
 
 async def workers_first(rivals: Rivals, plane: ControlPlane, folder: Path) -> None:
-    """A launcher is a member that is created when its workers run: so many members never come, and no pod starts."""
-    late = job(MPI, "late")
+    """A launcher that is created when the workers run is counted as a member all the same, so no pod starts until no
+    more than the workers are needed.
+    """
+    late = job(MPI, "late", "volcano")
     late["spec"]["launcherCreationPolicy"] = "WaitForWorkersReady"
-    async with running_scheduler(plane.scheduler_kubeconfig, folder, **VOLCANO):
+    async with running_scheduler(plane.scheduler_kubeconfig, folder, **ANSWERS_TO_VOLCANO):
         await rivals.admin.apply(late)
-        group = await rivals.admin.wait_for(GROUP, "late", lambda g: g.get("status", {}).get("conditions"))
+        group = await rivals.admin.wait_for(VOLCANO, "late", lambda g: g.get("status", {}).get("conditions"))
         print(f"an MPIJob whose launcher waits for its workers waits: {group['status']['conditions'][0]['message']}")
         assert len(await rivals.pods("late", "Pending")) == 2
         policy = {"minAvailable": 2, "minResources": {"cpu": "6500m"}}
@@ -92,60 +111,59 @@ async def workers_first(rivals: Rivals, plane: ControlPlane, folder: Path) -> No
     await rivals.clear(late)
 
 
-@contextmanager
-def training_operator(
-    plane: ControlPlane, folder: Path, binary: Path, sources: Path, *flags: str
-) -> Iterator[list[Object]]:
-    """The operator while the block lasts; yields its webhooks. It would have them called by the name of a Service, with
-    a certificate for that, which it makes; this one has a certificate for loopback, in a /tmp of its own.
+async def training_story(plane: ControlPlane, folder: Path, binary: Path, sources: Path) -> None:
+    """Of two PyTorchJobs the one of higher priority evicts the other, which comes back when that is gone.
+
+    The operator makes a certificate for the name of a Service, by which it would have its webhooks called. Here they
+    are called on loopback, and it finds a certificate for that in a /tmp of its own.
     """
-    port, own = free_port(), folder / f"own-{len(flags)}"
+    port, own = free_port(), folder / "own"
     (own / CERTIFICATES).parent.mkdir(parents=True)
     authority = serving_certificate(own / CERTIFICATES)
     (own / folder.relative_to("/")).mkdir(parents=True, exist_ok=True)
     hide = 'mount --bind "$1" "$0$1" && mount --rbind "$0/tmp" /tmp && shift && exec "$@"'
-    found = webhooks(sources / "manifests" / "base" / "webhook" / "manifests.yaml", port, authority, ["pytorchjobs"])
-    command = ("sh", "-c", hide, own, folder, "env", "MY_POD_NAMESPACE=default", binary, *flags)
-    own_flags = ("--enable-scheme=pytorchjob", "--kubeconfig", plane.admin_kubeconfig, f"--webhook-server-port={port}")
-    with running(folder, own.name, *isolated(plane, folder, port), *command, *own_flags):
-        yield found
+    command = ("sh", "-c", hide, own, folder, "env", "MY_POD_NAMESPACE=default", binary)
 
+    def operator(way: Way) -> AbstractContextManager[None]:
+        flags = ("--kubeconfig", plane.admin_kubeconfig, "--enable-scheme=pytorchjob", f"--webhook-server-port={port}")
+        told = f"--gang-scheduler-name={way.told}"
+        return running(folder, f"operator-{way.told}", *isolated(plane, folder, port), *command, *flags, told)
 
-async def training_story(plane: ControlPlane, folder: Path, binary: Path, sources: Path) -> None:
-    """Of two PyTorchJobs the one of higher priority evicts the other, which comes back when that is gone. One that
-    never restarts its pods fails when it is evicted.
-    """
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "training-operator-webhook-cert"}}
+    base = sources / "manifests" / "base"
     async with Client(plane.admin_kubeconfig) as admin:
-        await prepared(admin, sources / "manifests" / "base" / "crds" / "kubeflow.org_pytorchjobs.yaml", GROUPS)
-        await wait_until_served(admin, TORCH, GROUP)
+        await prepared(admin, base / "crds" / "kubeflow.org_pytorchjobs.yaml", *GROUPS)
+        await wait_until_served(admin, TORCH, VOLCANO, COSCHEDULING)
         await admin.apply(secret, "default")
+        await admin.apply(webhooks(base / "webhook" / "manifests.yaml", port, authority, ["pytorchjobs"]))
         rivals = Rivals(admin, LABEL, 3)
 
         async def answers() -> bool:
             try:
-                await admin.delete(TORCH, (await admin.create(job(TORCH, "probe")))["metadata"]["name"])
+                await admin.delete(TORCH, (await admin.create(job(TORCH, "probe", "")))["metadata"]["name"])
             except ApiError:
                 return False
             return True
 
-        with training_operator(plane, folder, binary, sources, "--gang-scheduler-name=volcano") as found:
-            await admin.apply(found)
-            await wait_until(answers, what="the webhook of training-operator answers", timeout=60)
-            await meet(rivals, plane, folder, TORCH, RECORDED_TORCH)
-            never = job(TORCH, "never", restart="Never")
-            async with running_scheduler(plane.scheduler_kubeconfig, folder, **VOLCANO):
-                await admin.apply(never)
-                await rivals.all_in("never", "Running")
-                await admin.apply(job(TORCH, "higher", "urgent"))
-                await rivals.all_in("higher", "Running")
-                ended = await admin.wait_for(
-                    TORCH, "never", lambda t: t["status"]["conditions"][-1]["type"] == "Failed"
-                )
-            print(f"the one that never restarts: {ended['status']['conditions'][-1]['message']}")
-            await rivals.clear(never)
-            await rivals.clear(job(TORCH, "higher"))
-        with training_operator(plane, folder, binary, sources) as found:
-            await admin.apply(found)
-            await wait_until(answers, what="the webhook of training-operator answers", timeout=60)
-            await meet_without_groups(rivals, plane, folder, TORCH)
+        for way in WAYS:
+            with operator(way):
+                await wait_until(answers, what="the webhook of training-operator answers", timeout=60)
+                await meet(rivals, plane, folder, TORCH, way, RECORDED_TORCH)
+                if way.group == VOLCANO:
+                    await never_restarted(rivals, plane, folder)
+
+
+async def never_restarted(rivals: Rivals, plane: ControlPlane, folder: Path) -> None:
+    """A PyTorchJob that never restarts its pods fails when it is evicted."""
+    never, higher = job(TORCH, "never", "volcano", restart="Never"), job(TORCH, "higher", "volcano", "urgent")
+    async with running_scheduler(plane.scheduler_kubeconfig, folder, **ANSWERS_TO_VOLCANO):
+        await rivals.admin.apply(never)
+        await rivals.all_in("never", "Running")
+        await rivals.admin.apply(higher)
+        await rivals.all_in("higher", "Running")
+        ended = await rivals.admin.wait_for(
+            TORCH, "never", lambda found: found["status"]["conditions"][-1]["type"] == "Failed"
+        )
+    print(f"one that never restarts its pods: {ended['status']['conditions'][-1]['message']}")
+    for each in (never, higher):
+        await rivals.clear(each)
