@@ -108,16 +108,18 @@ class Rechecks:
 
     def _needless(self, group: Group, plan: Plan, now: _Look) -> bool:
         """No pod is evicted any more when room has turned up since the plan was made. Units of which a pod has left
-        for it leave whole. When no pod is left to be spared the plan stands: its room may be what has turned up, and
-        given up it would be weaker work's until the nominations are withdrawn.
+        for it leave whole, and who leaves for an earlier plan too is not spared by this one. When no pod is left to be
+        spared the plan stands: its room may be what has turned up, and given up it would be weaker work's until the
+        nominations are withdrawn.
         """
         if not now.standing:
             return False
+        own = self._own(group, now.standing)
         if not now.begun:
-            own = self._own(group, now.standing) or now.standing
+            own = own or now.standing
             return self._decider.fits_without(group.gangs, group.key, self._world.now, plan.node_of, own) is not None
-        leave = [uid for uid in plan.victims if uid in self._world.pods and unit_of(plan.victims[uid]) in now.begun]
-        if not set(now.standing) - set(leave):
+        leave = {uid for uid in plan.victims if uid in self._world.pods and unit_of(plan.victims[uid]) in now.begun}
+        if leave.issuperset(own):
             return False
         return bool(self._decider.places_without(group.gangs, group.key, self._world.now, leave))
 

@@ -117,6 +117,30 @@ def test_it_leaves_for_the_second_when_the_first_is_gone() -> None:
     assert nodes_of(cluster.log) == {"second": "n1"}
 
 
+def test_a_begun_list_is_not_given_up_because_an_earlier_plan_removes_the_rest_of_it() -> None:
+    """The second has removed gang low, and would fit without removing v, as the first does that. It may be let off by
+    that one yet: there is room for the first beside it now.
+    """
+    cluster = until_removal(
+        node("n1"), node("n2").cpu(6), gang("low").min(2).priority(1), pod("v").cpu(4).on("n2"),
+        pod("w1").cpu(4).priority(1).gang("low").on("n1"), pod("w2").cpu(2).priority(1).gang("low").on("n2"),
+        pod("first").cpu(2).priority(6).selector(**{"kubernetes.io/hostname": "n2"}),
+        gang("second").min(2), *(pod(f"s{i}").cpu(3).priority(5).gang("second") for i in range(2)),
+        gang_mode="atomic",
+    )  # fmt: skip
+    assert owners(cluster) == {"v": ["first", "second"], "w1": ["second"], "w2": ["second"]}
+    cluster.judge = lambda write: (Outcome.TRANSIENT, "no answer") if write.pod.name == "w1" else None
+    cluster.answer("w1", "w2")
+    cluster.judge = lambda _: None
+    cluster.leave("w2")
+    cluster.run()
+    go_on(cluster)
+    assert evicted(cluster) == {"v", "w1"}
+    cluster.leave()
+    cluster.run()
+    assert set(nodes_of(cluster.log)) == {"first", "s0", "s1"}
+
+
 def test_a_plan_that_depends_on_nothing_waits_for_no_other() -> None:
     """What it owns it need not wait for: the marks of the first are unanswered, and the second evicts all the same."""
     cluster = Cluster(
