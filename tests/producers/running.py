@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import yaml
 
-from tests.controlplane import binaries, certificates
+from tests.controlplane import binaries, certificates, guard
 from tests.controlplane.client import Client, Object, load
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.scheduler import free_port
@@ -99,14 +99,15 @@ def isolated(plane: ControlPlane, folder: Path, *ports: int) -> list[str]:
 
 @contextmanager
 def running(folder: Path, name: str, *command: object) -> Iterator[None]:
-    """A process while the block lasts; its log is in the folder."""
-    with (folder / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen([str(word) for word in command], stdout=log, stderr=log)
-        try:
-            yield
-        finally:
-            process.terminate()
-            process.wait(10)
+    """A process while the block lasts, or this one; its log is in the folder."""
+    words = [sys.executable, "-I", "-S", guard.__file__, folder / f"{name}.log", 10, *command]
+    process = subprocess.Popen([str(word) for word in words], stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    try:
+        yield
+    finally:
+        process.stdin.close()
+        process.wait(20)
 
 
 async def record(admin: Client, kinds: Iterable[str], path: Path) -> None:
