@@ -17,6 +17,15 @@ from typing import Any, Generic, TypeVar
 K = TypeVar("K")
 
 
+class Soonest:
+    """Before ``when`` (seconds) nothing has to be looked at. It may be too early, where something need not be looked at
+    any more.
+    """
+
+    def __init__(self) -> None:
+        self.when = math.inf
+
+
 class Page(Generic[K]):
     """The times of one kind of things, in seconds: at most one for each key."""
 
@@ -24,8 +33,8 @@ class Page(Generic[K]):
         self._entries: dict[K, tuple[float, int, K]] = {}
         self.heap: list[tuple[float, int, K]] = []  # also entries that do not count any more
         self._made = 0
-        #: The agenda that it is a page of, if any.
-        self.of: Agenda | None = None
+        #: That of all pages of one agenda.
+        self.soonest = Soonest()
 
     def __contains__(self, key: object) -> bool:
         return key in self._entries
@@ -41,8 +50,7 @@ class Page(Generic[K]):
         if len(self.heap) > 2 * len(self._entries) + 64:  # most would leave it at the top, which they may never reach
             self.heap = list(self._entries.values())
             heapq.heapify(self.heap)
-        if self.of is not None and when < self.of.soonest:
-            self.of.soonest = when
+        self.soonest.when = min(self.soonest.when, when)
 
     def no_later(self, key: K, when: float) -> None:
         """It is looked at then at the latest."""
@@ -75,27 +83,26 @@ class Page(Generic[K]):
 
 class Agenda:
     """The pages of all kinds. What is ``intended`` begins anew with each leadership, beside what is observed.
-
-    Before ``soonest`` (seconds) nothing has to be looked at that is on pages of its own. It may be too early, where
-    something need not be looked at any more, until :meth:`due` is asked then.
+    ``soonest`` is that of its own pages.
     """
 
     def __init__(self) -> None:
         self.intended: Agenda | None = None
-        self.soonest = math.inf
+        self.soonest = Soonest()
         self._pages: list[Page[Any]] = []
 
     def page(self, made: Page[Any] | None = None) -> Page[Any]:
         """A new kind of things, or one whose page is ``made`` already."""
         self._pages.append(page := Page() if made is None else made)
-        page.of = self
+        page.soonest = self.soonest
         return page
 
     def due(self, now: float) -> bool:
         """Has the time of anything come?"""
-        if self.soonest <= now:
-            self.soonest = min((when for page in self._pages if (when := page.next()) is not None), default=math.inf)
-        return self.soonest <= now or (self.intended is not None and self.intended.due(now))
+        soonest = self.soonest
+        if soonest.when <= now:
+            soonest.when = min((when for page in self._pages if (when := page.next()) is not None), default=math.inf)
+        return soonest.when <= now or (self.intended is not None and self.intended.due(now))
 
     def next(self) -> float | None:
         """The earliest time of all; None: there is none."""

@@ -47,18 +47,18 @@ def forecast(
     refusals: dict[Signature, Verdict] = {}
     for gangs in _queue_order(world):
         problem = world.problem(gangs)
-        verdict = refused(Gathering, world, gangs, problem) if problem else _decide(decider, refusals, gangs, now)
+        verdict = refused(Gathering, world, gangs, problem) if problem else _decide(decider, refusals, gangs)
         yield from (d for d in verdict.decisions if world.membership.waits(d.gang))
-        _leave(world, gangs, verdict, decider.pipeline(gangs[0].scheduler), now)
+        _leave(world, gangs, verdict, decider.pipeline(gangs[0].scheduler))
 
 
-def _decide(decider: Decider, refusals: dict[Signature, Verdict], gangs: tuple[GangId, ...], now: float) -> Verdict:
+def _decide(decider: Decider, refusals: dict[Signature, Verdict], gangs: tuple[GangId, ...]) -> Verdict:
     """The decision about these gangs. Equal ones get the same message until one has a place."""
-    world, key = decider.world, group_key(gangs)
-    signature = signature_of(world, gangs, key)
+    world = decider.world
+    signature = signature_of(world, gangs, group_key(gangs))
     if signature in refusals:
         return said_of(world, refusals[signature], gangs)
-    verdict = decider.decide(Question(gangs, key, now))
+    verdict = decider.decide(Question(gangs))
     if not isinstance(verdict.first, Unschedulable):
         refusals.clear()  # room that others leave for it may do for another, or it may be welcome company
     elif speaks_for_others(verdict.first):
@@ -74,11 +74,11 @@ def _condemn(world: World, key: str, victims: Iterable[Victim]) -> None:
         world.membership.changed.add(pod.gang)
 
 
-def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: Pipeline, now: float = 0.0) -> None:
+def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: Pipeline) -> None:
     """Intend what the verdict says: victims are to leave, members are being bound or their room is held."""
     for decision in verdict.decisions:
         if decision.quota is not None:
-            world.managed.choose(decision.quota.by_pod, now)
+            world.managed.choose(decision.quota.by_pod, world.now)
     priority = world.membership.preemptor_priority(gangs)
     key = group_key(gangs)
     if isinstance(verdict.first, Unschedulable) and not verdict.first.short_of_quota:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from gangsched.core.decision import Verdict, group_key
+from gangsched.core.decision import Verdict
 from gangsched.core.forecast import _leave, _queue_order
 from gangsched.core.options import Options
 from gangsched.core.planning.context import Question
@@ -161,7 +161,7 @@ def run(case: Case, clock: Callable[[], float] = time.perf_counter) -> Run:
     first = math.nan
     verdicts: list[Verdict] = []
     for gangs in _queue_order(warm.world):
-        verdicts.append(warm.decider.decide(Question(gangs, group_key(gangs), NOW)))
+        verdicts.append(warm.decider.decide(Question(gangs)))
         _leave(warm.world, gangs, verdicts[-1], warm.decider.pipeline(gangs[0].scheduler))
         if len(verdicts) == 1:
             first = clock() - start

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from gangsched.core.decision import BIND, group_key
+from gangsched.core.decision import BIND
 from gangsched.core.forecast import _leave
 from gangsched.core.ledger.ledger import Kind, Reservation
 from gangsched.core.options import Options
@@ -27,7 +27,7 @@ from gangsched.runtime.memory import raise_thresholds
 from tests.bench.speed import KERNEL_SECONDS, kernel_seconds
 from tests.bench.table import table
 from tests.bench.worlds import GI, World, cluster, pending
-from tests.oracle.case import NOW, Case, Maker
+from tests.oracle.case import Case, Maker
 from tests.oracle.generate import SIGS
 
 #: Members of a gang, and the milliseconds that a decision may take where the kernel takes its normal time.
@@ -69,14 +69,14 @@ def measure(count: int, size: int, held: int, clock: Callable[[], float]) -> lis
     world = World(case)
     if held:
         hold(world, gangs[0], held)
-    world.decider.decide(Question(gangs[:1], group_key(gangs[:1]), NOW))
+    world.decider.decide(Question(gangs[:1]))
     restore = raise_thresholds()
     gc.collect()
     gc.freeze()
     times = []
     for gang in gangs:
         start = clock()
-        verdict = world.decider.decide(Question((gang,), group_key((gang,)), NOW))
+        verdict = world.decider.decide(Question((gang,)))
         times.append(1e3 * (clock() - start))
         if verdict.outcome != BIND:
             raise ValueError(f"{gang.key}: {verdict.message}")

@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from gangsched.core.decision import BIND, PREEMPT, group_key
+from gangsched.core.decision import BIND, PREEMPT
 from gangsched.core.planning.context import Question
 from gangsched.model.records import Gang
 from tests.bench import basic_groups, budget, peers, placement, quality_large, rivals, scale, speed
 from tests.bench.table import table
 from tests.bench.worlds import World
 from tests.oracle import exact
-from tests.oracle.case import NOW, Case, Maker, decide
+from tests.oracle.case import Case, Maker, decide
 from tests.oracle.generate import SIGS, case
 from tests.oracle.problem import read
 
@@ -130,7 +130,7 @@ def test_a_backlog_has_room(size):
     world = World(case)
     placement.hold(world, gangs[0], 16)
     assert len(world.world.ledger.holders()) == 2
-    assert {world.decider.decide(Question((g,), group_key((g,)), NOW)).outcome for g in gangs} == {BIND}
+    assert {world.decider.decide(Question((g,))).outcome for g in gangs} == {BIND}
 
 
 def test_tables_are_aligned():

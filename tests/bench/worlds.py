@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gangsched.core.decision import Verdict, group_key
+from gangsched.core.decision import Verdict
 from gangsched.core.events import Synced
 from gangsched.core.options import Options
 from gangsched.core.planning.context import Question
@@ -43,7 +43,7 @@ class World:
     def decide(self, index: int = 0) -> Verdict:
         """One decision; the world stays as it is."""
         gangs = self.gangs[index]
-        return self.decider.decide(Question(gangs, group_key(gangs), NOW))
+        return self.decider.decide(Question(gangs))
 
 
 def member_shape(make: Maker, cpu: int, memory: int, rule: str = "") -> PodShape:

@@ -27,7 +27,7 @@ from gangsched.core.actions import (
     Write,
     overruled_by,
 )
-from gangsched.core.decision import Decision, Verdict, group_key
+from gangsched.core.decision import Decision, Verdict
 from gangsched.core.events import Event, Outcome
 from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
@@ -95,7 +95,8 @@ def world(*objects: Built, **options: Any) -> Scheduler:
 
 def verdict(core: Scheduler, gangs: Sequence[GangId], now: float = 0.0) -> Verdict:
     """Decide these gangs without consequences."""
-    return Decider(core.world, core.options).decide(Question(gangs, group_key(gangs), now))
+    core.world.now = now
+    return Decider(core.world, core.options).decide(Question(gangs))
 
 
 class Cluster:

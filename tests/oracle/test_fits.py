@@ -6,12 +6,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from gangsched.core.decision import group_key
 from gangsched.core.preemption.demand import demands_of
 from gangsched.core.preemption.fit import CountedFit, fit_for
 from gangsched.model.records import GangId
 from tests.bench.worlds import World
-from tests.oracle.case import NOW, OURS
+from tests.oracle.case import OURS
 from tests.oracle.exact import fits
 from tests.oracle.generate import SIGS, case
 from tests.oracle.problem import read
@@ -21,7 +20,7 @@ def asked(question):
     """The attempt to place the pending gang, in a cluster without terminating pods, and its fit."""
     world = World(question)
     gangs = (GangId(SIGS, "default", "want", OURS),)
-    attempt = world.decider.context(gangs, group_key(gangs), NOW)
+    attempt = world.decider.context(gangs)
     sim = attempt.planned()
     demand = demands_of(sim, attempt.placer.pipeline, attempt.wants)[0]
     return attempt, sim, fit_for(sim, attempt.placer, attempt.wants, demand)

@@ -12,7 +12,7 @@ import numpy as np
 from gangsched.cluster.kinds import CORE_KINDS
 from gangsched.cluster.kube.decode import ObjectDecoder
 from gangsched.core import events as ev
-from gangsched.core.decision import BIND, Verdict, group_key
+from gangsched.core.decision import BIND, Verdict
 from gangsched.core.events import Changed, Event
 from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
@@ -85,10 +85,11 @@ class OurSide:
         return pod
 
     def _decide(self, gang: GangId, now: float, *, may_preempt: bool) -> Verdict:
-        return self.decider.decide(Question([gang], group_key([gang]), now, may_preempt=may_preempt))
+        self.core.world.now = now
+        return self.decider.decide(Question([gang], may_preempt=may_preempt))
 
     def _simulation(self, gang: GangId) -> Simulation:
-        return self.decider.context([gang], group_key([gang]), 0.0).simulation()
+        return self.decider.context([gang]).simulation()
 
 
 _decoders = {kind.path: ObjectDecoder(kind.type) for kind in CORE_KINDS}

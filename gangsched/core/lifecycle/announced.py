@@ -54,7 +54,7 @@ class AnnouncedRoom:
         plan, membership = group.plan, self._world.membership
         absent = [pod for gang in group.gangs for pod in membership.absent_at_start(gang)]
         if plan is not None and absent:
-            found = self._decider.room_for(absent, group.gangs, self._world.now, plan.placements, plan.victims)
+            found = self._decider.room_for(absent, group.gangs, plan.placements, plan.victims)
             self.hold(group, found)
 
     def plan_over(self, key: str) -> None:
@@ -93,7 +93,7 @@ class AnnouncedRoom:
         for _, gang, until in sorted(found):
             gangs, _ = membership.group(gang)
             absent = membership.absent(gang, membership.placed(gang))
-            places = self._decider.room_for(absent, gangs, world.now)
+            places = self._decider.room_for(absent, gangs)
             self._until.at(group_key(gangs), until)
             self._keep(group_key(gangs), _Room(gangs, places, {p.uid for p in membership.pods(gang)}))
 

@@ -314,20 +314,11 @@ def other_nodes(decider: Decider, group: Group) -> Verdict | None:
     """The decision to go where no binding of the same member has been refused; None when there is no such room."""
     if not group.failures.refused_on:
         return None
-    now = decider.world.now
-    verdict = decider.decide(
-        Question(
-            group.gangs,
-            group.key,
-            now,
-            may_preempt=False,
-            pause=pause_of(decider.world, group),
-            keep_off=group.failures.refused_on,
-        )
-    )
+    pause, keep_off = pause_of(decider.world, group), group.failures.refused_on
+    verdict = decider.decide(Question(group.gangs, may_preempt=False, pause=pause, keep_off=keep_off))
     given = {uid: found for d in verdict.decisions if d.quota is not None for uid, found in d.quota.by_pod.items()}
     if verdict.outcome in (BIND, WAIT) and decider.still_holds(
-        group.gangs, group.key, now, verdict.placements, (), terminating_leave=verdict.outcome == WAIT, flavors=given
+        group.gangs, verdict.placements, (), terminating_leave=verdict.outcome == WAIT, flavors=given
     ):
         return verdict
     group.failures.refused_on.clear()

@@ -73,6 +73,7 @@ class Executor:
         self.decider = decider
         self.options = options
         self._ledger = ledger = world.ledger
+        self._observed, self._intended = world.agenda.soonest, ledger.agenda.soonest
         #: The gangs that wait to be decided.
         self.queue = Queue(ledger.agenda.page(), options.flush_seconds)
         self._actions: list[Action] = []
@@ -103,8 +104,8 @@ class Executor:
 
     def _is_due(self) -> bool:
         """Has the time of anything come? Asked several times for every event."""
-        now, agenda = self.world.now, self.world.agenda
-        return min(agenda.soonest, self._ledger.agenda.soonest) <= now and agenda.due(now)
+        now = self.world.now
+        return (self._observed.when <= now or self._intended.when <= now) and self.world.agenda.due(now)
 
     # -- the outside ---------------------------------------------------------------------------------------
 
@@ -128,7 +129,7 @@ class Executor:
                 # Something happened that may help parked gangs, or save victims of others.
                 self._rechecks.noted(changes)
                 self._nominated.noted(changes)
-                self._unschedulable.wake(changes, self.world.now)
+                self._unschedulable.wake(changes)
             left = self.touched or self._actuator.check or ledger.changes or ledger.taken_from
             losing = evictions.losing or evictions.losing_owners or evictions.spared or evictions.anew
             if not (left or losing or losses.touched):
@@ -350,9 +351,9 @@ class Executor:
             return ()
         if stopped:
             stay = {pod.uid for pod in plan.eviction.to_go(self.world.pods)}
-            verdict = self.decider.fits_without(group.gangs, group.key, self.world.now, plan.node_of, stay)
+            verdict = self.decider.fits_without(group.gangs, plan.node_of, stay)
         else:
-            verdict = self.decider.fits_now(group.gangs, group.key, self.world.now, plan.node_of)
+            verdict = self.decider.fits_now(group.gangs, plan.node_of)
         if verdict is not None:
             group.message = verdict.message
             self.phases.give_up_victims(group, plan, verdict)

@@ -342,7 +342,7 @@ class Phases:
         places = [place for place in plan.placements if place.uid in uids]
         for place in places:
             self._world.forget(place.uid)
-        fits = self._decider.still_holds(group.gangs, group.key, self._world.now, places, (), terminating_leave=False)
+        fits = self._decider.still_holds(group.gangs, places, (), terminating_leave=False)
         for place in places:
             if place.uid in self._world.pods:
                 self._world.assume(place.uid, place.node)
@@ -367,26 +367,12 @@ class Phases:
         waits for its volumes counts on no pod to leave.
         """
         awaits = group.state is not State.PREBINDING
-        return self._decider.still_holds(
-            group.gangs,
-            group.key,
-            self._world.now,
-            plan.placements,
-            self._ledger.waits(group.key),
-            terminating_leave=awaits,
-        )
+        waits = self._ledger.waits(group.key)
+        return self._decider.still_holds(group.gangs, plan.placements, waits, terminating_leave=awaits)
 
     def decided(self, group: Group, since: float | None, pause: Pause = NO_PAUSE) -> Verdict:
         """Decide a gang that could not be placed since then."""
-        return self._decider.decide(
-            Question(
-                group.gangs,
-                group.key,
-                self._world.now,
-                pause=pause,
-                waiting_since=since,
-            )
-        )
+        return self._decider.decide(Question(group.gangs, pause=pause, waiting_since=since))
 
     def _hopeless(self, group: Group) -> bool:
         """Is the gang still bound in part, and still without a place for the others?"""
@@ -397,9 +383,8 @@ class Phases:
         return bound_in_part.hopeless(self.decided(group, group.waiting_since))
 
     def _room_freed(self, group: Group, plan: Plan) -> None:
-        verdict = self._decider.decide(
-            Question(group.gangs, group.key, self._world.now, may_preempt=False, prefer=plan.node_of, holding=True)
-        )
+        asked = Question(group.gangs, may_preempt=False, prefer=plan.node_of, holding=True)
+        verdict = self._decider.decide(asked)
         if verdict.outcome == WAIT and all(plan.node_of.get(p.uid) == p.node for p in verdict.placements):
             for awaited in verdict.awaiting:  # others leave these nodes too
                 self._ledger.wait_for(awaited.uid, group.key)

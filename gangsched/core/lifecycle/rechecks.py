@@ -117,11 +117,11 @@ class Rechecks:
         own = self._own(group, now.standing)
         if not now.begun:
             own = own or now.standing
-            return self._decider.fits_without(group.gangs, group.key, self._world.now, plan.node_of, own) is not None
+            return self._decider.fits_without(group.gangs, plan.node_of, own) is not None
         leave = {uid for uid in plan.victims if uid in self._world.pods and unit_of(plan.victims[uid]) in now.begun}
         if leave.issuperset(own):
             return False
-        return bool(self._decider.places_without(group.gangs, group.key, self._world.now, leave))
+        return bool(self._decider.places_without(group.gangs, leave))
 
     def _tightened(self, group: Group, plan: Plan, now: _Look) -> bool:
         """Would victims that were within their budgets break them by now, and is there still time to choose others?

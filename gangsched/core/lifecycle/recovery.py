@@ -71,7 +71,7 @@ class Recovery:
             if len(victims) + len(leaving) + len(unmarked) <= intent.victims:
                 victims += unmarked
         staying = [p.uid for p in victims]
-        if not self._decider.still_holds(group.gangs, group.key, self._world.now, placements, staying):
+        if not self._decider.still_holds(group.gangs, placements, staying):
             return None
         begins = max((parse_time(o.not_before, "") for o in said.values()), default=0.0)
         marked = not begins or any(p.disruption_target for p in victims)  # no pod is removed while they have notice
@@ -102,7 +102,7 @@ class Recovery:
         if not victims or not (leaving or any(job is not None and job.suspended for job in suspended)):
             return None
         staying = [p.uid for p in victims]
-        placements = self._decider.places_without(group.gangs, group.key, self._world.now, staying)
+        placements = self._decider.places_without(group.gangs, staying)
         chosen = self._as_begun(group, (*victims, *leaving), said)
         if not placements or incomplete(chosen, {v.uid for v in chosen}, self._world):
             return None
@@ -235,7 +235,7 @@ class Recovery:
 
     def _needless(self, group: Group, placements: Sequence[Placement], victims: Container[str]) -> bool:
         node_of = {p.uid: p.node for p in placements}
-        return self._decider.fits_without(group.gangs, group.key, self._world.now, node_of, victims) is not None
+        return self._decider.fits_without(group.gangs, node_of, victims) is not None
 
     def _victim(self, pod: Pod, *, partial: bool, over: bool = False) -> Victim:
         spec = self._world.membership.spec(pod.gang)

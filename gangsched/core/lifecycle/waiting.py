@@ -103,7 +103,7 @@ class Waiting:
             ledger.end_turn(group.key)
         else:
             with suppress(PluginError):  # the decision names the plug-in at fault
-                reserve(self._decider.contexts(group.gangs, group.key, now), group.key, self._world)
+                reserve(self._decider.contexts(group.gangs), group.key, self._world)
         if not ledger.turn_of(group.key):
             group.reserving_since = None
         elif since is None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from gangsched.core.agenda import Watchdog
 from gangsched.core.arrays import Bools, Ints, isin, union
-from gangsched.core.decision import Placement
+from gangsched.core.decision import Placement, group_key
 from gangsched.core.ledger.backfill import both, kept_nodes
 from gangsched.core.ledger.ledger import Turn, announced_by
 from gangsched.core.options import Options
@@ -42,11 +42,9 @@ NO_PAUSE = Pause(0.0, "")
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is asked about the gangs of one group, which holds room under the key ``group``."""
+    """What is asked about the gangs of one group."""
 
     gangs: Sequence[GangId]
-    group: str
-    now: float
     may_preempt: bool = True
     #: Before it is over the gang evicts no pod.
     pause: Pause = NO_PAUSE
@@ -87,8 +85,8 @@ class SchedulingContext:
         self.options = options
         self.placer = placer
         self.gangs = tuple(asked.gangs)
-        self.group = asked.group
-        self.now = asked.now
+        self.group = group_key(self.gangs)
+        self.now = world.now
         member = self.world.membership
         self.priority = member.preemptor_priority(self.gangs)
         spec = member.spec(self.gangs[0])

@@ -26,7 +26,6 @@ from gangsched.core.decision import (
     QuotaUse,
     Unschedulable,
     Verdict,
-    group_key,
 )
 from gangsched.core.framework.pipeline import Pipeline, Stopwatch, pipeline_of
 from gangsched.core.framework.registry import PluginError, PluginSet
@@ -129,7 +128,7 @@ class GangCycle:
             return
         managed, claim = self._world.managed, self._claim
         for assignment in managed.quota.assignments(claim.workload):
-            yield QuotaAssignment(managed, claim, assignment, self._asked.now)
+            yield QuotaAssignment(managed, claim, assignment, self._world.now)
 
     @staticmethod
     def _waits_in(gate: QuotaAssignment | NoQuota) -> bool:
@@ -162,13 +161,14 @@ class GangCycle:
         if self._world.membership.policy(self._gangs) == PREEMPT_NEVER:
             return causes.PREEMPTION_POLICY_NEVER, None
         until, why = asked.pause
-        if until > asked.now:
+        if until > self._world.now:
             return causes.not_yet(why, render_time(until)), until
         delay = context.patience.delay({g: census.pending for g, census in context.census.items()})
         since = asked.waiting_since
         if since is None:
             since = min((p.created for p in context.pending), default=0.0)
-        return (delayed(delay, since + delay), since + delay) if delay and since + delay > asked.now else ("", None)
+        until = since + delay
+        return (delayed(delay, until), until) if delay and until > self._world.now else ("", None)
 
     def _evict(self) -> Verdict | None:
         """Look for victims where that has not been done yet. The queue may want that before the flavors
@@ -287,20 +287,18 @@ class Decider:
     def _cycle(self, asked: Question) -> GangCycle:
         return GangCycle(self.world, self.options, self._placers[asked.gangs[0].scheduler], self.watchdog, asked)
 
-    def context(self, gangs: Sequence[GangId], group: str, now: float) -> SchedulingContext:
+    def context(self, gangs: Sequence[GangId]) -> SchedulingContext:
         """Where the gangs could go if no gang were ahead of them, for questions of other kinds; it may raise
         :class:`PluginError` when asked. What flavors of quota ask of nodes is left out: see :meth:`contexts`.
         """
-        placer, asked = self._placers[gangs[0].scheduler], Question(gangs, group, now, holding=True)
+        placer, asked = self._placers[gangs[0].scheduler], Question(gangs, holding=True)
         return SchedulingContext(self.world, self.options, placer, self.watchdog, asked)
 
-    def contexts(
-        self, gangs: Sequence[GangId], group: str, now: float, *, displacing: bool = False
-    ) -> Iterator[SchedulingContext]:
+    def contexts(self, gangs: Sequence[GangId], *, displacing: bool = False) -> Iterator[SchedulingContext]:
         """Where gangs that may need quota could go: in each of the flavors in which they have it, in the order in which
         they are tried, or, if ``displacing``, would have it if others left; then no gang is ahead of them.
         """
-        return self._cycle(Question(gangs, group, now, holding=displacing)).contexts(displacing=displacing)
+        return self._cycle(Question(gangs, holding=displacing)).contexts(displacing=displacing)
 
     def decide(self, asked: Question) -> Verdict:
         """Decide the gangs of one group together. When a plug-in of others fails, so does the gang: the verdict says
@@ -313,7 +311,7 @@ class Decider:
         """The gang has to wait for pods that leave. If that takes too long, others are evicted instead, unless those
         take as long: so is decided what happens if the slow ones are not counted on.
         """
-        limit, slow = asked.now + self.options.max_wait_seconds, self._waits_until(found)
+        limit, slow = self.world.now + self.options.max_wait_seconds, self._waits_until(found)
         if slow <= limit:
             return found
         other = self._answer(msgspec.structs.replace(asked, wait_until=limit))
@@ -334,23 +332,23 @@ class Decider:
         except PluginError as error:
             return refused(Unschedulable, self.world, asked.gangs, str(error), failed_plugin=error.plugin)
 
-    def fits_now(self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str]) -> Verdict | None:
+    def fits_now(self, gangs: Sequence[GangId], prefer: Mapping[str, str]) -> Verdict | None:
         """The decision to bind gangs that hold room already, if they fit without any eviction. ``prefer`` is that
         of a question.
         """
         try:
-            return self._cycle(Question(gangs, group, now, prefer=prefer, holding=True)).fits_now()
+            return self._cycle(Question(gangs, prefer=prefer, holding=True)).fits_now()
         except PluginError:
             return None
 
     def fits_without(
-        self, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str], victims: Container[str]
+        self, gangs: Sequence[GangId], prefer: Mapping[str, str], victims: Container[str]
     ) -> Verdict | None:
         """The decision to run the gang without evicting others (any more), without these victims (UIDs) leaving for
         others, and without waiting for too long; None if that cannot be. ``prefer`` is that of a question.
         """
-        until = now + self.options.max_wait_seconds
-        asked = Question(gangs, group, now, may_preempt=False, prefer=prefer, wait_until=until)
+        until = self.world.now + self.options.max_wait_seconds
+        asked = Question(gangs, may_preempt=False, prefer=prefer, wait_until=until)
         found = self._answer(asked)
         waits = isinstance(found.first, FitsWhenFreed) and not any(each.uid in victims for each in found.awaiting)
         return found if waits or isinstance(found.first, Fits) else None
@@ -358,8 +356,6 @@ class Decider:
     def still_holds(
         self,
         gangs: Sequence[GangId],
-        group: str,
-        now: float,
         placements: Sequence[Placement],
         victims: Iterable[str],
         *,
@@ -372,7 +368,7 @@ class Decider:
         have theirs, or those of their node.
         """
         try:
-            job = self.context(gangs, group, now)
+            job = self.context(gangs)
             gone = frozenset(victims)
             nominated = Nominated(self.world.managed, gangs, flavors)
             holds = job.holds(placements, gone, nominated.on, terminating_leave=terminating_leave)
@@ -380,15 +376,13 @@ class Decider:
         except PluginError:
             return False
 
-    def places_without(
-        self, gangs: Sequence[GangId], group: str, now: float, victims: Iterable[str]
-    ) -> Sequence[Placement]:
+    def places_without(self, gangs: Sequence[GangId], victims: Iterable[str]) -> Sequence[Placement]:
         """Where the members would go once these pods (UIDs) and the terminating ones are gone; nowhere when they would
         not fit even then, or a plug-in of others fails over it.
         """
         try:
             gone = frozenset(victims)
-            for job in self.contexts(gangs, group, now, displacing=True):
+            for job in self.contexts(gangs, displacing=True):
                 found = Outcomes(job).once_gone(union(job.terminating(), job.slots(gone)))
                 if found is not None:
                     return found.placements if self._quota_holds(job, gone) else ()
@@ -400,7 +394,6 @@ class Decider:
         self,
         absent: Sequence[Pod],
         gangs: Sequence[GangId],
-        now: float,
         placements: Sequence[Placement] = (),
         victims: Iterable[str] = (),
     ) -> list[tuple[Pod, str]]:
@@ -408,7 +401,7 @@ class Decider:
         placed and once these victims (UIDs) and terminating pods are gone.
         """
         try:
-            job = self.context(gangs, group_key(gangs), now)
+            job = self.context(gangs)
             sim = job.planned(job.staying(victims))
             for place in placements:
                 if place.node in sim.snapshot.row_of:

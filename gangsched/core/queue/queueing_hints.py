@@ -119,12 +119,12 @@ class QueueingHints:
         queue, _ = managed.quota.queue_of(*local_queue.split("/"))
         return managed.quota.no_longer_has(queue, had)
 
-    def helps(self, signature: Signature, had: Amounts, gangs: Sequence[GangId], key: str, now: float) -> bool:
-        """May any of the events help gangs like these, which are the group with this key and ``had`` quota?"""
+    def helps(self, signature: Signature, had: Amounts, gangs: Sequence[GangId]) -> bool:
+        """May any of the events help gangs like these, which are one group and ``had`` quota?"""
         if "" in self._freed or (signature.queue is not None and self.gives_quota(signature, had)):
             return True
         try:
-            job = self._decider.context(gangs, key, now)
+            job = self._decider.context(gangs)
             may_leave = self._holds_quota if signature.queue is not None else None
             judge = _Judge(job, signature, may_leave, self._flavors(signature))
             return any(self._may_help(judge, change) for change in self._changes) and judge.enough()

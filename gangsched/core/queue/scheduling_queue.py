@@ -305,27 +305,26 @@ class UnschedulableGangs:
 
     # -- waking --------------------------------------------------------------------------------------------
 
-    def wake(self, changes: Sequence[Change], now: float) -> None:
+    def wake(self, changes: Sequence[Change]) -> None:
         """Something happened that may help."""
         if not self._known:
             return
         hints = QueueingHints(self._world, self._decider, self._strict_budgets, changes)
         for key in hints.reserving():
             if self._queue.asleep(key) is not None:
-                self._wake(key, now)
+                self._wake(key)
         for signature in [*self._for_more, *self._short(hints)]:
             alike = self._alike.get(signature)
-            if alike is not None and alike.asleep and self._helped(hints, signature, alike, now):
+            if alike is not None and alike.asleep and self._helped(hints, signature, alike):
                 alike.stands = False
                 self._wake_first(signature)
 
-    def _helped(self, hints: QueueingHints, signature: Signature, alike: _Alike, now: float) -> bool:
+    def _helped(self, hints: QueueingHints, signature: Signature, alike: _Alike) -> bool:
         if alike.of_quota:
             return hints.gives_quota(signature)
         if hints.turns and alike.behind:
             return True
-        key = alike.asleep[0][2]
-        return hints.helps(signature, alike.had, self._known[key][2], key, now)
+        return hints.helps(signature, alike.had, self._known[alike.asleep[0][2]][2])
 
     def _wake_first(self, signature: Signature, after: Order | None = None) -> None:
         """Wake the first one, or the first behind this place; none that is behind one that is tried already: it goes
@@ -337,14 +336,14 @@ class UnschedulableGangs:
         if order is None or any(tried < order for tried in alike.tried.values()):
             return
         self._try(order[2], signature, order)
-        self._wake(order[2], self._world.now, alike.of_quota)
+        self._wake(order[2], alike.of_quota)
 
     def _try(self, key: str, signature: Signature, order: Order) -> None:
         self._woken[key] = signature, order
         self._alike[signature].tried[key] = order
 
-    def _wake(self, key: str, now: float, at_once: bool = False) -> None:
-        if at_once or self._queue.wake(key, now):
+    def _wake(self, key: str, at_once: bool = False) -> None:
+        if at_once or self._queue.wake(key, self._world.now):
             self._signal(key)
 
 

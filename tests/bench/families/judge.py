@@ -9,14 +9,13 @@ from itertools import pairwise
 
 import msgspec
 
-from gangsched.core.decision import PREEMPT, Decision, Verdict, group_key
+from gangsched.core.decision import PREEMPT, Decision, Verdict
 from gangsched.core.planning.context import Question, SchedulingContext
 from gangsched.core.planning.cycle import Decider
 from tests.bench.families.known import Cluster, Least, Levels, Part, least_of
 from tests.bench.families.others import RULES, Evicted, fits, small_enough
 from tests.bench.families.reading import Reading
 from tests.bench.worlds import World
-from tests.oracle.case import NOW
 
 #: Plans with up to so many units are looked through unit by unit, as far as the questions below reach.
 ONE_BY_ONE = 300
@@ -116,7 +115,7 @@ class Court:
             decider = Decider(self.warm.world, msgspec.structs.replace(self.cluster.options, search_steps=steps))
         gangs = self.warm.gangs[0]
         start = time.thread_time()
-        verdict = decider.decide(Question(gangs, group_key(gangs), NOW))
+        verdict = decider.decide(Question(gangs))
         return self.judged(verdict, steps, 1e3 * (time.thread_time() - start))
 
     def judged(self, verdict: Verdict, steps: int = 0, milliseconds: float = 0.0) -> Answer:
@@ -230,12 +229,12 @@ class Court:
     def attempt(self) -> SchedulingContext:
         """The product's placement of the gang, to be asked what it needs."""
         gangs = self.warm.gangs[0]
-        return self.warm.decider.context(gangs, group_key(gangs), NOW)
+        return self.warm.decider.context(gangs)
 
     def _fits_quota(self, gone: Iterable[str]) -> bool:
         """Have the members both nodes and quota once these pods (UIDs) are gone?"""
         gangs = self.warm.gangs[0]
-        return bool(self.warm.decider.places_without(gangs, group_key(gangs), NOW, gone))
+        return bool(self.warm.decider.places_without(gangs, gone))
 
 
 def _halves(units: list[list[str]], chance: random.Random) -> list[list[list[str]]]:

@@ -99,10 +99,8 @@ def test_still_holds_asks_for_one_domain() -> None:
 
     def holds() -> bool:
         assert group.plan is not None
-        decider = cluster.core.decider
-        return decider.still_holds(
-            (G,), group.key, 0.0, group.plan.placements, cluster.core.world.ledger.waits(group.key)
-        )
+        decider, waits = cluster.core.decider, cluster.core.world.ledger.waits(group.key)
+        return decider.still_holds((G,), group.plan.placements, waits)
 
     assert holds()
     world = cluster.core.world

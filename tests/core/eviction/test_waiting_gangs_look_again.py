@@ -171,9 +171,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     looks: list[str] = []
     found = Decider.fits_now
 
-    def fits_now(self: Decider, gangs: Sequence[GangId], group: str, now: float, prefer: Mapping[str, str]) -> Any:
+    def fits_now(self: Decider, gangs: Sequence[GangId], prefer: Mapping[str, str]) -> Any:
         looks.append(gangs[0].name)
-        return found(self, gangs, group, now, prefer)
+        return found(self, gangs, prefer)
 
     monkeypatch.setattr(Decider, "fits_now", fits_now)
     return looks

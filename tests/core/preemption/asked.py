@@ -23,15 +23,15 @@ from gangsched.core.preemption.units import Units
 from gangsched.model.records import GangId
 from tests.bench.worlds import World
 from tests.core.harness import Built, world
-from tests.oracle.case import NOW, Case
+from tests.oracle.case import Case
 
 
 class Asked:
     """What the decision about these gangs starts from, with terminating pods gone and nothing taken."""
 
-    def __init__(self, decider: Decider, gangs: Sequence[GangId], now: float) -> None:
-        self._context = decider.context(gangs, group_key(gangs), now)
-        self._now = now
+    def __init__(self, decider: Decider, gangs: Sequence[GangId]) -> None:
+        self._context = decider.context(gangs)
+        self._now = decider.world.now
         self.sim = self._context.planned()
         self.wants = self._context.wants
         self.budgets = budgets_of(decider.world, group_key(gangs))
@@ -91,10 +91,11 @@ def asked(*objects: Built, gang: str = "g", now: float = 0.0, **options: object)
     """The question of gang ``d/<gang>`` among these objects."""
     core = world(*objects, **options)
     mine = next(g for g in core.world.membership.members if g.name == gang)
-    return Asked(core.decider, (mine,), now)
+    core.world.now = now
+    return Asked(core.decider, (mine,))
 
 
 def asked_in(case: Case) -> Asked:
     """The question of the gang ``want`` of a case."""
     made = World(case)
-    return Asked(made.decider, made.gangs[0], NOW)
+    return Asked(made.decider, made.gangs[0])

@@ -10,7 +10,7 @@ from gangsched.core.scheduler import Scheduler
 
 def sleeping_in_vain(core: Scheduler, now: float) -> list[str]:
     """Gangs that are parked although a decision would now place them."""
-    run = core._run
+    run, core.world.now = core._run, now
     out = []
     for key in run.queue.parked():
         group = run.groups[key]
@@ -20,7 +20,7 @@ def sleeping_in_vain(core: Scheduler, now: float) -> list[str]:
             continue  # it is decided next if that one gets what it needs
         may_preempt = group.failures.paused_until <= now
         since = group.waiting_since
-        found = core.decider.decide(Question(group.gangs, key, now, may_preempt=may_preempt, waiting_since=since))
+        found = core.decider.decide(Question(group.gangs, may_preempt=may_preempt, waiting_since=since))
         if found.outcome != UNSCHEDULABLE:
             out.append(f"{group.name}: {found.outcome}")
     return out

@@ -272,14 +272,14 @@ def sleeping_in_vain(cluster: Cluster) -> list[str]:
     run, world = cluster.core._run, cluster.core.world
     if world.ledger.holders() and world.managed.quota.fair_sharing:
         return []  # shares count what is promised: those concerned are asked when it is bound, or given up
-    out = []
+    out, world.now = [], cluster.now
     for key in run.queue.parked():
         group = run.groups[key]
         if (group.look_again_at is not None and group.look_again_at <= cluster.now) or group.failures.count(
             Failed.ROUND
         ):
             continue  # time alone has helped: it sits out its backoff
-        found = cluster.core.decider.decide(Question(group.gangs, key, cluster.now, waiting_since=group.waiting_since))
+        found = cluster.core.decider.decide(Question(group.gangs, waiting_since=group.waiting_since))
         if found.outcome != UNSCHEDULABLE:
             out.append(f"{group.name}: {found.outcome}")
     return out

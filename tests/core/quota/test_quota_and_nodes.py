@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.decision import UNSCHEDULABLE, Decision, Placement, group_key
+from gangsched.core.decision import UNSCHEDULABLE, Decision, Placement
 from gangsched.core.events import Changed
 from gangsched.model.constraints import Taint, Toleration
 from gangsched.model.queues import (
@@ -270,11 +270,10 @@ def test_a_stuck_pod_gives_no_quota_back() -> None:
     cluster.run()
     assert cluster.core.states() == {"d/new": "WaitingForVictims"}
     where = [Placement("d", "new", "uid-d-new", "n1")]
-    (group,) = [group_key((p.gang,)) for p in cluster.pods.values() if p.name == "new"]
     decider, gangs = cluster.core.decider, (cluster.pod("new").gang,)
-    assert decider.still_holds(gangs, group, cluster.now, where, [])
+    assert decider.still_holds(gangs, where, [])
     cluster.pass_time(700)
-    assert not decider.still_holds(gangs, group, cluster.now, where, [])
+    assert not decider.still_holds(gangs, where, [])
     assert cluster.decisions[-1].outcome == UNSCHEDULABLE
     cluster.delete("old")
     cluster.run()
