@@ -323,6 +323,8 @@ class Eligible:
         minimum = spec.min_member if spec is not None else len(slots)
         bound, one_by_one = slots.tolist(), mode in (OFF, MINIMAL)
         surplus = max(0, len(bound) - minimum) if mode == ELASTIC else 0
+        if surplus:
+            barred = {*barred, *self._above_others(bound)}
         able: list[int] = []
         if one_by_one or surplus:
             able = [s for s in slots[self.ok[slots]].tolist() if s not in barred]
@@ -335,6 +337,11 @@ class Eligible:
         ref = UnitRef(spec.kind if spec is not None else "PodGroup", gang.key)
         part = Part(gang, ref, bound, able if limit else [], limit, minimum, mode != OFF)
         return part, not one_by_one, late
+
+    def _above_others(self, slots: Sequence[int]) -> list[int]:
+        """Those that own others of them, as a driver of Spark its executors: once it is gone they are deleted too."""
+        above = {owner.uid for s in slots if (owner := self.pod(s).owner) is not None}
+        return [s for s in slots if self.pod(s).uid in above]
 
     def _beyond_roles(self, spec: Gang | None, slots: Ints, able: list[int]) -> list[int]:
         """Those that the gang does not need of their role: the last of each."""

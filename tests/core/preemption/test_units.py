@@ -155,6 +155,13 @@ def test_own_members_and_own_gang_group_are_never_taken() -> None:
     assert told(units) == {}
 
 
+def test_a_member_that_owns_others_goes_only_with_them() -> None:
+    """Where it is deleted those are too; it is not surplus, however few members are needed."""
+    driver = pod("g1").uid("uid-Pod-g1").gang("g").on("n1")
+    executors = [each.owner("Pod", "g1") for each in three()[1:]]
+    assert told(found(gang("g").min(1), driver, *executors)) == {"d/g": (EVERY, ["g2", "g3"], 2)}
+
+
 def test_a_gang_group_is_one_unit_after_its_surplus() -> None:
     """Surplus members of each gang go singly; more means all gangs of the group, across namespaces."""
     pair = ("d/g", "e/h")
