@@ -82,6 +82,22 @@ class Victim(msgspec.Struct, frozen=True):
     reason: str = "LowerPriority"
     why: str = ""
 
+    @classmethod
+    def of(
+        cls,
+        pod: Pod,
+        unit: UnitRef,
+        why: str = "",
+        *,
+        partial: bool = False,
+        over_budget: bool = False,
+        method: str = "delete",
+        reason: str = "LowerPriority",
+    ) -> Victim:
+        """The pod as one that leaves with ``unit``."""
+        names = pod.namespace, pod.name, pod.uid, pod.node
+        return cls(*names, unit, partial, pod.priority, over_budget, method, reason, why)
+
     @property
     def key(self) -> str:
         """``namespace/name``."""

@@ -79,6 +79,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     announced_hold_seconds: float = 600.0
     profiles: tuple[tuple[str, PluginSet], ...] = ()
 
+    @property
+    def removal(self) -> str:
+        """The method by which single victims leave: an eviction where budgets may not be broken."""
+        return "evict" if self.strict_budgets else "delete"
+
     def plugins_of(self, scheduler: str) -> PluginSet:
         """The filters and scores for pods of this scheduler name."""
         return dict(self.profiles).get(scheduler) or PluginSet()

@@ -274,8 +274,7 @@ def _may_go(group: Group, pod: Pod) -> bool:
 
 
 def _as_victim(pod: Pod) -> Victim:
-    unit = UnitRef("PodGroup", pod.gang.key)
-    return Victim(pod.namespace, pod.name, pod.uid, pod.node, unit, False, pod.priority, False, reason="Rollback")
+    return Victim.of(pod, UnitRef("PodGroup", pod.gang.key), reason="Rollback")
 
 
 def mark_text(world: World, group: Group) -> str:

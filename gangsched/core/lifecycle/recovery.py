@@ -13,14 +13,14 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 import msgspec
 
 from gangsched.core.actuation.records import Intent, Owner, intent_of, owners_of
-from gangsched.core.decision import Placement, UnitRef, Victim, names_of
+from gangsched.core.decision import Placement, UnitRef, Victim
 from gangsched.core.ledger.condemned import Cause, Eviction
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.binding import enough
 from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
+from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of, ref_of
 from gangsched.core.preemption.explain import failing
 from gangsched.core.preemption.removal import SUSPEND, as_begun, budgets_of, incomplete
 from gangsched.messages import notes
@@ -238,12 +238,9 @@ class Recovery:
         return self._decider.fits_without(group.gangs, node_of, victims) is not None
 
     def _victim(self, pod: Pod, *, partial: bool, over: bool = False) -> Victim:
-        spec = self._world.membership.spec(pod.gang)
-        unit = UnitRef(spec.kind if spec is not None else "PodGroup", pod.gang.key)
-        gangs, _ = self._world.membership.group(pod.gang)
-        if len(gangs) > 1 and not partial:
-            unit = UnitRef("GangGroup", names_of(gangs))
-        return Victim(pod.namespace, pod.name, pod.uid, pod.node, unit, partial, pod.priority, over, why=_WHY)
+        membership = self._world.membership
+        unit = ref_of(membership, (pod.gang,) if partial else membership.group(pod.gang)[0])
+        return Victim.of(pod, unit, _WHY, partial=partial, over_budget=over)
 
 
 def _age(plan: str) -> tuple[int, int]:

@@ -14,9 +14,10 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Ints, distinct
-from gangsched.core.decision import UnitRef
+from gangsched.core.decision import UnitRef, names_of
 from gangsched.core.options import Options
 from gangsched.core.state.jobs import Suspendable
+from gangsched.core.state.membership import Membership
 from gangsched.core.state.podtable import TERMINATING, JobId
 from gangsched.model.records import SINGLE, Gang, GangId, Job, Pod
 
@@ -217,8 +218,9 @@ def mode_of(spec: Gang | None, options: Options) -> str:
     return mode
 
 
-def ref_of(parts: Sequence[Part]) -> UnitRef:
-    """The unit that these parts are."""
-    if len(parts) == 1:
-        return parts[0].ref
-    return UnitRef("GangGroup", ",".join(p.ref.name for p in parts))
+def ref_of(membership: Membership, gangs: Sequence[GangId]) -> UnitRef:
+    """What leaves when all of these gangs do."""
+    if len(gangs) > 1:
+        return UnitRef("GangGroup", names_of(gangs))
+    spec = membership.spec(gangs[0])
+    return UnitRef(spec.kind if spec is not None else "PodGroup", gangs[0].key)

@@ -25,7 +25,7 @@ import numpy as np
 from gangsched.core.arrays import Bools, Ints, isin
 from gangsched.core.decision import UnitRef
 from gangsched.core.options import Options
-from gangsched.core.preemption.blocks import ELASTIC, MINIMAL, OFF, Owners, Part, mode_of
+from gangsched.core.preemption.blocks import ELASTIC, MINIMAL, OFF, Owners, Part, mode_of, ref_of
 from gangsched.core.preemption.harm import Unsaved
 from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.state.membership import Membership
@@ -334,8 +334,7 @@ class Eligible:
         late: list[int] = []
         if self._late and (limit or one_by_one):
             late = [s for s in bound if s in self._late and s not in barred]
-        ref = UnitRef(spec.kind if spec is not None else "PodGroup", gang.key)
-        part = Part(gang, ref, bound, able if limit else [], limit, minimum, mode != OFF)
+        part = Part(gang, ref_of(self.membership, (gang,)), bound, able if limit else [], limit, minimum, mode != OFF)
         return part, not one_by_one, late
 
     def _above_others(self, slots: Sequence[int]) -> list[int]:

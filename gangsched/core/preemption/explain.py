@@ -43,66 +43,23 @@ def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) ->
     taken = set(choice.taken)
     beyond = budgets.beyond([units.pod(s) for s in sorted(taken)]) if budgets else set()
     out = []
-    reasons: dict[int, str] = {}  # of pods without a group, by priority
-    for slot in units.loose_taken(taken):
-        pod = units.pod(slot)
-        unit = UnitRef("Pod", pod.key)
-        if pod.priority not in reasons:
-            reasons[pod.priority] = _why(unit, False, False, pod.priority, units.priority)
-        why = _with_loss(reasons[pod.priority], units, [slot])
-        out.append(as_victim(pod, unit, options, why, over_budget=pod.uid in beyond))
-    for block in units.touched(taken):
-        whole = units.is_whole(block, taken)
-        reason = units.reasons.get(block.number, LOWER_PRIORITY)
-        for part in block.parts:
-            gone = [s for s in part.bound if s in taken]
-            if not whole and not part.grouped:  # pods of a Job that survives this
-                out += [
-                    as_victim(
-                        pod, ref, options, _why(ref, False, False, pod.priority, units.priority), over_budget=over
-                    )
-                    for pod in map(units.pod, gone)
-                    for ref, over in ((UnitRef("Pod", pod.key), pod.uid in beyond),)
-                ]
-                continue
-            unit, partial = (block.ref, False) if whole else (part.ref, len(gone) < len(part.bound))
-            texts: dict[int, str] = {}
-            for slot in gone:
-                pod = units.pod(slot)
-                level = block.priority if whole else pod.priority
-                if level not in texts:
-                    lower = _why(unit, whole, partial, level, units.priority)
-                    text = lower if reason == LOWER_PRIORITY else _for_quota(unit, reason)
-                    texts[level] = _with_loss(text, units, block.whole if whole else gone)
-                over, why = pod.uid in beyond, texts[level]
-                out.append(as_victim(pod, unit, options, why, over_budget=over, partial=partial, reason=reason))
+    for slots, block, part in units.departures(taken):
+        whole = block is not None and part is None
+        partial = part is not None and len(slots) < len(part.bound)
+        reason = units.reasons.get(block.number, LOWER_PRIORITY) if block is not None else LOWER_PRIORITY
+        texts: dict[int, str] = {}
+        for pod in map(units.pod, slots):
+            unit = part.ref if part is not None else block.ref if block is not None else UnitRef("Pod", pod.key)
+            level = block.priority if block is not None and whole else pod.priority
+            if level not in texts:
+                lower = _why(unit, whole, partial, level, units.priority)
+                text = lower if reason == LOWER_PRIORITY else _for_quota(unit, reason)
+                texts[level] = _with_loss(text, units, slots)
+            over, method = pod.uid in beyond, options.removal
+            out.append(
+                Victim.of(pod, unit, texts[level], partial=partial, over_budget=over, method=method, reason=reason)
+            )
     return tuple(sorted(out, key=lambda v: v.key))
-
-
-def as_victim(
-    pod: Pod,
-    unit: UnitRef,
-    options: Options,
-    why: str,
-    *,
-    over_budget: bool = False,
-    partial: bool = False,
-    reason: str = LOWER_PRIORITY,
-) -> Victim:
-    """The pod as one that leaves with ``unit``, by an eviction where budgets may not be broken."""
-    return Victim(
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        node=pod.node,
-        unit=unit,
-        partial=partial,
-        priority=pod.priority,
-        over_budget=over_budget,
-        method="evict" if options.strict_budgets else "delete",
-        reason=reason,
-        why=why,
-    )
 
 
 def _with_loss(text: str, units: Units, slots: Sequence[int]) -> str:

@@ -18,7 +18,8 @@ import msgspec
 
 from gangsched.core.decision import UnitRef, Victim, names_of
 from gangsched.core.options import Options
-from gangsched.core.preemption.explain import as_victim, would_fail
+from gangsched.core.preemption.blocks import ref_of
+from gangsched.core.preemption.explain import would_fail
 from gangsched.core.preemption.harm import Budgets
 from gangsched.core.quota.preemption import IN_QUEUE, REASON_TEXT, RECLAMATION
 from gangsched.core.quota.stop_policy import STOPPED, Stop, drained_queues
@@ -28,7 +29,7 @@ from gangsched.core.world.suspended import LENIENT, two_admitters
 from gangsched.messages import causes
 from gangsched.model.jobsets import JobSet, why_it_cannot_wait
 from gangsched.model.preemptible import protected
-from gangsched.model.records import SINGLE, GangId, Job, Pod
+from gangsched.model.records import GangId, Job, Pod
 
 if TYPE_CHECKING:
     from gangsched.core.world.world import World
@@ -57,7 +58,8 @@ def by_suspension(
             continue
         others, beyond = whole
         for pod in others:
-            out[pod.uid] = _other(pod, job, pod.uid in beyond)
+            unit, over = UnitRef(family_of(job), job.key), pod.uid in beyond
+            out[pod.uid] = Victim.of(pod, unit, _whole(job), over_budget=over, method=SUSPEND)
         for victim in chosen:
             out[victim.uid] = _with_job(victim, job)
     return tuple(sorted(out.values(), key=lambda v: v.key))
@@ -206,21 +208,6 @@ def _whole(job: Suspendable) -> str:
     return causes.job_suspended_whole(job.key)
 
 
-def _other(pod: Pod, job: Suspendable, over_budget: bool) -> Victim:
-    return Victim(
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        node=pod.node,
-        unit=UnitRef(family_of(job), job.key),
-        partial=False,
-        priority=pod.priority,
-        over_budget=over_budget,
-        method=SUSPEND,
-        why=_whole(job),
-    )
-
-
 #: No priority protects a pod: it leaves because its queue is stopped, without a preemptor.
 _ABOVE_ALL = 2**31
 
@@ -288,8 +275,8 @@ def leaving(
     Where budgets may not be broken it leaves when they let all of its pods go, and not before.
     """
     gangs = world.managed.gangs_of(uid)
-    unit, why = _unit(world, gangs), causes.stopped_and_drained(stop)
-    found = [as_victim(pod, unit, options, why, reason=stop.reason) for pod in pods]
+    unit, why = ref_of(world.membership, gangs), causes.stopped_and_drained(stop)
+    found = [Victim.of(pod, unit, why, method=options.removal, reason=stop.reason) for pod in pods]
     victims = by_suspension(found, world, options, _ABOVE_ALL, budgets)
     all_pods = [world.pods[v.uid] for v in victims]
     beyond = (budgets.beyond([*also, *all_pods]) - budgets.beyond(also)) if budgets else set()
@@ -316,12 +303,3 @@ def all_leaving(world: World, options: Options) -> Iterator[Leaving]:
             found = leaving(world, options, uid, stop, pods, budgets)
             budgets.charge(world.pods[v.uid] for v in found.victims if not v.over_budget)
             yield found
-
-
-def _unit(world: World, gangs: Sequence[GangId]) -> UnitRef:
-    if len(gangs) > 1:
-        return UnitRef("GangGroup", names_of(gangs))
-    if gangs[0].family == SINGLE:
-        return UnitRef("Pod", gangs[0].key)
-    spec = world.membership.spec(gangs[0])
-    return UnitRef(spec.kind if spec is not None else "PodGroup", gangs[0].key)

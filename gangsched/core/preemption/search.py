@@ -444,8 +444,7 @@ class Search:
         """The units of these victims as they can come back."""
         units, by_work = self.units, self.candidates.by_work
         table = units.snapshot.table
-        mine = set(taken)
-        wholes = [b for b in units.touched(taken) if b.whole and units.is_whole(b, mine)]
+        wholes = [d.block for d in units.departures(set(taken)) if d.block is not None and d.part is None]
         beyond = self.budgets.beyond(list(map(units.pod, taken))) if self.budgets else ()
         exceeds = {s for s in taken if units.pod(s).uid in beyond} if beyond else set()
         gone = {s for block in wholes for s in block.whole}

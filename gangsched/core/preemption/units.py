@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from gangsched.core.preemption.blocks import NO_SLOTS, Block, Ending, Known, Own
 from gangsched.core.preemption.eligible import Eligible
 from gangsched.core.preemption.harm import Loss
 from gangsched.core.state.jobs import family_of
+from gangsched.core.state.membership import Membership
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.messages import causes
 from gangsched.model.records import JOB, GangId
@@ -103,7 +105,7 @@ class JobBlocks:
         fixed = not (eligible.own.isdisjoint(group) and eligible.binding.isdisjoint(group))
         parts, late = ([], []) if fixed else self._gang_parts(endings, by_gang)
         parts += [part for ending in endings for part in self._alone_parts(ending)]
-        ref = _ref_of(endings, parts, slots)
+        ref = _ref_of(eligible.membership, endings, parts, slots)
         priority = max([eligible.unit_priority(group, by_gang), *table.priority[alone].tolist()])
         whole = not fixed and eligible.queued_apart(group) and eligible.whole_allowed(slots, priority)
         if not whole:
@@ -195,14 +197,22 @@ class JobBlocks:
         return out
 
 
-def _ref_of(endings: Sequence[Ending], parts: list[Part], slots: Ints) -> UnitRef:
+def _ref_of(membership: Membership, endings: Sequence[Ending], parts: list[Part], slots: Ints) -> UnitRef:
     """One gang, or one Job or JobSet, if that is all; else the gangs that it is of."""
     if len(parts) == 1 and parts[0].grouped:
         return parts[0].ref
     grouped = [part for part in parts if part.grouped]
     if not grouped or (len(endings) == 1 and len(endings[0].slots) == len(slots)):
         return UnitRef(family_of(endings[0].owner), endings[0].owner.key)
-    return ref_of(grouped)
+    return ref_of(membership, [part.gang for part in grouped])
+
+
+class Departure(NamedTuple):
+    """What leaves together: a whole ``block``; of a block some members of one gang (``part``); or a pod by itself."""
+
+    slots: list[int]
+    block: Block | None = None
+    part: Part | None = None
 
 
 @dataclass(eq=False)
@@ -339,15 +349,16 @@ class Units(Eligible):
             takes_whole |= whole_too
         whole = np.concatenate([by_gang[gang] for gang in group])
         priority = self.unit_priority(group, by_gang)
+        ref = ref_of(self.membership, group)
         if takes_whole and not self.whole_allowed(whole, priority):
-            self.spared.append((ref_of(parts), causes.MEMBER_NOT_EVICTABLE))
+            self.spared.append((ref, causes.MEMBER_NOT_EVICTABLE))
             takes_whole = False
         if self.young:
-            takes_whole = self.spare_young(ref_of(parts), whole, late, takes_whole)
+            takes_whole = self.spare_young(ref, whole, late, takes_whole)
         if takes_whole or any(p.single for p in parts):
             slots = [s for part in parts for s in part.bound] if takes_whole else []
             array = whole if takes_whole else NO_SLOTS
-            self.blocks.append(Block(number, ref_of(parts), parts, slots, priority, array))
+            self.blocks.append(Block(number, ref, parts, slots, priority, array))
 
     @property
     def empty(self) -> bool:
@@ -411,22 +422,33 @@ class Units(Eligible):
 
     # -- what a choice costs -------------------------------------------------------------------------------
 
-    def losses(self, taken: set[int]) -> tuple[list[Loss], list[int]]:
-        """``(losses, interrupted)`` of taking these slots, as :func:`~.harm.harm` wants them."""
-        pods = self.snapshot.table.pods
-        losses: list[Loss] = []
-        interrupted: list[int] = []
-        losses.extend(Loss(pod, pod.priority) for s in self.loose_taken(taken) if (pod := pods[s]) is not None)
+    def departures(self, taken: set[int]) -> Iterator[Departure]:
+        """What leaves together when these slots are taken: pods without a group, then block by block."""
+        yield from (Departure([slot]) for slot in self.loose_taken(taken))
         for block in self.touched(taken):
             if self.is_whole(block, taken):
-                interrupted.extend(block.priority for part in block.parts if part.counts)
-                losses.extend([Loss(pod, block.priority) for s in block.whole if (pod := pods[s]) is not None])
+                yield Departure(block.whole, block)
                 continue
             for part in block.parts:
-                gone = [pod for s in part.bound if s in taken and (pod := pods[s]) is not None]
-                losses.extend(Loss(pod, pod.priority) for pod in gone)
-                if part.counts and gone and len(part.bound) - len(gone) < part.minimum:
-                    interrupted.append(max(pod.priority for pod in gone))
+                gone = [s for s in part.bound if s in taken]
+                if part.grouped and gone:
+                    yield Departure(gone, block, part)
+                else:  # pods of a Job that survives this
+                    yield from (Departure([slot]) for slot in gone)
+
+    def losses(self, taken: set[int]) -> tuple[list[Loss], list[int]]:
+        """``(losses, interrupted)`` of taking these slots, as :func:`~.harm.harm` wants them."""
+        losses: list[Loss] = []
+        interrupted: list[int] = []
+        for slots, block, part in self.departures(taken):
+            pods = map(self.pod, slots)
+            if block is not None and part is None:
+                losses.extend([Loss(pod, block.priority) for pod in pods])
+                interrupted += [block.priority] * block.interrupts
+                continue
+            losses.extend([Loss(pod, pod.priority) for pod in pods])
+            if part is not None and part.counts and len(part.bound) - len(slots) < part.minimum:
+                interrupted.append(max(loss.level for loss in losses[-len(slots) :]))
         return losses, interrupted
 
     @staticmethod

@@ -171,10 +171,9 @@ def add_workload(units: Units, gangs: tuple[GangId, ...], reason: str, uid: str)
     whole = np.concatenate(list(by_gang.values()))
     parts = []
     for gang, slots in by_gang.items():
-        spec = units.membership.spec(gang)
-        ref = UnitRef(spec.kind if spec is not None else "PodGroup", gang.key)
+        spec, ref = units.membership.spec(gang), ref_of(units.membership, (gang,))
         parts.append(Part(gang, ref, slots.tolist(), [], 0, spec.min_member if spec is not None else len(slots)))
-    ref = ref_of(parts)
+    ref = ref_of(units.membership, gangs)
     if not units.binding.isdisjoint(gangs):
         units.spared.append((ref, causes.BEING_BOUND))
         return None
