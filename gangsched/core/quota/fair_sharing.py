@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from gangsched.core.quota.preemption import FAIR_SHARING, IN_QUEUE, RECLAMATION, Need, OwnLimits, satisfies
+from gangsched.core.quota.preemption import FAIR_SHARING, IN_QUEUE, RECLAMATION, Need, satisfies
 from gangsched.core.quota.tree import Node
 from gangsched.core.quota.workloads import Holder, Holders, Key, Order, Ranked, Rankings
 from gangsched.model.queues import NEVER, ClusterQueue
@@ -318,10 +318,6 @@ class FairRules:
     def fits(self, borrowing: bool) -> bool:
         """Does the workload fit, now that it is counted?"""
         return all(self.node.available(cell) >= 0 for cell, _ in self.need.requests)
-
-    def own_limits(self, borrowing: bool) -> OwnLimits | None:
-        """Candidates of the own queue are not the last in order."""
-        return None
 
     # -- candidates ----------------------------------------------------------------------------------------
 
