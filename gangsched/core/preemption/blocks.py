@@ -8,7 +8,7 @@ ends, and its other pods with it; a JobSet is suspended as a whole.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -46,7 +46,7 @@ class Ending(msgspec.Struct, eq=False):
     slots: Ints
     gangs: frozenset[int]
     numbers: frozenset[int]
-    known: object = None
+    known: Any = None
 
 
 class Owners:
@@ -183,11 +183,12 @@ class Block(msgspec.Struct):
     parts: list[Part]
     whole: list[int]
     priority: int
-    array: Ints  # ``whole`` again, for array operations
-    gangs: Ints | None = None  # numbers of the gangs of its pods; None where that is ``number`` alone
+    gangs: tuple[int, ...]  # numbers of the gangs of its pods, single ones included
+    array: Ints = NO_SLOTS  # ``whole`` again, for array operations
     interrupts: int = 0  # gangs that are interrupted when it leaves whole
 
     def __post_init__(self) -> None:
+        self.array = np.array(self.whole, dtype=np.int64)
         if any(len(part.bound) > part.limit for part in self.parts):
             self.interrupts = sum(part.counts for part in self.parts)
 

@@ -313,9 +313,12 @@ class Eligible:
             raise ValueError(f"slot {slot} holds no pod")
         return pod
 
-    def part_of(self, gang: GangId, slots: Ints, barred: Collection[int] = ()) -> tuple[Part, bool, list[int]]:
+    def part_of(
+        self, gang: GangId, slots: Ints, barred: Collection[int] = (), most: int | None = None
+    ) -> tuple[Part, bool, list[int]]:
         """A gang with these slots, whether it may be taken whole as far as its mode is concerned, and those of its
-        slots that could go one by one if they had run long enough. ``barred`` may not go one by one.
+        slots that could go one by one if they had run long enough. ``barred`` may not go one by one, and no more than
+        ``most`` may.
         """
         spec = self.membership.spec(gang)
         mode = mode_of(spec, self.options)
@@ -334,6 +337,7 @@ class Eligible:
         late: list[int] = []
         if self._late and (limit or one_by_one):
             late = [s for s in bound if s in self._late and s not in barred]
+        limit = limit if most is None else min(limit, most)
         part = Part(gang, ref_of(self.membership, (gang,)), bound, able if limit else [], limit, minimum, mode != OFF)
         return part, not one_by_one, late
 
@@ -372,15 +376,15 @@ class Eligible:
         self.wait_for(min(self.young[s] for s in (slot, *late)))
         return not keeping and takes_whole
 
-    def unit_priority(self, group: tuple[GangId, ...], by_gang: dict[GangId, Ints]) -> int:
+    def unit_priority(self, by_gang: Mapping[GangId, Ints]) -> int:
         """The highest of the gangs' own priorities or, where a gang has none, of its members'."""
         out = []
-        for gang in group:
+        for gang, slots in by_gang.items():
             own = self.membership.own_priority(gang)
             if own is not None:
                 out.append(own)
-            elif len(by_gang[gang]):
-                out.append(int(self.snapshot.table.priority[by_gang[gang]].max()))
+            elif len(slots):
+                out.append(int(self.snapshot.table.priority[slots].max()))
         return max(out, default=0)
 
     def queued_apart(self, group: Collection[GangId]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,37 +23,31 @@ from gangsched.model.records import JOB, GangId
 _NEVER = 2**31
 
 
-class JobBlocks:
-    """Makes ``blocks`` of what is ``eligible``. Of the gangs ``complete`` (numbers) all live pods may be taken."""
+def _ref_of(membership: Membership, endings: Sequence[Ending], parts: list[Part], slots: Ints) -> UnitRef:
+    """One gang, or one Job or JobSet, if that is all; else the gangs that it is of."""
+    if len(parts) == 1 and parts[0].grouped:
+        return parts[0].ref
+    grouped = [part.gang for part in parts if part.grouped]
+    if not grouped or (len(endings) == 1 and len(endings[0].slots) == len(slots)):
+        return UnitRef(family_of(endings[0].owner), endings[0].owner.key)
+    return ref_of(membership, grouped)
 
-    def __init__(self, eligible: Eligible, owners: Owners, complete: Collection[int]) -> None:
-        self.blocks: list[Block] = []
+
+class JobsThatEnd:
+    """The Jobs and JobSets that end with pods that may leave, as ``owners`` know them, and what that means to those."""
+
+    def __init__(self, eligible: Eligible, owners: Owners) -> None:
         self._eligible = eligible
         self._owners = owners
-        self._complete = complete
         self._table = eligible.snapshot.table
-        #: Numbers of Jobs with pods that may not be taken.
-        self._partial: frozenset[int] = frozenset()
 
-    def left(self, slots: Ints, numbers: list[int], loose: Ints) -> tuple[list[int], Ints]:
-        """Make them, for pods in ``slots``, which may leave if they have run long enough, and the gangs of such pods
-        (``numbers``); returns the gangs, and of the pods without one (``loose``) those, that no Job takes along.
+    def together(self, slots: Ints, numbers: Sequence[int]) -> Iterator[tuple[list[int], tuple[Ending, ...]]]:
+        """What ends when pods in these slots leave, or some of these gangs (numbers), as far as it ends together: the
+        gangs, in key order, and the Jobs and JobSets.
         """
-        endings, groups = self._endings(slots, numbers)
-        if not endings:
-            return numbers, loose
-        table = self._table
-        kept = (table.job[: table.size] >= 0) & ~self._eligible.ok & ((table.flags[: table.size] & TERMINATING) == 0)
-        self._partial = frozenset(table.job[np.flatnonzero(kept)].tolist())
-        done: set[int] = set()
-        for together, gangs in joined(endings, groups):
-            done |= gangs
-            self._together(tuple(together), sorted(gangs, key=self._gang_key))
-        taken = isin(loose, np.concatenate([ending.slots for ending in endings]))
-        return [n for n in numbers if n not in done], loose[~taken]
-
-    def _gang_key(self, number: int) -> tuple[str, str, str, str]:
-        return by_key(self._table.gang_ids[number])
+        ids = self._table.gang_ids
+        for endings, gangs in joined(*self._endings(slots, numbers)):
+            yield sorted(gangs, key=lambda n: by_key(ids[n])), tuple(endings)
 
     def _endings(self, slots: Ints, numbers: Sequence[int]) -> tuple[list[Ending], dict[int, tuple[int, ...]]]:
         """The Jobs that pods in these slots or of these gangs end with, and so on: whatever one of them takes along.
@@ -83,85 +77,11 @@ class JobBlocks:
 
     def _decided_with(self, number: int) -> tuple[int, ...]:
         """The gangs of the GangGroup of this gang."""
-        membership, gang = self._eligible.membership, self._table.gang_ids[number]
-        spec = membership.spec(gang)
-        if spec is None or not spec.group:
-            return (number,)
-        theirs = (self._table.gang_number(g) for g in membership.group(gang)[0])
+        theirs = map(self._table.gang_number, self._eligible.membership.group(self._table.gang_ids[number])[0])
         return tuple(n for n in theirs if n >= 0)
 
-    def _together(self, endings: tuple[Ending, ...], gangs: list[int]) -> None:
-        """The block of these Jobs and gangs (numbers)."""
-        table, eligible = self._table, self._eligible
-        ready = self._remembered(endings, gangs)
-        if ready is not None:
-            self.blocks.append(ready)
-            return
-        group = tuple(table.gang_ids[n] for n in gangs)
-        slots = distinct(np.concatenate([*map(eligible.live, group), *(e.slots for e in endings)]))
-        by_gang = {gang: slots[table.gang[slots] == n] for gang, n in zip(group, gangs, strict=True)}
-        alone = slots[table.alone[table.gang[slots]]]
-        # Of a gang that is the preemptor's, or is being bound, no member leaves.
-        fixed = not (eligible.own.isdisjoint(group) and eligible.binding.isdisjoint(group))
-        parts, late = ([], []) if fixed else self._gang_parts(endings, by_gang)
-        parts += [part for ending in endings for part in self._alone_parts(ending)]
-        ref = _ref_of(eligible.membership, endings, parts, slots)
-        priority = max([eligible.unit_priority(group, by_gang), *table.priority[alone].tolist()])
-        whole = not fixed and eligible.queued_apart(group) and eligible.whole_allowed(slots, priority)
-        if not whole:
-            less = "more" if any(p.single for p in parts) else "any"
-            eligible.spared.append((ref, causes.job_would_end(less)))
-        if eligible.young:
-            whole = eligible.spare_young(ref, slots, late, whole)
-        if not whole and not any(p.single for p in parts):
-            return
-        numbers = distinct(table.gang[slots])
-        array = slots if whole else NO_SLOTS
-        block = Block(int(numbers.max()), ref, parts, array.tolist(), priority, array, numbers)
-        self.blocks.append(block)
-        if whole and eligible.ok[slots].all():
-            self._remember(endings, gangs, block)
-
-    def _gang_parts(self, endings: Sequence[Ending], by_gang: dict[GangId, Ints]) -> tuple[list[Part], list[int]]:
-        """The gangs, and slots that could go one by one if they had run long enough."""
-        barred, caps = self._survived(endings, by_gang)
-        parts, late = [], []
-        for gang, slots in by_gang.items():
-            part, _, young = self._eligible.part_of(gang, slots, barred)
-            part.limit = min(part.limit, caps.get(gang, part.limit))
-            if not part.limit:
-                part.single = []
-            parts.append(part)
-            late += young
-        return parts, late
-
-    def _remember(self, endings: tuple[Ending, ...], gangs: Sequence[int], block: Block) -> None:
-        """For later decisions, where it is one Job or one gang."""
-        options, table = self._eligible.options, self._table
-        if not gangs:
-            endings[0].known = Known(options, None, block, endings)
-        elif len(gangs) == 1:
-            spec = self._eligible.membership.spec(table.gang_ids[gangs[0]])
-            table.known[gangs[0]] = Known(options, spec, block, endings)
-
-    def _remembered(self, endings: tuple[Ending, ...], gangs: Sequence[int]) -> Block | None:
-        """The block of these as it was made in an earlier decision, if nothing has changed."""
-        table, eligible = self._table, self._eligible
-        if len(gangs) > 1 or (gangs and gangs[0] not in self._complete):
-            return None
-        found = table.known.get(gangs[0]) if gangs else endings[0].known
-        if not isinstance(found, Known) or found.options is not eligible.options or found.endings != endings:
-            return None
-        if gangs:
-            gang = table.gang_ids[gangs[0]]
-            if eligible.membership.spec(gang) != found.spec or gang in eligible.own or gang in eligible.binding:
-                return None
-        if not all(e.numbers.isdisjoint(self._partial) for e in endings):
-            return None
-        return found.block if found.block.priority < eligible.priority else None
-
-    def _survived(
-        self, endings: Sequence[Ending], by_gang: dict[GangId, Ints]
+    def survived(
+        self, endings: Sequence[Ending], by_gang: Mapping[GangId, Ints]
     ) -> tuple[frozenset[int], dict[GangId, int]]:
         """Slots that may not go one by one, and how many of a gang may: what the Jobs survive.
 
@@ -183,28 +103,16 @@ class JobBlocks:
             barred.update(order[job.limit if len(grouped) == len(job.slots) else 0 :])
         return frozenset(barred), caps
 
-    def _alone_parts(self, ending: Ending) -> list[Part]:
-        """The pods without a gang of each of its Jobs."""
+    def alone(self, endings: Iterable[Ending]) -> Iterator[Part]:
+        """The pods without a gang of each of their Jobs."""
         table = self._table
-        out = []
-        for job in ending.jobs:
+        for job in (j for ending in endings for j in ending.jobs):
             slots = [s for s in job.slots if table.alone[table.gang[s]]]
             if slots:
                 single = [s for s in slots if self._eligible.ok[s]] if job.limit else []
                 gang = min((table.gang_ids[table.gang[s]] for s in slots), key=by_key)
                 ref = UnitRef(JOB, job.job.key)
-                out.append(Part(gang, ref, slots, single, min(job.limit, len(slots)), 0, counts=False))
-        return out
-
-
-def _ref_of(membership: Membership, endings: Sequence[Ending], parts: list[Part], slots: Ints) -> UnitRef:
-    """One gang, or one Job or JobSet, if that is all; else the gangs that it is of."""
-    if len(parts) == 1 and parts[0].grouped:
-        return parts[0].ref
-    grouped = [part for part in parts if part.grouped]
-    if not grouped or (len(endings) == 1 and len(endings[0].slots) == len(slots)):
-        return UnitRef(family_of(endings[0].owner), endings[0].owner.key)
-    return ref_of(membership, [part.gang for part in grouped])
+                yield Part(gang, ref, slots, single, min(job.limit, len(slots)), 0, counts=False)
 
 
 class Departure(NamedTuple):
@@ -236,6 +144,9 @@ class Units(Eligible):
         #: By number of a block: why it may be taken, where that is not its priority.
         self.reasons: dict[int, str] = {}
         self.added: dict[int, Block] = {}
+        #: Gangs (numbers) of which all live pods may be taken, and Jobs of which some may not.
+        self._complete: set[int] = set()
+        self._kept_jobs: set[int] = set()
         self._blocks_by_gang: dict[int, Block] | None = None
         self._leaving: tuple[Ints, Ints] | None = None
         if len(self.takeable):
@@ -248,59 +159,62 @@ class Units(Eligible):
         gangs = table.gang[self.takeable]
         alone = table.alone[gangs]
         self.loose = self.takeable[alone & self.ok[self.takeable]]
-        numbers = np.flatnonzero(np.bincount(gangs[~alone]))
-        complete: set[int] = set()
-        sizes: dict[int, int] = {}  # how many live pods each gang has, those aside of which some are on their way out
-        if len(numbers):
-            count = int(numbers[-1]) + 1
-            ok = np.bincount(table.gang[live[self.ok[live]]], minlength=count)[numbers]
-            pods = np.bincount(table.gang[live])[numbers]
-            sizes = dict(zip(numbers.tolist(), pods.tolist(), strict=True))
-            for slot in self.condemned:
-                sizes.pop(int(table.gang[slot]), None)
-            complete = set(numbers[ok == pods].tolist()).intersection(sizes)
-        left = numbers.tolist()
-        if self.owners is not None and (table.job[: table.size] >= 0).any():
-            jobs = JobBlocks(self, self.owners, complete)
-            left, self.loose = jobs.left(self.takeable, left, self.loose)
-            self.blocks += jobs.blocks
-        if left:
-            self._gangs(left, complete, sizes, live)
+        found = np.flatnonzero(np.bincount(gangs[~alone]))
+        numbers = found.tolist()
+        size = table.size
+        kept = np.flatnonzero((table.gang[:size] >= 0) & ~self.ok & ((table.flags[:size] & TERMINATING) == 0))
+        self._complete = set(found[np.bincount(table.gang[kept], minlength=len(table.gang_ids))[found] == 0].tolist())
+        self._kept_jobs = set(distinct(table.job[kept]).tolist())
+        if self.owners is not None and (table.job[:size] >= 0).any():
+            jobs = JobsThatEnd(self, self.owners)
+            done: set[int] = set()
+            ending: list[Ints] = [NO_SLOTS]
+            for mine, endings in jobs.together(self.takeable, numbers):
+                done.update(mine)
+                ending += (e.slots for e in endings)
+                block = self._known(mine, endings)
+                if block is None:
+                    block = self._made([table.gang_ids[n] for n in mine], {}, jobs, endings)
+                self.blocks += [block] if block is not None else []
+            self.loose = self.loose[~isin(self.loose, np.concatenate(ending))]
+            numbers = [n for n in numbers if n not in done]
+        self._gangs(numbers, live)
 
-    def _gangs(self, numbers: list[int], complete: set[int], sizes: Mapping[int, int], live: Ints) -> None:
-        """Blocks of the gangs with these numbers, in key order. Of ``complete`` ones all live pods may be taken."""
-        ids, known, spec_of = self.snapshot.table.gang_ids, self.snapshot.table.known, self.membership.spec
-        order = sorted(numbers, key=lambda n: by_key(ids[n]))
-        ready: dict[int, Block] = {}
-        for number in order:
-            found: Known | None = known.get(number)
-            if (
-                found is not None
-                and (number in complete or self._only_whole(found.block, sizes.get(number)))
-                and found.block.priority < self.priority
-                and found.options is self.options
-                and ((spec := spec_of(ids[number])) is found.spec or spec == found.spec)
-                and ids[number] not in self.own
-                and ids[number] not in self.binding
-            ):
-                ready[number] = found.block
+    def _gangs(self, numbers: list[int], live: Ints) -> None:
+        """Blocks of the gangs with these numbers, in key order."""
+        ids = self.snapshot.table.gang_ids
+        ready = {n: block for n in numbers if (block := self._known((n,))) is not None}
         bound = self._by_gang([n for n in numbers if n not in ready], live)
-        done: set[int] = set()
-        for number in order:
-            if number in ready:
-                self.blocks.append(ready[number])
-            elif number not in done:
-                done.update(self._make(number, bound, number in complete, sizes.get(number)))
+        done: set[GangId] = set()
+        for number in sorted(numbers, key=lambda n: by_key(ids[n])):
+            block = ready.get(number)
+            if block is None and ids[number] not in done:
+                group, _ = self.membership.group(ids[number])
+                done.update(group)
+                block = self._made(group, bound)
+            if block is not None:
+                self.blocks.append(block)
 
-    def _only_whole(self, block: Block, size: int | None) -> bool:
-        """Is this what may be taken of a gang of so many pods, whichever of them could go by themselves: all of it?"""
-        return (
-            size == len(block.whole)
-            and block.gangs is None
-            and not self.young
-            and all(len(part.bound) <= part.minimum for part in block.parts)
-            and not self._never[block.array].any()
-        )
+    def _may_all_go(self, numbers: Sequence[int], endings: Sequence[Ending]) -> bool:
+        """Is this one gang or Job all of whose live pods may be taken?"""
+        if len(numbers) > 1 or (numbers and numbers[0] not in self._complete):
+            return False
+        return not endings or all(ending.numbers.isdisjoint(self._kept_jobs) for ending in endings)
+
+    def _known(self, numbers: Sequence[int], endings: tuple[Ending, ...] = ()) -> Block | None:
+        """The block of these as it was made in an earlier decision, if nothing has changed."""
+        if not self._may_all_go(numbers, endings):
+            return None
+        table = self.snapshot.table
+        found: Known | None = table.known.get(numbers[0]) if numbers else endings[0].known
+        if found is None or found.options is not self.options or found.endings != endings:
+            return None
+        if numbers:
+            gang = table.gang_ids[numbers[0]]
+            spec = self.membership.spec(gang)
+            if (spec is not found.spec and spec != found.spec) or gang in self.own or gang in self.binding:
+                return None
+        return found.block if found.block.priority < self.priority else None
 
     def add(self, block: Block, reason: str) -> None:
         """One more block, which may be taken for this reason whatever its priority is."""
@@ -318,47 +232,60 @@ class Units(Eligible):
         order, starts, found = runs(gang[slots])
         return dict(zip(found.tolist(), np.split(slots[order], starts[1:]), strict=bool(len(order))))
 
-    def _make(self, number: int, bound: dict[int, Ints], complete: bool, size: int | None) -> list[int]:
-        """The block of one gang and those decided with it; returns their numbers."""
+    def _made(
+        self,
+        group: Sequence[GangId],
+        bound: Mapping[int, Ints],
+        jobs: JobsThatEnd | None = None,
+        endings: tuple[Ending, ...] = (),
+    ) -> Block | None:
+        """The block of these gangs, and of those of ``jobs`` that are ``endings``; None if nothing of it may be taken.
+        ``bound`` are the live slots of gangs (numbers), where they are known.
+        """
         table = self.snapshot.table
-        gang = table.gang_ids[number]
-        group, _ = self.membership.group(gang)
-        numbers = [table.gang_number(g) for g in group]
-        if self.own.intersection(group):
-            return numbers
-        if not self.binding.isdisjoint(group):
-            self.spared.append((UnitRef("PodGroup", gang.key), causes.BEING_BOUND))
-            return numbers
-        before = len(self.blocks)
+        numbers = [table.gang_number(gang) for gang in group]
         by_gang = {g: bound[n] if n in bound else self.live(g) for g, n in zip(group, numbers, strict=True)}
-        self._block(group, by_gang, max(numbers))
-        if len(group) > 1 or len(self.blocks) == before or self.blocks[-1].priority >= self.priority:
-            return numbers
-        if complete or self._only_whole(self.blocks[-1], size):
-            table.known[number] = Known(self.options, self.membership.spec(gang), self.blocks[-1])
-        return numbers
-
-    def _block(self, group: tuple[GangId, ...], by_gang: dict[GangId, Ints], number: int) -> None:
+        whole = np.concatenate([*by_gang.values(), *(e.slots for e in endings)])
+        if endings:
+            whole = distinct(whole)
+            by_gang = {g: whole[table.gang[whole] == n] for g, n in zip(group, numbers, strict=True)}
+        # Of a gang that is the preemptor's, or is being bound, no member leaves.
+        fixed = not (self.own.isdisjoint(group) and self.binding.isdisjoint(group))
+        if fixed and not endings:
+            if self.own.isdisjoint(group):
+                self.spared.append((ref_of(self.membership, group), causes.BEING_BOUND))
+            return None
         parts: list[Part] = []
         late: list[int] = []
-        takes_whole = False
-        for gang in group:
-            part, whole_too, young = self.part_of(gang, by_gang[gang])
+        takes_whole = bool(endings)
+        barred, most = jobs.survived(endings, by_gang) if jobs is not None else (frozenset[int](), {})
+        for gang, slots in by_gang.items() if not fixed else ():
+            part, whole_too, young = self.part_of(gang, slots, barred, most.get(gang))
             parts.append(part)
             late += young
             takes_whole |= whole_too
-        whole = np.concatenate([by_gang[gang] for gang in group])
-        priority = self.unit_priority(group, by_gang)
-        ref = ref_of(self.membership, group)
-        if takes_whole and not self.whole_allowed(whole, priority):
-            self.spared.append((ref, causes.MEMBER_NOT_EVICTABLE))
+        parts += jobs.alone(endings) if jobs is not None else ()
+        ref = _ref_of(self.membership, endings, parts, whole) if endings else ref_of(self.membership, group)
+        singles = any(part.single for part in parts)
+        priority = max([self.unit_priority(by_gang), *table.priority[whole[table.alone[table.gang[whole]]]].tolist()])
+        if takes_whole and (fixed or not self.queued_apart(group) or not self.whole_allowed(whole, priority)):
+            why = causes.job_would_end("more" if singles else "any") if endings else causes.MEMBER_NOT_EVICTABLE
+            self.spared.append((ref, why))
             takes_whole = False
         if self.young:
             takes_whole = self.spare_young(ref, whole, late, takes_whole)
-        if takes_whole or any(p.single for p in parts):
-            slots = [s for part in parts for s in part.bound] if takes_whole else []
-            array = whole if takes_whole else NO_SLOTS
-            self.blocks.append(Block(number, ref, parts, slots, priority, array))
+        if not takes_whole and not singles:
+            return None
+        gangs = tuple(distinct(table.gang[whole]).tolist()) if endings else tuple(numbers)
+        block = Block(max(gangs), ref, parts, whole.tolist() if takes_whole else [], priority, gangs)
+        spec = self.membership.spec(group[0]) if group else None
+        if priority < self.priority and self._may_all_go(numbers, endings) and (spec is None or not spec.group):
+            known = Known(self.options, spec, block, endings)
+            if group:
+                table.known[numbers[0]] = known
+            else:
+                endings[0].known = known
+        return block
 
     @property
     def empty(self) -> bool:
@@ -390,12 +317,7 @@ class Units(Eligible):
     def touched(self, taken: Collection[int]) -> list[Block]:
         """Blocks of which something is taken."""
         if self._blocks_by_gang is None:
-            number_of = self.snapshot.table.gang_number
-            self._blocks_by_gang = {b.number: b for b in self.blocks}
-            several = (b for b in self.blocks if len(b.parts) > 1)
-            self._blocks_by_gang.update({number_of(p.gang): b for b in several for p in b.parts})
-            of_jobs = ((b, b.gangs) for b in self.blocks if b.gangs is not None)
-            self._blocks_by_gang.update({n: b for b, numbers in of_jobs for n in numbers.tolist()})
+            self._blocks_by_gang = {number: block for block in self.blocks for number in block.gangs}
         gang = self.snapshot.table.gang
         slots = np.fromiter(taken, dtype=np.int64, count=len(taken))
         numbers = distinct(gang[slots]).tolist()

@@ -183,7 +183,7 @@ def add_workload(units: Units, gangs: tuple[GangId, ...], reason: str, uid: str)
         return None
     if units.patience is not None and _keeps_young(units, units.patience, ref, whole):
         return None
-    priority = units.unit_priority(gangs, by_gang)
+    priority = units.unit_priority(by_gang)
     spared = units.guard.spares(uid, priority, [units.pod(s) for s in whole.tolist()]) if units.guard else None
     if spared is not None:
         units.spared.append((ref, spared.why))
@@ -191,7 +191,7 @@ def add_workload(units: Units, gangs: tuple[GangId, ...], reason: str, uid: str)
         if spared.until:
             units.wait_for(spared.until)
         return None
-    block = Block(number, ref, parts, whole.tolist(), priority, whole)
+    block = Block(number, ref, parts, whole.tolist(), priority, tuple(map(table.gang_number, gangs)))
     if len(whole):
         units.add(block, reason)
     return block
