@@ -98,6 +98,8 @@ class Eviction:
         self.unsure: set[str] = set()
         self.refused: set[str] = set()
         self.ended: set[str] = set()
+        #: Without an owner it is waited until then whether such a removal shows; 0: there is none.
+        self.shows_until = 0.0
         #: Victims whose removal has been reported.
         self.reported: set[str] = set()
         #: Were removals asked for? How often were some of them refused because a pod was not as it was marked?

@@ -292,8 +292,9 @@ class Evictions:
             failures = self.written(eviction)
             units = eviction.begun_units(self._world.pods, (), ())
             doubts = eviction.in_doubt(self._world.pods) - units
-            eviction.begins = (eviction.begins or self._world.now + UNSEEN_SECONDS) if doubts else 0.0
-            if self._world.now < eviction.begins:
+            eviction.shows_until = (eviction.shows_until or self._world.now + UNSEEN_SECONDS) if doubts else 0.0
+            waits = self._world.now < eviction.shows_until
+            if waits:
                 units |= doubts
             for uid in [uid for uid, victim in eviction.victims.items() if unit_of(victim) not in units]:
                 del eviction.victims[uid]
@@ -302,6 +303,8 @@ class Evictions:
             if eviction.fails(failures) or eviction.refused or not eviction.to_go(self._world.pods):
                 self.withdraw(eviction)
                 self.end(eviction)
+            elif waits:
+                self.removals.at(eviction.key, eviction.shows_until)
             else:
                 self.remove(eviction)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gangsched.core.actions import Remove
+from gangsched.core.actuation.records import owners_of
 from gangsched.core.events import Outcome, WriteDone
-from tests.builders import node, pdb, pod
+from tests.builders import gang, node, pdb, pod
 from tests.core.eviction.recalls import recalled, two_gangs
 from tests.core.harness import Cluster, nodes_of
 from tests.core.stories import assert_clean, evicted, go_on
@@ -98,3 +99,20 @@ def test_a_gang_of_which_no_pod_is_seen_to_leave_stays() -> None:
     cluster.pass_time(31)
     assert evicted(cluster) == set()
     assert_clean(cluster)
+
+
+def test_a_pod_of_which_nobody_knows_whether_it_leaves_has_no_notice() -> None:
+    """Another gang takes it too, and is gone: it stays marked all the while, and no time stands on it that was never
+    announced.
+    """
+    cluster = in_doubt()
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.show(gang("h").min(2), *(pod(name).cpu(3).priority(6).gang("h") for name in ("h1", "h2")))
+    cluster.run()
+    both = [o for name in ("w1", "w2") for o in owners_of(cluster.pod(name))]
+    cluster.delete("h1")
+    cluster.run()
+    one = [o for name in ("w1", "w2") for o in owners_of(cluster.pod(name))]
+    assert (len(both), len(one)) == (4, 2)
+    assert {o.not_before for o in both + one} == {""}
+    assert all(cluster.pod(name).disruption_target for name in ("w1", "w2"))
