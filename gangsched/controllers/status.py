@@ -169,9 +169,10 @@ class StatusWriter:
     """Wanted and seen states of objects, and the task that makes them meet.
 
     ``want``, ``saw``, ``lost`` and ``set_leading`` may be called from any thread. ``run`` belongs to one event loop.
-    A status that another client overwrites is restored when the object is seen again. Each patch names the UID and
-    the resourceVersion that it was made for, so that it never hits another object or overwrites news. Jobs and
-    JobSets are not seen: they are read when there is something to write, which is written once.
+    A status that another client overwrites is restored when the object is seen again; one that is overwritten again and
+    again, later and later. Each patch names the UID and the resourceVersion that it was made for, so that it never hits
+    another object or overwrites news. Jobs and JobSets are not seen: they are read when there is something to write,
+    which is written once.
     """
 
     def __init__(
@@ -193,11 +194,13 @@ class StatusWriter:
         self._served: dict[tuple[str, str], Served] = {}
         self._refused_fields: dict[tuple[str, str], set[str]] = {}
         self._failures: dict[Key, int] = {}
+        #: What was written last, and how often it was restored.
+        self._written: dict[Key, tuple[GangStatus, int]] = {}
         self._told: set[str] = set()
         #: Objects that need a look, each once, for the event loop that writes, if one does.
         self._asked: dict[Key, None] = {}
         self._reader: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
-        self._later: set[asyncio.Task[None]] = set()
+        self._later: dict[Key, asyncio.Task[None]] = {}
 
     # -------------------------------------------------------------------------------------------- from any thread
 
@@ -217,6 +220,7 @@ class StatusWriter:
             self._leading = leading
             if not leading:
                 self._wanted.clear()
+                self._written.clear()
 
     def saw(self, key: Key, seen: Seen) -> None:
         """An object exists in this state."""
@@ -234,6 +238,7 @@ class StatusWriter:
             if key in self._wanted and self._wanted[key].uid in ("", uid):
                 del self._wanted[key]
                 self._failures.pop(key, None)
+                self._written.pop(key, None)
 
     def serve(self, served: frozenset[Served]) -> None:
         """The APIs that exist now; what was seen of the old ones is forgotten, and what they refused may be
@@ -273,9 +278,10 @@ class StatusWriter:
         finally:
             with self._lock:
                 self._reader = None
-            self._ask(*keys)
-            for task in self._later:
+            self._ask(*keys, *self._later)
+            for task in self._later.values():
                 task.cancel()
+            self._later.clear()
 
     def _ask(self, *keys: Key) -> None:
         """Have a look at these objects, all at the next opportunity."""
@@ -322,7 +328,9 @@ class StatusWriter:
 
     async def _bring_about(self, key: Key, served: Served, wanted: GangStatus, seen: Seen) -> None:
         fields = self._missing(key, served, wanted, seen)
-        if not fields:
+        earlier, restored = self._written.get(key, (None, 0))
+        again = wanted == earlier
+        if not fields or (again and key in self._later):
             return
         body = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "status": fields}
         after = seen_object(await self._patch(served, key.namespace, key.name, body))
@@ -332,6 +340,9 @@ class StatusWriter:
             return
         with self._lock:
             self._seen[key] = after
+            self._written[key] = (wanted, restored + 1 if again else 0)
+        if again:  # the other one may be as sure of it as we are
+            self._look_later(key, restored)
         # What the server did not keep (an older CRD prunes fields it does not know) is not sent again and again.
         refused = set(self._missing(key, served, wanted, after)) & set(fields)
         if refused:
@@ -358,16 +369,18 @@ class StatusWriter:
     def _try_again(self, key: Key) -> None:
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
-        delay = RETRY_SECONDS[min(count, len(RETRY_SECONDS) - 1)]
-        task = asyncio.create_task(self._again(key, delay))
-        self._later.add(task)
-        task.add_done_callback(self._later.discard)
+        self._look_later(key, count)
+
+    def _look_later(self, key: Key, count: int) -> None:
+        """Have a look at an object after a pause, the longer the more there were before."""
+        if key not in self._later:
+            delay = RETRY_SECONDS[min(count, len(RETRY_SECONDS) - 1)]
+            self._later[key] = asyncio.create_task(self._again(key, delay))
 
     async def _again(self, key: Key, delay: float) -> None:
-        try:
-            await self._sleep(delay)
-        finally:
-            self._ask(key)
+        await self._sleep(delay)
+        del self._later[key]
+        self._ask(key)
 
 
 def seen_object(body: Mapping[str, Any]) -> Seen:

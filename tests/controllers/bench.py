@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from gangsched.cluster.kube.discovery import Served
-from gangsched.controllers.status import Key, Seen, StatusWriter
+from gangsched.controllers.status import PERIOD_SECONDS, Key, Seen, StatusWriter
 from gangsched.core.actions import GangStatus
 
 SIGS, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.k8s.io"
@@ -52,18 +54,21 @@ class Api:
 
 
 class Bench:
-    """A writer over that API, whose pauses end at once and are noted."""
+    """A writer over that API, whose pauses end at once and are noted; those beyond the period never end if it
+    ``rests``.
+    """
 
     def __init__(self, api: Api) -> None:
         self.api = api
         self.pauses: list[float] = []
+        self.rests = False
         self.writer = StatusWriter(api.patch, api.read, now=lambda: NOW, sleep=self._sleep)
         self.writer.serve(frozenset({SIGS_API}))
         self.key = Key(SIGS, "ns", "gang")
 
     async def _sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
-        await asyncio.sleep(0)
+        await (asyncio.Event().wait() if self.rests and seconds > PERIOD_SECONDS else asyncio.sleep(0))
 
     def want(self, phase: str, uid: str = "uid", **fields: Any) -> None:
         self.writer.want(GangStatus(SIGS, "ns", "gang", uid, desired(phase, **fields)))
@@ -71,12 +76,28 @@ class Bench:
     def see(self, status: dict[str, Any] | None = None, uid: str = "uid") -> None:
         self.writer.saw(self.key, Seen(uid, str(self.api.version), 1, self.api.status if status is None else status))
 
-    async def settle(self) -> list[dict[str, Any]]:
-        """Let the writer do all that it has to do; the patches since the last time."""
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Callable[[], Awaitable[int]]]:
+        """The writer runs; yields what lets it do all that it has to do now, and counts the patches since the last
+        time.
+        """
         task = asyncio.create_task(self.writer.run())
-        for _ in range(50):
-            await asyncio.sleep(0)
+        seen = len(self.api.patches)
+
+        async def written() -> int:
+            nonlocal seen
+            for _ in range(50):
+                await asyncio.sleep(0)
+            before, seen = seen, len(self.api.patches)
+            return seen - before
+
+        yield written
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+    async def settle(self) -> list[dict[str, Any]]:
+        """Let the writer do all that it has to do; the patches since the last time."""
+        async with self.running() as written:
+            await written()
         patches, self.api.patches = self.api.patches, []
         return patches

@@ -281,6 +281,34 @@ async def test_lost_status_is_restored_unless_another_leads() -> None:
     assert len(await bench.settle()) == 1
 
 
+async def test_whoever_overwrites_it_again_and_again_is_answered_later_and_later() -> None:
+    """Two writers that count differently do not take turns at full speed."""
+    bench = Bench(Api())
+    bench.see()
+    bench.want("Scheduled", scheduled=2)
+    await bench.settle()
+    pauses = []
+    for _ in RETRY_SECONDS:
+        bench.pauses.clear()
+        bench.see({"phase": "Pending"})
+        assert len(await bench.settle()) == 1
+        pauses.append(max(bench.pauses))
+    assert pauses == list(RETRY_SECONDS)
+
+
+async def test_news_are_written_where_the_old_status_is_not_restored_yet() -> None:
+    """Only what was overwritten waits; what the gang has become meanwhile is written at once."""
+    bench = Bench(Api())
+    bench.rests = True
+    bench.want("Scheduled", scheduled=2)
+    async with bench.running() as written:
+        for patches in (1, 1, 1, 0):
+            bench.see({"phase": "Pending"})
+            assert await written() == patches
+        bench.want("Running", running=2)
+        assert await written() == 1
+
+
 async def test_fields_that_the_api_drops_are_sent_once() -> None:
     """A CRD that prunes a field is asked once; afterwards only the others are compared."""
     bench = Bench(Api(drops=("conditions",)))
