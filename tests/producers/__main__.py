@@ -16,6 +16,7 @@ from tests.producers.kubeflow import mpi_story, training_story
 from tests.producers.kuberay import RAY_PACKAGE, ray_story
 from tests.producers.quota_and_groups import kueue_story, lws_story
 from tests.producers.running import HERE, Story, controller, play
+from tests.producers.scheduler_plugins import scheduler_plugins_story
 from tests.producers.trainer import trainer_story
 from tests.producers.volcano import volcano_story
 
@@ -40,6 +41,9 @@ PRODUCERS = {
     "kueue": Producer("go-kueue", "sigs.k8s.io/kueue", kueue_story, "/cmd/kueue"),
     "lws": Producer("go-lws", "sigs.k8s.io/lws", lws_story, "/cmd"),
     "mpi-operator": Producer("go-mpi", "github.com/kubeflow/mpi-operator", mpi_story, "/cmd/mpi-operator"),
+    "scheduler-plugins": Producer(
+        "go-scheduler-plugins", "sigs.k8s.io/scheduler-plugins", scheduler_plugins_story, "/cmd/controller"
+    ),
     "trainer": Producer(
         "go-trainer", "github.com/kubeflow/trainer/v2", trainer_story, "/cmd/trainer-controller-manager"
     ),

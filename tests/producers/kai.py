@@ -11,9 +11,9 @@ from tests.e2e.jobs import CLUSTER, job, template
 from tests.e2e.scheduler import free_port, running_scheduler
 from tests.e2e.stories import condition, nodes_ready
 from tests.e2e.stories import running as all_running
-from tests.producers.kuberay import RAY, RAY_PACKAGE
+from tests.producers.kuberay import RAY, RAY_MEMBERS, operating, ray_cluster
 from tests.producers.preemption import Rivals
-from tests.producers.running import HERE, controller, running
+from tests.producers.running import HERE, running
 
 RECORDED_KAI = HERE / "recorded-kai.json"
 NAME, GROUP, QUEUE = "kai-scheduler", "scheduling.run.ai/v2alpha2/PodGroup", "scheduling.run.ai/v2/Queue"
@@ -38,17 +38,6 @@ spec:
     gpu: {quota: -1, limit: -1, overQuotaWeight: 1}
     memory: {quota: -1, limit: -1, overQuotaWeight: 1}
 """
-MEMBERS = 3
-
-
-def ray(name: str, **labels: str) -> Object:
-    """A Ray cluster of three pods, each of which needs half a node."""
-    found = load(HERE / "raycluster.yaml")[0]
-    found["metadata"] = {"name": name, "namespace": "default", "labels": labels}
-    spec = found["spec"]
-    for each in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
-        each["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
-    return found
 
 
 def plain_job() -> Object:
@@ -62,35 +51,30 @@ async def kai_story(plane: ControlPlane, folder: Path, binary: Path, sources: Pa
     """Pods that the scheduler sees before the podgrouper wait for it, and start when it has put them into groups: those
     of a Ray cluster together, those of a Job each by itself. The Ray cluster gives way to one that KAI prefers.
     """
-    operator, ray_sources = controller(HERE / "go-kuberay", RAY_PACKAGE)
     charts = sources / "deployments" / "kai-scheduler"
-    loopback = [f"127.0.0.1:{free_port()}" for _ in range(4)]
-    flags = ("--metrics-addr", loopback[0], "--health-probe-bind-address", loopback[1])
-    grouper = ("--metrics-bind-address", loopback[2], "--health-probe-bind-address", loopback[3])
+    loopback = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    grouper = ("--metrics-bind-address", loopback[0], "--health-probe-bind-address", loopback[1])
     settings = {"profiles": [{"schedulerName": NAME}]}
     async with Client(plane.admin_kubeconfig) as admin:
         await apply_manifests_crds(admin)
         await apply_manifests_rbac(admin, SCHEDULER_USER)
-        for each in ("rayclusters", "rayjobs", "rayservices"):
-            await admin.apply(load(ray_sources / "config" / "crd" / "bases" / f"ray.io_{each}.yaml"))
         for each in ("podgroups", "queues"):
             await admin.apply(load(charts / "crds" / f"scheduling.run.ai_{each}.yaml"))
-        await wait_until_served(admin, RAY, GROUP, QUEUE)
+        await wait_until_served(admin, GROUP, QUEUE)
         for path in sorted((charts / "templates" / "priorityclasses").glob("*.yaml")):
             await admin.apply(load(path))
         await admin.apply(load(CLUSTER))
         await admin.apply(load(DEFAULT_QUEUE))
         await nodes_ready(admin)
-        operates = ("--batch-scheduler", NAME, "--enable-leader-election=false", *flags)
-        low, high = ray("low"), ray("high", priorityClassName="inference")
-        rivals = Rivals(admin, "ray.io/cluster", MEMBERS)
-        with running(folder, "kuberay", operator, "--kubeconfig", plane.admin_kubeconfig, *operates):
+        low, high = ray_cluster("low"), ray_cluster("high", priorityClassName="inference")
+        rivals = Rivals(admin, "ray.io/cluster", RAY_MEMBERS)
+        async with operating(admin, plane, folder, NAME):
             async with running_scheduler(plane.scheduler_kubeconfig, folder, **settings):
                 await admin.apply([low, plain_job()])
 
                 async def told() -> bool:
                     found = [condition(p, "PodScheduled").get("status") for p in await admin.list("Pod")]
-                    return found == ["False"] * (MEMBERS + 2)
+                    return found == ["False"] * (RAY_MEMBERS + 2)
 
                 await wait_until(told, what="all pods are told why they wait", timeout=90)
             with running(folder, "podgrouper", binary, "--kubeconfig", plane.admin_kubeconfig, *grouper):

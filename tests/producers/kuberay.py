@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.controlplane.client import Client, load, wait_until, wait_until_served
+from tests.controlplane.client import Client, Object, load, wait_until, wait_until_served
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
 from tests.controlplane.rbac import MANIFESTS, apply_manifests_crds, apply_manifests_rbac
 from tests.e2e.scheduler import free_port, running_scheduler
 from tests.e2e.stories import EXAMPLES, nodes_ready
-from tests.producers.running import HERE, record, running
+from tests.producers.running import HERE, controller, record, running
 
 RECORDED_RAY = HERE / "recorded-kuberay.json"
 RAY, GROUP = "ray.io/v1/RayCluster", "scheduling.volcano.sh/v1beta1/PodGroup"
@@ -17,22 +19,43 @@ RAY_MEMBERS = 3
 RAY_PACKAGE = "github.com/ray-project/kuberay/ray-operator"
 
 
+def ray_cluster(name: str, priority_class: str = "", **labels: str) -> Object:
+    """A Ray cluster of three pods, each of which needs half a node."""
+    (found,) = load(HERE / "raycluster.yaml")
+    found["metadata"] = {"name": name, "namespace": "default", "labels": labels}
+    for each in (found["spec"]["headGroupSpec"], *found["spec"]["workerGroupSpecs"]):
+        pod = each["template"]["spec"]
+        pod["containers"][0]["resources"] = {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
+        pod |= {"priorityClassName": priority_class} if priority_class else {}
+    return found
+
+
+@asynccontextmanager
+async def operating(
+    admin: Client, plane: ControlPlane, folder: Path, scheduler: str, built: tuple[Path, Path] | None = None
+) -> AsyncIterator[None]:
+    """KubeRay with this batch scheduler, while the block lasts."""
+    binary, sources = built or controller(HERE / "go-kuberay", RAY_PACKAGE)
+    for each in ("rayclusters", "rayjobs", "rayservices"):
+        await admin.apply(load(sources / "config" / "crd" / "bases" / f"ray.io_{each}.yaml"))
+    await wait_until_served(admin, RAY)
+    metrics, probes = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    addresses = ("--metrics-addr", metrics, "--health-probe-bind-address", probes)
+    flags = ("--batch-scheduler", scheduler, "--enable-leader-election=false", *addresses)
+    with running(folder, "kuberay", binary, "--kubeconfig", plane.admin_kubeconfig, *flags):
+        yield
+
+
 async def ray_story(plane: ControlPlane, folder: Path, binary: Path, sources: Path) -> None:
     """A Ray cluster is recorded as its operator makes it for Volcano, and starts whole without Volcano."""
     async with Client(plane.admin_kubeconfig) as admin:
         await apply_manifests_crds(admin)
         await apply_manifests_rbac(admin, SCHEDULER_USER)
-        for each in ("rayclusters", "rayjobs", "rayservices"):
-            await admin.apply(load(sources / "config" / "crd" / "bases" / f"ray.io_{each}.yaml"))
         await admin.apply(load(MANIFESTS / "volcano" / "crd-podgroups.yaml"))
-        for kind in (RAY, GROUP):
-            await wait_until_served(admin, kind)
+        await wait_until_served(admin, GROUP)
         await admin.apply(load(EXAMPLES / "volcano" / "00-cluster.yaml"))
         await nodes_ready(admin)
-        metrics, probes = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-        addresses = ("--metrics-addr", metrics, "--health-probe-bind-address", probes)
-        flags = ("--batch-scheduler", "volcano", "--enable-leader-election=false", *addresses)
-        with running(folder, "kuberay", binary, "--kubeconfig", plane.admin_kubeconfig, *flags):
+        async with operating(admin, plane, folder, "volcano", (binary, sources)):
             await admin.apply(load(HERE / "raycluster.yaml"))
 
             async def made() -> bool:

@@ -15,6 +15,7 @@ from tests.controlplane.client import Object
 RECORDED = Path(__file__).resolve().parent / "recorded.json"
 RECORDED_RAY = RECORDED.with_name("recorded-kuberay.json")
 RECORDED_KAI = RECORDED.with_name("recorded-kai.json")
+RECORDED_SCHEDULER_PLUGINS = RECORDED.with_name("recorded-scheduler-plugins.json")
 RECORDED_KUEUE, RECORDED_LWS = RECORDED.with_name("recorded-kueue.json"), RECORDED.with_name("recorded-lws.json")
 RECORDED_MPI, RECORDED_TORCH = RECORDED.with_name("recorded-mpi.json"), RECORDED.with_name("recorded-pytorch.json")
 WITHOUT_GROUPS = {
@@ -169,6 +170,15 @@ def test_groups_of_a_leader_worker_set(tmp_path: Path) -> None:
         "default/serve-1": ("unschedulable", 2, 0),
     }
     assert sorted(found["default/serve-0"].placements) == ["default/serve-0", "default/serve-0-1"]
+
+
+def test_ray_clusters_whose_groups_are_those_of_scheduler_plugins(tmp_path: Path) -> None:
+    """The one whose pods have the higher priority starts whole in the room of the other, which leaves whole."""
+    recorded = json.loads(RECORDED_SCHEDULER_PLUGINS.read_text())
+    found = decided(recorded, tmp_path, answering(tmp_path, "scheduler-plugins-scheduler"))["default/high"]
+    assert (found.outcome, found.required, found.priority, len(found.placements)) == ("preempt", 3, 1000, 3)
+    names = [i["metadata"]["name"] for i in recorded["items"] if i["kind"] == "Pod"]
+    assert sorted(v.pod for v in found.victims) == sorted(f"default/{n}" for n in names if n.startswith("low"))
 
 
 def kai(recorded: Object, folder: Path) -> dict[str, Decision]:
