@@ -282,7 +282,8 @@ class Scheduler:
         self._pod_may_help(old, pod, assumed_on)
         if pod.finished:
             self._run.gangs.gone(pod.uid, old)
-        self._run.gangs.pod_seen(old, pod)
+        if pod.node or not pod.live:
+            self._run.gangs.pod_seen(old, pod)
 
     def _new_mistakes(self, pod: Pod) -> Sequence[Mistake]:
         """What is to be reported of what is wrong with a pod that is ours."""

@@ -231,8 +231,9 @@ class Actuator:
             self._drop(_ASPECTS[type(action)], action.pod.uid)
         in_phase = phase is not None and self._phases.get(wish.key) is phase
         if phase is not None and in_phase:
-            self.check.add(wish.key)
             phase.unsettled -= 1
+            if not phase.unsettled:
+                self.check.add(wish.key)
             if outcome is not Outcome.OK:
                 phase.failed.append(Failure(action.pod.uid, outcome, message))
         return Answer(wish.key, action, outcome, message, in_phase)

@@ -340,7 +340,9 @@ class Gangs:
                 self._actuator.check.add(key)
 
     def pod_seen(self, old: Pod | None, pod: Pod) -> None:
-        """A pod's record changed: what it is now reported may have to be reported again."""
+        """A pod that is on a node, or leaves, has another record: others may go on, and what was reported about it
+        may have to be reported again.
+        """
         if not pod.live and not pod.finished:
             self._lost(old, leaving=True)
             self._suspended(pod)

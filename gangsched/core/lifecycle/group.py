@@ -184,6 +184,12 @@ class Group:
     def __init__(self, gangs: tuple[GangId, ...]) -> None:
         self.gangs = gangs
         self.key = group_key(gangs)
+        #: ``namespace/name``, or all of them joined by commas for a GangGroup.
+        self.name = names_of(gangs)
+        #: A suspended Job or JobSet? Nothing can be written to its members, and they cannot be bound.
+        self.without_pods = gangs[0].family in WITHOUT_PODS
+        #: A pod without a group.
+        self.single = len(gangs) == 1 and gangs[0].family == SINGLE
         self.state = State.GATHERING
         self.plan: Plan | None = None
         self.failures = Failures()
@@ -202,24 +208,9 @@ class Group:
         self.decisions: tuple[Decision, ...] = ()
 
     @property
-    def name(self) -> str:
-        """``namespace/name``, or all of them joined by commas for a GangGroup."""
-        return names_of(self.gangs)
-
-    @property
     def problem(self) -> str:
         """Why it cannot be decided, in words; empty when it can."""
         return self.obstacle.text if self.obstacle is not None else ""
-
-    @property
-    def without_pods(self) -> bool:
-        """A suspended Job or JobSet? Nothing can be written to its members, and they cannot be bound."""
-        return self.gangs[0].family in WITHOUT_PODS
-
-    @property
-    def single(self) -> bool:
-        """A pod without a group."""
-        return len(self.gangs) == 1 and self.gangs[0].family == SINGLE
 
     def evicts(self, *phases: Phase) -> bool:
         """Is an eviction for it in one of these phases? (Not one of its own members.)"""

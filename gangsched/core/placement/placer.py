@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 
 import msgspec
 import numpy as np
@@ -65,7 +66,7 @@ class Placer:
         """
         if not wants:
             return Placed({}, [])
-        alike = len({sim.class_of(p).ident for want in wants for p in want.members}) == 1
+        alike = len({c.ident for c in sim.classes_of([p for want in wants for p in want.members])}) == 1
         orders = self._orders(wants, sim, alike=alike)
         no_choice = len(orders) > 1 and all(len(want.members) == want.required for want in wants)
         first: Placed | None = None
@@ -176,10 +177,9 @@ class Placer:
         """
         rows: dict[str, int] = {}
         failed: list[Pod] = []
-        class_of = sim.class_of
         end = 0
-        for pod_class, run in groupby(members, class_of):
-            alike = list(run)
+        for pod_class, run in groupby(zip(sim.classes_of(members), members, strict=True), itemgetter(0)):
+            alike = [pod for _, pod in run]
             end += len(alike)
             self._run(pod_class, alike, sim, prefer, rows, failed)
             if failed and stop:

@@ -193,11 +193,8 @@ class Topology:
                 self.problem = causes.no_node_has_label(_keys(keys))
             if required or (level.names and (level.only is not None or not self._bound)):
                 self.levels.append(level)
-
-    @property
-    def constrained(self) -> bool:
-        """False when the gang asks for nothing."""
-        return len(self.levels) > 1 or bool(self.levels[-1].keys)
+        #: False when the gang asks for nothing.
+        self.constrained = len(self.levels) > 1 or bool(self.levels[-1].keys)
 
     def domain(self, level: int, number: int) -> Domain:
         """One domain of a level."""

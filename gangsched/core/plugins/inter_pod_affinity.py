@@ -53,8 +53,8 @@ class InterPodAffinity:
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         # Terms of pods that are gone count as well: whether their leaving helps is asked when they have left.
-        shape = pod.shape
-        return bool(shape.affinity or shape.anti_affinity) or bool(sim.snapshot.terms.apart(pod))
+        shape, terms = pod.shape, sim.snapshot.terms
+        return bool(shape.affinity or shape.anti_affinity or (terms.carried and terms.apart(pod)))
 
     def prepare(self, pod: PodClass, sim: Simulation) -> _State:
         state = _State(pod, sim)
@@ -229,9 +229,10 @@ class InterPodAffinityScore:
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         if pod.shape.preferred_affinity or pod.shape.preferred_anti_affinity:
             return True
-        if self._ignore_existing:
+        terms = sim.snapshot.terms
+        if self._ignore_existing or not terms.carried:
             return False
-        named = [c for c in sim.snapshot.terms.pulls(pod) if self._watcher.of_carried(c)]
+        named = [c for c in terms.pulls(pod) if self._watcher.of_carried(c)]
         return bool(named) and (sim.guests_pull or any(c.pods.total for c in named))
 
     def prepare(self, pod: PodClass, sim: Simulation, feasible: Bools) -> _Scored:

@@ -4,7 +4,7 @@ affinity, anti-affinity and spread count in it, by the domains of one label.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -76,6 +76,10 @@ class Classes:
         self._told_apart = snapshot.told_apart
         self._found: dict[str, PodClass] = {}
 
+    def of_all(self, pods: Sequence[Pod]) -> list[PodClass]:
+        """The class of each of these pending pods."""
+        return [*map(self.of, pods)]
+
     def of(self, pod: Pod) -> PodClass:
         """The class of a pending pod."""
         if self._told_apart != self._snapshot.told_apart:
@@ -122,7 +126,8 @@ class Simulation:
         self.told_of_terminating = False
         self._pulling_guests = 0
         self._volumes: VolumesInThought | None = None
-        self.class_of = (classes or Classes(snapshot)).of
+        classes = classes or Classes(snapshot)
+        self.class_of, self.classes_of = classes.of, classes.of_all
         row_of = snapshot.row_of
         self._held.extend((p.pod, row) for p in held if (row := row_of.get(p.node)) is not None)
         crowds: dict[int, tuple[PodClass, list[int]]] = {}

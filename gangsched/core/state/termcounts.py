@@ -173,7 +173,8 @@ class TermIndex:
         self._selecting: _Finder[Selected] = _Finder()
         self._of_kin: dict[int, tuple[Selected, ...]] = {}
         self._generation = table.kin_generation
-        self._carried: dict[tuple[int, int, PodTerm], Carried] = {}
+        #: The terms that any pod has had, by kind, weight and term.
+        self.carried: dict[tuple[int, int, PodTerm], Carried] = {}
         self._naming: _Finder[Carried] = _Finder()
         self._of_shape: dict[int, tuple[Carried, ...]] = {}
         self._of_class: dict[int, tuple[tuple[int, int], tuple[Carried, ...], tuple[Carried, ...]]] = {}
@@ -226,7 +227,7 @@ class TermIndex:
         return self._naming_class(pod)[1]
 
     def _naming_class(self, pod: PodClass) -> tuple[tuple[Carried, ...], tuple[Carried, ...]]:
-        stamp = (len(self._carried), self._namespace_generation)
+        stamp = (len(self.carried), self._namespace_generation)
         found = self._of_class.get(pod.ident)
         if found is None or found[0] != stamp:
             if len(self._of_class) > _MAX_CLASSES:
@@ -255,9 +256,9 @@ class TermIndex:
         terms += [(PREFERRED, -w, t) for w, t in shape.preferred_anti_affinity]
         out = []
         for key in terms:
-            found = self._carried.get(key)
+            found = self.carried.get(key)
             if found is None:
-                found = self._carried[key] = Carried(*key)
+                found = self.carried[key] = Carried(*key)
                 self._naming.add(found.selection, found)
             found.shapes.append(number)
             out.append(found)
@@ -266,14 +267,14 @@ class TermIndex:
 
     def shapes_are(self, shapes: Sequence[PodShape]) -> None:
         """These are all shapes from now on, by number; terms that none of them has are forgotten."""
-        for carried in self._carried.values():
+        for carried in self.carried.values():
             carried.shapes.clear()
         self._of_shape.clear()
         for number, shape in enumerate(shapes):
             self.note_shape(number, shape)
-        self._carried = {key: c for key, c in self._carried.items() if c.shapes}
+        self.carried = {key: c for key, c in self.carried.items() if c.shapes}
         self._naming.clear()
-        for carried in self._carried.values():
+        for carried in self.carried.values():
             self._naming.add(carried.selection, carried)
         self._of_class.clear()
 
