@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from tests.controlplane.client import ApiError, Client, Object, wait_until, wait_until_served
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.rbac import MANIFESTS
-from tests.e2e.jobs import SCHEDULER, template
+from tests.e2e.jobs import SCHEDULER, template, urgent
 from tests.e2e.scheduler import free_port, running_scheduler
+from tests.e2e.stories import running as all_running
 from tests.producers.preemption import Rivals
 from tests.producers.quota_and_groups import prepared
 from tests.producers.running import HERE, isolated, running, serving_certificate, webhooks
@@ -44,17 +45,56 @@ WAYS = (Way("volcano", VOLCANO, "default"), Way(SCHEDULER, COSCHEDULING, "kube-p
 Operator = Callable[[Way], AbstractContextManager[None]]
 
 
-def job(kind: str, name: str, scheduler: str, priority: str = "", restart: str = "OnFailure") -> Object:
-    """One that leads and two workers, of which each needs most of a node."""
+class Roles(NamedTuple):
+    """How much CPU the one that leads asks for and each worker, and how many workers there are."""
+
+    leader: str
+    worker: str
+    workers: int
+
+
+LARGE, SMALL = Roles("500m", "3", 2), Roles("100m", "100m", 2)
+
+
+class Kind(NamedTuple):
+    """Where a kind has its roles, which one leads if any does, and the container that its operator asks for."""
+
+    field: str
+    leader: str
+    container: str
+
+
+KINDS = {
+    MPI: Kind("mpiReplicaSpecs", "Launcher", "mpi"),
+    TORCH: Kind("pytorchReplicaSpecs", "Master", "pytorch"),
+    "kubeflow.org/v1/TFJob": Kind("tfReplicaSpecs", "Chief", "tensorflow"),
+    "kubeflow.org/v1/XGBoostJob": Kind("xgbReplicaSpecs", "Master", "xgboost"),
+    "kubeflow.org/v1/PaddleJob": Kind("paddleReplicaSpecs", "Master", "paddle"),
+    "kubeflow.org/v1/JAXJob": Kind("jaxReplicaSpecs", "", "jax"),
+}
+#: Those of training-operator, and with which policies they fail when they are evicted.
+FAILS = {
+    TORCH: ["Never"],
+    "kubeflow.org/v1/TFJob": ["", "Never", "OnFailure", "ExitCode"],
+    "kubeflow.org/v1/XGBoostJob": ["", "Never", "OnFailure"],
+    "kubeflow.org/v1/PaddleJob": ["Never"],
+    "kubeflow.org/v1/JAXJob": ["", "Never"],
+}
+TRAINING = list(FAILS)
+
+
+def job(kind: str, name: str, scheduler: str, priority: str = "", restart: str = "", roles: Roles = LARGE) -> Object:
+    """One of these roles, restarted as its operator does by default, or as is said."""
     version, _, short = kind.rpartition("/")
-    leader, field = ("Launcher", "mpiReplicaSpecs") if kind == MPI else ("Master", "pytorchReplicaSpecs")
-    specs = {}
-    for role, count, cpu in ((leader, 1, "500m"), ("Worker", 2, "3")):
+    field, leader, container = KINDS[kind]
+    specs: Object = {}
+    for role, count, cpu in ((leader, 1, roles.leader), ("Worker", roles.workers, roles.worker)):
         pod = template(cpu)
         pod["spec"] |= {"priorityClassName": priority, "schedulerName": scheduler}
         del pod["spec"]["restartPolicy"]
-        pod["spec"]["containers"][0]["name"] = "pytorch"  # its operator wants this one
-        specs[role] = {"replicas": count, "template": pod, "restartPolicy": restart}
+        pod["spec"]["containers"][0]["name"] = container
+        specs[role] = {"replicas": count, "template": pod} | ({"restartPolicy": restart} if restart else {})
+    specs.pop("", None)
     meta = {"name": name, "namespace": "default"}
     return {"apiVersion": version, "kind": short, "metadata": meta, "spec": {field: specs}}
 
@@ -125,17 +165,19 @@ async def training_story(plane: ControlPlane, folder: Path, binary: Path, source
     command = ("sh", "-c", hide, own, folder, "env", "MY_POD_NAMESPACE=default", binary)
 
     def operator(way: Way) -> AbstractContextManager[None]:
-        flags = ("--kubeconfig", plane.admin_kubeconfig, "--enable-scheme=pytorchjob", f"--webhook-server-port={port}")
+        flags = ("--kubeconfig", plane.admin_kubeconfig, f"--webhook-server-port={port}", *kinds)
         told = f"--gang-scheduler-name={way.told}"
         return running(folder, f"operator-{way.told}", *isolated(plane, folder, port), *command, *flags, told)
 
+    kinds = [f"--enable-scheme={kind.rpartition('/')[2]}" for kind in TRAINING]
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "training-operator-webhook-cert"}}
     base = sources / "manifests" / "base"
     async with Client(plane.admin_kubeconfig) as admin:
-        await prepared(admin, base / "crds" / "kubeflow.org_pytorchjobs.yaml", *GROUPS)
-        await wait_until_served(admin, TORCH, VOLCANO, COSCHEDULING)
+        crds = [base / "crds" / f"kubeflow.org_{kind.rpartition('/')[2].lower()}s.yaml" for kind in TRAINING]
+        await prepared(admin, *crds, *GROUPS)
+        await wait_until_served(admin, *TRAINING, VOLCANO, COSCHEDULING)
         await admin.apply(secret, "default")
-        await admin.apply(webhooks(base / "webhook" / "manifests.yaml", port, authority, ["pytorchjobs"]))
+        await admin.apply(webhooks(base / "webhook" / "manifests.yaml", port, authority))
         rivals = Rivals(admin, LABEL, 3)
 
         async def answers() -> bool:
@@ -149,21 +191,49 @@ async def training_story(plane: ControlPlane, folder: Path, binary: Path, source
             with operator(way):
                 await wait_until(answers, what="the webhook of training-operator answers", timeout=60)
                 await meet(rivals, plane, folder, TORCH, way, RECORDED_TORCH)
-                if way.group == VOLCANO:
-                    await never_restarted(rivals, plane, folder)
+                if not way.group:
+                    await evicted(admin, plane, folder)
 
 
-async def never_restarted(rivals: Rivals, plane: ControlPlane, folder: Path) -> None:
-    """A PyTorchJob that never restarts its pods fails when it is evicted."""
-    never, higher = job(TORCH, "never", "volcano", restart="Never"), job(TORCH, "higher", "volcano", "urgent")
-    async with running_scheduler(plane.scheduler_kubeconfig, folder, **ANSWERS_TO_VOLCANO):
-        await rivals.admin.apply(never)
-        await rivals.all_in("never", "Running")
-        await rivals.admin.apply(higher)
-        await rivals.all_in("higher", "Running")
-        ended = await rivals.admin.wait_for(
-            TORCH, "never", lambda found: found["status"]["conditions"][-1]["type"] == "Failed"
+async def evicted(admin: Client, plane: ControlPlane, folder: Path) -> None:
+    """Jobs of all kinds and policies leave for a gang that needs all nodes: some have failed when that is gone, and the
+    others run again.
+    """
+    jobs = {
+        (kind, policy): job(
+            kind, f"{kind.rpartition('/')[2]}-{policy or 'default'}".lower(), SCHEDULER, "", policy, SMALL
         )
-    print(f"one that never restarts its pods: {ended['status']['conditions'][-1]['message']}")
-    for each in (never, higher):
-        await rivals.clear(each)
+        for kind in TRAINING
+        for policy in ("", "Never", "OnFailure", "ExitCode")
+    }
+    rivals = {kind: Rivals(admin, LABEL, SMALL.workers + bool(KINDS[kind].leader)) for kind in TRAINING}
+    settings: dict[str, Any] = {"gangs": {"owners": [kind.rpartition("/")[2] for kind in TRAINING]}}
+    became: dict[tuple[str, str], str] = {}
+
+    async def settled() -> bool:
+        for (kind, policy), found in jobs.items():
+            name = found["metadata"]["name"]
+            seen = (await admin.get(kind, name))["status"]["conditions"]
+            if any(each["type"] == "Failed" and each["status"] == "True" for each in seen):
+                became[kind, policy] = "fails"
+            elif len(await rivals[kind].pods(name, "Running")) == rivals[kind].members:
+                became[kind, policy] = "runs again"
+            else:
+                return False
+        return True
+
+    async with running_scheduler(plane.scheduler_kubeconfig, folder, **settings):
+        for (kind, _), found in jobs.items():
+            await admin.apply(found)
+            await rivals[kind].all_in(found["metadata"]["name"], "Running")
+        higher = urgent("higher")
+        await admin.apply(higher)
+        names = [each["metadata"]["name"] for each in higher[1:]]
+        await all_running(admin, names)
+        for name in names:
+            await admin.delete("Pod", name)
+        await wait_until(settled, what="all have failed or run again", timeout=90)
+    fails = {each for each, what in became.items() if what == "fails"}
+    expected = {(kind, policy) for kind, policies in FAILS.items() for policy in policies}
+    assert fails == expected, f"not as documented: {sorted(fails ^ expected)}"
+    print(f"of {len(became)} jobs that were evicted {len(fails)} failed, and the others ran again")
