@@ -335,7 +335,7 @@ class Eligible:
             able = self._beyond_roles(spec, slots, able)
         limit = len(able) if one_by_one else min(len(able), surplus)
         late: list[int] = []
-        if self._late and (limit or one_by_one):
+        if self._late and (surplus or one_by_one):
             late = [s for s in bound if s in self._late and s not in barred]
         limit = limit if most is None else min(limit, most)
         part = Part(gang, ref_of(self.membership, (gang,)), bound, able if limit else [], limit, minimum, mode != OFF)

@@ -149,6 +149,7 @@ OPTIONS: list[dict[str, Any]] = [
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(OPTIONS))
 @example(321, {})  # an equal gang is woken first
+@example(1576, OPTIONS[3])  # time alone lets go the only member that a gang can spare
 def test_no_gang_sleeps_through_an_event_that_helps(seed: int, options: dict[str, Any]) -> None:
     """After any event, alone or in a series, whoever could be placed now is awake; deciding all anew is the judge."""
     chance = Chance(seed)
