@@ -6,7 +6,8 @@ be let off
 * when the gang does not need it to go any more, or has no use for the list any more: judged by what the process that
   lets it off knows in that moment, see :func:`_rightly`;
 * when the plan has to end by itself: its time is over, a write of its own was refused, a member that it places is
-  gone, or users have changed something that it is about (a member, a victim, a group, a budget, a queue, a volume).
+  gone, a Job would fail by the loss of a victim, or users have changed something that it is about (a member, a victim,
+  a group, a budget, a queue, a volume).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gangsched.cluster.sim.invariants import Round
 from gangsched.core.actions import Action, Bind, Mark, Nominate, Unmark, WithdrawNomination
 from gangsched.core.decision import BIND, Decision
 from gangsched.core.plugins.node import tolerates
-from gangsched.model.records import Node, Pod
+from gangsched.model.records import Job, Node, Pod
 from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import Played
 from tests.chaos.rooms import Process
@@ -339,8 +340,21 @@ def _ends(played: Played, each: Round) -> bool:
     asked = (b.at_seconds for b in played.batches for a in b.actions if isinstance(a, Nominate) and a.plan == each.plan)
     if ended - next(asked, began) >= played.scenario.options.timeout_seconds:
         return True
-    window = (e for e in history.entries[: over + 1] if e.at_seconds >= began - RACE_SECONDS)
-    return any(_concerns(entry, each) for entry in window)
+    window = [e for e in history.entries[: over + 1] if e.at_seconds >= began - RACE_SECONDS]
+    return any(_concerns(entry, each) for entry in window) or _fails_jobs(history, window, each)
+
+
+def _fails_jobs(history: History, window: Sequence[Entry], each: Round) -> bool:
+    """Has a Job counted so many failed pods meanwhile that it would fail by the loss of its victims that stand?"""
+    pods = (e.record for e in history if isinstance(e.record, Pod) and e.uid in each.marked)
+    owner = {pod.uid: pod.owner.uid for pod in pods if pod.owner is not None}
+    for entry in window:
+        job = entry.record
+        if isinstance(job, Job) and "backoffLimit" in entry.detail:
+            stand = [u for u in each.marked if owner.get(u) == job.uid and each.removed.get(u, math.inf) > entry.number]
+            if stand and entry.detail["failed"] + len(stand) > entry.detail["backoffLimit"]:
+                return True
+    return False
 
 
 def _concerns(entry: Entry, each: Round) -> bool:

@@ -14,9 +14,10 @@ from gangsched.core.actuation.records import Owner, Owners, written
 from gangsched.core.decision import Decision, Fits, Placement, Unschedulable
 from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
 from gangsched.core.lifecycle.report import mark_message
+from gangsched.model.records import Job
 from tests.builders import OURS, PodBuilder, gang, node, pod
 from tests.chaos.lists import second_lists
-from tests.chaos.made_up import about, does, played, told
+from tests.chaos.made_up import about, deleted, does, played, told
 from tests.chaos.play import Played
 from tests.core.harness import Built
 
@@ -238,6 +239,19 @@ def test_a_list_may_end_where_an_overdue_victim_holds_the_room(patience: float, 
     """It terminates from 15 s on, without a grace period, and the list ends at 20 s."""
     stuck = pod("v1").cpu(2).on("n1").field(grace_seconds=0.0).terminating()
     assert lets_off(stuck, overdue_after_seconds=patience) == found
+
+
+@pytest.mark.parametrize(("limit", "found"), [(1, []), (2, FOUND)])
+def test_a_list_may_end_where_a_job_would_fail_by_it(limit: int, found: list[str]) -> None:
+    """It has lost another pod since, and does not survive the loss of the victim that is let off, too."""
+
+    def loses_another(run: Played) -> Sequence[Action]:
+        deleted(run, "x")
+        return ()
+
+    owned = [pod(name).cpu(2).owner("Job", "j").on(to) for name, to in (("v2", "n1"), ("x", "n2"))]
+    job = Job("d", "j", "uid-Job-j", backoff_limit=limit, parallelism=2)
+    assert lets_off(known=[node("n2").cpu(3), job, *owned], meanwhile=loses_another) == found
 
 
 @pytest.mark.parametrize(

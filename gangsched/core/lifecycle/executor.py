@@ -475,6 +475,7 @@ class Executor:
     def _resume(self, group: Group, plan: Plan) -> None:
         group.plan = plan
         plan.required = self.world.membership.lacking(group.gangs)
+        plan.failing = frozenset(job.uid for job, _ in failing(plan.victims.values(), self.world, None))
         self._condemn(group, plan)
         for uid in plan.victims:
             self._ledger.condemned.name(self.world.pods[uid], plan.eviction)

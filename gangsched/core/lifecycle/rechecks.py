@@ -96,14 +96,14 @@ class Rechecks:
         return not (room and self._needless(group, plan, now))
 
     def _not_as_made(self, group: Group, plan: Plan, now: _Look) -> bool:
-        """Has no pod left for the plan yet, and does the gang need more or fewer members than it is for, or would other
-        Jobs fail than was known?
+        """Does the gang need more or fewer members than the plan is for, while no pod has left for it yet? Or would
+        other Jobs fail than was known, by the loss of what need not leave whole? Those that have left for it are in
+        their counts, if anything has.
         """
-        if now.begun:
-            return False
-        if plan.required and plan.required != self._world.membership.lacking(group.gangs):
+        if plan.required and not now.begun and plan.required != self._world.membership.lacking(group.gangs):
             return True
-        lost = failing((plan.victims[uid] for uid in now.standing), self._world, group.key)
+        rest = (victim for uid in now.standing if unit_of(victim := plan.victims[uid]) not in now.begun)
+        lost = failing(rest, self._world, None if now.begun else group.key)
         return not plan.failing.issuperset(job.uid for job, _ in lost)
 
     def _needless(self, group: Group, plan: Plan, now: _Look) -> bool:

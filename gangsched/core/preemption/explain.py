@@ -214,7 +214,7 @@ def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
     return tuple(out)
 
 
-def failing(gone: Iterable[Victim], world: World, key: str = "") -> list[tuple[Job, int]]:
+def failing(gone: Iterable[Victim], world: World, key: str | None = "") -> list[tuple[Job, int]]:
     """The Jobs that would fail by the loss of these victims, and how many of them each loses: the Job controller counts
     a deleted pod as a failed one. Suspended Jobs lose none that would count. See :func:`would_fail` for the ``key``.
     """
@@ -227,13 +227,14 @@ def failing(gone: Iterable[Victim], world: World, key: str = "") -> list[tuple[J
     return [(job, len(uids)) for job, uids in found if job is not None and would_fail(job, uids, world, key)]
 
 
-def would_fail(job: Job, lost: Collection[str], world: World, key: str = "") -> bool:
+def would_fail(job: Job, lost: Collection[str], world: World, key: str | None = "") -> bool:
     """Would the Job fail if these of its pods (UIDs) were deleted? Others that are leaving may not have been counted
-    yet. Those that only plans remove which were made after the one with this ``key`` are theirs to count.
+    yet. Those that only plans remove which were made after the one with this ``key`` are theirs to count. Without a
+    key (None) whoever leaves is taken to have been counted.
     """
     counts_on = world.ledger.condemned.counts_on
-    others = (p for p in world.jobs.pods_of(job) if p.uid not in lost)
-    limit = survives(job, sum(not p.live or counts_on(p.uid, key) for p in others))
+    others = (p for p in world.jobs.pods_of(job) if p.uid not in lost) if key is not None else ()
+    limit = survives(job, sum(not p.live or counts_on(p.uid, key or "") for p in others))
     return limit is not None and len(lost) > limit
 
 

@@ -101,6 +101,19 @@ def test_victims_stay_whose_turn_has_not_come_when_the_room_is_taken() -> None:
     assert any("the gang pauses" in text for _, text in texts(cluster.log, "m1"))
 
 
+@pytest.mark.parametrize("failed", [0, 1])
+def test_a_victim_whose_loss_its_job_would_not_survive_any_more_stays(failed: int) -> None:
+    """The Job has lost another pod before its turn has come: it would fail, and no plan has said so."""
+    cluster = preempting(job(backoff_limit=1))
+    cluster.change("v2", owner=member(0).obj().owner)
+    cluster.run()
+    cluster.show(job(backoff_limit=1, failed=failed))
+    cluster.pass_time(LONG - SHORT)
+    assert removed(cluster) == (["v1"] if failed else ["v1", "v2"])
+    assert names(cluster, Unmark) == ({"v2"} if failed else set())
+    assert not any(d.warnings for d in cluster.decisions)
+
+
 def test_only_pods_that_terminate_are_named_as_such() -> None:
     """When the time of the gang is over, a victim stays whose turn has not come."""
     cluster = preempting()
