@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tests.controlplane import binaries
 from tests.producers.jobset import jobset_story
-from tests.producers.kai import kai_story
+from tests.producers.kai import KAI_PACKAGE, kai_story
 from tests.producers.kubeflow import mpi_story, training_story
 from tests.producers.kuberay import RAY_PACKAGE, ray_story
 from tests.producers.quota_and_groups import kueue_story, lws_story
@@ -36,7 +36,7 @@ class Producer:
 
 PRODUCERS = {
     "jobset": Producer("go", "sigs.k8s.io/jobset", jobset_story),
-    "kai": Producer("go-kai", "github.com/NVIDIA/KAI-scheduler", kai_story, "/cmd/podgrouper"),
+    "kai": Producer("go-kai", KAI_PACKAGE, kai_story, "/cmd/podgrouper"),
     "kuberay": Producer("go-kuberay", RAY_PACKAGE, ray_story),
     "kueue": Producer("go-kueue", "sigs.k8s.io/kueue", kueue_story, "/cmd/kueue"),
     "lws": Producer("go-lws", "sigs.k8s.io/lws", lws_story, "/cmd"),

@@ -24,6 +24,8 @@ from tests.e2e.scheduler import free_port
 from tests.producers import isolated as isolation
 
 HERE = Path(__file__).resolve().parent
+#: So long nobody writes a status after everything is said.
+QUIET_SECONDS = 5.0
 #: What happens on a control plane, in a folder, with a controller and its sources.
 Story: TypeAlias = Callable[[ControlPlane, Path, Path, Path], Coroutine[None, None, None]]
 
@@ -34,7 +36,7 @@ def controller(module: Path, source: str, command: str = "") -> tuple[Path, Path
     """
     go, name, package = binaries.go_command(print), source.rpartition("/")[2], f"{source}{command}"
     digest = hashlib.sha256((module / "go.sum").read_bytes()).hexdigest()[:16]
-    binary = binaries.cache_root() / f"producers-{digest}" / name
+    binary = binaries.cache_root() / f"producers-{digest}" / package.rpartition("/")[2]
     if not os.access(binary, os.X_OK):
         binary.parent.mkdir(parents=True, exist_ok=True)
         binaries.build_one(go, module, package, binary, name, print)
@@ -121,6 +123,13 @@ async def record(admin: Client, kinds: Iterable[str], path: Path) -> None:
             items.append({"apiVersion": version or versions.get(name, "v1"), "kind": name, **found})
     kept = [i for i in items if not i["metadata"]["name"].startswith("system-")]
     _write({"apiVersion": "v1", "kind": "List", "items": kept}, path)
+
+
+async def writes(admin: Client, kind: str, seconds: float) -> list[str]:
+    """What objects of a kind become in this time, one after another."""
+    async with admin.record(kind) as recorder:
+        await asyncio.sleep(seconds)
+    return [f"{c.object['metadata']['namespace']}/{c.name} {c.phase}" for c in recorder.changes]
 
 
 def _write(found: Object, path: Path) -> None:

@@ -4,7 +4,6 @@ clusters of KubeRay: both write the status of PodGroups.
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from gangsched.controllers.status import RETRY_SECONDS
@@ -16,22 +15,13 @@ from tests.e2e.scheduler import free_port, running_scheduler
 from tests.e2e.stories import nodes_ready
 from tests.producers.kuberay import RAY, RAY_MEMBERS, operating, ray_cluster
 from tests.producers.preemption import Rivals
-from tests.producers.running import HERE, running
+from tests.producers.running import HERE, QUIET_SECONDS, running, writes
 
 RECORDED_SCHEDULER_PLUGINS = HERE / "recorded-scheduler-plugins.json"
 NAME, GROUP = "scheduler-plugins-scheduler", "scheduling.x-k8s.io/v1alpha1/PodGroup"
 LABEL = "scheduling.x-k8s.io/pod-group"
-#: So long nobody writes a status after everything is said.
-QUIET_SECONDS = 5.0
 #: So long the two disagree: with full speed ours would be written as often.
 FIGHT_SECONDS = 20.0
-
-
-async def writes(admin: Client, seconds: float) -> list[str]:
-    """What PodGroups become in this time, one after another."""
-    async with admin.record(GROUP) as recorder:
-        await asyncio.sleep(seconds)
-    return [f"{c.object['metadata']['namespace']}/{c.name} {c.phase}" for c in recorder.changes]
 
 
 def elsewhere() -> list[Object]:
@@ -71,10 +61,10 @@ async def scheduler_plugins_story(plane: ControlPlane, folder: Path, binary: Pat
                 async with running_scheduler(plane.scheduler_kubeconfig, folder, **settings):
                     await rivals.all_in("low", "Running")
                     await admin.wait_for(GROUP, "low", lambda g: g.get("status", {}).get("running") == RAY_MEMBERS)
-                    told = await writes(admin, QUIET_SECONDS)
+                    told = await writes(admin, GROUP, QUIET_SECONDS)
                     assert not told, f"statuses do not come to rest: {told}"
                     await admin.apply(elsewhere())
-                    fought = await writes(admin, FIGHT_SECONDS)
+                    fought = await writes(admin, GROUP, FIGHT_SECONDS)
     ours = [each for each in fought if each.endswith("Pending")]
     assert 2 < len(ours) <= len(RETRY_SECONDS) + 1, f"where the two disagree this was written: {fought}"
     print(f"statuses come to rest; where the two disagree there were {len(fought)} writes in {FIGHT_SECONDS:g} s")

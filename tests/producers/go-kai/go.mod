@@ -4,7 +4,10 @@ module gangsched.dev/tests/producers/kai
 
 go 1.26.0
 
-tool github.com/NVIDIA/KAI-scheduler/cmd/podgrouper
+tool (
+	github.com/NVIDIA/KAI-scheduler/cmd/podgroupcontroller
+	github.com/NVIDIA/KAI-scheduler/cmd/podgrouper
+)
 
 require (
 	github.com/NVIDIA/KAI-scheduler v0.12.0 // indirect
