@@ -27,7 +27,12 @@ from gangsched.model.times import parse_duration, parse_time
 QueueName = Annotated[
     str, used("a LocalQueue of that name in its namespace limits the gang, else the Queue ([queues.md](../queues.md))")
 ]
-PriorityClassName = Annotated[str, used("the gang's priority as preemptor and as victim; absent: that of its pods")]
+PriorityClassName = Annotated[
+    str,
+    used(
+        "the gang's priority as preemptor and as victim; absent, or not the name of a PriorityClass: that of its pods"
+    ),
+]
 MinResources = Annotated[
     wire.Quantities | None, used("it starts when there is room for all of it ([announced members](#announced-members))")
 ]
