@@ -148,6 +148,23 @@ def test_the_rest_of_a_unit_goes_though_its_preemptor_is_gone(partial: bool) -> 
     assert found == (["nobody is left of that gang"] if partial else [])
 
 
+@pytest.mark.parametrize(("process", "found"), [(1, ["nobody is left of that gang"]), (2, [])], ids=["same", "later"])
+def test_a_process_that_takes_over_cannot_tell_who_has_deleted_a_marked_pod(process: int, found: list[str]) -> None:
+    """It finishes the unit. The process that has marked the pods knows that it has removed none."""
+    there: list[Built] = [*THERE, pod("w").priority(3).cpu(4).on("n1")]
+    run = played(*there)
+    told(run, *there)
+    owner = Owner("p", "Preemption", OURS, "d/g", kind="PodGroup", unit="d/old", partial=False)
+    marks = [Mark(n, about(run, name), FOR_G, owners=written(Owners.of([owner]))) for n, name in ((2, "v"), (3, "w"))]
+    told(run, asks=[Nominate(1, about(run, "m1"), "n1", "p", written(Intent("p", 2))), *marks])
+    does(run, *marks)
+    removal = Remove(4, about(run, "v"), mark=FOR_G)
+    seen: list[Built] = [*there, pod("w").priority(3).cpu(4).on("n1").terminating()]
+    told(run, *seen, Gone("Pod", "d", "m1", "uid-d-m1"), asks=[removal], process=process)
+    does(run, removal)
+    assert [text.split(": ", 1)[1] for text in unwanted_removals(run)] == found
+
+
 def test_between_workloads_of_queues_it_is_not_priority_that_decides() -> None:
     """Both name a queue; one that does is not enough."""
     in_queue = pod("v").priority(9).cpu(4).on("n1").labels({QUEUE_LABEL: "team"})
