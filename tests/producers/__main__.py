@@ -18,7 +18,7 @@ from tests.producers.quota_and_groups import kueue_story, lws_story
 from tests.producers.running import HERE, Story, controller, play
 from tests.producers.scheduler_plugins import scheduler_plugins_story
 from tests.producers.trainer import trainer_story
-from tests.producers.volcano import volcano_story
+from tests.producers.volcano import shapes_story, volcano_story
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ PRODUCERS = {
         "go-training", "github.com/kubeflow/training-operator", training_story, "/cmd/training-operator.v1"
     ),
     "volcano": Producer("go-volcano", "volcano.sh/volcano", volcano_story, "/cmd/controller-manager"),
+    "volcano-shapes": Producer("go-volcano", "volcano.sh/volcano", shapes_story, "/cmd/controller-manager"),
 }
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import quantiles
 
-from tests.controlplane.client import Client, Object, load, wait_until_served
+from tests.bench.gangs_of_volcano import GANGS, NODES, SHAPES, domains, node, spine_of
+from tests.controlplane.client import Client, Object, load, wait_until, wait_until_served
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
 from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac
+from tests.e2e.jobs import template
 from tests.e2e.scheduler import running_scheduler
 from tests.e2e.stories import EXAMPLES, nodes_ready
 from tests.e2e.volcano import GROUP, phase
@@ -73,3 +77,57 @@ async def volcano_story(plane: ControlPlane, folder: Path, binary: Path, sources
                 await admin.wait_for(VCJOB, "urgent", in_phase("Running"), timeout=60)
     retries = gone["status"]["retryCount"]
     print(f"PodGroup of night with {group['status']['running']} pods; maxRetry 1: Failed after {retries} eviction")
+
+
+def shape(name: str, size: int, *, near: bool) -> Object:
+    """A VCJob of so many pods of one CPU; all in one spine if it is ``near``."""
+    pod = template("1")
+    del pod["spec"]["schedulerName"]
+    task = {"name": "worker", "replicas": size, "template": pod}
+    spec = {"schedulerName": "volcano", "queue": "default", "minAvailable": size, "tasks": [task]}
+    spec |= {"networkTopology": {"mode": "hard", "highestTierAllowed": 2}} if near else {}
+    api, _, kind = VCJOB.rpartition("/")
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+async def shapes_story(plane: ControlPlane, folder: Path, binary: Path, sources: Path) -> None:
+    """The shapes of Volcano's own benchmark, of which its controllers make the pods: how long each pod waits from its
+    creation to its binding, as a watch sees it, and until all are bound.
+    """
+    fast = ("--kube-api-qps=5000", "--kube-api-burst=10000")
+    command = (binary, "--kubeconfig", plane.admin_kubeconfig, "--leader-elect=false", *fast)
+    async with Client(plane.admin_kubeconfig) as admin:
+        await prepared(admin, sources)
+        await admin.apply([*map(node, range(NODES)), *domains()])
+        await nodes_ready(admin)
+        with running(folder, "volcano", *command):
+            for name, size, near in SHAPES:
+                jobs = [shape(f"{'near' if near else 'far'}-{n}", size, near=near) for n in range(GANGS)]
+                async with running_scheduler(plane.scheduler_kubeconfig, folder, **ANSWERS), admin.record() as seen:
+                    began = time.monotonic()
+                    await admin.apply(jobs)
+                    for each in jobs:
+                        await admin.wait_for(VCJOB, each["metadata"]["name"], in_phase("Running"), timeout=180)
+                created: dict[str, float] = {}
+                bound: dict[str, float] = {}
+                spines: dict[str, set[int]] = {}
+                for change in seen.changes:
+                    created.setdefault(change.name, change.at)
+                    if change.node and change.name not in bound:
+                        bound[change.name] = change.at
+                        spines.setdefault(change.name.partition("-worker-")[0], set()).add(
+                            spine_of(int(change.node.rpartition("-")[2]))
+                        )
+                assert len(bound) == GANGS * size
+                waits = quantiles([bound[pod] - created[pod] for pod in created], n=100)
+                apart = sum(len(found) > 1 for found in spines.values())
+                assert not near or not apart, f"{apart} gangs are in more spines than one"
+                shown = ", ".join(f"p{p} {waits[p - 1]:.2f} s" for p in (50, 90, 99))
+                print(f"{name}: {shown}; all bound after {max(bound.values()) - began:.2f} s")
+                for each in jobs:
+                    await admin.delete(VCJOB, each["metadata"]["name"])
+
+                async def gone() -> bool:
+                    return not await admin.list("Pod")
+
+                await wait_until(gone, what="the pods are gone", timeout=180)
