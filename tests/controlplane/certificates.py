@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 
@@ -29,7 +29,7 @@ def _name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _private_pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )
@@ -49,8 +49,10 @@ def _usage(*, ca: bool) -> x509.KeyUsage:
     )
 
 
-def create(folder: Path) -> Certificates:
-    """Write a CA, a server certificate for loopback and a key pair for ServiceAccounts into a folder."""
+def create(folder: Path, *, rsa_key: bool = False) -> Certificates:
+    """Write a CA, a server certificate for loopback and a key pair for ServiceAccounts into a folder. The server's key
+    is RSA if so asked.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     now = datetime.datetime.now(datetime.UTC)
     # A day of slack: the clocks of a container and its host need not agree.
@@ -69,7 +71,7 @@ def create(folder: Path) -> Certificates:
         .sign(ca_key, hashes.SHA256())
     )
 
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = rsa.generate_private_key(65537, 2048) if rsa_key else ec.generate_private_key(ec.SECP256R1())
     names: list[x509.GeneralName] = [
         x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
         x509.IPAddress(ipaddress.ip_address("10.0.0.1")),

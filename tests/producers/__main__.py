@@ -17,6 +17,7 @@ from tests.producers.kuberay import RAY_PACKAGE, ray_story
 from tests.producers.quota_and_groups import kueue_story, lws_story
 from tests.producers.running import HERE, Story, controller, play
 from tests.producers.scheduler_plugins import scheduler_plugins_story
+from tests.producers.spark import spark_story
 from tests.producers.trainer import trainer_story
 from tests.producers.volcano import shapes_story, volcano_story
 
@@ -44,6 +45,7 @@ PRODUCERS = {
     "scheduler-plugins": Producer(
         "go-scheduler-plugins", "sigs.k8s.io/scheduler-plugins", scheduler_plugins_story, "/cmd/controller"
     ),
+    "spark-operator": Producer("go-spark", "github.com/kubeflow/spark-operator/v2", spark_story, "/cmd/operator"),
     "trainer": Producer(
         "go-trainer", "github.com/kubeflow/trainer/v2", trainer_story, "/cmd/trainer-controller-manager"
     ),

@@ -14,11 +14,15 @@ from tests.producers.running import record
 
 
 class Rivals(NamedTuple):
-    """Gangs of one kind, each of ``members`` pods that bear its name in ``label``; there is room for one of them."""
+    """Gangs of one kind, each of ``members`` pods that bear its name in ``label``; there is room for one of them.
+
+    Before any of its pods runs all of them are there, or only the ``first`` ones.
+    """
 
     admin: Client
     label: str
     members: int
+    first: int = 0
 
     async def pods(self, gang: str, *phases: str) -> list[Object]:
         """Pods of a gang that are not being deleted, in one of these phases if some are given."""
@@ -26,13 +30,14 @@ class Rivals(NamedTuple):
         there = [p for p in found if "deletionTimestamp" not in p["metadata"]]
         return [p for p in there if not phases or p["status"]["phase"] in phases]
 
-    async def all_in(self, gang: str, phase: str) -> None:
-        """Wait until all pods of a gang are there, in this phase."""
+    async def all_in(self, gang: str, phase: str, count: int = 0) -> None:
+        """Wait until all pods of a gang, or as many as are said, are there, in this phase."""
+        wanted = count or self.members
 
         async def reached() -> bool:
-            return len(await self.pods(gang, phase)) == self.members
+            return len(await self.pods(gang, phase)) == wanted
 
-        await wait_until(reached, what=f"the {self.members} pods of {gang} are {phase}", timeout=90)
+        await wait_until(reached, what=f"the {wanted} pods of {gang} are {phase}", timeout=240)
 
     async def clear(self, gang: Object) -> None:
         """Delete a gang, and wait until none of its pods is left."""
@@ -62,7 +67,7 @@ class Rivals(NamedTuple):
             await self.admin.apply(low)
             await self.all_in(lower, "Running")
             await self.admin.apply(high)
-            await self.all_in(higher, "Pending")
+            await self.all_in(higher, "Pending", self.first)
         ran = {p["metadata"]["name"] for p in await self.pods(lower)}
         if recorded is not None:
             await record(self.admin, *recorded)

@@ -59,9 +59,9 @@ def webhooks(manifest: Path, port: int, authority: bytes, only: Collection[str] 
     return found
 
 
-def serving_certificate(folder: Path) -> bytes:
+def serving_certificate(folder: Path, *, rsa_key: bool = False) -> bytes:
     """A certificate for loopback in a folder, under the names that controllers read; returns the authority's."""
-    pki = certificates.create(folder)
+    pki = certificates.create(folder, rsa_key=rsa_key)
     for path, name in ((pki.server, "tls.crt"), (pki.server_key, "tls.key")):
         (folder / name).write_bytes(path.read_bytes())
     return pki.ca.read_bytes()

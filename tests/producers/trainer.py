@@ -9,15 +9,15 @@ from typing import Any
 
 import yaml
 
-from tests.controlplane.client import ApiError, Client, Object, load, wait_until, wait_until_served
-from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
-from tests.controlplane.rbac import MANIFESTS, apply_manifests_crds, apply_manifests_rbac
-from tests.e2e.jobs import CLUSTER, template
-from tests.e2e.scheduler import free_port
-from tests.e2e.stories import nodes_ready
+from tests.controlplane.client import ApiError, Client, Object, wait_until, wait_until_served
+from tests.controlplane.plane import ControlPlane
+from tests.controlplane.rbac import MANIFESTS
+from tests.e2e.jobs import template
+from tests.e2e.scheduler import free_port, running_scheduler
 from tests.producers.jobset import KIND as JOBSET
 from tests.producers.jobset import OF_JOBSET, running_jobset
 from tests.producers.preemption import Rivals
+from tests.producers.quota_and_groups import prepared
 from tests.producers.running import HERE, controller, running, serving_certificate, webhooks
 
 API = "trainer.kubeflow.org/v1alpha1"
@@ -48,6 +48,15 @@ def train_job(policy: str, name: str, priority: str = "") -> list[Object]:
     return [{"apiVersion": API, **each} for each in (runtime, job)]
 
 
+def of_eight(name: str) -> list[Object]:
+    """The same with eight small pods: more than a Job survives."""
+    runtime, job = train_job("coscheduling", name)
+    runtime["spec"]["mlPolicy"]["numNodes"] = 8
+    spec = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
+    spec["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    return [runtime, job]
+
+
 def configured(folder: Path, port: int) -> tuple[Path, bytes]:
     """The trainer's configuration, and the authority that signs its webhooks: it reads certificates from a place below
     TMPDIR.
@@ -64,6 +73,24 @@ def configured(folder: Path, port: int) -> tuple[Path, bytes]:
     }
     (folder / "trainer.yaml").write_text(yaml.safe_dump(config))
     return folder / "trainer.yaml", authority
+
+
+async def too_large(admin: Client, plane: ControlPlane, folder: Path) -> None:
+    """The trainer lets a JobSet go on that another client has suspended, so the pods of a TrainJob are deleted when it
+    is evicted. Eight are more than the backoffLimit of its Job: it fails.
+    """
+    low, high, rivals = of_eight("low"), train_job("coscheduling", "high", "urgent"), Rivals(admin, OF_JOBSET, 8)
+    async with running_scheduler(plane.scheduler_kubeconfig, folder):
+        await admin.apply(low)
+        await rivals.all_in("low", "Running")
+        await admin.apply(high)
+        await rivals.all_in("high", "Running", 2)
+        found = await admin.wait_for(f"{API}/TrainJob", "low", lambda job: job.get("status", {}).get("conditions"))
+        (condition,) = found["status"]["conditions"]
+        assert (condition["type"], condition["status"]) == ("Failed", "True"), condition
+        print(f"a TrainJob of eight pods that is evicted: {condition['type']}, {condition['message']}")
+    await rivals.clear(high[-1])
+    await rivals.clear(low[-1])
 
 
 async def rivals_meet(admin: Client, plane: ControlPlane, folder: Path, policy: str) -> None:
@@ -93,14 +120,9 @@ async def trainer_story(plane: ControlPlane, folder: Path, binary: Path, sources
     definitions += [MANIFESTS / each / "crd-podgroups.yaml" for each in GROUPS]
     jobset = controller(HERE / "go", "sigs.k8s.io/jobset")
     async with Client(plane.admin_kubeconfig) as admin:
-        await apply_manifests_crds(admin)
-        await apply_manifests_rbac(admin, SCHEDULER_USER)
-        for each in definitions:
-            await admin.apply(load(each))
+        await prepared(admin, *definitions)
         kinds = [kind for found in GROUPS.values() for kind in found]
         await wait_until_served(admin, f"{API}/TrainJob", f"{API}/TrainingRuntime", *kinds)
-        await admin.apply(load(CLUSTER))
-        await nodes_ready(admin)
         config, authority = configured(folder, port)
         command = ("env", f"TMPDIR={folder}", binary, "--config", config, "--kubeconfig", plane.admin_kubeconfig)
         async with running_jobset(admin, plane, folder, *jobset):
@@ -109,3 +131,4 @@ async def trainer_story(plane: ControlPlane, folder: Path, binary: Path, sources
                 for policy in POLICIES:
                     print(f"{policy}: ", end="")
                     await rivals_meet(admin, plane, folder, policy)
+                await too_large(admin, plane, folder)
