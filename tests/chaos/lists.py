@@ -23,8 +23,9 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim import invariants
 from gangsched.cluster.sim.history import Entry, History, ends_object
 from gangsched.cluster.sim.invariants import Round
-from gangsched.core.actions import Action, Bind, Mark, Nominate, Unmark, WithdrawNomination
+from gangsched.core.actions import Action, Bind, BindVolume, Mark, Nominate, SelectNode, Unmark, WithdrawNomination
 from gangsched.core.decision import BIND, Decision
+from gangsched.core.events import Event, Outcome, WriteDone
 from gangsched.core.plugins.node import tolerates
 from gangsched.model.records import Job, Node, Pod
 from tests.chaos.part_checks import RACE_SECONDS
@@ -139,7 +140,8 @@ class _Known(msgspec.Struct):
     """What a process knows ``at_seconds``, to which nodes (``kept``) it keeps room for pods that wait, which are
     ``nominated`` there, the numbers of its own plans for those that it has ``planned``, and whom it lets off (UIDs).
     ``numbers`` has those of its plans by their ids, and ``leave_for`` the ids of the plans for which those that it has
-    marked leave. ``losses`` are members that gangs have lost, or could not bind, whose room it may keep.
+    marked leave. ``losses`` are members that gangs have lost, or could not bind, whose room it may keep. ``volumes``
+    are the pods (UIDs) for which it has asked for a volume, by the number of the write.
     """
 
     told: Told
@@ -151,7 +153,13 @@ class _Known(msgspec.Struct):
     numbers: dict[str, int] = {}
     leave_for: dict[str, list[str]] = {}
     losses: list[Pod] = []
+    volumes: dict[int, str] = {}
     at_seconds: float = 0.0
+
+    def answered(self, event: Event) -> None:
+        """It is told this: who has not got its volume keeps no room."""
+        if isinstance(event, WriteDone) and event.outcome is not Outcome.OK and event.action_id in self.volumes:
+            self.kept[self.volumes[event.action_id]] = ""
 
     def decide(self, decision: Decision) -> None:
         """It has decided a gang: those that could be bound have their room from now on, also while they wait for their
@@ -182,6 +190,8 @@ class _Known(msgspec.Struct):
                 self._keep({action.pod.uid: node})
                 self.nominated.add(action.pod.uid)
                 self.numbers.setdefault(action.plan, self.plans)
+            case BindVolume() | SelectNode():
+                self.volumes[action.id] = action.pod.uid
             case WithdrawNomination() if action.pod.uid not in self.nominated:
                 pass  # it is to be bound elsewhere, as has been decided since, when that is done
             case WithdrawNomination() | Bind():
@@ -250,6 +260,7 @@ def _known(played: Played, last: int, *, asked: bool) -> _Known:
             continue
         for event in batch.events:
             known.told.hear(event, batch.at_seconds)
+            known.answered(event)
         rooms.hear(batch.events, batch.at_seconds)
         for decision in batch.decisions if number < last or asked else ():
             known.decide(decision)

@@ -9,7 +9,7 @@ import pytest
 
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Cause
-from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination
+from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove, SelectNode, Unmark, WithdrawNomination
 from gangsched.core.actuation.records import Owner, Owners, written
 from gangsched.core.decision import Decision, Fits, Placement, Unschedulable
 from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
@@ -145,6 +145,18 @@ def test_room_of_a_stronger_gang_that_waits_for_its_volumes_is_kept(
 ) -> None:
     """It has its places from the decision on, until it is decided anew, though no member may be nominated."""
     assert lets_off(decides=decides) == found
+
+
+@pytest.mark.parametrize(("outcome", "found"), [(Outcome.OK, FOUND), (Outcome.REFUSED, [])])
+def test_room_of_a_stronger_gang_that_got_no_volume_is_kept_no_more(outcome: Outcome, found: list[str]) -> None:
+    """Its plan is over with that answer, and the list need not be finished for a gang that fits there."""
+    given_up = lets_off(
+        known=[node("n2").cpu(4)],
+        decides=[decided("stronger", "n2")],
+        meanwhile=lambda run: [SelectNode(9, about(run, "stronger"), "data", "uid-data", "n2")],
+        answers=[WriteDone(9, outcome)],
+    )
+    assert given_up == found
 
 
 def test_room_of_a_stronger_gang_that_moves_is_kept_while_its_nomination_is_taken_back() -> None:

@@ -226,6 +226,7 @@ class Executor:
         taken, self._ledger.taken_from = self._ledger.taken_from, set()
         if not changed and not fuller and not taken:
             return
+        at_risk = []
         for key in sorted(self._ledger.holders()):
             group = self.groups.get(key)
             if group is not None and group.state is State.STARTING and key in taken:
@@ -234,8 +235,11 @@ class Executor:
                 continue
             # Who comes while victims leave is found out when they are gone; that is not repeated after volumes.
             risky = changed | fuller if group.state is State.PREBINDING else changed
-            at_risk = key in taken or not risky.isdisjoint(group.plan.node_of.values())
-            if at_risk and not self.phases.still_holds(group, group.plan):
+            if key in taken or not risky.isdisjoint(group.plan.node_of.values()):
+                at_risk.append(group)
+        # The strongest first: with the room that it gives up there may be enough for the others.
+        for group in sorted(at_risk, key=lambda each: queue_order(self.world, each.gangs)):
+            if group.plan is not None and group.holding and not self.phases.still_holds(group, group.plan):
                 self._signal(group, Signal.BROKEN)
 
     def _counted_on_in_vain(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from gangsched.cli.simulation import simulate
 from gangsched.cluster.sim.history import moment
 from gangsched.cluster.sim.invariants import violations
-from gangsched.core.actions import Mark, Remove
+from gangsched.core.actions import Mark, Nominate, Remove
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT
 from gangsched.core.events import Changed, LeadershipChanged, Outcome, records
 from gangsched.core.options import Options
@@ -260,6 +260,26 @@ def test_a_stronger_gang_owns_the_victims_of_the_plan_whose_room_it_takes() -> N
     cluster.run()
     assert nodes_of(cluster.log) == {"strong": "n1"}
     assert [name for kind, name in writes(cluster.log) if kind == "Remove"] == ["v"]
+
+
+def test_a_plan_stays_that_fits_beside_the_stronger_gang_when_others_have_lost_their_room() -> None:
+    """Of two plans for one node the stronger one is withdrawn, and the weaker one, whose room is left, is not."""
+    cluster = Cluster(
+        node("n1").cpu(6), pod("v1").cpu(4).on("n1"), pod("v2").cpu(1).on("n1"),
+        pod("a-weak").cpu(2).priority(5), pod("b-taken").cpu(4).priority(6),
+    )  # fmt: skip
+    cluster.slow = lambda write: isinstance(write, Nominate) and write.pod.name == "b-taken"
+    cluster.run()
+    assert evicted(cluster) == {"v1", "v2"}
+    cluster.show(pod("strong").cpu(4).priority(9))
+    cluster.run()
+    assert [d.gang.name for d in cluster.decisions].count("a-weak") == 1
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.run()
+    cluster.leave()
+    cluster.run()
+    assert nodes_of(cluster.log) == {"strong": "n1", "a-weak": "n1"}
 
 
 def test_a_stronger_gang_that_may_not_evict_leaves_a_weaker_plan_alone() -> None:
