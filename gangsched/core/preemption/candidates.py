@@ -24,7 +24,7 @@ import numpy.typing as npt
 from gangsched.core.arrays import Bools, Floats, Ints, distinct, ordered_by
 from gangsched.core.preemption.blocks import NO_SLOTS, Block, Part
 from gangsched.core.preemption.demand import Demand, Pairs
-from gangsched.core.preemption.harm import Budgets, Harm, components
+from gangsched.core.preemption.harm import Budgets, Harm
 from gangsched.core.preemption.units import Units
 
 _NONE = -1
@@ -319,11 +319,6 @@ class Tariff:
                 count = 0
             out.append((digit, count))
         return tuple(out)
-
-    def price(self, harm: Harm) -> complex:
-        """The price of a harm, without work."""
-        count = components(harm.beyond_budget, harm.levels)
-        return sum((d.weight * count.get((d.component, d.level), 0) for d in self.digits), 0j)
 
     def harm(self, price: complex) -> Harm | None:
         """The harm of a price without work and names; None if some component has no digit in it."""

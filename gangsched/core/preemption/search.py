@@ -124,7 +124,6 @@ class Search:
         self.fit: Fit = fit_for(sim, placer, wants, demand)
         table = units.snapshot.table
         self.works = weights(table.cost[: table.size], work_lost(units.snapshot, cluster, now, units.unsaved))
-        self._sim = sim
         self._proved_none = False
         self._looks = -1
         self._up_to = math.inf  # what counts under a higher priority stays

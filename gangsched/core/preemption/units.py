@@ -324,15 +324,6 @@ class Units(Eligible):
         found = {b.number: b for n in numbers if (b := self._blocks_by_gang.get(n)) is not None}
         return sorted(found.values(), key=lambda b: b.parts[0].gang)
 
-    def loose_taken(self, taken: Collection[int]) -> list[int]:
-        """Those of the slots whose pods have no group."""
-        slots = np.fromiter(taken, dtype=np.int64, count=len(taken))
-        slots.sort()
-        loose = np.zeros(self.snapshot.table.size, dtype=np.bool_)
-        loose[self.loose] = True
-        found: list[int] = slots[loose[slots]].tolist()
-        return found
-
     def surplus(self, block: Block, works: Floats) -> list[int]:
         """Members that the block can do without, those of low priority and little work (``(slots,)``) first."""
         table = self.snapshot.table
@@ -346,7 +337,8 @@ class Units(Eligible):
 
     def departures(self, taken: set[int]) -> Iterator[Departure]:
         """What leaves together when these slots are taken: pods without a group, then block by block."""
-        yield from (Departure([slot]) for slot in self.loose_taken(taken))
+        slots = np.sort(np.fromiter(taken, dtype=np.int64, count=len(taken)))
+        yield from (Departure([slot]) for slot in slots[isin(slots, self.loose)].tolist())
         for block in self.touched(taken):
             if self.is_whole(block, taken):
                 yield Departure(block.whole, block)

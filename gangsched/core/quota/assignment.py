@@ -12,7 +12,6 @@ import msgspec
 from gangsched.core.decision import Awaited, QuotaUse
 from gangsched.core.quota.flavors import Assignment, Flavors, Mode, mismatch
 from gangsched.core.quota.gang_workloads import Claim, Managed
-from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.tree import Amounts
 from gangsched.core.quota.workloads import PODS, PodSet, Workload, quantity
 from gangsched.model.constraints import PodShape
@@ -218,11 +217,6 @@ class QuotaAssignment:
     def _borrowed(self) -> tuple[tuple[str, str], ...]:
         """What the queue uses beyond its own quota of what the workload asks for, once its victims are gone."""
         return borrowed(self.managed, self.workload.queue, self.assignment.usage, self.gone)
-
-    def why(self, uid: str) -> str:
-        """Why a workload has to go, in a sentence."""
-        reason = self.gone.get(uid, "")
-        return f"{reason}: {REASON_TEXT.get(reason, '')} for {self.workload.key}"
 
 
 def borrowed(managed: Managed, queue: str, usage: Amounts, gone: Iterable[str] = ()) -> tuple[tuple[str, str], ...]:

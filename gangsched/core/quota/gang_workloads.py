@@ -443,11 +443,6 @@ class Managed:
         if now is not None:
             insort(self._pending.setdefault(now[0], []), (now[1], key))
 
-    def waiting(self) -> dict[str, int]:
-        """How many workloads wait, by ClusterQueue."""
-        self.settle()
-        return {queue: len(found) for queue, found in self._pending.items() if found}
-
     def statuses(self, again: bool = False) -> list[QueueStatus]:
         """What queue objects should say: those statuses that have changed since the last call, or all."""
         self.settle()

@@ -157,7 +157,7 @@ class QueueStatuses:
             if name in quota.queues and not quota.queues[name].foreign
         ]
         found += [self._local(quota.local_queues[key]) for key in sorted(locals_) if key in quota.local_queues]
-        if quota.fair_sharing is not None:
+        if quota.fair_sharing:
             found += self._cohorts(queues)
         return [status for status in found if self._is_news(status)]
 
@@ -188,7 +188,7 @@ class QueueStatuses:
             "flavorsUsage": _flavors(queue, sums.used, borrowed=True),
             "active": ("False", inactive, causes.cannot_admit(inactive)) if inactive else _READY,
         }
-        if self._quota.fair_sharing is not None:
+        if self._quota.fair_sharing:
             status["fairSharing"] = self._share(node)
         return QueueStatus(GROUP, "", queue.name, queue.uid, status, "clusterqueues")
 

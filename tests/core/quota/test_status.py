@@ -130,6 +130,16 @@ def test_shares_are_told_with_fair_sharing():
     assert found == {("clusterqueues", "a"): 375, ("cohorts", "co"): 250}
 
 
+def test_no_shares_are_told_without_fair_sharing():
+    """What a queue borrows is nobody's share unless queues are weighed by it."""
+    cluster = Cluster(big(), *objects(queue("a", "co", cpu=0), queue("b", "co", cpu=4)), queued("w", "a", 2))
+    cluster.show(Changed(cohort("co")))
+    cluster.run()
+    found = told(cluster)
+    assert found
+    assert not any("fairSharing" in status.status for status in found.values())
+
+
 WORKLOADS = st.builds(
     lambda queue, local: Workload("d", "w", "", queue, (), local_queue=f"d/{local}"),
     st.sampled_from("ab"),
