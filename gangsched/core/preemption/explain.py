@@ -48,23 +48,23 @@ def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) ->
         partial = part is not None and len(slots) < len(part.bound)
         reason = units.reasons.get(block.number, LOWER_PRIORITY) if block is not None else LOWER_PRIORITY
         texts: dict[int, str] = {}
-        for pod in map(units.pod, slots):
+        for slot in slots:
+            pod = units.pod(slot)
             unit = part.ref if part is not None else block.ref if block is not None else UnitRef("Pod", pod.key)
             level = block.priority if block is not None and whole else pod.priority
             if level not in texts:
                 lower = _why(unit, whole, partial, level, units.priority)
                 text = lower if reason == LOWER_PRIORITY else _for_quota(unit, reason)
-                texts[level] = _with_loss(text, units, slots)
+                texts[level] = text if block is None else _with_loss(text, units, slots)
+            why = texts[level] if block is not None else _with_loss(texts[level], units, [slot])
             over, method = pod.uid in beyond, options.removal
-            out.append(
-                Victim.of(pod, unit, texts[level], partial=partial, over_budget=over, method=method, reason=reason)
-            )
+            out.append(Victim.of(pod, unit, why, partial=partial, over_budget=over, method=method, reason=reason))
     return tuple(sorted(out, key=lambda v: v.key))
 
 
 def _with_loss(text: str, units: Units, slots: Sequence[int]) -> str:
     """With the work that is lost with the unit, where its owner says something about that."""
-    lost = told([units.pod(s) for s in slots], slots, units.unsaved, units.now)
+    lost = told([units.pod(s) for s in slots], slots, units.unsaved, units.now) if units.unsaved is not None else ""
     return f"{text}; {lost}" if lost else text
 
 

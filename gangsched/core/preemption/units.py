@@ -116,7 +116,9 @@ class JobsThatEnd:
 
 
 class Departure(NamedTuple):
-    """What leaves together: a whole ``block``; of a block some members of one gang (``part``); or a pod by itself."""
+    """What leaves together: a whole ``block``, or of a block some members of one gang (``part``). Without a block: pods
+    that leave each by itself.
+    """
 
     slots: list[int]
     block: Block | None = None
@@ -338,17 +340,15 @@ class Units(Eligible):
     def departures(self, taken: set[int]) -> Iterator[Departure]:
         """What leaves together when these slots are taken: pods without a group, then block by block."""
         slots = np.sort(np.fromiter(taken, dtype=np.int64, count=len(taken)))
-        yield from (Departure([slot]) for slot in slots[isin(slots, self.loose)].tolist())
+        yield Departure(slots[isin(slots, self.loose)].tolist())
         for block in self.touched(taken):
             if self.is_whole(block, taken):
                 yield Departure(block.whole, block)
                 continue
             for part in block.parts:
                 gone = [s for s in part.bound if s in taken]
-                if part.grouped and gone:
-                    yield Departure(gone, block, part)
-                else:  # pods of a Job that survives this
-                    yield from (Departure([slot]) for slot in gone)
+                if gone:  # pods without a gang are of a Job that survives this
+                    yield Departure(gone, block, part) if part.grouped else Departure(gone)
 
     def losses(self, taken: set[int]) -> tuple[list[Loss], list[int]]:
         """``(losses, interrupted)`` of taking these slots, as :func:`~.harm.harm` wants them."""
