@@ -306,11 +306,11 @@ def test_conditions_are_read(explain):
 
 def test_a_pod_of_another_scheduler(explain):
     """It is not ours to decide, and how to decide it all the same."""
-    documents = (NODES, CONDITIONED % ("p", "volcano", '""', "X"))
+    documents = (NODES, CONDITIONED % ("p", "other", '""', "X"))
     code, out, _ = explain("p", *documents)
     assert code == 0
-    assert "it is handled by volcano: for this scheduler set spec.schedulerName to py-gang-scheduler" in out
-    _, out, _ = explain("p", *documents, args=("--scheduler-name", "volcano"))
+    assert "it is handled by other: for this scheduler set spec.schedulerName to py-gang-scheduler" in out
+    _, out, _ = explain("p", *documents, args=("--scheduler-name", "other"))
     assert "BIND" in out
 
 

@@ -7,9 +7,12 @@ import pytest
 from tests.controlplane.client import Client, Object, load, wait_until
 from tests.e2e.jobs import CLUSTER, template
 from tests.e2e.stories import Start, events, nodes_ready, running
-from tests.e2e.volcano import NAMESPACE, volcano
+from tests.e2e.volcano import volcano
 
 pytestmark = pytest.mark.controlplane
+
+#: A name whose pods need no group, and where its owner has its Lease.
+THEIRS, NAMESPACE = "koord-scheduler", "koordinator-system"
 
 
 def pod(name: str, scheduler: str) -> Object:
@@ -28,15 +31,15 @@ async def test_the_name_is_taken_over_when_its_lease_is_no_longer_renewed(
     """
     await admin.apply(load(CLUSTER))
     await nodes_ready(admin)
-    await admin.apply(NAMESPACE)
-    names = {"profiles": [{"schedulerName": "py-gang-scheduler"}, {"schedulerName": "volcano"}]}
+    await admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    names = {"profiles": [{"schedulerName": "py-gang-scheduler"}, {"schedulerName": THEIRS}]}
 
     async def told() -> bool:
         return bool(await events(admin, "SchedulerNameTaken"))
 
-    async with volcano(admin) as die:
-        await admin.wait_for("Lease", "volcano", lambda found: bool(found["spec"]), namespace="volcano-system")
-        await admin.apply([pod("theirs", "volcano"), pod("ours", "py-gang-scheduler")])
+    async with volcano(admin, THEIRS, NAMESPACE) as die:
+        await admin.wait_for("Lease", THEIRS, lambda found: bool(found["spec"]), namespace=NAMESPACE)
+        await admin.apply([pod("theirs", THEIRS), pod("ours", "py-gang-scheduler")])
         async with start_scheduler(**names) as scheduler, admin.record("Pod") as recorder:
             await running(admin, ["ours"])
             await wait_until(told, what="it is told who has the name")
@@ -46,9 +49,9 @@ async def test_the_name_is_taken_over_when_its_lease_is_no_longer_renewed(
             die()
             await running(admin, ["theirs"])
             log = scheduler.log.read_text()
-    assert "volcano-0" in event["note"]
-    assert event["regarding"]["name"] == "volcano"
-    assert 'gangsched_scheduler_name_served{profile="volcano"} 0.0' in metrics
+    assert f"{THEIRS}-0" in event["note"]
+    assert event["regarding"]["name"] == THEIRS
+    assert f'gangsched_scheduler_name_served{{profile="{THEIRS}"}} 0.0' in metrics
     assert 'gangsched_scheduler_name_served{profile="py-gang-scheduler"} 1.0' in metrics
     assert not any(change.node or change.object["status"].get("conditions") for change in seen)
-    assert log.index("are left to it") < log.index("pods with schedulerName volcano are scheduled from now on")
+    assert log.index("are left to it") < log.index(f"pods with schedulerName {THEIRS} are scheduled from now on")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.controlplane.client import Client, Object, load, wait_until, wait_until_served
 from tests.controlplane.rbac import MANIFESTS
-from tests.e2e.jobs import CLUSTER
+from tests.e2e.jobs import CLUSTER, SCHEDULER
 from tests.e2e.kinds import definition, served
 from tests.e2e.stories import Start, events, nodes_ready, running
 from tests.e2e.volcano import GROUP, group, member, phase
@@ -61,10 +61,11 @@ async def test_a_first_member_and_those_that_it_announces(admin: Client, start_s
     """
     await admin.apply(load(CLUSTER))
     await nodes_ready(admin)
-    settings = {"profiles": [{"schedulerName": "volcano"}], "announced": {"holdSeconds": 12}}
+    names = [{"schedulerName": "volcano"}, {"schedulerName": SCHEDULER}]
+    settings = {"profiles": names, "announced": {"holdSeconds": 12}}
     blocker, driver, rival = (member(name, of, "") for name, of in (("blocker", ""), ("driver", "job"), ("rival", "")))
     for each in (blocker, rival):
-        del each["metadata"]["annotations"]
+        alone(each)
     driver["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1"}
     async with start_scheduler(**settings):
         await admin.apply(blocker)
@@ -87,6 +88,12 @@ async def test_a_first_member_and_those_that_it_announces(admin: Client, start_s
     bound = {name: (await admin.get("Pod", name))["status"]["conditions"] for name in ("driver", "rival")}
     when = {name: next(c for c in of if c["type"] == "PodScheduled") for name, of in bound.items()}
     assert _seconds(when["rival"]) - _seconds(when["driver"]) >= 11
+
+
+def alone(pod: Object) -> None:
+    """Let the pod be in no group; one with Volcano's scheduler name would wait for it."""
+    del pod["metadata"]["annotations"]
+    pod["spec"]["schedulerName"] = SCHEDULER
 
 
 def domain(name: str) -> Object:
@@ -119,7 +126,7 @@ async def test_domains_and_queues(admin: Client, start_scheduler: Start, groups:
         del each["spec"]["minResources"]
     blockers = [sized(member(f"blocker-{node}", "", ""), "1") for node in ("node-1", "node-2")]
     for each, node in zip(blockers, ("node-1", "node-2"), strict=True):
-        del each["metadata"]["annotations"]
+        alone(each)
         each["spec"]["nodeName"] = node
     async with served(admin, hyper, queues):
         await admin.apply([domain("node-1"), domain("node-2"), queue, *blockers])

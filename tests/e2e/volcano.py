@@ -11,7 +11,6 @@ from tests.controlplane.client import Client, Object
 from tests.e2e.jobs import template
 
 GROUP = "scheduling.volcano.sh/v1beta1/PodGroup"
-NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "volcano-system"}}
 
 
 def lease(name: str, namespace: str) -> Object:

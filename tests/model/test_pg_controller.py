@@ -101,23 +101,26 @@ PODS: list[tuple[str, str, dict[str, str], str]] = [
      "existing-pg"),
     ("AddStatefulSet: pod already associated with podgroup", "StatefulSet", {NAMED: "lws-1-revision"},
      "lws-1-revision"),
-    # The controller makes a group of one for it, and until then it starts by itself as well.
-    ("AddPodGroup: pod has ownerReferences", "ReplicaSet", {}, ""),
-    ("AddPodGroup: pod has no ownerReferences", "", {}, ""),
+    # The controller makes a group for it and writes its name on the pod, which waits until then.
+    ("AddPodGroup: pod has ownerReferences", "ReplicaSet", {}, "pod1"),
+    ("AddPodGroup: pod has no ownerReferences", "", {}, "pod1"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "notes", "named"), [p[1:] for p in PODS], ids=[p[0] for p in PODS])
 def test_the_group_of_a_pod(kind: str, notes: dict[str, str], named: str) -> None:
-    """The one that it names, whatever owns it; without a name it is none of Volcano's."""
+    """The one that it names, whatever owns it; without a name it waits in one of its own. Pods with other scheduler
+    names start by themselves.
+    """
     owners = [{"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": UID, "controller": True}] if kind else []
     meta = {"name": "pod1", "namespace": "test", "annotations": notes, "ownerReferences": owners}
-    raw = {"metadata": meta, "spec": {"schedulerName": "volcano"}}
-    found = Converter().pod(msgspec.convert(raw, wire.Pod)).gang
-    assert (found.family, found.name) == ((volcano.FAMILY, named) if named else (SINGLE, "pod1"))
+    for scheduler, family in (("volcano", volcano.FAMILY), ("other", volcano.FAMILY if notes else SINGLE)):
+        raw = {"metadata": meta, "spec": {"schedulerName": scheduler}}
+        found = Converter().pod(msgspec.convert(raw, wire.Pod)).gang
+        assert (found.family, found.name) == (family, named)
 
 
-#: Only the controller reads the annotation, for the group that it makes: without one a pod starts by itself.
+#: Only the controller reads the annotation, for the group that it makes.
 UNREAD = 1
 #: Only ``gangsched.dev/gang`` makes a gang of a StatefulSet that is in no group, of all its replicas then.
 ALL = 3

@@ -135,7 +135,8 @@ def test_jobs_of_kubeflow_by_owner(path: Path, kind: str, tmp_path: Path) -> Non
     recorded["items"] = [i for i in recorded["items"] if i["kind"] != "PodGroup"]
     for each in (i for i in recorded["items"] if i["kind"] == "Pod"):
         each["metadata"].pop("annotations")
-    config = volcano(tmp_path)
+        each["spec"]["schedulerName"] = "py-gang-scheduler"
+    config = answering(tmp_path, "py-gang-scheduler")
     config.write_text(yaml.safe_dump(yaml.safe_load(config.read_text()) | {"gangs": {"owners": [kind]}}))
     evicts_the_other(recorded, decided(recorded, tmp_path, config)["default/high"])
 

@@ -11,9 +11,9 @@ from tests.bench.gangs_of_volcano import GANGS, NODES, SHAPES, domains, node, sp
 from tests.controlplane.client import Client, Object, load, wait_until, wait_until_served
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
 from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac
-from tests.e2e.jobs import template
+from tests.e2e.jobs import job, template
 from tests.e2e.scheduler import running_scheduler
-from tests.e2e.stories import EXAMPLES, nodes_ready
+from tests.e2e.stories import EXAMPLES, condition, nodes_ready
 from tests.e2e.volcano import GROUP, phase
 from tests.producers.preemption import Rivals
 from tests.producers.running import HERE, running
@@ -37,6 +37,15 @@ spec: {weight: 1, reclaimable: true}
 """
 
 
+#: There is quota for one pod of one CPU.
+TEAM = """
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: Queue
+metadata: {name: team}
+spec: {weight: 1, parent: root, capability: {cpu: "1"}}
+"""
+
+
 def in_phase(phase: str) -> Callable[[Object], bool]:
     """Has a VCJob this phase?"""
     return lambda found: bool(found.get("status", {}).get("state", {}).get("phase") == phase)
@@ -52,9 +61,44 @@ async def prepared(admin: Client, sources: Path) -> None:
     await admin.apply(load(QUEUES))
 
 
+def plain_job(name: str, size: int, cpu: str, owner: dict[str, str], pod: dict[str, str]) -> Object:
+    """A Job of Kubernetes with Volcano's scheduler name; with annotations of its own, and of its pods."""
+    made = job(name, parallelism=size, completions=size, template=template(cpu))
+    made["metadata"]["annotations"] = owner
+    made["spec"]["template"]["metadata"]["annotations"] = pod
+    made["spec"]["template"]["spec"]["schedulerName"] = "volcano"
+    return made
+
+
+async def plain_jobs(admin: Client) -> None:
+    """Pods that are in no group when the scheduler sees them wait until Volcano has made one: three start together, and
+    of two in a Queue for one the second waits.
+    """
+
+    async def of(name: str) -> list[Object]:
+        return [p for p in await admin.list("Pod") if p["metadata"]["labels"].get("job-name") == name]
+
+    async def decided() -> bool:
+        pods = [*await of("whole"), *await of("limited")]
+        reasons = [condition(p, "PodScheduled").get("reason") for p in pods]
+        return sorted(str(r) for r in reasons) == ["None", *["Unschedulable"] * 4]
+
+    await admin.apply(load(TEAM))
+    await admin.apply(plain_job("whole", 3, "3", {"scheduling.volcano.sh/group-min-member": "3"}, {}))
+    await admin.apply(plain_job("limited", 2, "1", {}, {"scheduling.volcano.sh/queue-name": "team"}))
+    await wait_until(decided, what="one pod is bound, the others are told why not", timeout=60)
+    assert not any(p["spec"].get("nodeName") for p in await of("whole"))
+    more = load(EXAMPLES / "volcano" / "00-cluster.yaml")[0]
+    more["metadata"] |= {"name": "node-3", "labels": {"kubernetes.io/hostname": "node-3"}}
+    await admin.apply(more)
+    await admin.wait_for("Job", "whole", lambda found: found["status"].get("ready") == 3, timeout=60)
+    [waits] = [p for p in await of("limited") if not p["spec"].get("nodeName")]
+    print(f"of three pods of a Job all start; of two in a Queue one: {condition(waits, 'PodScheduled')['message']}")
+
+
 async def volcano_story(plane: ControlPlane, folder: Path, binary: Path, sources: Path) -> None:
     """Two VCJobs, of which the more urgent one takes the room of the other; Volcano then starts that anew as a whole,
-    and gives it up when that was once too often.
+    and gives it up when that was once too often. Then Jobs of Kubernetes.
     """
     command = (binary, "--kubeconfig", plane.admin_kubeconfig, "--leader-elect=false")
     async with Client(plane.admin_kubeconfig) as admin:
@@ -75,6 +119,8 @@ async def volcano_story(plane: ControlPlane, folder: Path, binary: Path, sources
                 await admin.apply(urgent)
                 gone = await admin.wait_for(VCJOB, "night", in_phase("Failed"), timeout=60)
                 await admin.wait_for(VCJOB, "urgent", in_phase("Running"), timeout=60)
+                await rivals.clear(urgent)
+                await plain_jobs(admin)
     retries = gone["status"]["retryCount"]
     print(f"PodGroup of night with {group['status']['running']} pods; maxRetry 1: Failed after {retries} eviction")
 
