@@ -118,6 +118,7 @@ would_not_fit_even_if = Text("the gang would not fit even if {pods} were evicted
 job_would_fail_by_backoff_limit = Text(
     "Job {job} would fail: {count} more failed {pods_exceed} its backoffLimit of {backoff_limit}"
 )
+owner_would_fail = Text("{kind} {owner} {would} fail: its operator counts a running pod that is deleted as failed")
 all_lower_priority_pods = Text("all {count} lower-priority pods")
 job_would_end = Text("it would end if {less} of its pods were evicted, and has one that may not be")
 QUOTA_SUFFICES = "there is quota enough: for room on nodes only workloads are evicted that are lower in the priority"

@@ -22,6 +22,7 @@ from gangsched.core.state.podtable import ASSUMED, PROTECTED, TERMINATING, PodCl
 from gangsched.core.state.simulation import Simulation
 from gangsched.messages import causes
 from gangsched.messages.text import counted, listed
+from gangsched.model.dialects.operators import OPERATORS
 from gangsched.model.preemptible import BY_OWNER, OF_DAEMONSET, STATIC, protection
 from gangsched.model.records import JOB, GangId, Job, Pod
 from gangsched.model.times import render_time
@@ -203,7 +204,7 @@ def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequenc
 
 
 def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
-    """Jobs that would fail."""
+    """Jobs that would fail, and other owners of which it is known that they would, or may."""
     out = []
     for job, count in failing(gone, world):
         if job.fails_on_disruption:
@@ -211,6 +212,12 @@ def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
         else:
             exceed = "pod exceeds" if count == 1 else "pods exceed"
             out.append(causes.job_would_fail_by_backoff_limit(job.key, count, exceed, job.backoff_limit))
+    pods = (world.pods.get(victim.uid) for victim in gone)
+    owners = {(p.owner.kind, p.namespace, p.owner.name) for p in pods if p is not None and p.owner is not None}
+    for kind, namespace, name in sorted(owners):
+        operator = OPERATORS.get(kind)
+        if operator is not None and operator.fails:
+            out.append(causes.owner_would_fail(kind, f"{namespace}/{name}", operator.fails))
     return tuple(out)
 
 

@@ -13,7 +13,7 @@ for which KubeRay reserves resources in a group of Volcano without counting it a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -43,7 +43,9 @@ _SUBMITTER_ASKS: Mapping[str, str | int | float] = {"cpu": "500m", "memory": "20
 class Operator(NamedTuple):
     """A kind of objects that own pods, or own such objects: ``plural`` of an API group in some versions, the newest
     first. The setting, or their namespace, declares them gangs as it does objects of ``counts_as``; without that only
-    their annotation does. Those that objects of ``part_of`` own are not gangs of their own.
+    their annotation does. Those that objects of ``part_of`` own are not gangs of their own. ``fails`` says what
+    becomes of one of which a running pod is deleted, where it does not run again: it ``would`` fail, or ``may``, as its
+    ``restartPolicy`` says.
     """
 
     kind: str
@@ -52,6 +54,7 @@ class Operator(NamedTuple):
     counts_as: Kind | None = None
     versions: tuple[str, ...] = ("v1",)
     part_of: str = ""
+    fails: Literal["", "would", "may"] = ""
 
     @property
     def family(self) -> str:
@@ -63,10 +66,10 @@ OPERATORS: Mapping[str, Operator] = {
     each.kind: each
     for each in (
         Operator("PyTorchJob", "pytorchjobs", _KUBEFLOW, "PyTorchJob"),
-        Operator("TFJob", "tfjobs", _KUBEFLOW, "TFJob"),
-        Operator("XGBoostJob", "xgboostjobs", _KUBEFLOW, "XGBoostJob"),
+        Operator("TFJob", "tfjobs", _KUBEFLOW, "TFJob", fails="would"),
+        Operator("XGBoostJob", "xgboostjobs", _KUBEFLOW, "XGBoostJob", fails="may"),
         Operator("PaddleJob", "paddlejobs", _KUBEFLOW, "PaddleJob"),
-        Operator("JAXJob", "jaxjobs", _KUBEFLOW, "JAXJob"),
+        Operator("JAXJob", "jaxjobs", _KUBEFLOW, "JAXJob", fails="may"),
         Operator("MPIJob", "mpijobs", _KUBEFLOW, "MPIJob", ("v2beta1", "v1")),
         Operator(TRAIN_JOB, "trainjobs", "trainer.kubeflow.org", "JobSet", ("v1alpha1",)),
         Operator("RayCluster", "rayclusters", RAY, "RayCluster", part_of=RAY_JOB),

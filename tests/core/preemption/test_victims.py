@@ -377,6 +377,14 @@ def test_a_job_that_would_fail_is_warned_about() -> None:
     assert decided(*objects, Job("d", "train", backoff_limit=0, ignores_disruption=True)).warnings == ()
 
 
+@pytest.mark.parametrize(("kind", "would"), [("TFJob", "would"), ("JAXJob", "may"), ("PyTorchJob", "")])
+def test_an_owner_whose_operator_counts_a_deleted_pod_as_failed_is_warned_about(kind: str, would: str) -> None:
+    """Once, however many of its pods leave; not of one that runs again."""
+    victims = [pod(name).cpu(2).owner(kind, "train").on("n1") for name in ("a", "b")]
+    said = f"{kind} d/train {would} fail: its operator counts a running pod that is deleted as failed"
+    assert decided(node("n1"), *victims, *members(1)).warnings == ((said,) if would else ())
+
+
 def test_what_is_spared_is_said() -> None:
     """Units that could have gone are listed with the reason why they stay."""
     found = decided(node("n1"), node("n2"), pod("a").cpu(4).on("n1"), pod("b").cpu(4).priority(5).on("n2"), *members(1))
