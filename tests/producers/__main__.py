@@ -67,12 +67,12 @@ def main() -> int:
     try:
         binaries.find()
         built = {n: controller(HERE / p.module, p.source, p.command) for n in names for p in (PRODUCERS[n],)}
+        for name, (binary, sources) in built.items():
+            print(f"\n{name}:")
+            play(PRODUCERS[name].story, binary, sources)
     except (binaries.BinariesError, subprocess.CalledProcessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    for name, (binary, sources) in built.items():
-        print(f"\n{name}:")
-        play(PRODUCERS[name].story, binary, sources)
     return 0
 
 

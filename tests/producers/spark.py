@@ -23,6 +23,7 @@ from tests.controlplane import binaries
 from tests.controlplane.client import ApiError, Client, Object, wait_until, wait_until_served
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.rbac import MANIFESTS
+from tests.e2e.jobs import template
 from tests.e2e.scheduler import free_port, running_scheduler
 from tests.producers.preemption import Rivals
 from tests.producers.quota_and_groups import prepared
@@ -183,13 +184,21 @@ async def operator(
 
 
 async def executors_leave(rivals: Rivals, plane: ControlPlane, folder: Path) -> None:
-    """One executor is all that a second application has: two of the first make room, and its driver stays. It makes
-    others, which start when the second application is gone. The groups are those of scheduler-plugins.
+    """The room of executors is held while they do not exist yet: a pod that comes meanwhile waits. One executor is all
+    that a second application has: two of the first make room, and its driver stays. It makes others, which start when
+    the second application is gone. The groups are those of scheduler-plugins.
     """
+    other = {"apiVersion": "v1", "kind": "Pod", **template("2")}
+    other["metadata"] |= {"name": "other", "namespace": "default"}
     low, high = application(plane, OURS, "low"), application(plane, OURS, "high", "urgent", executors=1)
     async with running_scheduler(plane.scheduler_kubeconfig, folder):
         await rivals.admin.apply(low)
+        await rivals.all_in("low", "Running", 1)
+        await rivals.admin.apply(other)
         await rivals.all_in("low", "Running")
+        waits = (await rivals.admin.get("Pod", "other"))["status"]
+        assert waits["phase"] == "Pending", "it has taken the room of an executor"
+        await rivals.admin.delete("Pod", "other")
         (driver,) = [p for p in await rivals.pods("low") if p["metadata"]["labels"][ROLE] == "driver"]
         await rivals.admin.apply(high)
         await rivals.all_in("high", "Running", 2)
@@ -200,6 +209,7 @@ async def executors_leave(rivals: Rivals, plane: ControlPlane, folder: Path) -> 
         await rivals.clear(high)
         await rivals.all_in("low", "Running")
     await rivals.clear(low)
+    print("a pod that came before the executors waited for their room")
     print(f"two executors made room for {group['spec']['minResources']}; their driver stayed, and made others")
 
 
