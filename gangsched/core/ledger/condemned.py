@@ -233,7 +233,8 @@ class Condemned:
         #: The Jobs and JobSets (UIDs) that are to be suspended, with how many of their pods stand.
         self.suspends: Counter[str] = Counter()
         self._begun = 0
-        self._of: dict[str, Leaving] = {}
+        #: Of each pod that is to leave, by UID.
+        self.records: dict[str, Leaving] = {}
         self._until = until  # when removals without a plan should have shown
         self._left: deque[tuple[float, str]] = deque()
 
@@ -274,14 +275,14 @@ class Condemned:
         self._record(pod).named[eviction.key] = eviction
 
     def _record(self, pod: Pod) -> Leaving:
-        found = self._of.get(pod.uid)
+        found = self.records.get(pod.uid)
         if found is None:
-            found = self._of[pod.uid] = Leaving(pod, standing=pod.live)
+            found = self.records[pod.uid] = Leaving(pod, standing=pod.live)
         return found
 
     def spare(self, uid: str, key: str) -> bool:
         """The eviction does not need this pod to leave. True when none does any more."""
-        found = self._of.get(uid)
+        found = self.records.get(uid)
         if found is None or key not in found.owners:
             return False
         found.owners.discard(key)
@@ -294,7 +295,7 @@ class Condemned:
 
     def unname(self, uid: str, key: str) -> Eviction | None:
         """The pod does not name the eviction with this key any more. Returns that, if it did."""
-        found = self._of.get(uid)
+        found = self.records.get(uid)
         eviction = found.named.pop(key, None) if found is not None else None
         if found is not None:
             self._tidy(uid, found)
@@ -310,13 +311,13 @@ class Condemned:
 
     def _tidy(self, uid: str, found: Leaving) -> None:
         if not found.owners and not found.named and found.left is None:
-            del self._of[uid]
+            del self.records[uid]
 
     def sent(self, uid: str, key: str, now: float) -> None:
         """The eviction does not need the pod to leave, but has sent its removal: it leaves unless that shows
         otherwise.
         """
-        found = self._of.get(uid)
+        found = self.records.get(uid)
         if found is not None and key in found.owners:
             found.owners.discard(key)
             found.owners.add(NO_PLAN)
@@ -330,7 +331,7 @@ class Condemned:
 
     def leaves(self, uid: str, now: float) -> None:
         """The pod has been seen to terminate."""
-        found = self._of.get(uid)
+        found = self.records.get(uid)
         if found is not None and found.standing:
             self._stands_no_more(found)
             if found.owners:
@@ -341,7 +342,7 @@ class Condemned:
         """The pod takes no room any more."""
         self.leaves(uid, now)
         self._until.never(uid)
-        found = self._of.get(uid)
+        found = self.records.get(uid)
         if found is not None:
             found.owners.clear()
             found.named.clear()
@@ -351,7 +352,7 @@ class Condemned:
         """The status of a budget has arrived: it counts those that have been seen to leave before, and those that it
         names.
         """
-        for charge in self._of.values():
+        for charge in self.records.values():
             if charge.pod.namespace == budget.namespace and (
                 charge.left is not None or charge.pod.name in budget.disrupted
             ):
@@ -362,17 +363,14 @@ class Condemned:
     def __contains__(self, uid: object) -> bool:
         return isinstance(uid, str) and bool(self.owners(uid))
 
-    def __bool__(self) -> bool:
-        return bool(self._of)
-
     def owners(self, uid: str) -> Collection[str]:
         """The keys of the evictions that make a pod leave."""
-        found = self._of.get(uid)
+        found = self.records.get(uid)
         return found.owners if found is not None else ()
 
     def named(self, uid: str) -> Mapping[str, Eviction]:
         """The evictions that a pod names as its owners, or is about to, by key."""
-        found = self._of.get(uid)
+        found = self.records.get(uid)
         return found.named if found is not None else {}
 
     def first(self, uid: str) -> Eviction | None:
@@ -408,7 +406,7 @@ class Condemned:
         """UIDs of the pods on whose leaving that plan may count, by plans of at least this priority; in no order. Those
         that terminate already are left out.
         """
-        standing = (uid for uid, found in self._of.items() if found.standing)
+        standing = (uid for uid, found in self.records.items() if found.standing)
         return [uid for uid in standing if self._by(uid, priority) and self.counts_on(uid, key)]
 
     def _by(self, uid: str, priority: float) -> bool:
@@ -431,9 +429,9 @@ class Condemned:
         """
         while self._left and self._left[0][0] + UNSEEN_SECONDS <= now:
             uid = self._left.popleft()[1]
-            if uid in self._of:
-                self._of[uid].left = None
-                self._tidy(uid, self._of[uid])
-        for uid, charge in self._of.items():
+            if uid in self.records:
+                self.records[uid].left = None
+                self._tidy(uid, self.records[uid])
+        for uid, charge in self.records.items():
             if uid not in but and (charge.left is not None or (charge.standing and self.counts_on(uid, key))):
                 yield charge

@@ -242,15 +242,13 @@ class Reporter:
         return report.group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
 
     def object_status(self, gang: GangId, group: Group | None) -> None:
-        """The status of the group object, when it changed and is ours to tell.
+        """The status of the group object, of an API that has one, when it changed and is ours to tell.
 
         The controllers write it. Where others create no members before it says so the scheduler does, also of a group
         that has none yet if its members will be of this scheduler name; what another client writes over it is
         corrected.
         """
-        dialect = BY_FAMILY.get(gang.family)
-        if dialect is None or dialect.status is None:
-            return
+        dialect = BY_FAMILY[gang.family]
         membership = self._world.membership
         spec = membership.objects.get((gang.family, gang.namespace, gang.name))
         if spec is None or spec.mistake is not None:  # what cannot be read is not written to either

@@ -366,7 +366,7 @@ class Evictions:
         """Of Jobs that are suspended for these victims, and of gangs that leave as a whole with them, the pods that
         other plans make leave, as these do: a Job takes along all that it has.
         """
-        for like, pods in self._wholes(victims) if self._condemned else ():
+        for like, pods in self._wholes(victims) if self._condemned.records else ():
             rest = [p for p in pods if p.uid in self._condemned and p.live]
             if rest:
                 yield [_like(like, pod, self._condemned.first(pod.uid)) for pod in rest]

@@ -19,6 +19,7 @@ from gangsched.core.lifecycle.table import HOLDING, TABLE, TIMED, UNDER_WAY, Do,
 from gangsched.core.lifecycle.waiting import Waiting
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.scheduling_queue import Queue, UnschedulableGangs
+from gangsched.model.dialects import has_status
 from gangsched.model.records import GangId, Pod
 
 _RESTING = (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND)
@@ -106,14 +107,14 @@ class Gangs:
         if found is None:
             return
         bound = group.plan.placements if group.state is State.BINDING and group.plan is not None else ()
-        group.state = found.state
+        before, group.state = group.state, found.state
         for do in found.do:
             self._do[do](group)
         if self.losses.rooms:
             self.losses.touch(group.gangs)
         if found.state in UNDER_WAY:
             self._actuator.check.add(group.key)
-        if found.state not in TIMED:
+        if before in TIMED and found.state not in TIMED:
             self._ledger.deadlines.never(group.key)
         if found.state is State.BINDING:
             self._ledger.binding.update(group.gangs)
@@ -234,11 +235,16 @@ class Gangs:
             self._follow(group, obstacle, pending, other)
             if other:
                 self.rechecks.gang_changed(group)
+        self._tell_objects(gangs, admitted_twice)
+        return gangs
+
+    def _tell_objects(self, gangs: Sequence[GangId], admitted_twice: str) -> None:
+        """The objects of these gangs say where they stand, and that they are ``admitted_twice``."""
         for each in gangs:
-            self._reporter.object_status(each, self.of(each))
+            if has_status(each.family):
+                self._reporter.object_status(each, self.of(each))
         if admitted_twice:
             self._reporter.tell_two_admitters(gangs, admitted_twice)
-        return gangs
 
     def _room_touched(self, gangs: tuple[GangId, ...]) -> None:
         """What is kept for members of these gangs may be more than they lack now."""

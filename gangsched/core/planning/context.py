@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
@@ -87,6 +88,7 @@ class SchedulingContext:
         self.gangs = tuple(asked.gangs)
         self.group = group_key(self.gangs)
         self.now = world.now
+        world.snapshot.settle()
         member = self.world.membership
         self.priority = member.preemptor_priority(self.gangs)
         spec = member.spec(self.gangs[0])
@@ -155,7 +157,6 @@ class SchedulingContext:
         return next((membership.topology(spec) for spec in specs if spec is not None and spec.topology), ())
 
     def _bound(self) -> list[tuple[str, int]]:
-        self.world.snapshot.settle()
         table = self.world.snapshot.table
         slots = ((p.key, table.slot_of.get(p.uid)) for census in self.census.values() for p in census.bound)
         return [(key, int(table.row[slot])) for key, slot in slots if slot is not None and table.row[slot] >= 0]
@@ -236,12 +237,13 @@ class SchedulingContext:
         since the one becomes the other at any moment; then all, if there are more.
         """
         until = self.asked.wait_until if until is None else until
-        out = [self._gone_by(until, self._terminating())]
-        if self.world.ledger.condemned:
+        out = [self._gone_by(until, self._terminating)]
+        if self.world.ledger.condemned.records:
             surely, perhaps = self.condemned(weaker=False), self.condemned()
             out = [np.sort(np.concatenate([out[0], self._gone_by(until, slots)])) for slots in (surely, perhaps)]
         return out if len(out[-1]) > len(out[0]) else out[:1]
 
+    @cached_property
     def _terminating(self) -> Ints:
         """Slots of the pods that are on their way out, and not overdue."""
         table = self.world.snapshot.table

@@ -166,7 +166,7 @@ class Ranked(NamedTuple):
 
 
 class Topology:
-    """What a gang, or a GangGroup as one, asks of the nodes as they are now.
+    """What a gang, or a GangGroup as one, asks of the nodes as they are now, in a snapshot that is settled.
 
     ``constraints`` are (label key, required?), outermost first. ``bound`` are ``(member, row)`` of the members that
     have a node. ``levels`` go from the narrowest to what is required; a level of preferred keys is left out when
@@ -176,7 +176,6 @@ class Topology:
     def __init__(
         self, snapshot: Snapshot, constraints: Sequence[tuple[str, bool]], bound: Sequence[tuple[str, int]]
     ) -> None:
-        snapshot.settle()
         self._bound = [row for _, row in bound]
         self.problem = ""
         self.levels: list[Level] = []

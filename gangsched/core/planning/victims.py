@@ -288,7 +288,7 @@ class VictimsOf:
         """Whoever may be taken, those aside of which quota decides that."""
         context, world = self._context, self._world
         queued: Collection[GangId] = self._gate.managed.holding() if self._gate is not None else ()
-        condemned = frozenset(map(int, context.condemned() if world.ledger.condemned else ()))
+        condemned = frozenset(map(int, context.condemned() if world.ledger.condemned.records else ()))
         limit, guard = context.options.protect_after_evictions, None
         if self._gate is not None:
             guard = LoopGuard(world, self._gate, context.priority, limit, context.now)

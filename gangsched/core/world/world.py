@@ -131,7 +131,7 @@ class World:
         would be less than the gang needs, or leave at once with the others.
         """
         condemned = self.ledger.condemned
-        if not condemned:
+        if not condemned.records:
             return ""
         for gang in gangs:
             text = self.membership.without(gang, condemned)
