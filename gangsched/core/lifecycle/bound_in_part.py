@@ -1,4 +1,4 @@
-"""Gangs that are bound in part: lost members, members whose binding is refused, and gangs that leave as a whole.
+"""Gangs that are bound in part: members that are lost, announced or refused, and gangs that leave as a whole.
 
 A gang that runs falls below its minimum when a member is deleted or fails, or when one could not be bound with the
 others. Its controller needs a moment to make the member again. Whoever is decided in this moment would take its room,
@@ -17,11 +17,17 @@ weaker work has got the room meanwhile, for the member would be refused again, a
 before a pause is over, which doubles when the member is refused once more after it. Members are kept off as if they had
 asked for that, and a spread constraint leaves out nodes that its pod does not ask for. They count all the same: the
 place has to do for the members as they are.
+
+Members that a gang announces are created only when others of it run. Room for them is part of the gang's plan, is kept
+beside the room of its members, and stays when these are bound: for ``announced.holdSeconds`` from then. What of them
+comes to a node needs none of it any more. The time is read off the bound members, so it goes on after a restart,
+wherever there is room for the rest then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -29,13 +35,16 @@ from gangsched.core.actions import MARK_REASON, Bind
 from gangsched.core.agenda import Page
 from gangsched.core.decision import BIND, WAIT, UnitRef, Unschedulable, Verdict, Victim, group_key
 from gangsched.core.events import Change, Hint
-from gangsched.core.ledger.ledger import Kind
+from gangsched.core.ledger.ledger import Kind, announced_by
+from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import TRIES, Failed, Group, Refusal, pause
 from gangsched.core.lifecycle.table import State
 from gangsched.core.planning.context import Pause, Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.explain import warnings
 from gangsched.core.quota.stop_policy import STOPPED
+from gangsched.core.state.announced import what_of
 from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.state.membership import ONLY_WAITING
 from gangsched.core.world.world import World, keep_room
@@ -236,6 +245,118 @@ class Losses:
         keep_room(world, key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)
 
 
+class _StandIns(msgspec.Struct):
+    """Where stand-ins of a group would be; ``seen`` are the members (UIDs) that were on nodes when it was looked at."""
+
+    gangs: tuple[GangId, ...]
+    places: list[tuple[Pod, str]]
+    seen: set[str]
+
+
+class AnnouncedRoom:
+    """What is kept, by the key of the group."""
+
+    def __init__(self, decider: Decider, reporter: Reporter) -> None:
+        self._world = decider.world
+        self._ledger = decider.world.ledger
+        self._hold_seconds = decider.options.announced_hold_seconds
+        self._decider = decider
+        self._reporter = reporter
+        self.rooms: dict[str, _StandIns] = {}
+        self._until = self._ledger.agenda.page()
+
+    def hold(self, group: Group, places: Sequence[tuple[Pod, str]]) -> None:
+        """The group has a plan: from now on exactly this is kept for what it announces; of one that runs, what is."""
+        if group.key not in self._until and (places or group.key in self.rooms):
+            self._keep(group.key, _StandIns(group.gangs, list(places), set()))
+
+    def resumed(self, group: Group) -> None:
+        """The group goes on with the plan of an earlier process."""
+        plan, membership = group.plan, self._world.membership
+        absent = [pod for gang in group.gangs for pod in membership.absent_at_start(gang)]
+        if plan is not None and absent:
+            found = self._decider.room_for(absent, group.gangs, plan.placements, plan.victims)
+            self.hold(group, found)
+
+    def plan_over(self, key: str) -> None:
+        """Its plan is over: the time begins if members are bound, else nothing is kept any longer."""
+        if key in self.rooms:
+            if key not in self._until:
+                self._until.at(key, self._world.now + self._hold_seconds)
+            self._settle(key)
+
+    def touch(self, gangs: Iterable[GangId]) -> None:
+        """Something about these gangs may be different now."""
+        if (key := group_key(tuple(gangs))) in self._until:
+            self._settle(key)
+
+    def time_over(self) -> None:
+        """What has not come in time need not come any more."""
+        for key in self._until.due(self._world.now):
+            room = self.rooms[key]
+            about = report.stands_for(self._world, room.gangs[0])
+            if about is not None:
+                kept = ", ".join(f"{count} {what}" for what, count in sorted(self._sizes(room, room.places).items()))
+                note = notes.announced_room_released(int(self._hold_seconds), kept)
+                self._reporter.event(about, report.ROOM_RELEASED, note)
+            self._keep(key, msgspec.structs.replace(room, places=[]))
+
+    def take_over(self) -> None:
+        """Gangs of which members run already have the rest of their time, the strongest first."""
+        world, membership = self._world, self._world.membership
+        found = []
+        for gang in membership.members:
+            if membership.is_ours(gang) and (spec := membership.spec(gang)) is not None and spec.announces:
+                since = min((p.runs_since for p in membership.census(gang).bound), default=0.0)
+                until = since + self._hold_seconds
+                if until > world.now:
+                    found.append((-membership.preemptor_priority((gang,)), gang, until))
+        for _, gang, until in sorted(found):
+            gangs, _ = membership.group(gang)
+            absent = membership.absent(gang, membership.placed(gang))
+            places = self._decider.room_for(absent, gangs)
+            self._until.at(group_key(gangs), until)
+            self._keep(group_key(gangs), _StandIns(gangs, places, {p.uid for p in membership.pods(gang)}))
+
+    def _settle(self, key: str) -> None:
+        """Keep what members lack that are on no node; the first to be given back is where others have come."""
+        room, membership = self.rooms[key], self._world.membership
+        bound = [pod for gang in room.gangs for pod in membership.census(gang).bound]
+        lacking: Counter[str] = Counter()
+        for gang in room.gangs if bound else ():
+            lacking += self._sizes(room, ((pod, "") for pod in membership.absent(gang, membership.placed(gang))))
+        assumed = self._ledger.assumed
+        new = {pod.uid: pod.node or assumed.get(pod.uid, "") for pod in bound if pod.uid not in room.seen}
+        room.seen.update(new)
+        kept: Counter[str] = Counter()
+        places = []
+        for place in sorted(room.places, key=lambda place: place[1] in new.values()):
+            if kept[what_of(place[0])] < lacking[what_of(place[0])]:
+                kept += self._sizes(room, [place])
+                places.append(place)
+        if len(places) < len(room.places) or not places:
+            self._keep(key, msgspec.structs.replace(room, places=places))
+
+    def _sizes(self, room: _StandIns, places: Iterable[tuple[Pod, str]]) -> Counter[str]:
+        """How many stand-ins there are of each role, and how much (in base units) of each resource of a sum."""
+        specs = [self._world.membership.spec(gang) for gang in room.gangs]
+        sums: Container[str] = {name for spec in specs if spec is not None for name, _ in spec.min_resources}
+        out: Counter[str] = Counter()
+        for pod, _ in places:
+            what = what_of(pod)
+            out[what] += pod.shape.requests[0][1] if what in sums else 1
+        return out
+
+    def _keep(self, key: str, room: _StandIns) -> None:
+        if room.places:
+            self.rooms[key] = room
+            keep_room(self._world, announced_by(key), room.gangs, room.places, Kind.ANNOUNCED)
+        else:
+            self.rooms.pop(key, None)
+            self._until.never(key)
+            self._ledger.release(announced_by(key))
+
+
 def leaving(world: World, group: Group, verdict: Verdict) -> list[Victim]:
     """The members to remove; none when the gang has to go on as it is.
 
@@ -285,11 +406,6 @@ def mark_text(world: World, group: Group) -> str:
 
 
 # -- members whose binding was refused --------------------------------------------------------------------
-
-
-def bound(group: Group, action: Bind) -> None:
-    """This binding of a member has succeeded."""
-    group.failures.refusals.pop(action.pod.uid, None)
 
 
 def pause_of(world: World, group: Group) -> Pause:

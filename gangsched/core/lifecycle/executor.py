@@ -349,7 +349,7 @@ class Executor:
         """A gang that waits for room is bound if it fits now: what has not begun for it is taken back. One that was
         stopped before its victims left goes on without them, or is decided anew.
         """
-        self._nominated.looked_at(group)
+        self._nominated.helped.pop(group.key, None)  # nothing is to be found for it until something else happens
         plan, stopped = group.plan, group.evicts(Phase.MARKING)
         if plan is None:
             return ()

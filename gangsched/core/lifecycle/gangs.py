@@ -8,9 +8,8 @@ from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import UNBEGUN, Cause, Phase
 from gangsched.core.lifecycle import report
-from gangsched.core.lifecycle.announced import AnnouncedRoom
 from gangsched.core.lifecycle.binding import Bindings
-from gangsched.core.lifecycle.bound_in_part import Losses
+from gangsched.core.lifecycle.bound_in_part import AnnouncedRoom, Losses
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import Evictions
 from gangsched.core.lifecycle.group import Failed, Group, Obstacle, Plan

@@ -153,7 +153,7 @@ class Phases:
             self._reporter.bound(key, group, action)
             if group is not None:
                 group.failures.begun.add(action.pod.uid)
-                bound_in_part.bound(group, action)
+                group.failures.refusals.pop(action.pod.uid, None)
             return
         if outcome is Outcome.REFUSED and group is not None:
             self._losses.refused(group, action)

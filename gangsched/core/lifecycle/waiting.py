@@ -24,7 +24,6 @@ from gangsched.core.lifecycle.group import Failed, Group
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.blocked_gang import block, reserve
 from gangsched.core.queue.scheduling_queue import Queue
-from gangsched.core.state.simulation import Phantom
 from gangsched.core.world.world import World, queue_order
 
 #: Room is reserved for at most this time (seconds) at once: what was to end by itself may run for ever.
@@ -144,7 +143,7 @@ class NominatedGangs:
             if not group.single:
                 self.helped[group.key] = order
                 continue
-            signature = (group.gangs[0].scheduler, order[0], *(p.pod.ident for p in self._kept(group)))
+            signature = (group.gangs[0].scheduler, order[0], *(p.pod.ident for p in self._ledger.pods_of(group.key)))
             alike[signature] = min(order, alike.get(signature, order))
         self.helped.update((order[2], order) for order in alike.values())
 
@@ -164,22 +163,15 @@ class NominatedGangs:
         """
         self.helped[group.key] = queue_order(self._world, group.gangs)
 
-    def looked_at(self, group: Group) -> None:
-        """Until something else happens there is nothing to be found for this one."""
-        self.helped.pop(group.key, None)
-
     def _waiting(self) -> Iterator[Group]:
         for key in self._ledger.holders():
             group = self._groups.get(key)
             if group is not None and key not in self.helped and group.evicts(*Phase):
                 yield group
 
-    def _kept(self, group: Group) -> Sequence[Phantom]:
-        return self._ledger.pods_of(group.key)
-
     def _fits_one(self, group: Group, rooms: Sequence[Floats]) -> bool:
         """Is there room for any member in one of these?"""
-        for shape in {id(p.pod.shape): p.pod.shape for p in self._kept(group)}.values():
+        for shape in {id(p.pod.shape): p.pod.shape for p in self._ledger.pods_of(group.key)}.values():
             index, amounts = self._world.snapshot.vector(shape)
             if any((room[index] >= amounts).all() for room in rooms):
                 return True
