@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 import msgspec
 
 from gangsched.core.decision import Placement, Victim
-from gangsched.model import jobsets
 from gangsched.model.constraints import Directives
 from gangsched.model.records import JOB, Pod
 
@@ -292,11 +291,3 @@ _OVERRULED: Mapping[type[Action], type[Any] | UnionType] = {
 def overruled_by(action: Action) -> type[Any] | UnionType:
     """The kind of write to the same object that need not be sent any more once this has been asked for."""
     return _OVERRULED.get(type(action), NoneType)
-
-
-def pod_reference(pod: PodRef) -> tuple[str, str, str, str, str]:
-    """The pod (or Job, or JobSet) as an object reference of an Event."""
-    if isinstance(pod, JobRef):
-        api = "batch/v1" if pod.kind == JOB else f"{jobsets.GROUP}/{jobsets.VERSION}"
-        return (api, pod.kind, pod.namespace, pod.name, pod.uid)
-    return ("v1", "Pod", pod.namespace, pod.name, pod.uid)

@@ -67,7 +67,7 @@ def marked(uid: str, named: Iterable[Eviction], now: float) -> Marked | None:
     evictions = list(named)
     if not evictions:
         return None
-    owners = written(Owners.of(owner(each, uid) for each in evictions))
+    owners = written(Owners.of([owner(each, uid) for each in evictions]))
     begun = [each for each in evictions if each.begins <= now]
     if not begun:
         return Marked(owners)

@@ -20,7 +20,7 @@ from gangsched.core.decision import Order, Verdict
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.state.podtable import PodClass
-from gangsched.core.state.simulation import Restriction, Simulation
+from gangsched.core.state.simulation import Phantom, Restriction, Simulation
 from gangsched.core.state.snapshot import Bools
 from gangsched.messages import causes
 from gangsched.messages.text import listed
@@ -67,9 +67,9 @@ class Turns:
         """The blocked gang of that key."""
         return self._blocked.get(key)
 
-    def drop(self, key: str) -> Blocked | None:
-        """The gang is not blocked any more; returns what it was."""
-        return self._blocked.pop(key, None)
+    def drop(self, key: str) -> tuple[Phantom, ...] | None:
+        """The gang is not blocked any more; returns what was reserved for it, or None if it was not blocked."""
+        return self._ledger.end_turn(key) if self._blocked.pop(key, None) is not None else None
 
     @property
     def keep_something(self) -> bool:

@@ -214,10 +214,10 @@ class Ledger:
         holders = (holder for node in nodes for holder in self._holders_on.get(node, ()))
         self.taken_from.update(h for h in holders if h != taker and self._rooms[h].priority < priority)
 
-    def kept_on(self, node: str) -> list[Phantom]:
-        """The pods for which room is kept on a node, what is kept for turns aside."""
-        holders = self._holders_on.get(node, ())
-        return [pod for holder in holders for pod in self._rooms[holder].pods if pod.node == node]
+    def kept_on(self, nodes: Iterable[str]) -> list[Phantom]:
+        """The pods for which room is kept on these nodes, what is kept for turns aside."""
+        held = ((node, holder) for node in nodes for holder in self._holders_on.get(node, ()))
+        return [pod for node, holder in held for pod in self._rooms[holder].pods if pod.node == node]
 
     @property
     def empty(self) -> bool:

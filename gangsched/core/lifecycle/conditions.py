@@ -24,7 +24,6 @@ from gangsched.core.actions import (
     PodRef,
     SetCondition,
     SetGroupStatus,
-    pod_reference,
     reference,
 )
 from gangsched.core.agenda import Page
@@ -61,7 +60,7 @@ def _shows(group: Group, pod: Pod, said: tuple[str, str]) -> bool:
 #: So many objects are remembered as reported.
 _MOST_TOLD = 10_000
 #: The kinds that get conditions, each with its apiVersion.
-_WITH_CONDITIONS = [pod_reference(JobRef("", "", "", kind))[:2] for kind in (JOB, JOBSET)]
+_WITH_CONDITIONS = [report.pod_reference(JobRef("", "", "", kind))[:2] for kind in (JOB, JOBSET)]
 #: The condition of Jobs and JobSets; that of groups is made of their status.
 _EVICTED_PODS = f"gangsched.dev/{report.PODS_EVICTED}"
 
@@ -238,17 +237,19 @@ class Reporter:
         """What Events about a gang are attached to: its group object, or the first by name of these members."""
         spec = self._world.membership.objects.get((gang.family, gang.namespace, gang.name))
         if spec is None:
-            return pod_reference(min(members, key=lambda ref: ref.name))
+            return report.pod_reference(min(members, key=lambda ref: ref.name))
         return report.group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
 
     def object_status(self, gang: GangId, group: Group | None) -> None:
-        """The status of the group object, of an API that has one, when it changed and is ours to tell.
+        """The status of the group object, when it changed and is ours to tell.
 
         The controllers write it. Where others create no members before it says so the scheduler does, also of a group
         that has none yet if its members will be of this scheduler name; what another client writes over it is
         corrected.
         """
-        dialect = BY_FAMILY[gang.family]
+        dialect = BY_FAMILY.get(gang.family)
+        if dialect is None or dialect.status is None:
+            return
         membership = self._world.membership
         spec = membership.objects.get((gang.family, gang.namespace, gang.name))
         if spec is None or spec.mistake is not None:  # what cannot be read is not written to either

@@ -18,7 +18,6 @@ from gangsched.core.lifecycle.table import HOLDING, TABLE, TIMED, UNDER_WAY, Do,
 from gangsched.core.lifecycle.waiting import Waiting
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.scheduling_queue import Queue, UnschedulableGangs
-from gangsched.model.dialects import has_status
 from gangsched.model.records import GangId, Pod
 
 _RESTING = (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND)
@@ -234,16 +233,11 @@ class Gangs:
             self._follow(group, obstacle, pending, other)
             if other:
                 self.rechecks.gang_changed(group)
-        self._tell_objects(gangs, admitted_twice)
-        return gangs
-
-    def _tell_objects(self, gangs: Sequence[GangId], admitted_twice: str) -> None:
-        """The objects of these gangs say where they stand, and that they are ``admitted_twice``."""
         for each in gangs:
-            if has_status(each.family):
-                self._reporter.object_status(each, self.of(each))
+            self._reporter.object_status(each, self.of(each))
         if admitted_twice:
             self._reporter.tell_two_admitters(gangs, admitted_twice)
+        return gangs
 
     def _room_touched(self, gangs: tuple[GangId, ...]) -> None:
         """What is kept for members of these gangs may be more than they lack now."""

@@ -90,7 +90,7 @@ class Rechecks:
         world, unprotected = self._world, self._options.evict_daemonset_pods
         if not all(may_leave(world, world.pods[uid], group.gangs, unprotected) for uid in now.standing):
             return False
-        victims = (plan.victims[uid] for uid in now.standing)
+        victims = [plan.victims[uid] for uid in now.standing]
         if incomplete(victims, plan.victims, world) or self._not_as_made(group, plan, now):
             return False
         return not (room and self._needless(group, plan, now))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from gangsched.core.actions import JobRef, PodRef, Report, pod_reference, reference
+from gangsched.core.actions import JobRef, PodRef, Report, reference
 from gangsched.core.decision import Victim
 from gangsched.core.lifecycle.group import Group
 from gangsched.core.quota.stop_policy import STOPPED
@@ -16,7 +16,7 @@ from gangsched.messages import notes
 from gangsched.messages.text import counted, listed
 from gangsched.model.dialects import DIALECTS, has_status
 from gangsched.model.dialects.operators import FAMILIES
-from gangsched.model.jobsets import JOBSET
+from gangsched.model.jobsets import GROUP, JOBSET, VERSION
 from gangsched.model.records import JOB, GangId, Pod
 
 #: Reasons of Events, and of conditions.
@@ -84,6 +84,14 @@ _VERSIONS = {
     "kueue.x-k8s.io": "v1beta1",
     "jobset.x-k8s.io": "v1alpha2",
 }
+
+
+def pod_reference(pod: PodRef) -> Reference:
+    """The pod (or Job, or JobSet) as an object reference of an Event."""
+    if isinstance(pod, JobRef):
+        api = "batch/v1" if pod.kind == JOB else f"{GROUP}/{VERSION}"
+        return (api, pod.kind, pod.namespace, pod.name, pod.uid)
+    return ("v1", "Pod", pod.namespace, pod.name, pod.uid)
 
 
 def job_reference(job: Suspendable) -> JobRef:

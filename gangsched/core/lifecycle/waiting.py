@@ -111,8 +111,8 @@ class Waiting:
     def unblock(self, group: Group) -> None:
         """The group is no longer in the way of those behind it."""
         group.reserving_since, group.reserves_from = None, 0.0
-        kept = self._ledger.end_turn(group.key)
-        if self._world.turns.drop(group.key) is not None:
+        kept = self._world.turns.drop(group.key)
+        if kept is not None:
             self._ledger.changes.append(Change(Hint.TURN))
             self._ledger.changes += [Change(Hint.ROOM, p.node) for p in kept]
 
@@ -183,18 +183,12 @@ class NominatedGangs:
         """
         snapshot = self._world.snapshot
         snapshot.settle()
-        out = []
-        for node in sorted(nodes):
-            row = snapshot.row_of.get(node)
-            if row is None:
-                continue
-            free: Floats = snapshot.allocatable[:, row] - snapshot.used[:, row]
-            for held in self._ledger.kept_on(node):
-                index, amounts = snapshot.vector(held.pod.shape)
-                np.subtract.at(free, index, amounts)
-            if (free > 0).any():
-                out.append(free)
-        return out
+        rows = {node: snapshot.row_of[node] for node in sorted(nodes) if node in snapshot.row_of}
+        free: dict[str, Floats] = {n: snapshot.allocatable[:, row] - snapshot.used[:, row] for n, row in rows.items()}
+        for held in self._ledger.kept_on(rows):
+            index, amounts = snapshot.vector(held.pod.shape)
+            np.subtract.at(free[held.node], index, amounts)
+        return [room for room in free.values() if (room > 0).any()]
 
     def _quiet(self, group: Group) -> bool:
         """Is no write to a victim, or of a nomination, on its way, and none about to be sent? When the marks are all

@@ -96,7 +96,7 @@ class SchedulingContext:
         self.patience = Patience(member, self.world.classes, options, world.sightings.began_at, self.priority, queue)
         self.census = {g: copy(member.census(g)) for g in self.gangs}
         #: Pods of other schedulers to which the nodes are left to which they are nominated.
-        self._foreign = [*world.foreign_nominations.above(self.priority)]
+        self._foreign = world.foreign_nominations.above(self.priority)
         if not world.ledger.empty or self._foreign:
             for pod in (*self._foreign, *(p for census in self.census.values() for p in census.pending)):
                 world.snapshot.class_of(pod)  # its own terms may tell the others apart

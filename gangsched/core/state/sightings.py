@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from gangsched.core.agenda import Page
@@ -229,9 +229,9 @@ class ForeignNominations:
             if pod.nominated_node == node:
                 self._due.at(uid, now + UNUSED_SECONDS)
 
-    def above(self, priority: int) -> Iterator[Pod]:
+    def above(self, priority: int) -> list[Pod]:
         """The pods of higher priority to which their nodes are left."""
-        return (self._pods[uid] for uid in sorted(self._pods) if self._pods[uid].priority > priority)
+        return [self._pods[uid] for uid in sorted(self._pods) if self._pods[uid].priority > priority]
 
     def lapsed(self, now: float) -> list[str]:
         """The nodes that need not be left to a pod any more, because it has not used them in time."""

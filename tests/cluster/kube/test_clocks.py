@@ -9,8 +9,9 @@ import pytest
 
 from gangsched.cluster.kube import adapter
 from gangsched.cluster.kube.clock import SteadyClock
-from gangsched.core.actions import Mark, Nominate, Report, SetCondition, pod_reference
+from gangsched.core.actions import Mark, Nominate, Report, SetCondition
 from gangsched.core.events import ServerClock, Synced
+from gangsched.core.lifecycle.report import pod_reference
 from gangsched.core.state.sightings import SAME_CLOCK_SECONDS
 from gangsched.model.records import Pod
 from gangsched.model.times import parse_time

@@ -12,8 +12,9 @@ import structlog.testing
 from gangsched.cluster.kube.client import Client, Observe
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import Writer, WriteSettings
-from gangsched.core.actions import Bind, PodRef, Report, SetCondition, pod_reference
+from gangsched.core.actions import Bind, PodRef, Report, SetCondition
 from gangsched.core.events import Event, Outcome, WriteDone
+from gangsched.core.lifecycle.report import pod_reference
 
 
 def pod(name: str) -> PodRef:

@@ -8,6 +8,7 @@ import pytest
 
 from gangsched.cluster.kube.dryrun import told
 from gangsched.core import actions as do
+from gangsched.core.lifecycle.report import pod_reference
 
 POD = do.PodRef("ns", "m", "u")
 JOB = do.JobRef("ns", "train", "u")
@@ -31,7 +32,7 @@ LINES: list[tuple[do.Action, str]] = [
     (do.Spare(POD), "spare Pod ns/m"),
     (do.SetCondition(POD, "Unschedulable", "no"), "set PodScheduled=False on Pod ns/m reason=Unschedulable message=no"),
     (
-        do.Report(do.pod_reference(POD), "Normal", "Scheduled", "Binding", "to n1"),
+        do.Report(pod_reference(POD), "Normal", "Scheduled", "Binding", "to n1"),
         "write an Event on Pod ns/m reason=Scheduled note=to n1",
     ),
     (do.SetGroupStatus(do.GroupRef("ns", "v", "u", "f", "v1"), {}), "update the status of group ns/v"),

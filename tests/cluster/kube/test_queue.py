@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.cluster.queue import BOUND, WHY_NOT, WRITES_PER_OVERDUE, Item, Lane, WriteQueue
-from gangsched.core.actions import Bind, Mark, PodRef, Report, SetCondition, pod_reference
+from gangsched.core.actions import Bind, Mark, PodRef, Report, SetCondition
+from gangsched.core.lifecycle.report import pod_reference
 
 
 def pod(name: str) -> PodRef:

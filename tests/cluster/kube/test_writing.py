@@ -25,9 +25,9 @@ from gangsched.core.actions import (
     SetCondition,
     Unmark,
     WithdrawNomination,
-    pod_reference,
 )
 from gangsched.core.events import Gone, Outcome, WriteDone
+from gangsched.core.lifecycle.report import pod_reference
 from gangsched.http.connection import load_connection
 from gangsched.model.records import Pod
 from tests.cluster.kube.conftest import Reader, make_pod
