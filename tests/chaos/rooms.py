@@ -61,6 +61,7 @@ class Process:
         self._found: dict[str, str] = {}  # nominations of an earlier process as they stand, by UID
         self._numbers = itertools.count()
         self._lost: dict[GangId, dict[str, _Lost]] = defaultdict(dict)
+        self._over: dict[GangId, dict[str, _Lost]] = defaultdict(dict)  # those that a plan may have taken the place of
         self._refusals: dict[str, float] = {}  # until when room is kept for members (UIDs), from the first refusal on
         self._begun = False
 
@@ -168,6 +169,7 @@ class Process:
         """
         lost = self._lost.pop(gang, {})
         self._lost[gang] = {uid: each for uid, each in lost.items() if each.until == math.inf}
+        self._over[gang].update((uid, each) for uid, each in lost.items() if each.until != math.inf)
 
     def beyond_doubt(self) -> list[str]:
         """At the end of the process: what was wrong after all. Nobody knows what it had done with answers that it has
@@ -224,14 +226,18 @@ class Process:
         told = self.told
         if self._plan_begins() and not perhaps:
             return
-        for gang, lost in self._lost.items():
+        if perhaps:
+            found = {gang: {**self._over[gang], **self._lost[gang]} for gang in [*self._over, *self._lost]}
+        else:
+            found = self._lost
+        for gang, lost in found.items():
             known = told.group(gang)
             if gang.family == SINGLE or known is None or known.match_policy != "once-satisfied" or known.group:
                 continue
             members = told.members(gang)
             bound = [p for p in members if p.live and p.node]
             rooms = [each for each in lost.values() if now < each.until - AT_ONCE]
-            if not bound or not (perhaps or self._surely_kept(gang, members, rooms)):
+            if not bound or not (self._lacking(gang) if perhaps else self._surely_kept(gang, members, rooms)):
                 continue
             for each in rooms:
                 node = told.nodes.get(each.pod.node)

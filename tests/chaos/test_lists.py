@@ -52,7 +52,7 @@ def gives_up(run: Played, name: str) -> Action:
 
 
 def lets_off(
-    *shown: Built,
+    *shown: Built | Event,
     before: Callable[[Played], Sequence[Action]] = lambda _: (),
     meanwhile: Callable[[Played], Sequence[Action]] = lambda _: (),
     known: Sequence[Built] = (),
@@ -121,6 +121,19 @@ def test_room_of_a_refused_member_is_kept_for_its_gang(priority: int, minimum: i
         known=others,
         meanwhile=lambda run: [Bind(9, about(run, "s2"), "n1")],
         answers=[WriteDone(9, Outcome.REFUSED)],
+    )
+    assert refused == found
+
+
+@pytest.mark.parametrize(("minimum", "found"), [(3, []), (2, FOUND)])
+def test_room_of_a_refused_member_may_be_kept_while_another_is_bound(minimum: int, found: list[str]) -> None:
+    """Where the gang lacks more than that one."""
+    s1, s2, s3 = (pod(f"s{i}").priority(6).gang("s").cpu(1) for i in (1, 2, 3))
+    refused = lets_off(
+        WriteDone(9, Outcome.REFUSED),
+        known=[gang("s").min(minimum), s1.on("n2"), s2, s3],
+        before=lambda run: [Bind(9, about(run, "s2"), "n1")],
+        meanwhile=lambda run: [Bind(8, about(run, "s3"), "n2")],
     )
     assert refused == found
 
