@@ -354,8 +354,9 @@ class Units(Eligible):
         """``(losses, interrupted)`` of taking these slots, as :func:`~.harm.harm` wants them."""
         losses: list[Loss] = []
         interrupted: list[int] = []
+        there = self.snapshot.table.pods
         for slots, block, part in self.departures(taken):
-            pods = map(self.pod, slots)
+            pods = (pod for s in slots if (pod := there[s]) is not None)
             if block is not None and part is None:
                 losses.extend([Loss(pod, block.priority) for pod in pods])
                 interrupted += [block.priority] * block.interrupts
