@@ -193,7 +193,7 @@ class Eviction:
         """
         outcomes = {f.outcome for f in failures}
         if self.phase is Phase.MARKING:
-            return bool(outcomes) and not (self.announced and outcomes <= _DIFFERS)
+            return bool(outcomes) and not (self.begun and outcomes <= _DIFFERS)
         if Outcome.CONFLICT in outcomes:
             self.conflicts += 1
             jobs = any(f.outcome is Outcome.CONFLICT and f.uid not in self.victims for f in failures)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.actions import Mark, Remove, SuspendJob, Unmark, Write
+from gangsched.core.actions import Mark, Remove, SuspendJob, Unmark, WithdrawNomination, Write
 from gangsched.core.actuation.records import owners_of
+from gangsched.core.events import Outcome
 from gangsched.model.records import Condition
 from tests.builders import gang, node, pod
 from tests.core.eviction.jobs import MEMBERS, job, nodes, running, wide
@@ -104,3 +105,28 @@ def test_a_mark_that_others_have_taken_back_is_no_sign_of_an_unfinished_list(on_
     cluster.slow = lambda _: False
     cluster.run()
     assert evicted(cluster) == found
+
+
+def test_a_begun_list_is_finished_though_a_mark_cannot_be_written_at_once() -> None:
+    """Of a gang w1 has been removed and is gone, and others have taken the mark of w3 back: it is written again, the
+    second time with success.
+    """
+    cluster = Cluster(
+        *(node(f"n{n}") for n in (1, 2, 3)),
+        gang("low").min(3),
+        *(pod(f"w{n}").cpu(3).priority(1).gang("low").on(f"n{n}") for n in (1, 2, 3)),
+        *(pod(f"p{n}").cpu(3).priority(5).gang("g") for n in (1, 2, 3)),
+        gang("g").min(3).timeout(60),
+    )
+    cluster.slow = removing
+    cluster.run()
+    cluster.answer("w1")
+    cluster.leave("w1")
+    cluster.change("w3", disruption=Condition("False", "PreemptionByScheduler", ""))
+    cluster.restart()
+    cluster.slow = lambda _: False
+    answers = [(Outcome.TRANSIENT, "no answer")]
+    cluster.judge = lambda write: answers.pop() if isinstance(write, Mark) and answers else None
+    cluster.run()
+    assert names(cluster, Unmark) | names(cluster, WithdrawNomination) == set()
+    assert evicted(cluster) == {"w2", "w3"}
