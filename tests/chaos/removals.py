@@ -232,8 +232,8 @@ def _of_job(told: Told, job: Job | JobSet, preemptor: str) -> list[str]:
 
 def _need_not(told: Told, plans: Mapping[str, _Plan], plan: _Plan, now: float) -> str:
     """Do all members that were nominated fit on their nodes although everybody stays who is there? Whoever is nominated
-    or was to be bound there has the room, too. Nothing is said where somebody waits for volumes, a node has taints, the
-    room of somebody who has left may be kept for his gang, or quota may be what is short.
+    or was to be bound there has the room, too, and so may who moves. Nothing is said where somebody waits for volumes,
+    a node has taints, the room of somebody who has left may be kept for his gang, or quota may be what is short.
     """
     waiting = {uid: pod for uid, pod in told.pods.items() if pod.live and not pod.node}
     if not plan.places.keys() <= waiting.keys() or any(pod.volumes is not None for pod in waiting.values()):
@@ -245,7 +245,8 @@ def _need_not(told: Told, plans: Mapping[str, _Plan], plan: _Plan, now: float) -
     for uid, pod in waiting.items():
         own = plan.places.get(uid, "")
         wanted = (other.places.get(uid, "") for other in plans.values())
-        for name in [own] if own else {pod.nominated_node, told.tried.get(uid, ""), *wanted}:
+        anywhere = plan.places.values() if uid in told.moving else ()
+        for name in [own] if own else {pod.nominated_node, told.tried.get(uid, ""), *wanted, *anywhere}:
             coming[name].add(uid)
     for name in set(plan.places.values()):
         node = told.nodes.get(name)

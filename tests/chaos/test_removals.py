@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gangsched.core.actions import Bind, Mark, Nominate, Remove
+from gangsched.core.actions import Bind, Mark, Nominate, Remove, WithdrawNomination
 from gangsched.core.actuation.records import Intent, Owner, Owners, written
 from gangsched.core.decision import Preempt, UnitRef, Victim
 from gangsched.core.events import Gone
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.core.state.membership import Membership
+from gangsched.messages import notes
 from gangsched.messages.notes import rolling_back
 from gangsched.model.queues import QUEUE_LABEL
 from gangsched.model.records import PREEMPT_NEVER, GangId
@@ -207,6 +208,15 @@ def test_room_that_others_are_about_to_take_is_none() -> None:
         binds = [Bind(7, about(run, "x"), "n1")] if not other.obj().nominated_node else []
         told(run, node("n1").cpu(8), asks=binds)
         assert removes(run) == []
+
+
+@pytest.mark.parametrize(("why", "found"), [(notes.OTHER_NODE, 0), ("it was not written", 1)])
+def test_room_may_be_kept_for_one_whose_nomination_to_another_node_is_taken_back(why: str, found: int) -> None:
+    """It is bound when that is done; where, nobody has said yet."""
+    run = marked(pod("x").cpu(4).nominated("n2"))
+    withdraws = WithdrawNomination(7, about(run, "x"), "Withdrawn", why)
+    told(run, node("n1").cpu(8), asks=[withdraws])
+    assert len(removes(run)) == found
 
 
 # -- the judge and a scheduler that is broken ----------------------------------------------------------------------

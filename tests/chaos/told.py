@@ -26,6 +26,7 @@ from gangsched.core.actions import (
 )
 from gangsched.core.decision import Decision
 from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
+from gangsched.messages import notes
 from gangsched.model import dialects
 from gangsched.model.jobsets import JobSet
 from gangsched.model.queues import queue_labels
@@ -55,7 +56,8 @@ class Told(msgspec.Struct):
     last was not known: they may be bound. ``marked`` are the pods that it has marked and that stay marked. ``jobsets``
     are those that were ever seen (``namespace/name``). ``left`` is when a member of a gang was last told to have left a
     node, or to be about to, ``terminating`` when a pod (UID) was first told to terminate. ``open`` has the writes
-    without an answer: by id, the gangs (``namespace/name``) for which they are.
+    without an answer: by id, the gangs (``namespace/name``) for which they are. ``moving`` are the pods (UIDs) that are
+    to be bound to another node than the one to which they were nominated, as soon as no nomination stands.
     """
 
     pods: dict[str, Pod] = {}
@@ -71,6 +73,7 @@ class Told(msgspec.Struct):
     open: dict[int, frozenset[str]] = {}
     left: dict[str, float] = {}
     terminating: dict[str, float] = {}
+    moving: set[str] = set()
     _binds: dict[int, str] = {}
 
     # -- what happens ----------------------------------------------------------------------------------------------
@@ -132,6 +135,10 @@ class Told(msgspec.Struct):
                 self._binds[action_id] = pod.uid
                 if pod.uid in self.pods and not self.pods[pod.uid].node:
                     self.bindings[pod.uid] = self.tried[pod.uid] = node
+            case WithdrawNomination(message=notes.OTHER_NODE):
+                self.moving.add(action.pod.uid)
+            case Nominate():
+                self.moving.discard(action.pod.uid)
             case Mark():
                 self.marked.add(action.pod.uid)
             case Unmark():
