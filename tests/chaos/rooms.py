@@ -147,7 +147,10 @@ class Process:
                 self._kept[ref.uid] = _Kept(pod, node, told.priority(pod.gang), next(self._numbers))
                 self._planned(pod.gang)
             case Mark() if action.pod.uid in told.pods:
-                self._lost.pop(told.pods[action.pod.uid].gang, None)  # it takes no members any more
+                gang = told.pods[action.pod.uid].gang
+                self._lost.pop(gang, None)  # it takes no members any more
+                for member in told.members(gang):  # if it does again, it begins anew
+                    self._refusals.pop(member.uid, None)
             case WithdrawNomination():
                 self._kept.pop(action.pod.uid, None)
                 self._found.pop(action.pod.uid, None)

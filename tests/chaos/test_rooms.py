@@ -228,6 +228,21 @@ def test_room_of_a_member_that_was_refused_is_kept_for_half_a_minute(priority: i
     assert len(binds(run)) == found
 
 
+@pytest.mark.parametrize(("back", "found"), [(True, 1), (False, 0)])
+def test_a_gang_that_was_to_leave_meanwhile_keeps_room_from_the_next_refusal_on(back: bool, found: int) -> None:
+    """It was to be rolled back after the first one, which is forgotten with all that was kept for it."""
+    run = refused()
+    if back:
+        told(run, asks=[Mark(4, about(run, "m1"), "rolled back")])
+        told(run, WriteDone(4, Outcome.OK), asks=[Unmark(5, about(run, "m1"), "no longer needed")])
+        told(run, WriteDone(5, Outcome.OK))
+    run.world.clock.advance_to(35.0)
+    told(run, asks=[Bind(6, about(run, "m2"), "n1")])
+    told(run, WriteDone(6, Outcome.REFUSED))
+    run.world.clock.advance_to(50.0)
+    assert len(binds(run)) == found
+
+
 @pytest.mark.parametrize(("gone_first", "found"), [(True, 1), (False, 0)])
 def test_a_member_that_leaves_later_may_be_the_one_whose_room_is_kept(gone_first: bool, found: int) -> None:
     """The gang lacks one: the room of the member that was refused last, or of one that has left since, if its leaving
