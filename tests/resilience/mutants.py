@@ -286,7 +286,7 @@ MUTANTS = (
     ),
     Mutant(
         "nominations of other schedulers hold nothing",
-        ((_CONTEXT, "[*world.foreign_nominations.above(self.priority)]", "[]"),),
+        ((_CONTEXT, "world.foreign_nominations.above(self.priority)", "[]"),),
         ("tests/core/queue/test_foreign_nominations.py::test_only_strictly_higher_priority_counts",),
     ),
     Mutant(

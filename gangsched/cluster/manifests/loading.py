@@ -131,7 +131,8 @@ def _named_by_pod(pod: wire.Pod) -> Iterator[_Named]:
         yield _JOB
     for each in DIALECTS:
         name, field = each.group_of(pod.metadata, pod.spec)
-        if name and each.needs_object(labels):
+        own = each.grouped_by and name == pod.metadata.name  # others put it into a group that it does not name yet
+        if name and not own and each.needs_object(labels):
             yield _Named("PodGroup", each.family, field, f"podgroups.{each.family}")
     yield from _in_queues(labels)
 

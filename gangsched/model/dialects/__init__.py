@@ -107,6 +107,11 @@ def needs_object(pod: Pod) -> bool:
     return _of(pod.gang.family).needs_object(pod.labels)
 
 
+def grouped_by(pod: Pod) -> str:
+    """Who is to put a pod into a group, in words; empty where it is in one, or needs none."""
+    return _of(pod.gang.family).grouped_by if pod.gang.name == pod.name else ""
+
+
 def minimum_key(family: str) -> str:
     """Where members of gangs of this family say how many they must be."""
     return _of(family).minimum_key

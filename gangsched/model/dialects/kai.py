@@ -293,6 +293,7 @@ DIALECT = Dialect(
     ("v2alpha2",),
     PodGroup,
     gang_from_object=gang_from_object,
+    grouped_by="KAI's podgrouper",
     mistake_of=mistake_of_member,
     remark_of=remark_of_member,
     role_of=part,

@@ -360,6 +360,7 @@ DIALECT = Dialect(
     role_of=role,
     status=status,
     awaited_from=SCHEDULER,
+    grouped_by="Volcano's controller",
     queue=(Queue, queue_from_object),
     documented=(
         Documented(

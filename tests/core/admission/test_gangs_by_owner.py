@@ -66,6 +66,21 @@ def test_what_makes_a_job_a_gang(how: str, seen: list[Built], kinds: tuple[str, 
     assert len(nodes_of(cluster.pass_time(60))) == (2 if together else 1)
 
 
+@pytest.mark.parametrize("first", ["the Job", "its pods"])
+@pytest.mark.parametrize(("declared", "bound"), [(True, 2), (False, 0)])
+@pytest.mark.parametrize(
+    ("name", "family"), [("volcano", "scheduling.volcano.sh"), ("kai-scheduler", "scheduling.run.ai")]
+)
+def test_pods_that_others_would_put_into_a_group_need_none_where_their_owner_is_a_gang(
+    name: str, family: str, declared: bool, bound: int, first: str
+) -> None:
+    """Without that they wait for a group, each in one of its own name, which is not there."""
+    pods = [member(i).scheduler(name).gang(f"train-{i}", family) for i in (0, 1)]
+    seen: list[Built] = [job(gang=declared or None, template=pods[0].obj()), *pods]
+    cluster = Cluster(node("n1").cpu(2), *(seen if first == "the Job" else seen[::-1]), scheduler_names=(name,))
+    assert len(nodes_of(cluster.run())) == bound
+
+
 def test_the_pods_come_one_by_one() -> None:
     """The first waits for the second, as in a group."""
     cluster = Cluster(node("n1").cpu(2), job(gang=True), member(0))
