@@ -42,7 +42,7 @@ from gangsched.core.lifecycle.group import TRIES, Failed, Group, Refusal, pause
 from gangsched.core.lifecycle.table import State
 from gangsched.core.planning.context import Pause, Question
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.preemption.explain import warnings
+from gangsched.core.preemption.explain import failing
 from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.state.announced import what_of
 from gangsched.core.state.jobs import WITHOUT_PODS
@@ -369,15 +369,15 @@ def leaving(world: World, group: Group, verdict: Verdict) -> list[Victim]:
     if not membership.half_bound(group.gangs):
         group.failures.begun.clear()
         return []
-    failing = group.failures.count(Failed.BINDING) >= TRIES
-    if not (failing or hopeless(verdict)) or group.failures.count(Failed.ROLLBACK) >= TRIES:
+    refused = group.failures.count(Failed.BINDING) >= TRIES
+    if not (refused or hopeless(verdict)) or group.failures.count(Failed.ROLLBACK) >= TRIES:
         return []
     members = [membership.census(gang) for gang in group.gangs]
     bound = [pod for census in members for pod in census.bound]
     if any(census.succeeded for census in members) or not all(_may_go(group, pod) for pod in bound):
         return []
     found = [_as_victim(pod) for pod in bound]
-    return [] if warnings(found, world) else found  # a Job would count them as failed, and end
+    return [] if failing(found, world) else found  # a Job would count them as failed, and end
 
 
 def hopeless(verdict: Verdict) -> bool:

@@ -259,6 +259,13 @@ def test_a_restart_takes_the_marks_of_a_rollback_back() -> None:
     assert cluster.pod("m1").deleting_since is None
 
 
+@pytest.mark.parametrize("kind", ["ReplicaSet", "JAXJob", "TFJob", "XGBoostJob"])
+def test_only_a_job_of_kubernetes_is_asked_whether_it_would_end(kind: str) -> None:
+    """What plans warn of for owners of other kinds keeps no gang bound in part."""
+    cluster = half(change=lambda p: p.owner(kind, "train"), rollback=True)
+    assert names(cluster, Remove) == {"m1"}
+
+
 @pytest.mark.parametrize(("limit", "removed"), [(6, {"m1"}), (0, set())])
 def test_a_job_that_would_end_keeps_its_pods(limit: int, removed: set[str]) -> None:
     """It counts deleted pods as failed: beyond its backoffLimit a rollback would be the end of it."""
