@@ -159,6 +159,16 @@ class Seen(NamedTuple):
     status: Mapping[str, Any]
 
 
+class _Written(NamedTuple):
+    """What was written last, how often in a row it was restored, and when (s since the epoch) the row ends: when it has
+    not been overwritten for the longest pause after that of its last restoration.
+    """
+
+    status: GangStatus | None = None
+    restored: int = 0
+    row_ends: float = 0.0
+
+
 #: Reads an object; raises ApiError and UnreachableError.
 Read = Callable[[Served, str, str], Awaitable[dict[str, Any]]]
 #: Sends one merge patch and returns the object after it; raises ApiError and UnreachableError.
@@ -194,8 +204,7 @@ class StatusWriter:
         self._served: dict[tuple[str, str], Served] = {}
         self._refused_fields: dict[tuple[str, str], set[str]] = {}
         self._failures: dict[Key, int] = {}
-        #: What was written last, and how often it was restored.
-        self._written: dict[Key, tuple[GangStatus, int]] = {}
+        self._written: dict[Key, _Written] = {}
         self._told: set[str] = set()
         #: Objects that need a look, each once, for the event loop that writes, if one does.
         self._asked: dict[Key, None] = {}
@@ -328,8 +337,8 @@ class StatusWriter:
 
     async def _bring_about(self, key: Key, served: Served, wanted: GangStatus, seen: Seen) -> None:
         fields = self._missing(key, served, wanted, seen)
-        earlier, restored = self._written.get(key, (None, 0))
-        again = wanted == earlier
+        earlier = self._written.get(key, _Written())
+        again = wanted == earlier.status
         if not fields or (again and key in self._later):
             return
         body = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "status": fields}
@@ -340,9 +349,11 @@ class StatusWriter:
             return
         with self._lock:
             self._seen[key] = after
-            self._written[key] = (wanted, restored + 1 if again else 0)
+            count = earlier.restored if again and self._now() < earlier.row_ends else 0
+            row_ends = self._now() + _pause(count) + RETRY_SECONDS[-1]
+            self._written[key] = _Written(wanted, count + 1 if again else 0, row_ends)
         if again:  # the other one may be as sure of it as we are
-            self._look_later(key, restored)
+            self._look_later(key, count)
         # What the server did not keep (an older CRD prunes fields it does not know) is not sent again and again.
         refused = set(self._missing(key, served, wanted, after)) & set(fields)
         if refused:
@@ -373,14 +384,19 @@ class StatusWriter:
 
     def _look_later(self, key: Key, count: int) -> None:
         """Have a look at an object after a pause, the longer the more there were before."""
-        if key not in self._later:
-            delay = RETRY_SECONDS[min(count, len(RETRY_SECONDS) - 1)]
-            self._later[key] = asyncio.create_task(self._again(key, delay))
+        if key in self._later:  # after the pause of an earlier status, or of an earlier attempt
+            self._later[key].cancel()
+        self._later[key] = asyncio.create_task(self._again(key, _pause(count)))
 
     async def _again(self, key: Key, delay: float) -> None:
         await self._sleep(delay)
         del self._later[key]
         self._ask(key)
+
+
+def _pause(count: int) -> float:
+    """Seconds to wait after so many attempts before."""
+    return RETRY_SECONDS[min(count, len(RETRY_SECONDS) - 1)]
 
 
 def seen_object(body: Mapping[str, Any]) -> Seen:

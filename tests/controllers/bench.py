@@ -62,7 +62,8 @@ class Bench:
         self.api = api
         self.pauses: list[float] = []
         self.rests = False
-        self.writer = StatusWriter(api.patch, api.read, now=lambda: NOW, sleep=self._sleep)
+        self.now = NOW
+        self.writer = StatusWriter(api.patch, api.read, now=lambda: self.now, sleep=self._sleep)
         self.writer.serve(frozenset({SIGS_API}))
         self.key = Key(SIGS, "ns", "gang")
 

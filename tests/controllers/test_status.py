@@ -309,6 +309,37 @@ async def test_news_are_written_where_the_old_status_is_not_restored_yet() -> No
         assert await written() == 1
 
 
+async def test_news_that_cannot_be_written_wait_for_a_pause_of_their_own() -> None:
+    """Not for the end of the longer one after which the old status would have been restored."""
+    bench = Bench(Api())
+    bench.rests = True
+    bench.want("Scheduled", scheduled=2)
+    async with bench.running() as written:
+        for patches in (1, 1, 1, 0):
+            bench.see({"phase": "Pending"})
+            assert await written() == patches
+        bench.api.fails = [ApiError(503, "", "busy")]
+        bench.want("Running", running=2)
+        assert await written() == 2
+
+
+@pytest.mark.parametrize(("calm", "pause"), [(0.0, 60.0), (119.0, 60.0), (121.0, 1.0)])
+async def test_a_status_that_was_left_alone_for_long_is_restored_as_the_first_time(calm: float, pause: float) -> None:
+    """The longest pause and as long again without an overwriting end the row of longer and longer pauses."""
+    bench = Bench(Api())
+    bench.see()
+    bench.want("Scheduled", scheduled=2)
+    await bench.settle()
+    for _ in RETRY_SECONDS:
+        bench.see({"phase": "Pending"})
+        assert len(await bench.settle()) == 1
+    bench.now += calm
+    bench.pauses.clear()
+    bench.see({"phase": "Pending"})
+    assert len(await bench.settle()) == 1
+    assert max(bench.pauses) == pause
+
+
 async def test_fields_that_the_api_drops_are_sent_once() -> None:
     """A CRD that prunes a field is asked once; afterwards only the others are compared."""
     bench = Bench(Api(drops=("conditions",)))
