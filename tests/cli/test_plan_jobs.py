@@ -119,3 +119,12 @@ def test_a_job_that_has_been_suspended_to_make_room_is_planned(plan):
         {"default/train-0": "n1", "default/train-1": "n1"},
     )
     assert plan(BASE, JOB % ("  suspend: true", 0)) == []
+
+
+@pytest.mark.parametrize(("api", "planned"), [("batch/v1", False), ("batch.volcano.sh/v1alpha1", True)])
+def test_pods_of_a_job_of_another_api_are_not_those_of_the_job_of_that_name(plan, api, planned):
+    """A Job whose pods are not in the input is planned, whatever a Volcano Job of its name runs."""
+    other = (POD % "train-w-0").replace("apiVersion: batch/v1", f"apiVersion: {api}")
+    template = "template: {spec: {schedulerName: py-gang-scheduler, containers"
+    job = (JOB % ("", 0)).replace("template: {spec: {containers", template).replace("parallelism: 2", "parallelism: 1")
+    assert [d["gang"] for d in plan(BASE, job, other)] == (["default/train-0"] if planned else [])

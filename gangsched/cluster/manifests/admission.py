@@ -18,9 +18,10 @@ from gangsched.messages.text import and_nearest
 from gangsched.model import children, wire
 from gangsched.model.children import JOB_NAME, JOBSET_NAME, OLD_JOB_NAME
 from gangsched.model.convert import job_finished, jobset_finished, replicated_jobs
+from gangsched.model.dialects.objects import owner_of
 from gangsched.model.errors import FieldError, Place, Problem
-from gangsched.model.jobsets import RawJobSet
-from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER
+from gangsched.model.jobsets import JOBSET, RawJobSet
+from gangsched.model.records import JOB, PREEMPT_LOWER, PREEMPT_NEVER
 from gangsched.model.volumes import (
     BIND_COMPLETED,
     RawClaimReference,
@@ -132,14 +133,14 @@ class Owners:
         self._jobsets: set[tuple[str, str]] = set()
         for pod in pods:
             labels = pod.metadata.labels or {}
-            names = {labels.get(JOB_NAME), labels.get(OLD_JOB_NAME), *_owners(pod.metadata, "Job")}
+            names = {labels.get(JOB_NAME), labels.get(OLD_JOB_NAME), _owner(pod.metadata, JOB)}
             self._jobs.update((pod.metadata.namespace, n) for n in names if n)
             self._note_jobset(pod.metadata)
         for job in jobs:
             self._note_jobset(job.metadata)
 
     def _note_jobset(self, meta: wire.ObjectMeta) -> None:
-        names = {(meta.labels or {}).get(JOBSET_NAME), *_owners(meta, "JobSet")}
+        names = {(meta.labels or {}).get(JOBSET_NAME), _owner(meta, JOBSET)}
         self._jobsets.update((meta.namespace, n) for n in names if n)
 
     def has_pods(self, job: wire.Job) -> bool:
@@ -151,8 +152,10 @@ class Owners:
         return (jobset.metadata.namespace, jobset.metadata.name) in self._jobsets
 
 
-def _owners(meta: wire.ObjectMeta, kind: str) -> list[str]:
-    return [o.name for o in meta.owner_references or () if o.controller and o.kind == kind]
+def _owner(meta: wire.ObjectMeta, kind: str) -> str:
+    """The name of the controller, if it is of this kind; Jobs of other APIs are of another."""
+    owner = owner_of(meta)
+    return owner.name if owner is not None and owner.kind == kind else ""
 
 
 def pods_wanted(job: wire.Job, path: str = "spec") -> int:
