@@ -263,6 +263,8 @@ _OF_NODES = "node.kubernetes.io/"
 
 def gathering_advice(decision: Decision) -> str:
     """For a gang that is not complete."""
+    if "no PodGroup" in decision.message:
+        return f"start what makes its PodGroup, or give {decision.gang.key} another scheduler name"
     if "does not exist" in decision.message:
         return f"create the PodGroup {decision.gang.key}; its spec.minMember says how many pods start together"
     what = "remove the scheduling gates" if "gates" in decision.message else "create the missing pods"

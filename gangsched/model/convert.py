@@ -15,7 +15,7 @@ from gangsched.messages import invalid
 from gangsched.model import children, wire
 from gangsched.model.children import WireDirectives, added_by_flavor, directives, without
 from gangsched.model.constraints import NAMESPACE_NAME, NO_LABELS, Labels, PodShape
-from gangsched.model.dialects import HINT_PREFIXES, membership, remark, upstream
+from gangsched.model.dialects import HINT_PREFIXES, membership, remark, ungrouped, upstream
 from gangsched.model.dialects.objects import owner_of
 from gangsched.model.dialects.owners import declared
 from gangsched.model.errors import FieldError
@@ -114,6 +114,7 @@ class Converter:
             mistake=mistake,
             remark=remark(gang, meta) or unclear,
             stakes=stakes,
+            ungrouped=ungrouped(gang, meta, spec),
             deadline_seconds=spec.active_deadline_seconds,
             ended=_ended(conditions.get("Ready")) if phase == "Succeeded" else 0.0,
         )

@@ -117,8 +117,9 @@ class Pod(Named, frozen=True):
     a group is the pod itself. ``hints`` are the labels and annotations that gang APIs and preemption rules
     read; everything else of the annotations is dropped on decoding. ``mistake`` is the first thing in it that could not
     be understood. One that is its own gang waits because of it. ``remark`` does not delay the gang. ``kept``: the
-    object of its group says that its pods are not to be evicted. The kubelet ends it ``deadline_seconds`` after its
-    start, if there are any; it has ``ended`` (0: not, or that is not known).
+    object of its group says that its pods are not to be evicted. ``ungrouped``: it is in no group yet, and these are to
+    put it into one, in words; it waits for that where its owner is no gang. The kubelet ends it ``deadline_seconds``
+    after its start, if there are any; it has ``ended`` (0: not, or that is not known).
     """
 
     uid: str
@@ -150,6 +151,7 @@ class Pod(Named, frozen=True):
     remark: Mistake | None = None
     stakes: Stakes = NO_STAKES
     kept: bool = False
+    ungrouped: str = ""
     deadline_seconds: int | None = None
     ended: float = 0.0
 

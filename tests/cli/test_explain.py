@@ -271,6 +271,13 @@ def test_what_a_gang_lacks_to_be_complete(explain):
     assert "create the missing pods: nothing is scheduled or evicted for the gang before it is complete" in out
 
 
+def test_what_a_pod_lacks_that_others_put_into_a_group(explain):
+    """Not further pods."""
+    alone = pod("m1", cls="high").replace("py-gang-scheduler", "volcano")
+    _, out, _ = explain("m1", NODES, CLASSES % "0s", alone, args=("--scheduler-name", "volcano"))
+    assert "start what makes its PodGroup, or give default/m1 another scheduler name" in out
+
+
 def test_a_gang_that_is_not_complete(explain):
     """What is missing."""
     member = pod("m1", cls="high", labels=MEMBER)

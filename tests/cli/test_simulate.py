@@ -123,16 +123,24 @@ def test_annotations_say_when_things_happen(capsys, tmp_path):
     assert answer["summary"]["ended"] == "quiet"
 
 
-def test_the_annotation_of_a_group_is_for_its_members(capsys, tmp_path):
+@pytest.mark.parametrize(
+    ("version", "named"),
+    [
+        ("scheduling.sigs.k8s.io/v1alpha1", f"labels: {{{GROUP_LABEL}: g}}"),
+        ("scheduling.volcano.sh/v1beta1", "annotations: {scheduling.k8s.io/group-name: g}"),
+        ("scheduling.run.ai/v2alpha2", "annotations: {pod-group-name: g}"),
+    ],
+)
+def test_the_annotation_of_a_group_is_for_its_members(capsys, tmp_path, version, named):
     """They arrive when their PodGroup says; a duration that is none is an error of the PodGroup."""
-    group = """\
-    apiVersion: scheduling.sigs.k8s.io/v1alpha1
+    group = f"""\
+    apiVersion: {version}
     kind: PodGroup
-    metadata: {name: g, annotations: {sim.gangsched.dev/arrive-after: %s}}
-    spec: {minMember: 1}
+    metadata: {{name: g, annotations: {{sim.gangsched.dev/arrive-after: %s}}}}
+    spec: {{minMember: 1}}
     ---
 """
-    member = POD.format(name="a", cpu=1, notes="").replace("{name: a,", f"{{name: a, labels: {{{GROUP_LABEL}: g}},")
+    member = POD.format(name="a", cpu=1, notes="").replace("annotations: {}", named)
     _, answer = run_json(capsys, "-f", written(tmp_path, NODE + group % "40s" + member))
     assert answer["pods"]["default/a"]["arrivedAt"] == 40.0
     code, answer = run_json(capsys, "-f", written(tmp_path, NODE + group % "soon" + member))

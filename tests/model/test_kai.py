@@ -39,18 +39,20 @@ def test_members_name_their_group_by_annotation():
 
 
 @pytest.mark.parametrize(
-    ("annotations", "scheduler", "gang"),
+    ("annotations", "scheduler", "gang", "waits"),
     [
-        ({}, "kai-scheduler", ("scheduling.run.ai", "p")),
-        ({"kai.scheduler/skip-podgrouper": "true"}, "kai-scheduler", ("Pod", "p")),
-        ({}, "py-gang-scheduler", ("Pod", "p")),
-        ({"pod-group-name": "g"}, "py-gang-scheduler", ("scheduling.run.ai", "g")),
+        ({}, "kai-scheduler", ("Pod", "p"), True),
+        ({"kai.scheduler/skip-podgrouper": "true"}, "kai-scheduler", ("Pod", "p"), False),
+        ({}, "py-gang-scheduler", ("Pod", "p"), False),
+        ({"pod-group-name": "g"}, "kai-scheduler", ("scheduling.run.ai", "g"), False),
+        ({"pod-group-name": "p"}, "kai-scheduler", ("scheduling.run.ai", "p"), False),
     ],
 )
-def test_a_pod_of_kai_without_a_group_waits_for_one(annotations, scheduler, gang):
+def test_a_pod_of_kai_without_a_group_waits_for_one(annotations, scheduler, gang, waits):
     """The podgrouper puts every pod with KAI's scheduler name into a group, unless it is told to leave it out."""
-    found = member(annotations, scheduler=scheduler).gang
-    assert (found.family, found.name) == gang
+    found = member(annotations, scheduler=scheduler)
+    assert (found.gang.family, found.gang.name) == gang
+    assert found.ungrouped == ("KAI's podgrouper" if waits else "")
 
 
 @pytest.mark.parametrize(
@@ -86,8 +88,10 @@ def test_a_share_of_a_gpu_is_refused(asked):
     """A pod that asks for one would start without any GPU: it waits outside of its gang, in which it is if it runs."""
     waits, runs = (member({"pod-group-name": "g", asked: "1"}, node=node) for node in ("", "n"))
     assert (waits.gang.family, waits.gang.name, runs.gang.name) == ("Pod", "p", "g")
-    assert waits.mistake is not None
-    assert waits.mistake.field == f"metadata.annotations[{asked}]"
+    for pod in (waits, member({asked: "1"}), member({"kai.scheduler/skip-podgrouper": "true", asked: "1"})):
+        assert pod.mistake is not None
+        assert pod.mistake.field == f"metadata.annotations[{asked}]"
+    assert member({asked: "1"}, node="n").mistake is None
 
 
 def test_node_pools_are_not_kept_apart():

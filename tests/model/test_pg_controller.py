@@ -102,22 +102,23 @@ PODS: list[tuple[str, str, dict[str, str], str]] = [
     ("AddStatefulSet: pod already associated with podgroup", "StatefulSet", {NAMED: "lws-1-revision"},
      "lws-1-revision"),
     # The controller makes a group for it and writes its name on the pod, which waits until then.
-    ("AddPodGroup: pod has ownerReferences", "ReplicaSet", {}, "pod1"),
-    ("AddPodGroup: pod has no ownerReferences", "", {}, "pod1"),
+    ("AddPodGroup: pod has ownerReferences", "ReplicaSet", {}, ""),
+    ("AddPodGroup: pod has no ownerReferences", "", {}, ""),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "notes", "named"), [p[1:] for p in PODS], ids=[p[0] for p in PODS])
 def test_the_group_of_a_pod(kind: str, notes: dict[str, str], named: str) -> None:
-    """The one that it names, whatever owns it; without a name it waits in one of its own. Pods with other scheduler
-    names start by themselves.
+    """The one that it names, whatever owns it; without a name it waits for one. With other scheduler names it starts by
+    itself.
     """
     owners = [{"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": UID, "controller": True}] if kind else []
     meta = {"name": "pod1", "namespace": "test", "annotations": notes, "ownerReferences": owners}
-    for scheduler, family in (("volcano", volcano.FAMILY), ("other", volcano.FAMILY if notes else SINGLE)):
+    for scheduler in ("volcano", "other"):
         raw = {"metadata": meta, "spec": {"schedulerName": scheduler}}
-        found = Converter().pod(msgspec.convert(raw, wire.Pod)).gang
-        assert (found.family, found.name) == (family, named)
+        found = Converter().pod(msgspec.convert(raw, wire.Pod))
+        assert found.gang[:3] == ((volcano.FAMILY, "test", named) if named else (SINGLE, "test", "pod1"))
+        assert bool(found.ungrouped) == (not named and scheduler == "volcano")
 
 
 #: Only the controller reads the annotation, for the group that it makes.

@@ -131,8 +131,7 @@ def _named_by_pod(pod: wire.Pod) -> Iterator[_Named]:
         yield _JOB
     for each in DIALECTS:
         name, field = each.group_of(pod.metadata, pod.spec)
-        own = each.grouped_by and name == pod.metadata.name  # others put it into a group that it does not name yet
-        if name and not own and each.needs_object(labels):
+        if name and each.needs_object(labels):
             yield _Named("PodGroup", each.family, field, f"podgroups.{each.family}")
     yield from _in_queues(labels)
 
@@ -147,6 +146,8 @@ def _in_queues(labels: dict[str, str]) -> Iterator[_Named]:
         yield _QUEUE
 
 
+#: What the group objects of all APIs are decoded as.
+_GROUPS = tuple(each.decoded_as for each in DIALECTS if each.decoded_as is not None)
 #: Objects that the core knows by their UID.
 _WITH_UID = (
     wire.Pod,
@@ -319,7 +320,7 @@ class _Loading:
         elif isinstance(raw, wire.UpstreamPodGroup):
             self._admission.group(raw.metadata, raw.spec)
             self._check_template(place, raw)
-        if isinstance(raw, koordinator.PodGroup | wire.UpstreamPodGroup):
+        if isinstance(raw, _GROUPS):
             self._group_hints[each.kind.group, raw.metadata.namespace, raw.metadata.name] = {
                 key: text for key, text in (raw.metadata.annotations or {}).items() if key.startswith(SIMULATION)
             }

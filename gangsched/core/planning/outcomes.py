@@ -35,7 +35,7 @@ from gangsched.core.state.membership import Census
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.world.world import World
 from gangsched.messages import causes
-from gangsched.model.records import GangId, Pod
+from gangsched.model.records import SINGLE, GangId, Pod
 
 
 def verdict(
@@ -58,7 +58,7 @@ def verdict(
             fields["placements"] = tuple(p for p in placements if alone or p.key in mine)
         said: dict[str, Any] = {
             "gang": gang,
-            "kind": spec.kind if spec is not None else "PodGroup",
+            "kind": spec.kind if spec is not None else SINGLE if gang.family == SINGLE else "PodGroup",
             "group": () if alone else tuple(g.key for g in gangs),
             "priority": priority,
             "required": membership.required(gang, members),

@@ -12,7 +12,7 @@ import msgspec
 from gangsched.core.state.announced import stand_ins
 from gangsched.core.state.sightings import SchedulerNames
 from gangsched.messages import causes
-from gangsched.model.dialects import gang_from_member, grouped_by, minimum_key, needs_object, role_of
+from gangsched.model.dialects import gang_from_member, minimum_key, needs_object, role_of
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import QUEUED_JOBSET, RESTART_ATTEMPT
 from gangsched.model.parts import needed
@@ -276,7 +276,7 @@ class Membership:
 
     def _single(self, gang: GangId) -> Gang | None:
         pod = next(iter(self.members.get(gang, {}).values()), None)
-        if pod is None:
+        if pod is None or (pod.ungrouped and not pod.node):
             return None
         return Gang(
             SINGLE,
@@ -357,9 +357,8 @@ class Membership:
         """Why the gang cannot be decided yet, in words; empty when it can."""
         spec = self.spec(gang)
         if spec is None:
-            by = next(map(grouped_by, self.pods(gang)), "")
-            if by:
-                return causes.not_grouped(by)
+            if gang.family == SINGLE:
+                return causes.not_grouped(next(pod.ungrouped for pod in self.pods(gang)))
             if any(needs_object(p) for p in self.pods(gang)):
                 return causes.group_missing(gang.key)
             return causes.no_minimum(gang.key, minimum_key(gang.family))

@@ -14,7 +14,7 @@ from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey, Suspendable, family_of, gang_of, templates_of
 from gangsched.core.state.membership import Membership
 from gangsched.model.constraints import Labels
-from gangsched.model.dialects import grouped_by, owners
+from gangsched.model.dialects import owners
 from gangsched.model.dialects.operators import FAMILIES, OPERATORS, RAY
 from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
 from gangsched.model.records import JOB, QUEUED_JOB, SINGLE, Gang, GangId, Job, Owner, Pod
@@ -49,21 +49,12 @@ class OwnerGangs:
 
     def placed(self, pod: Pod) -> Pod:
         """The pod as a member of its owner's gang; where it names a group of its own, or tries to, or starts by itself,
-        with what the object of its group says about it. Who waits for others to put it into a group need not where its
-        owner is a gang.
+        with what the object of its group says about it.
         """
-        key = (pod.gang.family, pod.gang.namespace, pod.gang.name)
-        ungrouped = grouped_by(pod) and key not in self._membership.objects
-        if pod.mistake is None and (pod.gang.family == SINGLE or ungrouped):
-            found = self._with_owner(pod)
-            if found is not pod or not ungrouped:
-                return found
-        said = self._membership.stakes.get(key)
-        kept = said is not None and (said.never or self._reaches(said.never_from, pod))
-        return pod if pod.kept == kept else msgspec.structs.replace(pod, kept=kept)
-
-    def _with_owner(self, pod: Pod) -> Pod:
-        """The pod as a member of its owner's gang, if that is one."""
+        if pod.gang.family != SINGLE or pod.mistake is not None:
+            said = self._membership.stakes.get((pod.gang.family, pod.gang.namespace, pod.gang.name))
+            kept = said is not None and (said.never or self._reaches(said.never_from, pod))
+            return pod if pod.kept == kept else msgspec.structs.replace(pod, kept=kept)
         group = owners.group_of(pod)
         if group:
             if not self._declared(owners.LEADER_WORKER_SET, pod.namespace, self._said_of_group(pod, group)):
@@ -257,9 +248,8 @@ class OwnerGangs:
 
     def _is_of_gang(self, job: Job) -> bool:
         pod = job.template
-        if job.queue.local_queue or pod is None:
-            return not job.queue.local_queue
-        return pod.scheduler in self._membership.ours and (pod.gang.family == SINGLE or bool(grouped_by(pod)))
+        ours = pod is None or (pod.gang.family == SINGLE and pod.scheduler in self._membership.ours)
+        return ours and not job.queue.local_queue
 
     def _renew(self, key: tuple[str, str], job: Job | None) -> list[Pod]:
         if job is not None and self._starts_with(job) is job and self._together(job):

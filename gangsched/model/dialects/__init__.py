@@ -56,6 +56,8 @@ DIALECTS = (
 )
 BY_FAMILY: Mapping[str, Dialect] = {each.family: each for each in (*DIALECTS, owners.DIALECT, *operators.DIALECTS)}
 #: Of a pod that is its own gang, and of a family that no API describes by members or with a status: Jobs with a queue.
+#: By the scheduler name of pods that others put into groups.
+_GROUPED: Mapping[str, Dialect] = {each.scheduler_name: each for each in DIALECTS if each.grouped_by}
 _OTHER = Dialect("", lambda _meta, _spec: ("", ""))
 _ALONE = _OTHER._replace(needs_object=lambda _: False)
 
@@ -72,7 +74,9 @@ def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[GangId, Mista
         if name:
             break
     else:
-        return GangId(SINGLE, meta.namespace, meta.name, spec.scheduler_name), None
+        grouped = _GROUPED.get(spec.scheduler_name)
+        mistake = grouped.mistake_of(labels, notes) if grouped is not None and not spec.node_name else None
+        return GangId(SINGLE, meta.namespace, meta.name, spec.scheduler_name), mistake
     if not is_subdomain(name):
         wrong = Mistake(field, invalid.not_a_gang_name(shown(name), ALLOWED))
         return GangId(SINGLE, meta.namespace, meta.name, spec.scheduler_name), wrong
@@ -80,6 +84,14 @@ def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[GangId, Mista
     if mistake is not None and not spec.node_name and dialect.needs_object(labels):
         return GangId(SINGLE, meta.namespace, meta.name, spec.scheduler_name), mistake
     return GangId(dialect.family, meta.namespace, name, spec.scheduler_name), mistake
+
+
+def ungrouped(gang: GangId, meta: wire.ObjectMeta, spec: wire.PodSpec) -> str:
+    """Who is to put a pod into a group that is in none yet, in words; empty where that is not to be waited for."""
+    grouped = _GROUPED.get(spec.scheduler_name)
+    if grouped is None or gang.family != SINGLE or (meta.annotations or {}).get(grouped.alone_key) == "true":
+        return ""
+    return grouped.grouped_by
 
 
 def _of(family: str) -> Dialect:
@@ -105,11 +117,6 @@ def role_of(pod: Pod, gang: Gang) -> str:
 def needs_object(pod: Pod) -> bool:
     """True when the pod's group is described by an object that must exist before the gang can start."""
     return _of(pod.gang.family).needs_object(pod.labels)
-
-
-def grouped_by(pod: Pod) -> str:
-    """Who is to put a pod into a group, in words; empty where it is in one, or needs none."""
-    return _of(pod.gang.family).grouped_by if pod.gang.name == pod.name else ""
 
 
 def minimum_key(family: str) -> str:

@@ -38,10 +38,10 @@ class Dialect(NamedTuple):
     """One gang API.
 
     ``group_of`` says of metadata and spec of a pod which group it names, and in which field; an empty name for none.
-    Pods with the scheduler name of the API that are in no group wait in one of their own name where others are to put
-    them into one (``grouped_by``, in words). ``decoded_as`` is what its group objects are decoded as,
-    ``gang_from_object`` what they say (it raises :class:`~gangsched.model.errors.FieldError`), ``versions`` those of
-    the API, the best first. Members say with ``needs_object`` (of labels) whether there must be one, and with
+    Pods with this ``scheduler_name`` that are in no group are put into one by others (``grouped_by``, in words), and
+    wait for that, unless they have the annotation ``alone_key``. ``decoded_as`` is what its group objects are decoded
+    as, ``gang_from_object`` what they say (it raises :class:`~gangsched.model.errors.FieldError`), ``versions`` those
+    of the API, the best first. Members say with ``needs_object`` (of labels) whether there must be one, and with
     ``gang_from_member`` what they say where there is none, under ``minimum_key`` how many they must be. ``mistake_of``
     and ``remark_of`` (of labels and annotations) name what is wrong in that.
 
@@ -61,7 +61,9 @@ class Dialect(NamedTuple):
     versions: tuple[str, ...] = ()
     decoded_as: type[wire.Object] | None = None
     gang_from_object: Callable[[Any], Gang] | None = None
+    scheduler_name: str = ""
     grouped_by: str = ""
+    alone_key: str = ""
     needs_object: Callable[[Labels], bool] = lambda _: True
     gang_from_member: Callable[[Pod], Gang | None] = lambda _: None
     minimum_key: str = ""

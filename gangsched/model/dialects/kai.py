@@ -17,7 +17,7 @@ from gangsched.messages import invalid
 from gangsched.model import conditions, wire
 from gangsched.model.constraints import Labels
 from gangsched.model.dialects.dialect import EVICTED, STARTED, Dialect, Seen, Told, counts, evicted
-from gangsched.model.dialects.objects import PriorityClassName, QueueName, described, members, shown
+from gangsched.model.dialects.objects import PriorityClassName, QueueName, described, members, named_in, shown
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.fields import Documented, ignored, in_status, refused, reported, used
 from gangsched.model.parts import as_roles, fewest
@@ -98,17 +98,6 @@ class PodGroup(wire.Object):
     """One PodGroup."""
 
     spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
-
-
-def group_of(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[str, str]:
-    """The group that the annotation of a member names. A pod with KAI's scheduler name that has none yet is in one of
-    its own name, which is not there: it would start alone before the podgrouper has seen it.
-    """
-    notes, field = meta.annotations or {}, f"metadata.annotations[{GROUP_NAME}]"
-    name = notes.get(GROUP_NAME, "")
-    if name or spec.scheduler_name != SCHEDULER or notes.get(SKIP) == "true":
-        return name, field
-    return meta.name, field
 
 
 def mistake_of_member(_labels: Labels, notes: Labels) -> Mistake | None:
@@ -289,11 +278,13 @@ def status(told: Told, seen: Seen) -> dict[str, Any]:
 
 DIALECT = Dialect(
     FAMILY,
-    group_of,
+    lambda meta, _: named_in(meta, ("annotations", GROUP_NAME)),
     ("v2alpha2",),
     PodGroup,
     gang_from_object=gang_from_object,
+    scheduler_name=SCHEDULER,
     grouped_by="KAI's podgrouper",
+    alone_key=SKIP,
     mistake_of=mistake_of_member,
     remark_of=remark_of_member,
     role_of=part,

@@ -101,16 +101,6 @@ class PodGroup(wire.Object):
     status: dict[str, Any] | None = None
 
 
-def group_of(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[str, str]:
-    """The group that the annotation of a member names. A pod with Volcano's scheduler name that has none yet is in one
-    of its own name, which is not there: it would start alone before Volcano's controllers have made its group.
-    """
-    found = named_in(meta, ("annotations", GROUP_NAME))
-    if found[0] or spec.scheduler_name != SCHEDULER:
-        return found
-    return meta.name, f"metadata.annotations[{GROUP_NAME}]"
-
-
 def role(pod: Pod, gang: Gang) -> str:
     """The sub-group that a member is in, where its group has such, else its task: the annotation is asked first."""
     if gang.parts is not None:
@@ -353,13 +343,14 @@ def status(told: Told, seen: Seen) -> dict[str, Any]:
 #: Its controllers create no pods before the phase is ``Inqueue``, and its API has no status subresource.
 DIALECT = Dialect(
     FAMILY,
-    group_of,
+    lambda meta, _: named_in(meta, ("annotations", GROUP_NAME)),
     (VERSION,),
     PodGroup,
     gang_from_object=gang_from_object,
     role_of=role,
     status=status,
     awaited_from=SCHEDULER,
+    scheduler_name=SCHEDULER,
     grouped_by="Volcano's controller",
     queue=(Queue, queue_from_object),
     documented=(

@@ -68,17 +68,23 @@ def test_what_makes_a_job_a_gang(how: str, seen: list[Built], kinds: tuple[str, 
 
 @pytest.mark.parametrize("first", ["the Job", "its pods"])
 @pytest.mark.parametrize(("declared", "bound"), [(True, 2), (False, 0)])
-@pytest.mark.parametrize(
-    ("name", "family"), [("volcano", "scheduling.volcano.sh"), ("kai-scheduler", "scheduling.run.ai")]
-)
 def test_pods_that_others_would_put_into_a_group_need_none_where_their_owner_is_a_gang(
-    name: str, family: str, declared: bool, bound: int, first: str
+    declared: bool, bound: int, first: str
 ) -> None:
-    """Without that they wait for a group, each in one of its own name, which is not there."""
-    pods = [member(i).scheduler(name).gang(f"train-{i}", family) for i in (0, 1)]
+    """Without that they wait for a group."""
+    pods = [member(i).field(ungrouped="Volcano's controller") for i in (0, 1)]
     seen: list[Built] = [job(gang=declared or None, template=pods[0].obj()), *pods]
-    cluster = Cluster(node("n1").cpu(2), *(seen if first == "the Job" else seen[::-1]), scheduler_names=(name,))
+    cluster = Cluster(node("n1").cpu(2), *(seen if first == "the Job" else seen[::-1]))
     assert len(nodes_of(cluster.run())) == bound
+
+
+def test_pods_wait_for_a_group_again_when_their_owner_is_no_gang_any_more() -> None:
+    """They do not start one by one."""
+    pods = [member(i).field(ungrouped="Volcano's controller") for i in (0, 1)]
+    cluster = Cluster(node("n1").cpu(1), job(gang=True, template=pods[0].obj()), *pods)
+    assert nodes_of(cluster.run()) == {}
+    cluster.show(job(template=pods[0].obj()))
+    assert nodes_of(cluster.pass_time(60)) == {}
 
 
 def test_the_pods_come_one_by_one() -> None:

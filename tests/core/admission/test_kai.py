@@ -81,7 +81,9 @@ def test_a_sub_group_that_has_lost_a_member_is_the_one_that_is_filled():
 
 def test_a_pod_waits_for_its_group():
     """It would start alone before the podgrouper has seen it."""
-    found = plan(node("n").cpu(1), pod("a").cpu(1).scheduler(KAI).gang("a", FAMILY), scheduler_names=(KAI,))
+    found = plan(
+        node("n").cpu(1), pod("a").cpu(1).scheduler(KAI).field(ungrouped="KAI's podgrouper"), scheduler_names=(KAI,)
+    )
     waits = "the pod is in no PodGroup yet; KAI's podgrouper would put it into one"
     assert (found["d/a"].outcome, found["d/a"].message) == ("gathering", waits)
 
