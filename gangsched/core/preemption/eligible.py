@@ -25,7 +25,7 @@ import numpy as np
 from gangsched.core.arrays import Bools, Ints, isin
 from gangsched.core.decision import UnitRef
 from gangsched.core.options import Options
-from gangsched.core.preemption.blocks import ELASTIC, MINIMAL, OFF, Owners, Part, mode_of, ref_of
+from gangsched.core.preemption.blocks import ELASTIC, MINIMAL, NO_SLOTS, OFF, Owners, Part, mode_of, ref_of
 from gangsched.core.preemption.harm import Unsaved
 from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.state.membership import Membership
@@ -376,9 +376,11 @@ class Eligible:
         self.wait_for(min(self.young[s] for s in (slot, *late)))
         return not keeping and takes_whole
 
-    def unit_priority(self, by_gang: Mapping[GangId, Ints]) -> int:
-        """The highest of the gangs' own priorities or, where a gang has none, of its members'."""
-        out = []
+    def unit_priority(self, by_gang: Mapping[GangId, Ints], alone: Ints = NO_SLOTS) -> int:
+        """The highest of the gangs' own priorities or, where a gang has none, of its members'; and of those of pods
+        without a gang in the slots ``alone``.
+        """
+        out: list[int] = self.snapshot.table.priority[alone].tolist()
         for gang, slots in by_gang.items():
             own = self.membership.own_priority(gang)
             if own is not None:

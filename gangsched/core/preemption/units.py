@@ -269,7 +269,7 @@ class Units(Eligible):
         parts += jobs.alone(endings) if jobs is not None else ()
         ref = _ref_of(self.membership, endings, parts, whole) if endings else ref_of(self.membership, group)
         singles = any(part.single for part in parts)
-        priority = max([self.unit_priority(by_gang), *table.priority[whole[table.alone[table.gang[whole]]]].tolist()])
+        priority = self.unit_priority(by_gang, whole[table.alone[table.gang[whole]]])
         if takes_whole and (fixed or not self.queued_apart(group) or not self.whole_allowed(whole, priority)):
             why = causes.job_would_end("more" if singles else "any") if endings else causes.MEMBER_NOT_EVICTABLE
             self.spared.append((ref, why))

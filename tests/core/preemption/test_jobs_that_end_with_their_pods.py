@@ -108,6 +108,17 @@ def test_what_is_remembered_of_a_job_is_forgotten_when_it_changes() -> None:
     assert victims(last) == ["o-0", "o-1"]
 
 
+@pytest.mark.parametrize(("preemptor", "taken"), [(-5, ["train-0", "train-1"]), (-10, []), (-20, [])])
+def test_a_job_that_ends_counts_under_the_highest_priority_of_its_pods_however_low(
+    preemptor: int, taken: list[str]
+) -> None:
+    """Pods without a group below zero are victims of whatever is above them, as a whole Job too."""
+    job = Job("d", "train", "uid-Job-train", backoff_limit=0)
+    pods = [pod(f"train-{i}").cpu(1).owner("Job", "train").priority(p).on(f"n{i}") for i, p in enumerate((-30, -10))]
+    made = plan(node("n0").cpu(1), node("n1").cpu(1), job, *pods, pod("vip").cpu(1).priority(preemptor))["d/vip"]
+    assert victims(made) == taken
+
+
 def many(count: int, backoff_limit: int, covered: bool) -> list[Any]:
     """As many Jobs with all of their pods on one node as with them spread over four nodes, with one pod on a fifth;
     four spread ones make room on as many nodes as four compact ones.
