@@ -130,6 +130,17 @@ def test_documented_modules_exist() -> None:
     assert "tests.controlplane" in modules
 
 
+def test_modules_that_docstrings_name_exist() -> None:
+    """By their full name, or by one that begins with a dot and is that of a module beside it."""
+    named = [
+        (path, f"{'.'.join(path.parent.relative_to(ROOT).parts)}{name}" if name.startswith(".") else name)
+        for path in sorted((ROOT / "gangsched").rglob("*.py"))
+        for name in re.findall(r":mod:`([\w.]+)`", path.read_text())
+    ]
+    assert named
+    assert [f"{path.name}: {name}" for path, name in named if importlib.util.find_spec(name) is None] == []
+
+
 def test_documented_tests_exist() -> None:
     """Each test that the documentation runs by name is there."""
     wanted = re.findall(r"(tests/[\w/]+\.py)::(\w+)", text_of("docs/internals/developing.md"))

@@ -20,8 +20,9 @@ class PodClass(msgspec.Struct, frozen=True, gc=False):
     """A shape with the namespace and labels by which other pods' terms may select it.
 
     Made by :meth:`gangsched.core.state.snapshot.Snapshot.class_of`; pods of one class share one object. ``ident`` is
-    its number there. ``spread_selector`` is what default spread constraints select for it (see :mod:`.spreading`).
-    ``volumes`` are those of its pods; ``name`` and ``uid`` are given where one of them must belong to the very pod.
+    its number there. ``spread_selector`` is what default spread constraints select for it
+    (:meth:`gangsched.core.state.termcounts.SelectorIndex.selector_of`). ``volumes`` are those of its pods; ``name`` and
+    ``uid`` are given where one of them must belong to the very pod.
     """
 
     shape: PodShape
