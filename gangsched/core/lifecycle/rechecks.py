@@ -107,10 +107,10 @@ class Rechecks:
         return not plan.failing.issuperset(job.uid for job, _ in lost)
 
     def _needless(self, group: Group, plan: Plan, now: _Look) -> bool:
-        """No pod is evicted any more when room has turned up since the plan was made. Units of which a pod has left
-        for it leave whole, and who leaves for an earlier plan too is not spared by this one. When no pod is left to be
-        spared the plan stands: its room may be what has turned up, and given up it would be weaker work's until the
-        nominations are withdrawn.
+        """No more pods go when room has turned up since the plan was made, or the gang lacks nobody. Units of
+        which a pod has left for it leave whole, and who leaves for an earlier plan too is not spared by this one. When
+        no pod is left to be spared the plan stands: its room may be what has turned up, and given up it would be weaker
+        work's until the nominations are withdrawn.
         """
         if not now.standing:
             return False
@@ -121,7 +121,8 @@ class Rechecks:
         leave = {uid for uid in plan.victims if uid in self._world.pods and unit_of(plan.victims[uid]) in now.begun}
         if leave.issuperset(own):
             return False
-        return bool(self._decider.places_without(group.gangs, leave))
+        lacks = any(self._world.membership.lacking(group.gangs))
+        return not lacks or bool(self._decider.places_without(group.gangs, leave))
 
     def _tightened(self, group: Group, plan: Plan, now: _Look) -> bool:
         """Would victims that were within their budgets break them by now, and is there still time to choose others?

@@ -101,6 +101,18 @@ def test_victims_stay_whose_turn_has_not_come_when_the_room_is_taken() -> None:
     assert any("the gang pauses" in text for _, text in texts(cluster.log, "m1"))
 
 
+def test_victims_stay_whose_turn_has_not_come_when_the_gang_lacks_nobody_any_more() -> None:
+    """Its minimum is lowered to the members that run, after the first victim has been removed."""
+    cluster = preempting(pod("m0").cpu(1).priority(5).gang("g").on("n1"))
+    cluster.show(gang("g").min(3).timeout(300))
+    cluster.run()
+    assert removed(cluster) == ["v1"]
+    cluster.show(gang("g").min(1).timeout(300))
+    cluster.pass_time(LONG)
+    assert removed(cluster) == ["v1"]
+    assert names(cluster, Unmark) == {"v2"}
+
+
 @pytest.mark.parametrize("failed", [0, 1])
 def test_a_victim_whose_loss_its_job_would_not_survive_any_more_stays(failed: int) -> None:
     """The Job has lost another pod before its turn has come: it would fail, and no plan has said so."""
