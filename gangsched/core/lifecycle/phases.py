@@ -169,6 +169,8 @@ class Phases:
         check = sorted(self._actuator.check)
         self._actuator.check.clear()
         for key in check:
+            if self._losses.touched:  # the room of a plan that has just failed may be kept for its gang
+                self._losses.follow(self._groups, self._drains.holds, ())
             group = self._groups.get(key)
             if group is None or group.plan is None or not self._actuator.settled(key):
                 continue

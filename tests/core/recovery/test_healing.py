@@ -406,6 +406,30 @@ def test_nothing_is_kept_for_a_gang_of_which_nobody_could_be_bound() -> None:
     assert node_of(cluster, "weak")
 
 
+def test_room_of_who_was_refused_is_kept_from_a_gang_that_goes_on_in_the_same_moment() -> None:
+    """The victim of an equal gang has left when the last answer comes: its further member does not get the room."""
+    cluster = Cluster(
+        *(node(f"n{i}") for i in (1, 2, 3)),
+        *(member(f"m{i}") for i in (1, 2)),
+        gang("g").min(2),
+        pod("v").cpu(3).priority(1).on("n3"),
+        gang("h").min(1),
+        *(pod(f"h{i}").cpu(3).priority(5).gang("h") for i in (1, 2)),
+    )
+    cluster.slow = lambda write: isinstance(write, Bind)
+    cluster.run()
+    assert evicted(cluster) == {"v"}
+    cluster.judge = lambda write: (Outcome.REFUSED, "no") if write.pod.name == "m2" else None
+    cluster.answer("m1")
+    cluster.run()
+    cluster.leave()
+    cluster.answer("m2")
+    cluster.slow = lambda _: False
+    cluster.run()
+    assert node_of(cluster, "m1")
+    assert (node_of(cluster, "h1"), node_of(cluster, "h2")) == ("n3", "")
+
+
 def test_room_is_kept_no_longer_for_who_is_refused_again_and_again() -> None:
     """The time is over for all refusals of one pause, and weaker work gets the room."""
     cluster = Cluster(node("n1"), node("n2"), gang("g").min(2), *(member(f"m{i}").never() for i in (1, 2)))
