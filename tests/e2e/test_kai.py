@@ -75,7 +75,7 @@ async def test_a_gang_of_parts_starts_when_its_pods_are_in_their_group(
         await admin.apply([tiny, one])
         beyond = await admin.wait_for("Pod", "tiny-0", lambda p: bool(p["status"].get("conditions")))
     assert "maximum capacity (500m)" in beyond["status"]["conditions"][0]["message"]
-    assert "does not exist" in told["status"]["conditions"][0]["message"]
+    assert "no PodGroup yet" in told["status"]["conditions"][0]["message"]
     assert ran["status"]["running"] == 2
     (condition,) = waits["status"]["schedulingConditions"]
     assert (condition["type"], condition["nodePool"]) == ("UnschedulableOnNodePool", "default")
