@@ -14,7 +14,9 @@ from collections.abc import Iterator
 import msgspec
 
 from gangsched.core.actions import Action, Bind, Mark, Nominate, WithdrawNomination
+from gangsched.core.actuation.records import read_owners
 from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
+from gangsched.core.ledger.condemned import Cause
 from gangsched.model.records import SINGLE, GangId, Pod
 from tests.chaos.play import Played
 from tests.chaos.told import AT_ONCE, Told, short_of
@@ -149,8 +151,9 @@ class Process:
             case Mark() if action.pod.uid in told.pods:
                 gang = told.pods[action.pod.uid].gang
                 self._lost.pop(gang, None)  # it takes no members any more
-                for member in told.members(gang):  # if it does again, it begins anew
-                    self._refusals.pop(member.uid, None)
+                if any(owner.cause == Cause.ROLLBACK.value for owner in read_owners(action.owners) or ()):
+                    for member in told.members(gang):  # if it takes some again, it begins anew
+                        self._refusals.pop(member.uid, None)
             case WithdrawNomination():
                 self._kept.pop(action.pod.uid, None)
                 self._found.pop(action.pod.uid, None)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from gangsched.core.actions import Action, Bind, Mark, Nominate, PodRef, Unmark, WithdrawNomination
+from gangsched.core.actuation.records import Owner, Owners, written
 from gangsched.core.events import Event, Gone, Outcome, WriteDone
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle.bound_in_part import Losses
@@ -228,12 +229,13 @@ def test_room_of_a_member_that_was_refused_is_kept_for_half_a_minute(priority: i
     assert len(binds(run)) == found
 
 
-@pytest.mark.parametrize(("back", "found"), [(True, 1), (False, 0)])
-def test_a_gang_that_was_to_leave_meanwhile_keeps_room_from_the_next_refusal_on(back: bool, found: int) -> None:
-    """It was to be rolled back after the first one, which is forgotten with all that was kept for it."""
+@pytest.mark.parametrize(("cause", "found"), [("rollback", 1), ("preemption", 0), ("", 0)])
+def test_a_gang_that_was_to_be_rolled_back_keeps_room_from_the_next_refusal_on(cause: str, found: int) -> None:
+    """The first one is forgotten with all that was kept for it; not where the gang was to leave for another."""
     run = refused()
-    if back:
-        told(run, asks=[Mark(4, about(run, "m1"), "rolled back")])
+    if cause:
+        owners = written(Owners.of([Owner("p", cause, OURS, "d/g")]))
+        told(run, asks=[Mark(4, about(run, "m1"), "", owners=owners)])
         told(run, WriteDone(4, Outcome.OK), asks=[Unmark(5, about(run, "m1"), "no longer needed")])
         told(run, WriteDone(5, Outcome.OK))
     run.world.clock.advance_to(35.0)
