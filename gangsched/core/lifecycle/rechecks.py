@@ -107,7 +107,7 @@ class Rechecks:
         return not plan.failing.issuperset(job.uid for job, _ in lost)
 
     def _needless(self, group: Group, plan: Plan, now: _Look) -> bool:
-        """No more pods go when room has turned up since the plan was made, or the gang lacks nobody. Units of
+        """No more pods go when room has turned up since the plan was made, or the gang lacks no member. Units of
         which a pod has left for it leave whole, and who leaves for an earlier plan too is not spared by this one. When
         no pod is left to be spared the plan stands: its room may be what has turned up, and given up it would be weaker
         work's until the nominations are withdrawn.
