@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -296,8 +298,9 @@ async def test_whoever_overwrites_it_again_and_again_is_answered_later_and_later
     assert pauses == list(RETRY_SECONDS)
 
 
-async def test_news_are_written_where_the_old_status_is_not_restored_yet() -> None:
-    """Only what was overwritten waits; what the gang has become meanwhile is written at once."""
+@asynccontextmanager
+async def overwritten() -> AsyncIterator[tuple[Bench, Callable[[], Awaitable[int]]]]:
+    """A status that another client overwrites so often that it is not restored yet."""
     bench = Bench(Api())
     bench.rests = True
     bench.want("Scheduled", scheduled=2)
@@ -305,19 +308,19 @@ async def test_news_are_written_where_the_old_status_is_not_restored_yet() -> No
         for patches in (1, 1, 1, 0):
             bench.see({"phase": "Pending"})
             assert await written() == patches
+        yield bench, written
+
+
+async def test_news_are_written_where_the_old_status_is_not_restored_yet() -> None:
+    """Only what was overwritten waits; what the gang has become meanwhile is written at once."""
+    async with overwritten() as (bench, written):
         bench.want("Running", running=2)
         assert await written() == 1
 
 
 async def test_news_that_cannot_be_written_wait_for_a_pause_of_their_own() -> None:
     """Not for the end of the longer one after which the old status would have been restored."""
-    bench = Bench(Api())
-    bench.rests = True
-    bench.want("Scheduled", scheduled=2)
-    async with bench.running() as written:
-        for patches in (1, 1, 1, 0):
-            bench.see({"phase": "Pending"})
-            assert await written() == patches
+    async with overwritten() as (bench, written):
         bench.api.fails = [ApiError(503, "", "busy")]
         bench.want("Running", running=2)
         assert await written() == 2

@@ -82,11 +82,8 @@ def test_the_recorded_unit_is_used(minimum: int) -> None:
     assert evicted(cluster) == {first, *others}
 
 
-@pytest.mark.parametrize(("on_record", "found"), [(True, {"w2", "w3"}), (False, set[str]())])
-def test_a_mark_that_others_have_taken_back_is_no_sign_of_an_unfinished_list(on_record: bool, found: set[str]) -> None:
-    """Of a gang w1 is gone, w2 is marked, and w3 was, as it says still: the list was complete, so w1 may have been
-    removed by it, and the others are of no use. Were w3 never marked, w1 would have gone by itself.
-    """
+def begun() -> Cluster:
+    """A gang of three is to leave for another one, and w1 of it is gone."""
     cluster = Cluster(
         *(node(f"n{n}") for n in (1, 2, 3)),
         gang("low").min(3),
@@ -98,6 +95,15 @@ def test_a_mark_that_others_have_taken_back_is_no_sign_of_an_unfinished_list(on_
     cluster.run()
     cluster.answer("w1")
     cluster.leave("w1")
+    return cluster
+
+
+@pytest.mark.parametrize(("on_record", "found"), [(True, {"w2", "w3"}), (False, set[str]())])
+def test_a_mark_that_others_have_taken_back_is_no_sign_of_an_unfinished_list(on_record: bool, found: set[str]) -> None:
+    """Of a gang w1 is gone, w2 is marked, and w3 was, as it says still: the list was complete, so w1 may have been
+    removed by it, and the others are of no use. Were w3 never marked, w1 would have gone by itself.
+    """
+    cluster = begun()
     taken_back = Condition("False", "PreemptionByScheduler", "")
     cluster.change("w3", disruption=taken_back, **({} if on_record else {"evicted_for": None}))
     cluster.restart()
@@ -111,17 +117,7 @@ def test_a_begun_list_is_finished_though_a_mark_cannot_be_written_at_once() -> N
     """Of a gang w1 has been removed and is gone, and others have taken the mark of w3 back: it is written again, the
     second time with success.
     """
-    cluster = Cluster(
-        *(node(f"n{n}") for n in (1, 2, 3)),
-        gang("low").min(3),
-        *(pod(f"w{n}").cpu(3).priority(1).gang("low").on(f"n{n}") for n in (1, 2, 3)),
-        *(pod(f"p{n}").cpu(3).priority(5).gang("g") for n in (1, 2, 3)),
-        gang("g").min(3).timeout(60),
-    )
-    cluster.slow = removing
-    cluster.run()
-    cluster.answer("w1")
-    cluster.leave("w1")
+    cluster = begun()
     cluster.change("w3", disruption=Condition("False", "PreemptionByScheduler", ""))
     cluster.restart()
     cluster.slow = lambda _: False
