@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 from gangsched.cluster.sim import disrupted, invariants
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry, History, ends_object
-from gangsched.core.actions import Bind
+from gangsched.cluster.sim.invariants import preemptor_of
+from gangsched.core.actions import Bind, Remove, Spare, SuspendJob, WithdrawNomination
 from gangsched.core.decision import BIND, PREEMPT, WAIT
 from gangsched.core.events import LeadershipChanged, Synced
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
@@ -194,9 +196,11 @@ def jobs_ended(played: Played) -> list[str]:
 def too_many_rounds(played: Played) -> list[str]:
     """Gangs that evicted again before the pause was over that follows a round after which none of them was bound; each
     process begins anew, and so does a gang of which a pod is gone. Victims of another gang too would leave anyway.
-    A plan that is given up is over then: a unit that was begun for it still leaves whole.
+    A plan is over as soon as its process gives it up, whatever is on its way then: a unit that was begun for it still
+    leaves whole.
     """
     history = played.world.history
+    ends = list(_given_up(played))
     gone = {e.uid for e in history if ends_object(e)}
     out: Counter[str] = Counter()
     last: dict[str, invariants.Round] = {}
@@ -209,11 +213,37 @@ def too_many_rounds(played: Played) -> list[str]:
         if before is None or before.bound or not gone.isdisjoint(before.nominated):
             continue
         began = history.entries[min((*each.nominated.values(), *each.marked.values()))].at_seconds
-        given_up = min(before.withdrawn.values(), default=len(history))
-        removed = before.removed.values()
-        ended = history.entries[max((n for n in removed if n < given_up), default=min(removed))].at_seconds
+        planned = max((history.entries[n].at_seconds for n in before.nominated.values()), default=math.inf)
+        given_up = min((at for at, uid in ends if at >= planned and uid in before.nominated), default=math.inf)
+        ended = min(history.entries[max(before.removed.values())].at_seconds, given_up)
         out[each.gang] += began - ended < ROUND_PAUSE_SECONDS
     return [f"{gang} did not pause after {n} rounds" for gang, n in out.items() if n >= played.processes]
+
+
+def _given_up(played: Played) -> Iterator[tuple[float, str]]:
+    """When (seconds) the plans of members (UIDs) whose nominations were taken back were given up. Where removals were
+    recalled that is before: nominations are taken back when those that were on their way have been answered.
+    """
+    knows: dict[int, Told] = {}
+    preemptors: dict[str, str] = {}  # of the victims and Jobs (UIDs) that were to leave
+    recalled: dict[str, float] = {}  # by preemptor, while it has writes without an answer
+    for batch in played.batches:
+        told = knows.setdefault(batch.process, Told())
+        for event in batch.events:
+            told.hear(event, batch.at_seconds)
+        for action in batch.actions:
+            match action:
+                case Remove():
+                    preemptors[action.pod.uid] = preemptor_of(action.mark)
+                case SuspendJob():
+                    preemptors[action.pod.uid] = action.preemptor
+                case Spare():
+                    recalled[preemptors.get(action.pod.uid, "")] = batch.at_seconds
+                case WithdrawNomination() if action.pod.uid in told.pods:
+                    gang = told.pods[action.pod.uid].gang.key
+                    yield recalled.get(gang, batch.at_seconds), action.pod.uid
+            told.asked(action)
+        recalled = {gang: at for gang, at in recalled.items() if gang in told.busy}
 
 
 def left_over(played: Played) -> list[str]:
