@@ -92,7 +92,8 @@ def _text(eviction: Eviction, uid: str) -> str:
     victim = eviction.victims.get(uid)
     if victim is None or victim.reason not in REASON_TEXT:
         return eviction.mark
-    return eviction.mark.replace(notes.HIGHER_PRIORITY, notes.workload_due_to(REASON_TEXT[victim.reason]), 1)
+    why = notes.workload_due_to(REASON_TEXT[victim.reason])
+    return notes.preempting(eviction.scheduler, why, eviction.owner, eviction.trigger)
 
 
 # -- the writes -------------------------------------------------------------------------------------------

@@ -8,17 +8,14 @@ the first alone for as long as the eviction is only announced.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
-from gangsched.core.actions import MARK_REASON
-from gangsched.core.ledger.condemned import Cause
-from gangsched.core.quota.stop_policy import CLUSTER_QUEUE, LOCAL_QUEUE
+from gangsched.core.actuation.sentences import intent_in_words, owner_in_words
 from gangsched.model.errors import FieldError
-from gangsched.model.records import Condition, Pod
+from gangsched.model.records import Pod
 from gangsched.model.times import parse_time
 
 #: The version of both schemas.
@@ -105,9 +102,14 @@ def owners_of(pod: Pod) -> tuple[Owner, ...]:
     said = pod.evicted_for
     found = read_owners(said.message) if said is not None and said.status == "True" else None
     if found is None:
-        old = _owner_in_words(pod.disruption) if pod.disruption is not None and pod.disruption_target else None
-        return (old,) if old is not None else ()
+        old = owner_in_words(pod.disruption) if pod.disruption is not None and pod.disruption_target else None
+        return (Owner("", *old),) if old is not None else ()
     return found
+
+
+def bears(pod: Pod, name: str, plan: str) -> bool:
+    """Does a pod bear the eviction for this gang or queue by this plan, or by one that is not known?"""
+    return any(owner.name == name and owner.plan in (plan, "") for owner in owners_of(pod))
 
 
 def intent_of(pod: Pod) -> Intent | None:
@@ -115,34 +117,5 @@ def intent_of(pod: Pod) -> Intent | None:
     said = pod.intent
     if said is None or not pod.on_record or not pod.nominated_node:
         return None
-    return read_intent(said.message) or _intent_in_words(said.message)
-
-
-# -- in sentences, as version 0.1 wrote; understood for those who upgrade, to be removed in 0.3 --------------
-
-_PREEMPTION = re.compile(
-    r"(\S+): preempting to accommodate higher priority pods, preemptor: (\S+), triggerpod: ([^\s,]+)"
-)
-_ROLLBACK = re.compile(r"(\S+): rolling back a gang that is bound in part: (\S+), triggerpod: ([^\s,]+)")
-_DRAIN = re.compile(rf"(\S+): draining ((?:{CLUSTER_QUEUE}|{LOCAL_QUEUE}) \S+), which is stopped: (\S+) leaves")
-_INTENT = re.compile(r"plan (\S+): nominated to (\S+); waiting for ([0-9]+) victims")
-
-
-def _owner_in_words(mark: Condition) -> Owner | None:
-    """For whom a pod leaves that bears this DisruptionTarget condition, by an unknown plan; None if others wrote it."""
-    if mark.status != "True":
-        return None
-    drain = _DRAIN.fullmatch(mark.message)
-    if drain is not None:
-        return Owner("", Cause.DRAIN.value, drain[1], drain[2])
-    for cause, pattern in ((Cause.PREEMPTION, _PREEMPTION), (Cause.ROLLBACK, _ROLLBACK)):
-        found = pattern.fullmatch(mark.message) if mark.reason == MARK_REASON else None
-        if found is not None:
-            return Owner("", cause.value, found[1], found[2], found[3])
-    return None
-
-
-def _intent_in_words(message: str) -> Intent | None:
-    """The intent record of a nominated member."""
-    found = _INTENT.match(message)
-    return Intent(found[1], int(found[3]), found[2]) if found else None
+    found, old = read_intent(said.message), intent_in_words(said.message)
+    return Intent(*old) if found is None and old is not None else found

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Actuator
-from gangsched.core.actuation.records import owners_of
+from gangsched.core.actuation.records import bears, owners_of
 from gangsched.core.agenda import Page
 from gangsched.core.decision import Victim, names_of
 from gangsched.core.events import Outcome
@@ -121,7 +121,7 @@ class Drains:
                 self._open[workload.uid] = drain
             world.ledger.condemned.name(pod, drain.eviction)
             self._condemn(drain, (pod.uid,))
-            if pod.disruption_target and pod.disruption is not None and pod.disruption.message == drain.eviction.mark:
+            if pod.disruption_target and bears(pod, drain.eviction.owner, drain.eviction.ident):
                 drain.eviction.acknowledged.add(pod.uid)
 
     def _of(self, uid: str, stop: Stop) -> Drain:

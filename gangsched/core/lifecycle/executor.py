@@ -10,7 +10,7 @@ from gangsched.core import events as ev
 from gangsched.core.actions import Action
 from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Actuator
-from gangsched.core.actuation.records import owners_of
+from gangsched.core.actuation.records import bears
 from gangsched.core.decision import (
     BIND,
     UNSCHEDULABLE,
@@ -483,9 +483,8 @@ class Executor:
         self._condemn(group, plan)
         for uid in plan.victims:
             self._ledger.condemned.name(self.world.pods[uid], plan.eviction)
-            named = owners_of(self.world.pods[uid])
             stands = self.world.pods[uid].disruption_target or plan.eviction.begins > self.world.now
-            if stands and any(o.name == plan.eviction.owner and o.plan in (plan.ident, "") for o in named):
+            if stands and bears(self.world.pods[uid], plan.eviction.owner, plan.ident):
                 plan.eviction.acknowledged.add(uid)
         if plan.eviction.announced:
             group.failures.record(Failed.ROUND)
