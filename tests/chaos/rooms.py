@@ -35,13 +35,13 @@ class _Kept(msgspec.Struct):
 
 
 class _Lost(msgspec.Struct):
-    """A member that its gang has lost, kept until then (seconds; from its end, if that is not known yet). ``perhaps``:
-    it may have been chosen to leave by then, or other room is kept for its gang.
+    """A member that its gang has lost. Its room is kept ``until`` then at least (seconds; infinite while it leaves, and
+    in the past where it may have been chosen to leave), and until ``latest`` at most.
     """
 
     pod: Pod
     until: float
-    perhaps: bool
+    latest: float
 
 
 class _Doubt(msgspec.Struct):
@@ -63,8 +63,8 @@ class Process:
         self._found: dict[str, str] = {}  # nominations of an earlier process as they stand, by UID
         self._numbers = itertools.count()
         self._lost: dict[GangId, dict[str, _Lost]] = defaultdict(dict)
-        self._over: dict[GangId, dict[str, _Lost]] = defaultdict(dict)  # those that a plan may have taken the place of
-        self._refusals: dict[str, float] = {}  # until when room is kept for members (UIDs), from the first refusal on
+        # Until when room is kept for members (UIDs), from the first refusal on since their gang is bound in part.
+        self._refusals: dict[GangId, dict[str, float]] = defaultdict(dict)
         self._begun = False
 
     # -- what it is told ---------------------------------------------------------------------------------------
@@ -77,14 +77,14 @@ class Process:
                     self._loses(pod.uid, pod, now)
                 case Gone("Pod", _, _, uid):
                     self._loses(uid, None, now)
-                case WriteDone(action_id, outcome) if outcome in (Outcome.REFUSED, Outcome.CONFLICT):
-                    self._refused(action_id, outcome, now)
+                case WriteDone(action_id, Outcome.REFUSED):
+                    self._refused(action_id, now)
             self.told.hear(event, now)
         if not self._begun:
             self._found = {p.uid: p.nominated_node for p in self.told.pods.values() if p.on_record}
         self._begun = True
-        for gang in [gang for gang in self._lost if not (self._lacking(gang) or self._binds(gang))]:
-            del self._lost[gang]  # what is lost without harm is lost for good
+        for gang in [gang for gang in {**self._lost, **self._refusals} if not self._in_part(gang)]:
+            self._forget(gang)
         for uid in [uid for uid in self._kept if not self._waits(uid)]:
             del self._kept[uid]
 
@@ -92,6 +92,15 @@ class Process:
         """How many members it lacks beside those that may be bound: these have room, and are asked for there again."""
         told = self.told
         return max(0, told.lacking(gang) - sum(p.uid in told.unsure for p in told.members(gang)))
+
+    def _in_part(self, gang: GangId) -> bool:
+        """Is it bound in part, or may be? What is lost without harm, or when nobody is left, is lost for good."""
+        bound = any(p.live and p.node for p in self.told.members(gang))
+        return self._binds(gang) or (bound and self._lacking(gang) > 0)
+
+    def _forget(self, gang: GangId) -> None:
+        self._lost.pop(gang, None)
+        self._refusals.pop(gang, None)
 
     def _binds(self, gang: GangId) -> bool:
         """Are bindings of its members on their way, or may be, or other writes of it?"""
@@ -103,19 +112,20 @@ class Process:
         pod = self.told.pods.get(uid)
         return pod is not None and pod.live and not pod.node
 
-    def _refused(self, action_id: int, outcome: Outcome, now: float) -> None:
-        """A member of a gang could not be bound: its room is kept rather than that of those who are leaving by then, if
-        it was refused for good, for so long from when it was first.
+    def _refused(self, action_id: int, now: float) -> None:
+        """A member of a gang could not be bound, for good: its room is kept for so long from when that was so first. It
+        may be again from now on: after a long pause, or if the member is not what it was.
         """
-        keys = self.told.open.get(action_id, frozenset())
-        for gang in (gang for gang in self._lost if gang.key in keys):
-            for each in self._lost[gang].values():
-                each.perhaps = each.perhaps or each.until == math.inf
         pod, node = self.told.binding_of(action_id)
-        if pod is not None and outcome is Outcome.REFUSED:
-            until = self._refusals.setdefault(pod.uid, now + KEPT_SECONDS)
-            there = msgspec.structs.replace(pod, node=node)
-            self._lost[pod.gang][pod.uid] = _Lost(there, until, self._plan_begins())
+        if pod is not None:
+            until = self._refusals[pod.gang].setdefault(pod.uid, now + KEPT_SECONDS)
+            self._keep(msgspec.structs.replace(pod, node=node), until, now + KEPT_SECONDS)
+
+    def _keep(self, pod: Pod, until: float, latest: float) -> None:
+        """This member's room is the one that is kept last."""
+        lost = self._lost[pod.gang]
+        lost.pop(pod.uid, None)
+        lost[pod.uid] = _Lost(pod, -math.inf if self._plan_begins() else until, latest)
 
     def _loses(self, uid: str, after: Pod | None, now: float) -> None:
         before = self.told.pods.get(uid)
@@ -123,9 +133,13 @@ class Process:
             return
         if after is None and not before.node:  # one that was refused: nobody is kept off for a pod that is gone
             self._lost[before.gang].pop(uid, None)
+        free = after is None or after.finished
+        until = now + KEPT_SECONDS if free else math.inf
+        latest = until + KEPT_SECONDS  # once more from when a successor has been seen
         known = self._lost[before.gang].get(uid)
-        if known is not None and (after is None or after.finished):
-            known.until = min(known.until, now + KEPT_SECONDS)
+        if known is not None and known.latest == math.inf and free:
+            del self._lost[before.gang][uid]
+            self._lost[before.gang][uid] = _Lost(known.pod, min(known.until, until), latest)
         told = self.told
         lost = before.bound and before.live and (after is None or not after.live)
         said = (after or before).disruption
@@ -134,8 +148,7 @@ class Process:
         stopped = before.owner is not None and (job is None or job.suspended or job.finished)
         chosen = said is not None or uid in told.marked
         if lost and not (chosen or ended or stopped):
-            until = now + KEPT_SECONDS if after is None or after.finished else math.inf
-            self._lost[before.gang][uid] = _Lost(before, until, self._plan_begins())
+            self._keep(before, until, latest)
 
     # -- what it asks for --------------------------------------------------------------------------------------
 
@@ -147,13 +160,9 @@ class Process:
                 pod = told.pods[ref.uid]
                 self._found.pop(ref.uid, None)
                 self._kept[ref.uid] = _Kept(pod, node, told.priority(pod.gang), next(self._numbers))
-                self._planned(pod.gang)
             case Mark() if action.pod.uid in told.pods:
-                gang = told.pods[action.pod.uid].gang
-                self._lost.pop(gang, None)  # it takes no members any more
                 if any(owner.cause == Cause.ROLLBACK.value for owner in read_owners(action.owners) or ()):
-                    for member in told.members(gang):  # if it takes some again, it begins anew
-                        self._refusals.pop(member.uid, None)
+                    self._forget(told.pods[action.pod.uid].gang)  # it takes no members any more
             case WithdrawNomination():
                 self._kept.pop(action.pod.uid, None)
                 self._found.pop(action.pod.uid, None)
@@ -161,21 +170,12 @@ class Process:
             case Bind(_, ref, node) if ref.uid in told.pods:
                 pod = told.pods[ref.uid]
                 own = self._kept.pop(ref.uid, None)
-                self._planned(pod.gang)
                 if told.tried.get(ref.uid) != node:  # else the same as before, which may have taken effect
                     planned = own.number if own is not None and own.node == node else math.inf
                     if self._found.get(ref.uid) == node:
                         planned = -1  # it goes on with what an earlier process has planned, before any plan of its own
                     yield from self._gives(pod, node, now, planned)
         told.asked(action)
-
-    def _planned(self, gang: GangId) -> None:
-        """What is kept for a gang is what it has planned. Losses that are leaving still may be kept after that, beside
-        later ones.
-        """
-        lost = self._lost.pop(gang, {})
-        self._lost[gang] = {uid: each for uid, each in lost.items() if each.until == math.inf}
-        self._over[gang].update((uid, each) for uid, each in lost.items() if each.until != math.inf)
 
     def beyond_doubt(self) -> list[str]:
         """At the end of the process: what was wrong after all. Nobody knows what it had done with answers that it has
@@ -226,36 +226,35 @@ class Process:
         return any(each.pod.gang.key in self.told.busy for each in self._kept.values())
 
     def of_losses(self, now: float, *, perhaps: bool = False) -> Iterator[Pod]:
-        """The lost members whose room is kept: of gangs that run, all by themselves, and lack at least so many. Those
-        too of which that may be so, if these are wanted.
+        """The lost members whose room is kept: of gangs that run, all by themselves, the latest ones, as many as they
+        lack. Or all of which that may be so.
         """
         told = self.told
         if self._plan_begins() and not perhaps:
             return
-        if perhaps:
-            found = {gang: {**self._over[gang], **self._lost[gang]} for gang in [*self._over, *self._lost]}
-        else:
-            found = self._lost
-        for gang, lost in found.items():
+        for gang, lost in self._lost.items():
             known = told.group(gang)
             if gang.family == SINGLE or known is None or known.match_policy != "once-satisfied" or known.group:
                 continue
-            members = told.members(gang)
-            bound = [p for p in members if p.live and p.node]
-            rooms = [each for each in lost.values() if now < each.until - AT_ONCE]
-            if not bound or not (self._lacking(gang) if perhaps else self._surely_kept(gang, members, rooms)):
+            members, lacking = told.members(gang), self._lacking(gang)
+            rooms = [each for each in lost.values() if now < each.latest - AT_ONCE and self._takes(each.pod.node)]
+            if not lacking or not any(p.live and p.node for p in members):
                 continue
-            for each in rooms:
-                node = told.nodes.get(each.pod.node)
-                if node is not None and node.ready and not (node.unschedulable or node.deleting or node.outdated):
-                    yield each.pod
+            if perhaps:
+                yield from (each.pod for each in rooms)
+            elif not self._under_way(gang, members):
+                yield from (each.pod for each in rooms[-lacking:] if now < each.until - AT_ONCE)
 
-    def _surely_kept(self, gang: GangId, members: list[Pod], rooms: list[_Lost]) -> bool:
-        """Is nothing under way for a gang with these members that may have ended what is kept for these losses?"""
-        busy = self._binds(gang) or any(self.told.leaving(p) for p in members if p.live and p.node)
+    def _takes(self, name: str) -> bool:
+        """Does the node take pods?"""
+        node = self.told.nodes.get(name)
+        return node is not None and node.ready and not (node.unschedulable or node.deleting or node.outdated)
+
+    def _under_way(self, gang: GangId, members: list[Pod]) -> bool:
+        """Is anything under way for a gang with these members that may have ended what is kept for its losses?"""
+        leaving = any(self.told.leaving(p) for p in members if p.live and p.node)
         planned = any(each.pod.gang == gang for each in self._kept.values()) or any(map(self.told.queued, members))
-        perhaps = any(each.perhaps for each in rooms)
-        return not (busy or planned or perhaps or len(rooms) > self._lacking(gang))
+        return self._binds(gang) or leaving or planned
 
 
 def given_away(played: Played) -> list[str]:

@@ -139,10 +139,10 @@ def test_nothing_is_said_of_the_room_of_gangs_in_queues() -> None:
 LOST = Gone("Pod", "d", "m2", "uid-d-m2")
 
 
-def running(rival: Built = RIVAL, member: Built | None = None) -> Played:
+def running(rival: Built = RIVAL, *others: Built) -> Played:
     """Gang g, of priority 5, runs with both of the members that it needs."""
-    two = member or pod("m2").gang("g").priority(5).cpu(4).on("n1")
-    there: list[Built] = [NODE, node("n2").cpu(4), GROUP, pod("m1").gang("g").priority(5).on("n2"), two, rival]
+    members = [pod("m1").gang("g").priority(5).on("n2"), pod("m2").gang("g").priority(5).cpu(4).on("n1")]
+    there: list[Built] = [NODE, node("n2").cpu(4), GROUP, *members, rival, *others]
     run = played(*there)
     told(run, *there)
     run.world.clock.advance_to(10.0)
@@ -229,19 +229,80 @@ def test_room_of_a_member_that_was_refused_is_kept_for_half_a_minute(priority: i
     assert len(binds(run)) == found
 
 
+def marked_for(cause: str) -> str:
+    """What is written on a victim of a plan with this cause."""
+    return written(Owners.of([Owner("p", cause, OURS, "d/g")]))
+
+
 @pytest.mark.parametrize(("cause", "found"), [("rollback", 1), ("preemption", 0), ("", 0)])
 def test_a_gang_that_was_to_be_rolled_back_keeps_room_from_the_next_refusal_on(cause: str, found: int) -> None:
     """The first one is forgotten with all that was kept for it; not where the gang was to leave for another."""
     run = refused()
     if cause:
-        owners = written(Owners.of([Owner("p", cause, OURS, "d/g")]))
-        told(run, asks=[Mark(4, about(run, "m1"), "", owners=owners)])
+        told(run, asks=[Mark(4, about(run, "m1"), "", owners=marked_for(cause))])
         told(run, WriteDone(4, Outcome.OK), asks=[Unmark(5, about(run, "m1"), "no longer needed")])
         told(run, WriteDone(5, Outcome.OK))
     run.world.clock.advance_to(35.0)
     told(run, asks=[Bind(6, about(run, "m2"), "n1")])
     told(run, WriteDone(6, Outcome.REFUSED))
     run.world.clock.advance_to(50.0)
+    assert len(binds(run)) == found
+
+
+@pytest.mark.parametrize(("meanwhile", "found"), [(1, 1), (2, 0)])
+def test_a_gang_that_was_whole_meanwhile_keeps_room_from_the_next_refusal_on(meanwhile: int, found: int) -> None:
+    """It needed no more members than ran, so that nothing was kept for it."""
+    run = refused()
+    told(run, gang("g").min(meanwhile))
+    told(run, GROUP)
+    run.world.clock.advance_to(45.0)
+    told(run, asks=[Bind(6, about(run, "m2"), "n1")])
+    told(run, WriteDone(6, Outcome.REFUSED))
+    assert len(binds(run)) == found
+
+
+def test_a_gang_of_which_nobody_was_bound_keeps_room_from_the_next_refusal_on() -> None:
+    """All were refused at first, and nothing was kept for them."""
+    members = [pod(name).gang("g").priority(5).cpu(4) for name in ("m1", "m2")]
+    there: list[Built] = [NODE, node("n2").cpu(4), GROUP, RIVAL, *members]
+    run = played(*there)
+    for seconds, first in ((0.0, Outcome.REFUSED), (45.0, Outcome.OK)):
+        run.world.clock.advance_to(seconds)
+        bound = [members[0].on("n2")] if first is Outcome.OK else there
+        told(run, *there, asks=[Bind(1, about(run, "m1"), "n2"), Bind(2, about(run, "m2"), "n1")])
+        told(run, WriteDone(1, first), WriteDone(2, Outcome.REFUSED), *bound)
+    assert len(binds(run)) == 1
+
+
+@pytest.mark.parametrize(
+    ("earlier", "to", "found"), [(False, "n3", 1), (False, "n1", 0), (True, "n3", 0), (True, "n1", 0)]
+)
+def test_of_more_rooms_than_a_gang_lacks_members_the_latest_are_kept(earlier: bool, to: str, found: int) -> None:
+    """It lacks one: the room of the member that was refused last is kept, not that of the one that it has lost before.
+    Where that was refused ``earlier``, too, its time may be over, or have begun anew after a pause.
+    """
+    m1, m2, m3, m4 = (pod(name).gang("g").priority(5).cpu(4) for name in ("m1", "m2", "m3", "m4"))
+    there: list[Built] = [NODE, node("n2").cpu(8), node("n3").cpu(4), gang("g").min(3), RIVAL, m1.on("n2"), m2.on("n1")]
+    run = played(*there, m3, m4)
+    told(run, *there, m3, asks=[Bind(1, about(run, "m3"), "n3")] if earlier else [])
+    told(run, WriteDone(1, Outcome.REFUSED))
+    run.world.clock.advance_to(120.0)
+    told(run, m4, m2.on("n1").terminating())
+    told(run, asks=[Bind(2, about(run, "m3"), "n3"), Bind(3, about(run, "m4"), "n2")])
+    told(run, LOST)
+    told(run, WriteDone(2, Outcome.REFUSED), WriteDone(3, Outcome.OK), m4.on("n2"))
+    assert len(binds(run, to=to)) == found
+
+
+@pytest.mark.parametrize(("given_up", "found"), [(True, 1), (False, 0)])
+def test_room_of_a_lost_member_is_kept_again_after_a_plan_that_came_to_nothing(given_up: bool, found: int) -> None:
+    """Its successor was to go elsewhere."""
+    successor = pod("m3").gang("g").priority(5).cpu(4)
+    run = running(RIVAL, successor)
+    told(run, LOST, asks=[Nominate(1, about(run, "m3"), "n2", "p", "plan p: ...")])
+    withdraws = WithdrawNomination(2, about(run, "m3"), "Withdrawn", "...")
+    told(run, WriteDone(1, Outcome.OK), asks=[withdraws] if given_up else [])
+    told(run, WriteDone(2, Outcome.OK))
     assert len(binds(run)) == found
 
 
@@ -270,14 +331,17 @@ def test_room_of_a_refused_member_that_is_gone_is_not_kept() -> None:
     assert binds(run) == []
 
 
-def test_a_gang_that_was_to_leave_keeps_no_room_of_lost_members() -> None:
-    """It was to be rolled back, and that came to nothing: the others may have got its room meanwhile."""
+@pytest.mark.parametrize(("cause", "found"), [("rollback", 0), ("preemption", 1)])
+def test_a_gang_that_was_to_be_rolled_back_keeps_no_room_of_lost_members(cause: str, found: int) -> None:
+    """That came to nothing: others may have got its room meanwhile. Where it was to leave for others, room is kept
+    again.
+    """
     run = running()
     told(run, LOST)
-    told(run, asks=[Mark(1, about(run, "m1"), "rolled back")])
+    told(run, asks=[Mark(1, about(run, "m1"), "", owners=marked_for(cause))])
     told(run, WriteDone(1, Outcome.TRANSIENT), asks=[Unmark(2, about(run, "m1"), "no longer needed")])
     told(run, WriteDone(2, Outcome.OK))
-    assert binds(run) == []
+    assert len(binds(run)) == found
 
 
 def test_room_of_who_left_for_others_is_not_kept_and_a_process_knows_only_its_own_losses() -> None:
