@@ -26,6 +26,7 @@ from gangsched.cli.inputs import (
 from gangsched.core.decision import Decision
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.membership import Census
+from gangsched.core.world.obstacles import obstacle
 from gangsched.core.world.world import World
 from gangsched.messages import failures
 from gangsched.model.errors import Problem
@@ -197,7 +198,8 @@ def rows(world: World, decisions: Mapping[GangId, Decision]) -> Iterator[Row]:
         needed = spec.min_member if spec is not None else 1
         gangs = membership.group(gang)[0]
         waits = membership.waits(gang)
-        problem = world.problem(gangs) if waits else ""
+        found = obstacle(world, gangs) if waits else None
+        problem = found.text if found is not None else ""
         yield Row(
             namespace=gang.namespace,
             name=gang.name,

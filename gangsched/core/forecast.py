@@ -18,6 +18,7 @@ from gangsched.core.queue.blocked_gang import block
 from gangsched.core.queue.signature import Signature, said_of, signature_of, speaks_for_others
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.volumes.binding import assign
+from gangsched.core.world.obstacles import obstacle
 from gangsched.core.world.world import World, keep_room, queue_order
 from gangsched.model.records import GangId
 
@@ -46,8 +47,8 @@ def forecast(
         _condemn(world, f"drain {each.uid}", each.victims)
     refusals: dict[Signature, Verdict] = {}
     for gangs in _queue_order(world):
-        problem = world.problem(gangs)
-        verdict = refused(Gathering, world, gangs, problem) if problem else _decide(decider, refusals, gangs)
+        found = obstacle(world, gangs)
+        verdict = _decide(decider, refusals, gangs) if found is None else refused(Gathering, world, gangs, found.text)
         yield from (d for d in verdict.decisions if world.membership.waits(d.gang))
         _leave(world, gangs, verdict, decider.pipeline(gangs[0].scheduler))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.events import Change, Hint
@@ -12,12 +12,13 @@ from gangsched.core.lifecycle.binding import Bindings
 from gangsched.core.lifecycle.bound_in_part import AnnouncedRoom, Losses
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import Evictions
-from gangsched.core.lifecycle.group import Failed, Group, Obstacle, Plan
+from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.table import HOLDING, TABLE, TIMED, UNDER_WAY, Do, Signal, State
 from gangsched.core.lifecycle.waiting import Waiting
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.scheduling_queue import Queue, UnschedulableGangs
+from gangsched.core.world.obstacles import Obstacle, obstacle
 from gangsched.model.records import GangId, Pod
 
 _RESTING = (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND)
@@ -213,24 +214,23 @@ class Gangs:
         if (group is None or group.gangs != gangs) and self._taken_apart(gangs):
             seen = membership.view(gang) or seen  # bindings may not be on their way any more
             group = self.of(gang)
-        pending, obstacle, look = seen.waits, None, tuple[object, ...]()
+        pending, found, look = seen.waits, None, tuple[object, ...]()
         admitted_twice = managed.two_admitters(gangs) if managed.active else ""
         if group is not None or pending:  # else it is of no interest any more
             look = membership.look(gangs)
         if pending:  # else it keeps no member waiting
-            leaves = group is not None and group.rolled_back
-            obstacle = self._obstacle(gangs, admitted_twice, leaves=leaves)
+            found = obstacle(self._world, gangs, leave=group is not None and group.rolled_back)
         if group is None and pending:
             group = self._begin(gangs)
-            group.obstacle = obstacle
+            group.obstacle = found
             group.look = look
-            self.signal(group, Signal.SCATTERED if obstacle else Signal.GATHERED)
+            self.signal(group, Signal.SCATTERED if found else Signal.GATHERED)
         elif group is not None:
             other, group.look = look != group.look, look
             if other:
                 group.signature = None
                 self._moved(group)
-            self._follow(group, obstacle, pending, other)
+            self._follow(group, found, pending, other)
             if other:
                 self.rechecks.gang_changed(group)
         for each in gangs:
@@ -246,25 +246,10 @@ class Gangs:
         if self.announced.rooms:
             self.announced.touch(gangs)
 
-    def _obstacle(self, gangs: Sequence[GangId], admitted_twice: str, *, leaves: bool) -> Obstacle | None:
-        """Why these gangs cannot be decided now: they are ``admitted_twice``, a record cannot be understood, something
-        is not there, or members are about to be evicted, unless all of them ``leave`` of their own accord. None: they
-        can.
-        """
-        world, membership = self._world, self._world.membership
-        if admitted_twice:
-            return Obstacle(report.TWO_ADMITTERS, admitted_twice)
-        text = membership.problem(gangs)
-        if text and membership.mistaken(gangs):
-            return Obstacle(report.REFUSED, text)
-        if not text and not leaves:
-            text = world.leaving(gangs)
-        return Obstacle(report.GANG_NOT_READY, text) if text else None
-
-    def _follow(self, group: Group, obstacle: Obstacle | None, pending: bool, other: bool) -> None:
+    def _follow(self, group: Group, found: Obstacle | None, pending: bool, other: bool) -> None:
         """A group that is known was touched; ``other`` says that its gangs are not what they were."""
-        changed = obstacle != group.obstacle
-        group.obstacle = obstacle
+        changed = found != group.obstacle
+        group.obstacle = found
         if group.state is State.STARTING:
             self._follow_job(group)
             return
@@ -273,16 +258,16 @@ class Gangs:
             return  # members are bound, or leave, one after another; what is missing afterwards is seen then
         planned = group.state in HOLDING
         if planned and group.plan is not None and not self._as_planned(group, group.plan):
-            self.signal(group, Signal.SCATTERED if obstacle or not pending else Signal.BROKEN)
-        elif (obstacle and planned) or (obstacle and (changed or group.state is not State.GATHERING)):
+            self.signal(group, Signal.SCATTERED if found or not pending else Signal.BROKEN)
+        elif (found and planned) or (found and (changed or group.state is not State.GATHERING)):
             self.signal(group, Signal.SCATTERED)
-        elif not obstacle:
+        elif not found:
             self.signal(group, Signal.GATHERED)
         if not pending and group.state in _RESTING:
             self._forget(group)
-        elif pending and not obstacle and (group.state is State.BOUND or (group.state is State.BACKOFF and other)):
+        elif pending and not found and (group.state is State.BOUND or (group.state is State.BACKOFF and other)):
             self.signal(group, Signal.MORE)
-        elif obstacle and pending:
+        elif found and pending:
             self._reporter.where_it_stands(group)
         elif other and group.state is State.QUEUED:
             self.waiting.enqueue(group)  # its place in the queue may be another now

@@ -20,6 +20,7 @@ from gangsched.core.lifecycle.table import HOLDING, State
 from gangsched.core.queue.signature import Signature
 from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.volumes.binding import ClaimBinding
+from gangsched.core.world.obstacles import Obstacle
 from gangsched.model.records import SINGLE, GangId
 
 
@@ -161,13 +162,6 @@ class Outlook(NamedTuple):
 
     short_of_quota: bool = False
     failed_plugin: str = ""
-
-
-class Obstacle(NamedTuple):
-    """Why a gang cannot be decided: the reason that its members show as their condition, and in words."""
-
-    reason: str
-    text: str
 
 
 class Group:

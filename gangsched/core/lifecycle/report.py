@@ -10,6 +10,7 @@ from gangsched.core.decision import Victim
 from gangsched.core.lifecycle.group import Group
 from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.state.jobs import WITHOUT_PODS, Suspendable, family_of
+from gangsched.core.world import obstacles
 from gangsched.core.world.suspended import LENIENT
 from gangsched.core.world.world import World
 from gangsched.messages import notes
@@ -26,15 +27,13 @@ WAITING_ON_PREEMPTION = "WaitingOnPreemption"
 PREEMPTED = "Preempted"
 PODS_EVICTED = "PodsEvicted"
 EVICTION_ANNOUNCED = "EvictionAnnounced"
-GANG_NOT_READY = "GangNotReady"
+GANG_NOT_READY, REFUSED, TWO_ADMITTERS = obstacles.GANG_NOT_READY, obstacles.REFUSED, obstacles.TWO_ADMITTERS
 UNSCHEDULABLE = "Unschedulable"
 ROOM_RELEASED = "AnnouncedRoomReleased"
-REFUSED = "InvalidObject"
 SCHEDULER_ERROR = "SchedulerError"
 ROOM_TAKEN = "FreedRoomTaken"
 RESUMED = "Resumed"
 ROLLED_BACK = "RolledBack"
-TWO_ADMITTERS = "TwoAdmitters"
 NAME_TAKEN, NAME_SERVED = "SchedulerNameTaken", "SchedulerNameServed"
 RESERVED, ADMITTED, PENDING = "QuotaReserved", "Admitted", "Pending"
 #: Reasons of Events that say that a workload leaves begin so; the reason of the eviction follows.

@@ -27,7 +27,6 @@ from gangsched.core.state.sightings import Evictions, ForeignNominations, Schedu
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.world.owner_gangs import OwnerGangs
-from gangsched.messages import causes
 from gangsched.model.constraints import Labels
 from gangsched.model.dialects.objects import MAX_MEMBERS
 from gangsched.model.errors import Mistake
@@ -121,27 +120,6 @@ class World:
                 out.append((owner.kind, namespace, owner.name))
                 out += [(JOB, namespace, job.name) for job in self.jobs.jobs_of(found)]
         return out
-
-    def problem(self, gangs: Sequence[GangId]) -> str:
-        """Why these gangs cannot be decided together yet, or never, in words; empty when they can."""
-        return self.managed.two_admitters(gangs) or self.membership.problem(gangs) or self.leaving(gangs)
-
-    def leaving(self, gangs: Sequence[GangId]) -> str:
-        """Why no further members of these gangs may start: those who are bound are being evicted, or their Job is. They
-        would be less than the gang needs, or leave at once with the others.
-        """
-        condemned = self.ledger.condemned
-        if not condemned.records:
-            return ""
-        for gang in gangs:
-            text = self.membership.without(gang, condemned)
-            if text:
-                return text
-            owners = map(self.jobs.owner_of, self.membership.census(gang).pending if condemned.suspends else ())
-            suspended = next((o for o in owners if o is not None and o.uid in condemned.suspends), None)
-            if suspended is not None:
-                return causes.owner_leaves(suspended.key)
-        return ""
 
     # -- Jobs and queues -----------------------------------------------------------------------------------
 

@@ -1,0 +1,59 @@
+"""Why a gang cannot be decided now. What is not known of it, or is not there yet, is a reason for it to gather.
+
+One function says so, for all who ask: a gang that waits, a plan, and who lists gangs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gangsched.core.world.world import World
+from gangsched.messages import causes
+from gangsched.model.records import GangId
+
+#: Reasons that members show as their condition: something is missing, a record cannot be understood, or Kueue admits
+#: the gang as well.
+GANG_NOT_READY = "GangNotReady"
+REFUSED = "InvalidObject"
+TWO_ADMITTERS = "TwoAdmitters"
+
+
+class Obstacle(NamedTuple):
+    """Why a gang cannot be decided: the reason that its members show as their condition, and in words."""
+
+    reason: str
+    text: str
+
+
+def obstacle(world: World, gangs: Sequence[GangId], *, leave: bool = False) -> Obstacle | None:
+    """Why these gangs cannot be decided now, together; None: they can. That members are about to be evicted is no
+    reason where all of them ``leave`` of their own accord.
+    """
+    membership, admitted_twice = world.membership, world.managed.two_admitters(gangs)
+    if admitted_twice:
+        return Obstacle(TWO_ADMITTERS, admitted_twice)
+    text = membership.problem(gangs)
+    if text and membership.mistaken(gangs):
+        return Obstacle(REFUSED, text)
+    if not text and not leave:
+        text = _leaving(world, gangs)
+    return Obstacle(GANG_NOT_READY, text) if text else None
+
+
+def _leaving(world: World, gangs: Sequence[GangId]) -> str:
+    """Why no further members of these gangs may start: those who are bound are being evicted, or their Job is. They
+    would be less than the gang needs, or leave at once with the others.
+    """
+    condemned = world.ledger.condemned
+    if not condemned.records:
+        return ""
+    for gang in gangs:
+        text = world.membership.without(gang, condemned)
+        if text:
+            return text
+        owners = map(world.jobs.owner_of, world.membership.census(gang).pending if condemned.suspends else ())
+        suspended = next((o for o in owners if o is not None and o.uid in condemned.suspends), None)
+        if suspended is not None:
+            return causes.owner_leaves(suspended.key)
+    return ""
