@@ -207,7 +207,7 @@ class Leaving(msgspec.Struct):
 
     ``owners`` are the keys of the evictions that need it to leave, ``named`` those that stand on it by name, or are
     about to: one that is over stands there until its removal shows, or fails. It is ``standing`` until it terminates.
-    ``left`` is when it was seen to (seconds), ``counted`` are the budgets (keys) whose status has arrived since.
+    ``left`` is when it was seen to (seconds), ``counted`` are the budgets (keys) whose status counts it as gone.
     ``suspended`` is the Job or JobSet (UID) with which it leaves, if that is to be suspended.
     """
 
@@ -348,13 +348,16 @@ class Condemned:
             found.named.clear()
             self._tidy(uid, found)
 
-    def counted(self, budget: Budget) -> None:
-        """The status of a budget has arrived: it counts those that have been seen to leave before, and those that it
-        names.
+    def counted(self, budget: Budget, before: Budget) -> None:
+        """A budget is shown, which was as ``before``. Its status counts the pods that it names. One that the disruption
+        controller has computed since counts those that have been seen to leave, too: not the same status once more, nor
+        one with further names, which the API server adds.
         """
-        for charge in self.records.values():
+        status, named = (budget.allowed, budget.disrupted), set(budget.disrupted)
+        anew = status != (before.allowed, before.disrupted) and named <= set(before.disrupted)
+        for charge in self.records.values() if anew or named else ():
             if charge.pod.namespace == budget.namespace and (
-                charge.left is not None or charge.pod.name in budget.disrupted
+                charge.pod.name in named or (anew and charge.left is not None)
             ):
                 charge.counted.add(budget.key)
 

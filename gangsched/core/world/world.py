@@ -339,8 +339,8 @@ def _budget(world: World, namespace: str, name: str, budget: Budget | None) -> C
     if budget is None:
         world.budgets.pop((namespace, name), None)
     else:
+        world.ledger.condemned.counted(budget, world.budgets.get((namespace, name), budget))
         world.budgets[(namespace, name)] = budget
-        world.ledger.condemned.counted(budget)
     return Change(Hint.BUDGET)
 
 

@@ -361,9 +361,13 @@ def allowed_after(*steps: str) -> int:
                 cluster.answer()
                 cluster.run()
             case "status":
-                cluster.handle(Changed(keep.allows(1).obj()))
+                cluster.handle(Changed(keep.allows(1).field(disrupted=()).obj()))
             case "named":
                 cluster.handle(Changed(keep.allows(1).field(disrupted=("web",)).obj()))
+            case "another named":
+                cluster.handle(Changed(keep.allows(1).field(disrupted=("other",)).obj()))
+            case "spec":
+                cluster.handle(Changed(keep.field(max_unavailable=2).obj()))
             case "gone":
                 cluster.leave()
                 cluster.run()
@@ -384,10 +388,17 @@ def allowed_after(*steps: str) -> int:
         (["decide", "named"], 1),
         (["decide", "named", "remove", "gone"], 1),
         (["decide", "remove", "gone", "time"], 2),
+        (["decide", "remove", "spec"], 1),
+        (["decide", "remove", "gone", "spec"], 1),
+        (["decide", "remove", "spec", "status"], 1),
+        (["decide", "remove", "another named"], 0),
+        (["decide", "remove", "another named", "status"], 1),
     ],
 )
 def test_a_budget_is_charged_from_the_decision_until_its_status_counts_the_pod(steps: list[str], left: int) -> None:
-    """Never twice, and not for ever where no status comes."""
+    """Never twice, and not for ever where no status comes. What is shown again with the status that it had counts
+    nothing, and a status in which the API server has named another pod counts that pod.
+    """
     assert allowed_after(*steps) == left
 
 
