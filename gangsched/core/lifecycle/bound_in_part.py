@@ -307,7 +307,8 @@ class AnnouncedRoom:
         found = []
         for gang in membership.members:
             if membership.is_ours(gang) and (spec := membership.spec(gang)) is not None and spec.announces:
-                since = min((p.runs_since for p in membership.census(gang).bound), default=0.0)
+                bound, began = membership.census(gang).bound, world.sightings.began_at
+                since = min((began.get(p.uid, p.runs_since) for p in bound), default=0.0)
                 until = since + self._hold_seconds
                 if until > world.now:
                     found.append((-membership.preemptor_priority((gang,)), gang, until))

@@ -52,9 +52,10 @@ class Sightings:
         self._evictions.seen(old, pod)
         self._nominations.seen(old, pod, now)
         if pod.deleting_since is not None and (old is None or old.deleting_since != pod.deleting_since):
-            # Its deletionTimestamp is the end of its grace period. What was live counts from now, whatever that says.
-            ends = now + pod.grace_seconds
-            self._leaves_by(pod.uid, ends if old is not None else min(ends, pod.deleting_since), now)
+            # Its deletionTimestamp is the end of its grace period, by the same clock or not. What was live counts from
+            # now, whatever that says.
+            ends, told = now + pod.grace_seconds, old is None and not self._clocks_differ
+            self._leaves_by(pod.uid, min(ends, pod.deleting_since) if told else ends, now)
         if pod.node and self._begins(old, pod, now):
             self.began_at.pop(pod.uid, None)
             self.began_at[pod.uid] = now

@@ -8,6 +8,7 @@ import pytest
 
 from gangsched.core.actions import Bind, Nominate
 from gangsched.core.actuation.records import intent_of
+from gangsched.core.events import ServerClock
 from gangsched.model.constraints import PodShape
 from gangsched.model.dialects import volcano
 from gangsched.model.records import Announced
@@ -165,12 +166,14 @@ def test_it_is_given_back_with_the_last_member() -> None:
 
 
 @BOTH
-def test_a_restart_does_not_lengthen_or_lose_it(group: Built) -> None:
-    """What is left of the time is read off the bound member."""
+@pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
+def test_a_restart_does_not_lengthen_or_lose_it(group: Built, ahead: float) -> None:
+    """What is left of the time is read off the bound member, by the clock that stamped it."""
     cluster = started(group=group)
+    cluster.change("m0", started=cluster.now + ahead)
     cluster.pass_time(400)
     cluster.restart()
-    cluster.show(pod("x").cpu(3).priority(5))
+    cluster.show(ServerClock(ahead), pod("x").cpu(3).priority(5))
     cluster.run()
     assert sum(held(cluster).values()) == 6000
     cluster.pass_time(201)

@@ -56,6 +56,19 @@ def test_a_grace_period_counts_from_when_its_pod_was_seen_to_terminate(ahead: fl
     assert (sightings.overdue, sightings.leaves_by) == (set(), {})
 
 
+@pytest.mark.parametrize("ahead", [-HOUR, HOUR])
+def test_a_pod_that_is_first_seen_terminating_later_has_its_grace_period_from_then(ahead: float) -> None:
+    """The clocks differ, so its stamp does not say when that ends."""
+    cluster = Cluster(node("n1"), ServerClock(ahead))
+    cluster.run()
+    cluster.now = 100.0
+    cluster.show(pod("v").cpu(3).on("n1").terminating(100.0 + GRACE + ahead).field(grace_seconds=GRACE))
+    cluster.pass_time(GRACE + OVERDUE_AFTER)
+    assert cluster.core.world.sightings.overdue == set()
+    cluster.pass_time(0.1)
+    assert cluster.core.world.sightings.overdue == {cluster.pod("v").uid}
+
+
 def test_a_grace_period_that_is_cut_short_ends_earlier() -> None:
     """Deleted once more, at once: half a minute later it should be gone."""
     cluster = Cluster(node("n1"), pod("v").cpu(3).on("n1").terminating(GRACE).field(grace_seconds=GRACE))
