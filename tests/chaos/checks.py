@@ -12,13 +12,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from gangsched.cluster.sim import disrupted, invariants
+from gangsched.cluster.sim import SimCluster, disrupted, invariants
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry, History, ends_object
 from gangsched.cluster.sim.invariants import preemptor_of
 from gangsched.core.actions import Bind, Remove, Spare, SuspendJob, WithdrawNomination
 from gangsched.core.decision import BIND, PREEMPT, WAIT
-from gangsched.core.events import LeadershipChanged, Synced
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
@@ -272,9 +271,10 @@ def asleep(played: Played) -> list[str]:
     ended = world.clock.elapsed_seconds - RACE_SECONDS
     if any(e.actor != log.SCHEDULER and e.at_seconds > ended for e in world.history.entries[-50:]):
         return []
-    core = Scheduler(played.scenario.options)
-    now = world.clock.now
-    core.handle([*world.store.listing(), Synced(), LeadershipChanged(True)], now)
+    core, cluster = Scheduler(played.scenario.options), SimCluster(world)
+    now, events = cluster.poll()  # what any process is told first
+    cluster.close()
+    core.handle(events, now)
     if core.has_work(now):
         core.decide(now)  # only one: later decisions rest on what this one would have changed
     return [

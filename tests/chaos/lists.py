@@ -227,8 +227,7 @@ class _Known(msgspec.Struct):
         return bool(plans) and all(self.numbers.get(plan, -1) > first for plan in plans)
 
     def _overdue(self, pod: Pod, overdue_after: float) -> bool:
-        began = self.told.terminating.get(pod.uid, math.inf)
-        return began + pod.grace_seconds + overdue_after <= self.at_seconds
+        return self.told.leaves_by.get(pod.uid, math.inf) + overdue_after <= self.at_seconds
 
     def priority(self, pod: Pod) -> int:
         """That of the pod's gang."""

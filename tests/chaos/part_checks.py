@@ -113,7 +113,7 @@ def untold(played: Played) -> list[str]:
     is said while a binding of the gang is repeated, of which nobody knows what has become.
     """
     world = played.world
-    now = world.clock.elapsed_seconds
+    now, came = world.clock.elapsed_seconds, _came(world.history)
     members: dict[GangId, list[Pod]] = defaultdict(list)
     for pod in world.store.pods.values():
         members[pod.gang].append(pod)
@@ -129,10 +129,15 @@ def untold(played: Played) -> list[str]:
         if known is None or not 0 < placed < known.min_member or any(p.uid in repeated for p in pods):
             continue
         since = min((bound_at.get(p.uid, 0.0) for p in pods if p.node), default=0.0)
-        waiting = [p for p in pods if p.live and not p.node and now - max(p.created, since) > REPEAT_SECONDS]
+        waiting = [p for p in pods if p.live and not p.node and now - max(came[p.uid], since) > REPEAT_SECONDS]
         silent = [p for p in waiting if told_at.get(p.uid, -math.inf) < since]
         out += [f"{p.key} waits, {placed} of {known.min_member} are bound" for p in silent]
     return out
+
+
+def _came(history: History) -> dict[str, float]:
+    """When each object (UID) came, in seconds from the start: its stamp is of the API server's clock."""
+    return {e.uid: e.at_seconds for e in reversed(history.entries)}
 
 
 def _text(entry: Entry) -> str:
@@ -240,7 +245,7 @@ def left_in_a_drained_queue(played: Played) -> list[str]:
     Budgets may keep them where they are strict, and so do writes that are refused, or fail to the end.
     """
     history, store, now = played.world.history, played.world.store, played.world.clock.elapsed_seconds
-    queues = _Queues()
+    queues, came = _Queues(), _came(history)
     last: dict[str, Entry] = {}
     for entry in history:
         queues.apply(entry)
@@ -259,7 +264,7 @@ def left_in_a_drained_queue(played: Played) -> list[str]:
         owner = pod.owner.uid if pod.owner is not None else ""
         excused = workload in kept or not fails.isdisjoint((pod.uid, owner))
         ready = pod.node and pod.live and not excused and played.scenario.options.quota
-        if ready and now - max(since, pod.created) > 2 * REPEAT_SECONDS:
+        if ready and now - max(since, came[pod.uid]) > 2 * REPEAT_SECONDS:
             out.append(f"{pod.key} runs in {queue}, which has drained for {now - since:.0f} s")
     return out
 

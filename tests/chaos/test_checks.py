@@ -92,6 +92,21 @@ def test_nobody_is_asleep_over_what_has_only_just_happened() -> None:
         assert asleep(run) == found
 
 
+@pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
+@pytest.mark.parametrize(("seconds", "found"), [(200.0, ["d/p could wait"]), (240.0, [])])
+def test_whoever_looks_at_the_end_knows_the_clock_that_stamps(ahead: float, seconds: float, found: list[str]) -> None:
+    """A pod of a node without a kubelet has terminated for so long, and 200 s of that were its grace period: whether
+    its room can be waited for does not depend on how far the API server's clock is ahead.
+    """
+    v, p = (each.scheduler(generators.SCHEDULER).cpu(1) for each in (pod("v").on("n1"), pod("p")))
+    run = played(node("n1").cpu(1).not_ready(), v, p)
+    run.world.clock.server_ahead_seconds = ahead
+    terminates = v.field(grace_seconds=200.0).terminating(run.world.clock.stamp + 200.0)
+    run.world.store.put_pod(terminates.obj(), Cause(log.USER, log.CHANGE))
+    run.world.clock.advance_to(seconds)
+    assert asleep(run) == found
+
+
 @pytest.mark.parametrize(("until", "found"), [(300.0, []), (200.0, []), (199.0, ["d/p could preempt"])])
 def test_a_gang_that_pauses_is_not_asleep(until: float, found: list[str]) -> None:
     """Rounds of evictions have not led to its binding: it evicts no pod before the time that it has named, in

@@ -12,7 +12,7 @@ from gangsched.cluster.sim.history import Cause
 from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove, SelectNode, Unmark, WithdrawNomination
 from gangsched.core.actuation.records import Owner, Owners, written
 from gangsched.core.decision import Decision, Fits, Placement, Unschedulable
-from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
+from gangsched.core.events import Changed, Event, Gone, Outcome, ServerClock, WriteDone
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.model.records import Job
 from tests.builders import OURS, PodBuilder, gang, node, pod
@@ -58,11 +58,14 @@ def lets_off(
     known: Sequence[Built] = (),
     decides: Sequence[Decision] = (),
     answers: Sequence[Event] = (),
+    v1: PodBuilder | None = None,
+    process: int = 1,
     **options: Any,
 ) -> list[str]:
     """What is found where d/p needs both pods on its node to leave, one is removed at 10 s, the other let off at 20 s.
-    At 15 s the process is ``shown`` something more than what was ``known``, and ``decides`` more, and at 5 s and 15 s
-    it asks for more, of which nothing is ever written, whatever it is told of that (``answers``, at 20 s).
+    At 15 s the process, or another from then on, is ``shown`` something more than what was ``known``, and ``decides``
+    more, and at 5 s and 15 s it asks for more, of which nothing is ever written, whatever it is told of that
+    (``answers``, at 20 s). That ``v1`` terminates it is shown at 15 s, too.
     """
     victims = [pod(name).cpu(2).on("n1") for name in ("v1", "v2")]
     there: list[Built] = [node("n1").cpu(4), *victims, *map(waits, WAITING), *known]
@@ -76,10 +79,11 @@ def lets_off(
     told(run, asks=[nominates, *marks, removes])
     does(run, nominates, *marks, removes)
     run.world.clock.advance_to(15.0)
-    told(run, pod("v1").cpu(2).on("n1").terminating(), *shown, asks=meanwhile(run), decides=decides)
+    leaves = v1 or pod("v1").cpu(2).on("n1").terminating()
+    told(run, leaves, *shown, asks=meanwhile(run), decides=decides, process=process)
     run.world.clock.advance_to(20.0)
     unmarks = Unmark(4, about(run, "v2"), "no longer needed for d/p")
-    told(run, *answers, asks=[unmarks])
+    told(run, *answers, asks=[unmarks], process=process)
     does(run, unmarks)
     return second_lists(run)
 
@@ -263,7 +267,21 @@ def test_a_pod_that_leaves_for_a_later_plan_holds_its_room(later: bool) -> None:
 def test_a_list_may_end_where_an_overdue_victim_holds_the_room(patience: float, found: list[str]) -> None:
     """It terminates from 15 s on, without a grace period, and the list ends at 20 s."""
     stuck = pod("v1").cpu(2).on("n1").field(grace_seconds=0.0).terminating()
-    assert lets_off(stuck, overdue_after_seconds=patience) == found
+    assert lets_off(v1=stuck, overdue_after_seconds=patience) == found
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
+@pytest.mark.parametrize(("patience", "found"), [(7.0, []), (9.0, FOUND)])
+def test_who_takes_over_reads_from_the_stamp_whether_a_victim_is_overdue(
+    ahead: float, patience: float, found: list[str]
+) -> None:
+    """Its grace period of 2 s ended at 12 s, before that process began, and the list ends at 20 s; the API server's
+    clock, which has stamped that, may be another.
+    """
+    stuck = pod("v1").cpu(2).on("n1").field(grace_seconds=2.0).terminating(12.0 + ahead)
+    there: list[Built] = [node("n1").cpu(4), pod("v2").cpu(2).on("n1"), *map(waits, WAITING)]
+    clock = [ServerClock(ahead)] if ahead else []
+    assert lets_off(*there, *clock, v1=stuck, process=2, overdue_after_seconds=patience) == found
 
 
 @pytest.mark.parametrize(("limit", "found"), [(1, []), (2, FOUND)])

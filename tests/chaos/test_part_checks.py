@@ -144,6 +144,18 @@ def test_what_was_said_before_a_gang_was_bound_in_part_does_not_count() -> None:
         assert part_checks.untold(run) == found
 
 
+@pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
+@pytest.mark.parametrize(("since", "found"), [(80.0, []), (20.0, ["d/m2 waits, 1 of 2 are bound"])])
+def test_a_member_waits_from_when_it_came_whatever_its_stamp_says(ahead: float, since: float, found: list[str]) -> None:
+    """The API server's clock, which stamps it, may be another."""
+    run = played(node("n1"), gang("g").min(2), pod("m1").gang("g"))
+    bound(run, "m1")
+    run.world.clock.server_ahead_seconds = ahead
+    run.world.create_after(since, event(pod("m2").gang("g")))
+    run.world.clock.advance_to(100.0)
+    assert part_checks.untold(run) == found
+
+
 # -- queues --------------------------------------------------------------------------------------------------------
 
 
@@ -245,6 +257,18 @@ def test_only_a_strict_budget_of_their_own_keeps_pods_in_a_drained_queue(label: 
     run = drained_for_long(strict_budgets=strict)
     run.world.apply(event(pdb("b").selects(app="x")), Cause(log.USER, log.CREATE))
     run.world.apply(event(pod("m1").gang("g").on("n1").label(app=label)), Cause(log.USER, log.CHANGE))
+    assert len(part_checks.left_in_a_drained_queue(run)) == found
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
+@pytest.mark.parametrize(("since", "found"), [(180.0, 0), (20.0, 1)])
+def test_a_pod_runs_in_a_drained_queue_from_when_it_came(ahead: float, since: float, found: int) -> None:
+    """Whatever its stamp says: the API server's clock may be another."""
+    run = queued(gang("g").field(queue=TEAM))
+    stop(run, STOP_DRAIN, local=True)
+    run.world.clock.server_ahead_seconds = ahead
+    run.world.create_after(since, event(pod("m").gang("g").on("n1")))
+    run.world.clock.advance_to(200.0)
     assert len(part_checks.left_in_a_drained_queue(run)) == found
 
 

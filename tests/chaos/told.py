@@ -25,7 +25,7 @@ from gangsched.core.actions import (
     Write,
 )
 from gangsched.core.decision import Decision
-from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
+from gangsched.core.events import Changed, Event, Gone, Outcome, ServerClock, WriteDone
 from gangsched.messages import notes
 from gangsched.model import dialects
 from gangsched.model.jobsets import JobSet
@@ -55,9 +55,9 @@ class Told(msgspec.Struct):
     which it was told that the binding has failed, or that nobody knows. ``unsure`` are the pods (UIDs) of which the
     last was not known: they may be bound. ``marked`` are the pods that it has marked and that stay marked. ``jobsets``
     are those that were ever seen (``namespace/name``). ``left`` is when a member of a gang was last told to have left a
-    node, or to be about to, ``terminating`` when a pod (UID) was first told to terminate. ``open`` has the writes
-    without an answer: by id, the gangs (``namespace/name``) for which they are. ``moving`` are the pods (UIDs) that are
-    to be bound to another node than the one to which they were nominated, as soon as no nomination stands.
+    node, or to be about to, ``leaves_by`` when the grace period of a pod (UID) that terminates ends. ``open`` has the
+    writes without an answer: by id, the gangs (``namespace/name``) for which they are. ``moving`` are the pods (UIDs)
+    that are to be bound to another node than the one to which they were nominated, as soon as no nomination stands.
     """
 
     pods: dict[str, Pod] = {}
@@ -72,7 +72,7 @@ class Told(msgspec.Struct):
     marked: set[str] = set()
     open: dict[int, frozenset[str]] = {}
     left: dict[str, float] = {}
-    terminating: dict[str, float] = {}
+    leaves_by: dict[str, float] = {}
     moving: set[str] = set()
     _binds: dict[int, str] = {}
 
@@ -82,6 +82,10 @@ class Told(msgspec.Struct):
         """Go on to the state after this event, which is told now (seconds from the start)."""
         match event:
             case Changed(Pod() as pod):
+                if (old := self.pods.get(pod.uid)) is None:
+                    self._read_end(pod, now)
+                elif pod.deleting_since not in (None, old.deleting_since):
+                    self.leaves_by[pod.uid] = now + pod.grace_seconds
                 self.pods[pod.uid] = pod
                 self._hear_of(pod, now, live=pod.live)
             case Gone("Pod", _, _, uid):
@@ -105,17 +109,25 @@ class Told(msgspec.Struct):
                 self.jobs.pop((namespace, name), None)
             case Changed(JobSet() as jobset):
                 self.jobsets.add(jobset.key)
+            case ServerClock(ahead):
+                for pod in self.pods.values():
+                    self._read_end(pod, now, ahead)
             case WriteDone(action_id, outcome):
                 self._answered(action_id, outcome)
 
     def _hear_of(self, pod: Pod, now: float, *, live: bool) -> None:
         if pod.node and not live and pod.gang.family != SINGLE:
             self.left[pod.node] = now
-        if not live:
-            self.terminating.setdefault(pod.uid, now)
         if pod.node or not live:
             self.bindings.pop(pod.uid, None)
             self.unsure.discard(pod.uid)
+
+    def _read_end(self, pod: Pod, now: float, ahead: float = 0.0) -> None:
+        """Of a pod that terminated before the process began the API server's stamp tells, by a clock that is so many
+        seconds ahead.
+        """
+        if pod.deleting_since is not None:
+            self.leaves_by[pod.uid] = min(now + pod.grace_seconds, pod.deleting_since - ahead)
 
     def _answered(self, action_id: int, outcome: Outcome) -> None:
         self.open.pop(action_id, None)
