@@ -51,6 +51,10 @@ announced_until = Text("{message}; they have notice until {when}")
 finished = Text(
     "Preempted on node {node}: {kind} {name} leaves as a whole, and pods of it were evicted for gang {preemptor}"
 )
+left_broken = Text(
+    "Fewer members are left than it needs: others have left for gang {preemptor} (plan {plan}), and these stay:"
+    " {staying} ({why})"
+)
 job_suspended = Text(
     "Suspended to make room for gang {preemptor} (priority {priority}, {trigger}; plan {plan});"
     " it goes on when it fits again"

@@ -19,10 +19,11 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gangsched import __version__
-from gangsched.core.actions import Action, Bind
+from gangsched.core.actions import Action, Bind, Report
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Event, Gone, Outcome, SearchCancelled, WriteDone
 from gangsched.core.framework.pipeline import Stopwatch
+from gangsched.core.lifecycle.report import GANG_BROKEN
 from gangsched.model.records import Pod
 from gangsched.runtime.loop import Observer
 
@@ -99,6 +100,10 @@ DECLARED: Mapping[str, Declared] = {
     ),
     "gangsched_queued_gangs": Declared(
         "Gangs with unbound members, by queue: active, backoff, unschedulable, gathering.", ("queue",), level=True
+    ),
+    "gangsched_gangs_broken": Declared(
+        "Gangs of which pods were evicted for others, and of which fewer than their minimum are left, since the API"
+        " server refused to remove the others too."
     ),
     "gangsched_units_evicted_repeatedly": Declared(
         "Gangs, and pods of one controller, that were evicted preemption.protectAfterEvictions times or more in the"
@@ -272,6 +277,9 @@ class Metrics(Observer):
 
     def _asked(self, actions: Sequence[Action]) -> None:
         self._binding.update({action.id: action for action in actions if isinstance(action, Bind)})
+        broken = sum(isinstance(action, Report) and action.reason == GANG_BROKEN for action in actions)
+        if broken:
+            self.note("gangs_broken", broken)
 
     def _answered(self, event: WriteDone, moment: float) -> None:
         action = self._binding.pop(event.action_id, None)

@@ -25,6 +25,7 @@ from gangsched.core.decision import (
 )
 from gangsched.core.events import Changed, Gone, Outcome, Synced, WriteDone
 from gangsched.core.framework.pipeline import Stopwatch
+from gangsched.core.lifecycle.report import GANG_BROKEN, PREEMPTED, event
 from gangsched.model.constraints import PodShape
 from gangsched.model.records import GangId, Pod
 from gangsched.runtime import metrics
@@ -102,6 +103,15 @@ def test_decisions_count_gangs_and_what_they_cost() -> None:
     assert fed['scheduler_schedule_attempts_total{result="unschedulable",profile="ours"}'] == 1
     assert fed['gangsched_plan_seconds_count{outcome="preempt"}'] == 1
     assert fed["scheduler_podgroup_scheduling_algorithm_duration_seconds_count"] == 2
+
+
+def test_gangs_that_are_broken_are_counted() -> None:
+    """Each is when it is told so; other Events are not about that."""
+    fed = Fed()
+    about = ("scheduling.k8s.io/v1alpha1", "PodGroup", "ns", "g", "u")
+    told = [event(about, reason, "note") for reason in (GANG_BROKEN, PREEMPTED, GANG_BROKEN)]
+    fed.metrics.decided([decision(BIND)], told, 0.1, 0.0)
+    assert fed["gangsched_gangs_broken_total"] == 2
 
 
 def test_how_good_plans_are() -> None:

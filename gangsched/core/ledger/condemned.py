@@ -93,10 +93,10 @@ class Eviction:
         self.removed: set[str] = set()
         #: Victims whom an earlier process had removed, and others of their unit.
         self.left: set[str] = set()
-        #: Victims whose removal may or may not have taken effect, those of whom the API has refused it, and those that
-        #: ended before they terminated.
+        #: Victims whose removal may or may not have taken effect, those of whom the API has refused it, with its words,
+        #: and those that ended before they terminated.
         self.unsure: set[str] = set()
-        self.refused: set[str] = set()
+        self.refused: dict[str, str] = {}
         self.ended: set[str] = set()
         #: Without an owner it is waited until then whether such a removal shows; 0: there is none.
         self.shows_until = 0.0
@@ -183,7 +183,7 @@ class Eviction:
             elif failure.outcome is Outcome.CONFLICT:
                 self.acknowledged -= pods
             elif failure.outcome is not Outcome.OUTDATED:
-                self.refused |= pods
+                self.refused.update(dict.fromkeys(pods, failure.text))
         return failures
 
     def fails(self, failures: Sequence[Failure]) -> bool:

@@ -28,7 +28,8 @@ from gangsched.core.actions import (
 )
 from gangsched.core.agenda import Page
 from gangsched.core.decision import QuotaUse, Verdict, Victim, group_key
-from gangsched.core.ledger.condemned import Phase
+from gangsched.core.events import Outcome
+from gangsched.core.ledger.condemned import Eviction, Phase
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.report import ADMITTED, EVICTED, PENDING, PREEMPTED, RESERVED
@@ -437,6 +438,23 @@ class Reporter:
                 (RESERVED, "False", PENDING, why),
                 (ADMITTED, "False", "NoReservation", notes.NO_RESERVATION),
             )
+
+    def left_in_part(self, eviction: Eviction, staying: Sequence[Pod]) -> None:
+        """Others of their units have been removed by an eviction, and these pods stay: say so on each gang of which
+        fewer are left than it needs.
+        """
+        membership, gone = self._world.membership, eviction.removed
+        why = next(
+            (eviction.refused[pod.uid] for pod in staying if pod.uid in eviction.refused), Outcome.CONFLICT.value
+        )
+        for gangs in sorted({membership.group(pod.gang)[0] for pod in staying if pod.gang.family != SINGLE}):
+            below = membership.half_bound(gangs) or any(membership.without(gang, gone) for gang in gangs)
+            for gang in gangs if below else ():
+                stay = [reference(pod) for pod in membership.census(gang).bound if pod.uid not in gone]
+                if stay:
+                    names = listed(sorted(ref.key for ref in stay), 5)
+                    note = notes.left_broken(eviction.owner, eviction.ident, names, why)
+                    self.event(self._spokesman(gang, stay), report.GANG_BROKEN, note)
 
     def evicted_for_quota(self, group: Group, plan: Plan, uids: Container[str]) -> None:
         """These victims of the plan are being removed: tell those workloads among them that quota makes leave."""

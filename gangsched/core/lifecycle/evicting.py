@@ -13,7 +13,7 @@ remove, until all of their pods leave or the API refuses a removal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,10 +23,11 @@ from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.actuation.records import Owner
 from gangsched.core.agenda import Page
-from gangsched.core.decision import Verdict, Victim
+from gangsched.core.decision import UnitRef, Verdict, Victim
 from gangsched.core.events import Change, Failure, Hint, Outcome
 from gangsched.core.ledger.condemned import NO_PLAN, UNSEEN_SECONDS, Cause, Eviction, Phase, unit_of
 from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.options import Options
 from gangsched.core.preemption.removal import SUSPEND, suspended_for
 from gangsched.core.state.jobs import Suspendable
@@ -57,11 +58,12 @@ def _like(victim: Victim, pod: Pod, eviction: Eviction | None) -> Victim:
 class Evictions:
     """Carries evictions out: ``actuator`` is asked for what they need."""
 
-    def __init__(self, world: World, options: Options, actuator: Actuator) -> None:
+    def __init__(self, world: World, options: Options, actuator: Actuator, reporter: Reporter) -> None:
         self._world = world
         self._condemned = world.ledger.condemned
         self._options = options
         self._actuator = actuator
+        self._reporter = reporter
         #: When more victims are removed, by the key of the eviction.
         self.removals: Page[str] = world.ledger.agenda.page()
         #: UIDs of pods that a plan does not need to leave any more, and the keys of the groups that were decided after
@@ -231,7 +233,7 @@ class Evictions:
         self._condemned.end(eviction)
         self._actuator.end(eviction.key)
 
-    def not_removed(self, key: str, action: Action, outcome: Outcome) -> None:
+    def not_removed(self, key: str, action: Action, outcome: Outcome, message: str) -> None:
         """A removal has failed that its eviction does not follow any more: its pods stay, unless another one needs them
         to leave.
         """
@@ -246,7 +248,7 @@ class Evictions:
             self.spare(uid, NO_PLAN)
             self.disown(uid, key)
         for rest in self._condemned.rests.values():
-            rest.settle([Failure(uid, outcome, "") for uid in rest.removed.intersection(uids)])
+            rest.settle([Failure(uid, outcome, message) for uid in rest.removed.intersection(uids)])
 
     def give_up(self, eviction: Eviction) -> None:
         """The gang for which an eviction was does not need it any more: what has, or may have, begun goes on without
@@ -255,15 +257,22 @@ class Evictions:
         waiting = {uid for each in self._actuator.removals(eviction.key) for uid in eviction.meant(each.pod.uid)}
         if eviction.phase is Phase.REMOVING:
             eviction.settle(self._actuator.failures(eviction.key))
-        begun = eviction.begun_units(self._world.pods, waiting, ()) | eviction.in_doubt(self._world.pods)
-        begun |= {unit_of(eviction.victims[uid]) for uid in waiting}
+        left = eviction.begun_units(self._world.pods, waiting, ())
+        begun = left | eviction.in_doubt(self._world.pods) | {unit_of(eviction.victims[uid]) for uid in waiting}
         units = begun if eviction.cause is Cause.PREEMPTION else set()
         refused = {unit_of(eviction.victims[uid]) for uid in eviction.refused}
+        self._left_in_part(eviction, units & left & refused)
         rest = eviction.rest(v for v in eviction.victims.values() if unit_of(v) in units - refused)
         self.go_on(rest)
         for uid in rest.marked:
             self._condemned.unname(uid, eviction.key)
         self.withdraw(eviction, but=rest.marked)
+
+    def _left_in_part(self, eviction: Eviction, units: Container[UnitRef | str]) -> None:
+        """Pods of these units have been removed, and the others stay, since it ends: their gangs may be broken."""
+        victims, owners = eviction.victims, self._condemned.owners
+        staying = [p for p in eviction.to_go(self._world.pods) if unit_of(victims[p.uid]) in units]
+        self._reporter.left_in_part(eviction, [pod for pod in staying if {*owners(pod.uid)} <= {eviction.key}])
 
     def go_on(self, rest: Eviction) -> None:
         """From now on this eviction, which is for no gang, goes on by itself. Pods that may not leave any more stay."""
@@ -301,6 +310,7 @@ class Evictions:
                 eviction.marked.discard(uid)
                 self.disown(uid, eviction.key)
             if eviction.fails(failures) or eviction.refused or not eviction.to_go(self._world.pods):
+                self._left_in_part(eviction, units)
                 self.withdraw(eviction)
                 self.end(eviction)
             elif waits:

@@ -38,7 +38,7 @@ class Gangs:
         self._actuator = actuator
         self._reporter = reporter
         self._queue = queue
-        self.evictions = Evictions(world, decider.options, actuator)
+        self.evictions = Evictions(world, decider.options, actuator, reporter)
         self.bindings = Bindings(world, decider.options, actuator, reporter)
         self.groups: dict[str, Group] = {}
         self.losses = Losses(world)

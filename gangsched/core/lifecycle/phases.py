@@ -92,7 +92,7 @@ class Phases:
             elif group is not None:
                 self._answered(key, group, action, outcome, message)
         elif answer.settled:
-            self._late(key, group, action, outcome)
+            self._late(group, answer)
         if key in self._reporter.unsaid and not self._actuator.any_of(key):
             self._reporter.bound_by_now(key)
 
@@ -105,8 +105,9 @@ class Phases:
             self._reporter.event(action.job, report.RESUMED, note)
             self._reporter.admitted(group)
 
-    def _late(self, key: str, group: Group | None, action: Action, outcome: Outcome) -> None:
+    def _late(self, group: Group | None, answer: Answer) -> None:
         """The outcome of a write for which no phase waits (any more)."""
+        key, action, outcome, message = answer[:4]
         if isinstance(action, Bind):
             self._bound(key, None, action, outcome)
             pod = self._world.pods.get(action.pod.uid)
@@ -120,7 +121,7 @@ class Phases:
         elif isinstance(action, ResumeJob) and outcome is not Outcome.OK and group is not None:
             self._recheck(group)  # its room was given up meanwhile: if it is still suspended, it waits again
         elif outcome not in (Outcome.OK, Outcome.GONE):
-            self._evictions.not_removed(key, action, outcome)
+            self._evictions.not_removed(key, action, outcome, message)
 
     def _leaves(self, group: Group | None, eviction: Eviction, removal: Removal) -> None:
         """A removal has been accepted: it is reported on its pods."""

@@ -27,6 +27,7 @@ WAITING_ON_PREEMPTION = "WaitingOnPreemption"
 PREEMPTED = "Preempted"
 PODS_EVICTED = "PodsEvicted"
 EVICTION_ANNOUNCED = "EvictionAnnounced"
+GANG_BROKEN = "GangBroken"
 GANG_NOT_READY, REFUSED, TWO_ADMITTERS = obstacles.GANG_NOT_READY, obstacles.REFUSED, obstacles.TWO_ADMITTERS
 UNSCHEDULABLE = "Unschedulable"
 ROOM_RELEASED = "AnnouncedRoomReleased"
@@ -55,6 +56,7 @@ EVENTS = {
     PREEMPTED: ("Normal", "Preempting"),
     PODS_EVICTED: ("Normal", "Preempting"),
     EVICTION_ANNOUNCED: ("Normal", "Preempting"),
+    GANG_BROKEN: ("Warning", "Preempting"),
     ROOM_TAKEN: ("Warning", "Preempting"),
     RESUMED: ("Normal", "Resuming"),
     ROLLED_BACK: ("Warning", "RollingBack"),
