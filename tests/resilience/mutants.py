@@ -149,6 +149,7 @@ _POOL = "gangsched/http/pool.py"
 _QUEUE = "gangsched/cluster/queue.py"
 _WRITER = "gangsched/cluster/kube/writer.py"
 _GANGS = "gangsched/core/lifecycle/gangs.py"
+_OBSTACLES = "gangsched/core/world/obstacles.py"
 _HEALING = "gangsched/core/lifecycle/bound_in_part.py"
 _VERDICTS = "gangsched/cluster/kube/verdicts.py"
 _PHASES = "gangsched/core/lifecycle/phases.py"
@@ -495,12 +496,12 @@ MUTANTS = (
     ),
     Mutant(
         "members join a gang that is being evicted",
-        ((_GANGS, "if not text and not leaves:", "if False:"),),
+        ((_OBSTACLES, "if not text and not leave:", "if False:"),),
         ("tests/core/eviction/test_evicted_gangs_wait.py::test_a_gang_that_leaves_is_not_healed",),
     ),
     Mutant(
         "pods of a Job that is being suspended are bound",
-        (("gangsched/core/world/world.py", "if suspended is not None:", "if False:"),),
+        ((_OBSTACLES, "if suspended is not None:", "if False:"),),
         ("tests/core/eviction/test_evicted_gangs_wait.py::test_no_pod_of_a_job_that_is_being_suspended_is_bound",),
     ),
     Mutant(
