@@ -38,9 +38,9 @@ class Write(msgspec.Struct, kw_only=True, frozen=True):
     incarnation of that pod that the request names as its condition (empty: it names none), and ``version`` the one of
     its versions that a removal names. ``process`` is the tag of
     the process that sent it. ``node`` is of bindings and nominations, ``plan`` and ``victims`` of nominations,
-    ``owners`` of marks (each gang for which the pod leaves, with its plan), and so are ``queues`` that drain;
-    ``holder`` is of a Lease. ``whole`` is False where the server has never read a body, because the sender had gone: it
-    has failed then.
+    ``owners`` of marks (each gang for which the pod leaves, with its plan), and so are ``units`` (gang, plan, and what
+    leaves as a whole for these, the pod with it) and ``queues`` that drain; ``holder`` is of a Lease. ``whole`` is
+    False where the server has never read a body, because the sender had gone: it has failed then.
     """
 
     kind: str
@@ -59,6 +59,7 @@ class Write(msgspec.Struct, kw_only=True, frozen=True):
     plan: str = ""
     victims: int = 0
     owners: tuple[tuple[str, str], ...] = ()
+    units: tuple[tuple[str, str, str], ...] = ()
     queues: tuple[str, ...] = ()
     holder: str = ""
     whole: bool = True
@@ -142,7 +143,8 @@ def _status(status: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             return OTHER, {}  # an eviction has overwritten the one condition that is restored; the owners stand
         drains = tuple(owner.name for owner in said if owner.cause == Cause.DRAIN.value)
         gangs = tuple((owner.name, owner.plan) for owner in said if owner.cause != Cause.DRAIN.value)
-        return MARK, {"owners": gangs, "queues": drains}
+        units = tuple((o.name, o.plan, f"{o.kind} {o.unit}") for o in said if o.unit and not o.partial)
+        return MARK, {"owners": gangs, "units": units, "queues": drains}
     if mark is not None:
         return UNMARK, {}
     return OTHER, {}

@@ -6,29 +6,24 @@ and cost somebody. Whatever may have made the rest needless, or the plan impossi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Sequence
 
-from tests.resilience.audit import MARK, Write
+from tests.resilience.audit import Write
 from tests.resilience.load import Life
 
 #: The watch shows what has happened so late at most: a plan may not have known of it when it was made.
 KNOWN_SECONDS = 2.0
 
 
-def let_off(
-    listed: Collection[str],
-    removed: Mapping[str, Write],
-    marks_of: Callable[[str], Sequence[Write]],
-) -> list[Write]:
-    """The writes with which victims of a list lost their mark again, although ``removed`` (by UID, the first removals)
-    says that others of it had gone by then. ``marks_of`` has the marks of a pod and their ends, in order.
+def let_off(owner: tuple[str, str], began: float, marks: Iterable[Sequence[Write]]) -> list[Write]:
+    """The writes with which pods that stay lost their mark for a gang and its plan again, after others had ``began`` to
+    leave for these. Of each pod its marks and their ends, in order.
     """
-    gone = [removed[uid].received for uid in listed if uid in removed]
-    if not gone:
-        return []
     out = []
-    for uid in sorted(set(listed) - removed.keys()):
-        ends = [w for w in marks_of(uid) if w.kind != MARK and w.received > min(gone)]
+    for written in marks:
+        pairs = itertools.pairwise(written)
+        ends = [w for before, w in pairs if owner in before.owners and owner not in w.owners and w.received > began]
         out += ends[:1]
     return out
 

@@ -81,6 +81,10 @@ class Rules:
             self._members[life.preemptor].append(life)
         self._gone = _first(w for w in self.ours if w.kind == audit.REMOVE and w.done)
         self._deleted = _first(w for w in log if w.kind == audit.REMOVE and w.done)  # by whomever
+        self._may_have_gone: dict[str, list[Write]] = defaultdict(list)
+        for w in self.removals:
+            if w.done or w.code >= 500:
+                self._may_have_gone[w.uid].append(w)
         self._plans: dict[str, list[Write]] = defaultdict(list)
         self._vain: dict[str, list[Write]] = defaultdict(list)
         for w in self.ours:
@@ -187,17 +191,37 @@ class Rules:
 
     def _problem(self, write: Write, preemptor: str, plan: str) -> str:
         """What is wrong with a removal for a plan of a preemptor; empty if nothing is."""
+        if self._finishes(write, (preemptor, plan)):
+            return ""
         stands, _, number = self.standing(preemptor, write.received)
         if not plan or stands != plan:
-            return f"removal outside intent: plan {plan or '(none)'} does not stand for {preemptor}"
+            text = f"plan {plan or '(none)'} does not stand for {preemptor}, but {stands or 'none'}"
+            return f"removal outside intent: {text}"
         victims = self._evidence.victims(plan, write.received) or frozenset()
         if write.uid not in victims or len(victims) > number:
             return f"removal outside intent: {write.object} is none of the {number} victims of plan {plan}"
-        missing = self._missing(preemptor, plan, victims, write.received)
+        missing = self._missing(preemptor, plan, victims, write)
         if missing:
             return f"removal before all marks: {missing} of plan {plan} live without a mark"
         others = self._open_lists(preemptor, victims, write.received)
         return f"second list of victims: plan {plan} of {preemptor} while {others} stand" if others else ""
+
+    def _finishes(self, write: Write, owner: tuple[str, str]) -> bool:
+        """Is a removal of what is left of a unit of which another pod has been removed for this plan? It leaves whole,
+        whatever has become of the plan. A process that has taken over cannot tell who has had that pod leave.
+        """
+        at = write.received
+        marks = self._marks.until(write.uid, at)
+        first = next((w for w in marks if owner in w.owners), write)
+        units = {unit for unit in marks[-1].units if unit[:2] == owner} if marks else set()
+
+        def begun(uid: str) -> bool:
+            last = self._marks.last(uid, at)
+            if uid == write.uid or last is None or units.isdisjoint(last.units) or not self._left(uid, at):
+                return False
+            return first.process != write.process or any(w.received < at for w in self._may_have_gone[uid])
+
+        return bool(units) and any(map(begun, self._marks.objects))
 
     def _bound_members(self, preemptor: str, at: float) -> int:
         # The watch tells of a binding after the server has made it: what it tells a little later may be so already.
@@ -241,7 +265,7 @@ class Rules:
             victim = self.lives.get(w.uid)
             if preemptor and (highest is None or victim is None or victim.priority >= highest):
                 out["victim not lower"].append(f"{_say(w)}: for {preemptor}")
-        for plan in removed:
+        for plan in list(self._plans):
             self._finished(plan, out)
 
     def _mark(self, w: Write, out: dict[str, list[str]]) -> None:
@@ -270,9 +294,16 @@ class Rules:
         first = min(self._plans[plan], key=lambda w: w.received)
         preemptor = self.lives[first.uid].preemptor if first.uid in self.lives else ""
         listed = self._evidence.victims(plan, math.inf) or frozenset()
-        for w in begun.let_off(listed, self._gone, lambda uid: self._marks.until(uid, math.inf)):
-            if not begun.excused(first.received, w.received, listed, preemptor, self.lives.values()):
+        began, stay = self._begun((preemptor, plan)), listed - self._gone.keys()
+        for w in begun.let_off((preemptor, plan), began, (self._marks.until(uid, math.inf) for uid in sorted(stay))):
+            ended = min([w.received, *self._ends(plan)])
+            if not begun.excused(first.received, ended, listed, preemptor, self.lives.values()):
                 out["list let off half-way"].append(f"{_say(w)}: of plan {plan}, which had begun to remove others")
+
+    def _ends(self, plan: str) -> list[float]:
+        """When nominations of this plan were taken back, or made for another."""
+        after = (self._intents.next(w.uid, w.answered) for w in self._plans[plan])
+        return [w.received for w in after if w is not None and w.plan != plan]
 
     def _marked(self, uid: str, owner: tuple[str, str], at: float) -> bool:
         """Does the mark of a pod name this plan of this gang by then? One that found its pod gone counts: that victim
@@ -282,33 +313,41 @@ class Rules:
         stands = last is not None and owner in last.owners
         return stands or any(owner in w.owners and w.answered <= at for w in self._vain[uid])
 
-    def _missing(self, preemptor: str, plan: str, victims: Iterable[str], at: float) -> list[str]:
-        """Victims of a plan that live at a moment without having been marked for it.
+    def _missing(self, preemptor: str, plan: str, victims: Iterable[str], write: Write) -> list[str]:
+        """Victims of a plan that live when a removal arrives without having been marked for it.
 
-        Who has left or is on the way out, by whatever hand, is not marked.
+        Who has left or is on the way out, by whatever hand, is not marked. A process that takes over knows no other
+        list than the marks. Where these are enough it needs no others, but for those of whose gang one is marked.
         """
-        out = []
-        for uid in sorted(uid for uid in victims if not self._marked(uid, (preemptor, plan), at)):
-            deleted, life = self._deleted.get(uid), self.lives.get(uid)
-            if deleted is not None:
-                left = deleted.received < at
-            else:
-                times = (life.leaving_at, life.gone_at) if life is not None else ()
-                left = any(t is not None and t <= at + WAY_SECONDS for t in times)
-            if not left:
-                out.append(life.name if life is not None else uid)
-        return out
+        at = write.received
+        marked = {uid for uid in victims if self._marked(uid, (preemptor, plan), at)}
+        out = [uid for uid in sorted(set(victims) - marked) if not self._left(uid, at)]
+        lives = {uid: self.lives[uid] for uid in (*marked, *out) if uid in self.lives}
+        if all(w.process != write.process for w in self._plans[plan]):
+            gangs = {lives[uid].gang for uid in marked if uid in lives}
+            out = [uid for uid in out if uid in lives and lives[uid].gang in gangs]
+        return [lives[uid].name if uid in lives else uid for uid in out]
+
+    def _left(self, uid: str, at: float) -> bool:
+        """Has a pod left by a moment, or is it on the way out, by whatever hand?"""
+        deleted, life = self._deleted.get(uid), self.lives.get(uid)
+        times = [] if life is None else [t for t in (life.leaving_at, life.gone_at) if t is not None]
+        if deleted is None:
+            return any(t <= at + WAY_SECONDS for t in times)
+        return any(t < at for t in (*times, deleted.received))
 
     def _open_lists(self, preemptor: str, listed: Iterable[str], at: float) -> list[str]:
         """Victims of earlier plans of the gang that still live under their mark and are not on this plan's list, though
         others of their list have been removed. A list that has not begun names its plan on its marks: no process takes
-        it for another one, and the marks are taken back when the server answers again.
+        it for another one, and the marks are taken back when the server answers again. So they are of who is let off,
+        which is judged for itself.
         """
         out = []
         for uid in self._marks.objects:
-            last = self._marks.last(uid, at)
-            plans = [plan for owner, plan in last.owners if owner == preemptor] if last is not None else []
-            if last is None or uid in listed or not any(self._begun(plan, at) for plan in plans):
+            last, after = self._marks.last(uid, at), self._marks.next(uid, at)
+            owners = {owner for owner in last.owners if owner[0] == preemptor} if last is not None else set()
+            known = {owner for owner in owners if self._begun(owner) <= at}
+            if last is None or uid in listed or not known or (after is not None and known.isdisjoint(after.owners)):
                 continue
             gone, life = self._gone.get(uid), self.lives.get(uid)
             over = life is None or any(t is not None and t <= at + WAY_SECONDS for t in (life.leaving_at, life.gone_at))
@@ -316,10 +355,11 @@ class Rules:
                 out.append(last.object)
         return out
 
-    def _begun(self, plan: str, at: float) -> bool:
-        """Has a victim of this plan been removed by then?"""
-        removed = (self._gone.get(uid) for uid in self._evidence.victims(plan, at) or ())
-        return any(w is not None and w.received <= at for w in removed)
+    def _begun(self, owner: tuple[str, str]) -> float:
+        """When the first victim was removed for this plan: one that was marked anew has left for a later one."""
+        removed = (self._gone.get(uid) for uid in self._evidence.victims(owner[1], math.inf) or ())
+        times = (w.received for w in removed if w is not None and self._marked(w.uid, owner, w.received))
+        return min(times, default=math.inf)
 
     def _bindings(self, out: dict[str, list[str]]) -> None:
         bound: dict[str, Write] = {}
@@ -399,6 +439,11 @@ class _Timeline:
         """The last one that had been answered by then."""
         found = self.until(uid, at)
         return found[-1] if found else None
+
+    def next(self, uid: str, at: float) -> Write | None:
+        """The first one that was answered after that."""
+        found = self.until(uid, math.inf)[len(self.until(uid, at)) :]
+        return found[0] if found else None
 
 
 def _first(writes: Iterable[Write]) -> dict[str, Write]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gangsched.model.convert import OWNERS_CONDITION
 from tests.resilience import audit
 from tests.resilience.audit import BIND, LEASE, MARK, NOMINATE, REMOVE, UNMARK, WITHDRAW, Write
 from tests.resilience.evidence import Decided, Evidence, Known, Listed, Removing, Sent
@@ -120,11 +121,26 @@ HALF = [
     [({}, {"list let off half-way"}), ({"leaving_at": MADE + 0.2}, set())],
     ids=["for no reason", "room has turned up"],
 )
-def test_a_list_is_finished(other: dict[str, Any], expected: set[str]) -> None:
-    """Who has begun to evict goes on with the same pods, unless something has changed."""
+@pytest.mark.parametrize(
+    "last", [write(UNMARK, 0.75, "v2", "p2"), mark(0.75, "v2", NEXT, process="p2")], ids=["unmarked", "anew"]
+)
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
+def test_a_list_is_finished(other: dict[str, Any], expected: set[str], last: Write, late: bool) -> None:
+    """Who has begun to evict goes on with the same pods, unless something has changed. Then the mark of who is let off
+    is taken back when the server takes it, or has another plan for its owner.
+    """
     known = lives(v1={"leaving_at": MADE + 0.3}, v3={"leaving_at": MADE + 0.7})
     known["x"] = Life("x", "default/x", "default/x", 1, 1, 1000, "s", "n", bound_at=1.0, **other)
-    assert found(HALF, known) == expected
+    log = [*(w for w in HALF if w.kind != UNMARK), last] if late else HALF
+    kinds = found([*log, write(UNMARK, 0.8, "v2", "p2")], known)
+    assert kinds == expected
+
+
+def test_a_first_list_that_is_carried_out_stands_beside_the_second() -> None:
+    """Nobody of it was let off."""
+    log = [*(w for w in HALF if w.kind != UNMARK), lease(1.4, "p2"), write(REMOVE, 1.5, "v2", "p2")]
+    known = lives(v1={"leaving_at": MADE + 0.3}, v2={"leaving_at": MADE + 1.5}, v3={"leaving_at": MADE + 0.7})
+    assert "second list of victims" in found(log, known)
 
 
 CASES: dict[str, tuple[list[Write], str]] = {
@@ -197,6 +213,91 @@ def test_a_list_that_has_not_begun_may_be_given_up_for_another() -> None:
         *(write(UNMARK, 1.0, v) for v in ("v1", "v2")),
     ]
     assert found([*without(6, 7, 8, 9), *second], lives(v3={"leaving_at": MADE + 0.7})) == set()
+
+
+@pytest.mark.parametrize(("anew", "wrong"), [(True, set()), (False, {"list let off half-way"})])
+def test_a_victim_that_is_marked_anew_leaves_for_the_later_plan(anew: bool, wrong: set[str]) -> None:
+    """The first plan has not begun with it: the mark of its other victim, which cannot be taken back, is no list."""
+    second = [
+        *(nominate(0.5, m, plan=NEXT, victims=1) for m in ("m1", "m2")),
+        mark(0.6, "v2", *([NEXT] if anew else [PLAN, NEXT])),
+        write(REMOVE, 0.7, "v2"),
+        write(UNMARK, 1.0, "v1"),
+    ]
+    lists = (LISTS[0], Listed(MADE + 0.45, NEXT, ("v2",)))
+    known = lives(v2={"leaving_at": MADE + 0.7})
+    assert found([*without(6, 7, 8, 9), *second], known, lists=lists) == wrong
+
+
+UNIT = ("default/g", PLAN, "PodGroup default/v")
+#: Two victims that leave as a whole are marked, then the plan is withdrawn, and then the second is removed.
+REST = [
+    *without(4, 5, 6, 7, 8, 9),
+    *(write(WITHDRAW, 0.4, m) for m in ("m1", "m2")),
+    write(REMOVE, 0.5, "v2"),
+]
+
+
+@pytest.mark.parametrize(
+    ("log", "wrong"),
+    [
+        ([write(REMOVE, 0.3, "v1")], False),
+        ([write(REMOVE, 0.3, "v1", code=504)], False),
+        ([write(REMOVE, 0.3, "v1", code=429)], True),
+        ([write(REMOVE, 0.3, "v1", user="somebody else", process="")], True),
+        ([write(REMOVE, 0.6, "v1")], True),
+        ([write(REMOVE, 0.3, "v1"), write(MARK, 0.35, "v2", owners=(("default/o", NEXT),))], True),
+        ([], True),
+    ],
+    ids=["removed", "no answer", "refused", "by a user", "later", "kept for another", "it stands"],
+)
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "singly"])
+def test_the_rest_of_a_unit_is_removed_though_its_plan_stands_no_more(
+    log: list[Write], wrong: bool, whole: bool
+) -> None:
+    """Once a pod of it was removed for that plan: half of it is of no use to anybody. Others stay with their plan."""
+    marks = [mark(0.2, v, units=(UNIT,) if whole else ()) for v in ("v1", "v2")]
+    left = {"leaving_at": max(w.received for w in log if w.uid == "v1") + 0.01} if log else {}
+    known = lives(v1=left, v2={"leaving_at": MADE + 0.51})
+    said = (Removing(MADE + 0.45, "v2", PLAN, "default/g"),)
+    assert ("removal outside intent" in found([*REST, *marks, *log], known, said=said)) == (wrong or not whole)
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "singly"])
+def test_others_may_be_let_off_while_the_rest_of_a_unit_is_removed(whole: bool) -> None:
+    """The plan is given up, and its nomination has not been taken back yet when the rest of the unit goes."""
+    units = (UNIT,) if whole else ()
+    marks = [mark(0.2, "v1", units=units), mark(0.2, "v2", units=units), mark(0.2, "v3")]
+    removals = [write(REMOVE, 0.3, "v1"), write(UNMARK, 0.4, "v3"), write(REMOVE, 0.5, "v2")]
+    nominations = [nominate(0.1, m, victims=3) for m in ("m1", "m2")]
+    known = lives(v1={"leaving_at": MADE + 0.3}, v2={"leaving_at": MADE + 0.5})
+    known["x"] = Life("x", "default/x", "default/x", 1, 1, 1000, "s", "n", bound_at=1.0, gone_at=MADE + 0.35)
+    log = [*GOOD[:2], *nominations, *marks, *removals]
+    lists = (Listed(MADE + 0.05, PLAN, ("v1", "v2", "v3")),)
+    assert found(log, known, lists=lists) == (set() if whole else {"removal before all marks"})
+
+
+@pytest.mark.parametrize("whose", ["p1", "p2"])
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "with the other"])
+def test_a_process_that_takes_over_knows_no_other_list_than_the_marks(whose: str, alone: bool) -> None:
+    """One of two was marked when the process died, and its room is enough by now. Who leaves with others is not
+    removed without them.
+    """
+    other = Life("v2", "default/v2", "default/v2" if alone else "default/v", 1, 1, 1000, "s", "n", bound_at=1.0)
+    known = {**lives(v1={"leaving_at": MADE + 0.5}), "v2": other}
+    log = [*without(5, 6, 7, 8, 9), lease(0.45, whose), write(REMOVE, 0.5, "v1", whose)]
+    assert found(log, known) == (set() if whose == "p2" and alone else {"removal before all marks"})
+
+
+@pytest.mark.parametrize("whose", ["p1", "p2"])
+def test_a_process_that_takes_over_cannot_tell_who_has_had_a_pod_leave(whose: str) -> None:
+    """A user has deleted one of two that leave as a whole. Who has marked them knows that it has not removed it."""
+    known = lives(v1={"leaving_at": MADE + 0.3}, v2={"leaving_at": MADE + 0.51})
+    marks = [mark(0.2, v, units=(UNIT,)) for v in ("v1", "v2")]
+    log = [*REST[:-1], *marks, write(REMOVE, 0.3, "v1", user="somebody else", process="")]
+    log += [lease(0.45, whose), write(REMOVE, 0.5, "v2", whose)]
+    said = (Removing(MADE + 0.48, "v2", PLAN, "default/g"),)
+    assert found(log, known, said=said) == ({"removal outside intent"} if whose == "p1" else set())
 
 
 def test_a_victim_of_no_lower_priority_is_found() -> None:
@@ -346,6 +447,17 @@ def test_the_log_is_read() -> None:
     assert (read.kind, read.object, read.uid, read.process) == (NOMINATE, "default/m1", "m1", "p7")
     assert (read.node, read.plan, read.victims, read.timeout_seconds) == ("n", PLAN, 2, 0.7)
     assert read.received == MADE + 0.1
+
+
+def test_a_mark_says_what_leaves_as_a_whole() -> None:
+    """For each gang and plan, and nothing where others of the unit may stay."""
+    owner = {"plan": PLAN, "cause": "preemption", "scheduler": "s", "for": "default/g", "unitKind": "PodGroup"}
+    owners = [{**owner, "unitName": "default/v"}, {**owner, "plan": NEXT, "unitName": "default/v", "partial": True}]
+    mark_ = {"type": "DisruptionTarget", "status": "True"}
+    said = {"type": OWNERS_CONDITION, "status": "True", "message": json.dumps({"owners": owners, "version": 1})}
+    [read] = audit.writes([logged("patch", "status", {"metadata": POD, "status": {"conditions": [mark_, said]}})])
+    assert (read.kind, read.owners) == (MARK, (("default/g", PLAN), ("default/g", NEXT)))
+    assert read.units == (UNIT,)
 
 
 POD = {"uid": "m1"}
