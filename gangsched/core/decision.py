@@ -147,6 +147,10 @@ class Placement(msgspec.Struct, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
+#: ``((resource, flavor), …)`` of one pod, in name order.
+Flavors: TypeAlias = tuple[tuple[str, str], ...]
+
+
 class QuotaUse(msgspec.Struct, frozen=True):
     """What a gang uses of its queue: the ClusterQueue, the flavor of each resource, and by resource (as a quantity)
     what the queue borrows with it. ``by_pod`` has, by UID, the flavors of each placed member. ``short`` says what of
@@ -156,7 +160,7 @@ class QuotaUse(msgspec.Struct, frozen=True):
     queue: str
     flavors: tuple[tuple[str, str], ...] = ()
     borrowed: tuple[tuple[str, str], ...] = ()
-    by_pod: Mapping[str, tuple[tuple[str, str], ...]] = {}
+    by_pod: Mapping[str, Flavors] = {}
     short: str = ""
 
 

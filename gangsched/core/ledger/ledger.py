@@ -1,4 +1,5 @@
-"""The ledger: room that is kept, bindings on their way, pods that are to leave, and who waits for which to be gone.
+"""The ledger: room that is kept, bindings on their way, flavors that were given, pods that are to leave, and who waits
+for which to be gone.
 
 Nothing in it can be read off the cluster. A process that loses its leadership begins a new one, and so forgets all.
 """
@@ -13,6 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from gangsched.core.agenda import Agenda, Page
+from gangsched.core.decision import Flavors
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.state.simulation import Phantom
@@ -82,6 +84,8 @@ class Ledger:
     def __init__(self) -> None:
         #: By UID the node to which our binding of a pod is on its way.
         self.assumed: dict[str, str] = {}
+        #: By UID the flavors in which a pod was given quota, and when (seconds): for as long as the pod is there.
+        self.flavors: dict[str, tuple[Flavors, float]] = {}
         #: The gangs whose bindings are on their way.
         self.binding: set[GangId] = set()
         #: By UID the keys of the groups that wait for a pod to be gone; and the same from their side.

@@ -14,14 +14,13 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Actuator, Aspect
-from gangsched.core.decision import Placement, Verdict
+from gangsched.core.decision import Flavors, Placement, Verdict
 from gangsched.core.events import Change, Failure, Hint, Outcome
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.options import Options
 from gangsched.core.quota.assignment import in_flavors
-from gangsched.core.quota.flavors import Flavors
 from gangsched.core.state.jobs import Suspendable
 from gangsched.core.volumes.binding import assign, progress
 from gangsched.core.world.suspended import held

@@ -21,6 +21,7 @@ from gangsched.core.decision import (
     BIND,
     Fits,
     FitsWhenFreed,
+    Flavors,
     Placement,
     Preempt,
     QuotaUse,
@@ -39,7 +40,7 @@ from gangsched.core.preemption.eligible import delayed
 from gangsched.core.preemption.harm import Budgets
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.assignment import NO_QUOTA, Nominated, NoQuota, QuotaAssignment
-from gangsched.core.quota.flavors import Flavors, Mode
+from gangsched.core.quota.flavors import Mode
 from gangsched.core.world.world import World, queue_order
 from gangsched.messages import causes
 from gangsched.messages.text import listed

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from gangsched.core.decision import Awaited, QuotaUse
-from gangsched.core.quota.flavors import Assignment, Flavors, Mode, mismatch
+from gangsched.core.decision import Awaited, Flavors, QuotaUse
+from gangsched.core.quota.flavors import Assignment, Mode, mismatch
 from gangsched.core.quota.gang_workloads import Claim, Managed
 from gangsched.core.quota.tree import Amounts
 from gangsched.core.quota.workloads import PODS, PodSet, Workload, quantity

@@ -13,6 +13,8 @@ from itertools import zip_longest
 
 import msgspec
 
+from gangsched.core.decision import Flavors
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.plugins.node import tolerates
 from gangsched.core.quota.tree import Amounts, Cell, Tree, lowest_fitting
 from gangsched.core.quota.workloads import PODS, Admission, PodSet, Workload, quantity
@@ -302,10 +304,6 @@ def _look_further(found: tuple[Mode, int], fungibility: Fungibility) -> bool:
     return level > 0 and fungibility.when_can_borrow != MAY_STOP
 
 
-#: ``((resource, flavor), …)`` of one pod, in name order.
-Flavors = tuple[tuple[str, str], ...]
-
-
 def used_by(pods: Iterable[tuple[PodShape, Flavors]]) -> Amounts:
     """What pods of these shapes hold together, each in its flavors."""
     out: dict[Cell, int] = {}
@@ -368,33 +366,38 @@ def gave_back(before: Mapping[str, Admission | None], now: Mapping[str, Admissio
 
 
 class PodFlavors:
-    """The flavors of pods, by UID: those that they were given, else those that were found for the node of each.
+    """The flavors of pods, by UID: those that they were given, as the ledger has it, else those that were found for the
+    node of each.
 
     ``flavors`` are those that exist, by name; ``node`` finds a node. Both change with the world.
     """
 
-    def __init__(self, flavors: Mapping[str, ResourceFlavor], node: Callable[[str], Node | None]) -> None:
+    def __init__(
+        self, flavors: Mapping[str, ResourceFlavor], node: Callable[[str], Node | None], ledger: Ledger
+    ) -> None:
         self._existing = flavors
         self._node = node
-        self._of: dict[str, tuple[Flavors, float]] = {}
-        self._given: set[str] = set()
+        self._given = ledger.flavors
+        self._found: dict[str, tuple[Flavors, float]] = {}
         self._gone: set[str] = set()
 
     def give(self, uid: str, flavors: Flavors, now: float) -> None:
         """The pod is going to run in these flavors."""
-        self._of[uid] = flavors, now
-        self._given.add(uid)
+        self._given[uid] = flavors, now
         self._gone.discard(uid)
 
     def given(self, uid: str) -> Flavors | None:
         """What the pod was given; None if that is nothing, or not known."""
-        return self._of[uid][0] if uid in self._given else None
+        return self._given[uid][0] if uid in self._given else None
+
+    def _known(self, uid: str) -> tuple[Flavors, float] | None:
+        return self._given.get(uid) or self._found.get(uid)
 
     def gone(self, uid: str) -> None:
         """The pod no longer exists. What it was given is known until :meth:`keep` says that it is not needed: it may
         have been a stand-in of a Job that goes on.
         """
-        if uid in self._of:
+        if self._known(uid) is not None:
             self._gone.add(uid)
 
     def keep(self, held: Iterable[Phantom]) -> None:
@@ -403,44 +406,43 @@ class PodFlavors:
             return
         promised = {place.uid for place in held}
         for uid in self._gone - promised:
-            self._of.pop(uid, None)
-            self._given.discard(uid)
+            self._given.pop(uid, None)
+            self._found.pop(uid, None)
         self._gone &= promised
 
     def forget_found(self) -> None:
         """What was found for nodes may be wrong: queue objects have changed."""
-        for uid in [uid for uid in self._of if uid not in self._given]:
-            del self._of[uid]
+        self._found.clear()
 
     def clear(self) -> None:
         """No workload needs quota any more."""
-        self._of.clear()
         self._given.clear()
+        self._found.clear()
         self._gone.clear()
 
     def since(self, pod: Pod) -> float:
         """When the pod got its quota: when it was promised or bound by this process, else when it started."""
-        known = self._of.get(pod.uid)
-        return known[1] if known is not None and pod.uid in self._given else pod.started or pod.created
+        known = self._given.get(pod.uid)
+        return known[1] if known is not None else pod.started or pod.created
 
     def promised_since(self, places: Sequence[Phantom]) -> list[float]:
         """The same of members that are nominated, where it is known."""
-        return [self._of[place.uid][1] for place in places if place.uid in self._of]
+        return [known[1] for place in places if (known := self._known(place.uid)) is not None]
 
     def of_promised(self, uid: str, shape: PodShape, node: str, queue: ClusterQueue) -> Flavors:
         """The flavors of a member that is nominated to a node; an earlier process may have chosen them."""
-        known = self._of.get(uid)
+        known = self._known(uid)
         if known is not None:
             return known[0]
         return flavors_of_node(shape, queue, self._existing, self._node(node))
 
     def of_pod(self, pod: Pod, queue: ClusterQueue) -> Flavors:
         """The flavors in which a pod runs: those it was given, else the first of each group that its node is of."""
-        known = self._of.get(pod.uid)
+        known = self._known(pod.uid)
         if known is not None:
             return known[0]
         node = self._node(pod.node)
         found = flavors_of_node(pod.shape, queue, self._existing, node)
         if node is not None:
-            self._of[pod.uid] = found, pod.started
+            self._found[pod.uid] = found, pod.started
         return found

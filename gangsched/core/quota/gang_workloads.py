@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from gangsched.core.actions import QueueStatus
-from gangsched.core.decision import group_key, names_of
+from gangsched.core.decision import Flavors, group_key, names_of
 from gangsched.core.ledger.ledger import Ledger, announced_by, group_of
-from gangsched.core.quota.flavors import Flavors, PodFlavors, boost_of, gave_back, used_by
+from gangsched.core.quota.flavors import PodFlavors, boost_of, gave_back, used_by
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.status import QueueStatuses, Tally
 from gangsched.core.quota.workloads import Admission, Holder, Place, Workload, pod_sets, workload_priority
@@ -74,7 +74,7 @@ class Managed:
         self._ledger = ledger
         self._key_of: dict[GangId, str] = {}
         self._gangs_of: dict[str, tuple[GangId, ...]] = {}
-        self._flavors = PodFlavors(self.quota.flavors, snapshot.node)
+        self._flavors = PodFlavors(self.quota.flavors, snapshot.node, ledger)
         self._promised: dict[str, tuple[str, ...]] = {}
         self._pending: dict[str, list[tuple[Place, str]]] = {}
         self._place: dict[str, tuple[str, Place]] = {}
@@ -87,8 +87,12 @@ class Managed:
     # -- what happens --------------------------------------------------------------------------------------
 
     def intend(self, ledger: Ledger) -> None:
-        """From now on room is kept by this ledger."""
+        """From now on this ledger says who is to leave, for whom room is kept, and what flavors pods were given: what
+        every workload holds is worked out anew.
+        """
         self._ledger = ledger
+        self._flavors = PodFlavors(self.quota.flavors, self._snapshot.node, ledger)
+        self._membership.changed.update(self._membership.members)
 
     def put(self, item: QueueObject) -> None:
         """A queue object was created or changed."""

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import gc
 import types
+from random import Random
+from typing import Any
 
 import pytest
 
-from gangsched.core.actions import Remove
+from gangsched.core.actions import Bind, Mark, Nominate, Remove
 from gangsched.core.events import Gone, LeadershipChanged, Synced
 from gangsched.core.options import Options
+from gangsched.core.quota.workloads import Admission
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state import sightings
+from gangsched.model.queues import ResourceFlavor
 from tests.builders import SIGS, claim, gang, node, pdb, pod
-from tests.core.harness import Built, Cluster, event
+from tests.core.harness import Built, Cluster, event, nodes_of, writes
 from tests.core.queues import objects as objects_of
 from tests.core.queues import queued
-from tests.core.quota.world import queue
+from tests.core.quota.world import flavor, group, queue
 
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType)
 #: Heaps keep up to a hundred entries that no longer count, of five objects each.
@@ -145,3 +149,75 @@ def test_leadership_that_is_lost_and_won_a_hundred_times_leaves_nothing_behind()
     assert again(90) <= first * 1.02
     ledger = cluster.core.world.ledger
     assert len(ledger.holders()) <= 2
+
+
+FLAVORS = [ResourceFlavor(name, {"kind": name}, (), ()) for name in ("a", "b")]
+
+
+def quota_of_two_flavors() -> list[Built]:
+    """A queue with four cores on a node of each flavor; who is stronger takes what others of it have."""
+    both = group(flavor("a", cpu=4), flavor("b", cpu=4))
+    nodes = [node(f"n-{each.name}").cpu(8).label(kind=each.name) for each in FLAVORS]
+    return [*nodes, *objects_of(queue("q", "", both, within="LowerPriority"), *FLAVORS)]
+
+
+def begun(cluster: Cluster, around: list[Built], **options: Any) -> Cluster:
+    """The same with a process that has just started. No write is answered."""
+    other = Cluster(*around, *cluster.pods.values(), **options)
+    other.now, other.slow = cluster.now, lambda _: True
+    other.run()
+    return other
+
+
+def held(cluster: Cluster) -> dict[str, Admission]:
+    """What each workload holds."""
+    managed = cluster.core.world.managed
+    managed.settle()
+    return managed.quota.admissions
+
+
+def one_leads(cluster: Cluster, chance: Random, name: str) -> None:
+    """A pod comes, and of what is asked for some is not answered."""
+    late = chance.choice((Bind, Mark, Nominate, Remove))
+    cluster.slow = lambda write: isinstance(write, late)
+    cluster.show(queued(name, "q", chance.choice((1, 2, 4)), priority=chance.randint(0, 5)))
+    cluster.pass_time(5)
+
+
+def another_leads(cluster: Cluster, chance: Random) -> None:
+    """What has terminated is gone, some marks and nominations are taken back, and some pods are bound."""
+    cluster.leave()
+    for name in [name for _, name in sorted(cluster.pods)]:
+        if cluster.pod(name).node:
+            if chance.random() < 0.5:
+                cluster.change(name, disruption=None, evicted_for=None)
+        elif chance.random() < 0.5:
+            cluster.change(name, nominated_node="", intent=None)
+            if chance.random() < 0.5:
+                cluster.change(name, node=chance.choice(("n-a", "n-b")), phase="Running", started=cluster.now)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_leadership_that_is_lost_and_won_leaves_nothing_of_quota_behind(seed: int) -> None:
+    """Whatever was under way and whatever another has made of it: what workloads hold without leadership, and what is
+    asked for with it again, is what a process says that has just started.
+    """
+    chance, around = Random(seed), quota_of_two_flavors()
+    cluster = Cluster(*around)
+    for number in range(25):
+        one_leads(cluster, chance, f"p{number}")
+        cluster.handle(LeadershipChanged(False))
+        cluster.waiting.clear()
+        assert held(cluster) == held(begun(cluster, around, wait_for_leadership=True))
+        another_leads(cluster, chance)
+        cluster.handle()
+        assert held(cluster) == held(begun(cluster, around, wait_for_leadership=True))
+        cluster.slow = lambda _: True
+        cluster.show(LeadershipChanged(True))
+        asked, other = cluster.run(), begun(cluster, around)
+        assert writes(asked) == writes(other.log)
+        assert nodes_of(asked) == nodes_of(other.log)
+        assert held(cluster) == held(other)
+        cluster.answer()
+        for name in [name for _, name in sorted(cluster.pods) if chance.random() < 0.2]:
+            cluster.delete(name)
