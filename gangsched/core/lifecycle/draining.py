@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.actuation.records import bears, owners_of
 from gangsched.core.agenda import Page
@@ -88,8 +87,8 @@ class Drains:
         #: When a workload that rests is tried again, or by when its removals must show; and, by the key of its writes,
         #: when that is tried again of a Job that goes on and is to be suspended.
         self._due: Page[str] = world.ledger.agenda.page()
-        #: Those Jobs, by group: how often that was tried.
-        self._starting: dict[str, int] = {}
+        #: Those Jobs, by group; a failure is counted each time that is tried.
+        self._starting: dict[str, Drain] = {}
 
     def queues_changed(self) -> None:
         """Queue objects came, changed or went."""
@@ -178,14 +177,17 @@ class Drains:
             if policy != STOP_NONE and group.holding:
                 group.message = notes.QUEUE_STOPPED
                 self._signal(group, Signal.BROKEN)
-            elif policy == STOP_DRAIN and group.state is State.STARTING:
-                self._starting.setdefault(key, 0)
+            elif policy == STOP_DRAIN and group.state is State.STARTING and key not in self._starting:
+                stop = self._stop_of(key)
+                if stop is not None:
+                    self._starting[key] = drain = self._of(key, stop)
+                    self._evictions.begin(drain.eviction)
 
     def _suspend_again(self, key: str) -> None:
-        """A Job that goes on is suspended once the cluster shows that it does, if none of its pods runs. If one does,
-        it leaves with them.
+        """A Job that goes on is suspended once the cluster shows that it does, if none of its pods runs: an eviction
+        without victims. If one does, it leaves with them.
         """
-        actuator, group, stop = self._actuator, self._groups.get(key), self._stop_of(key)
+        group, stop, drain = self._groups.get(key), self._stop_of(key), self._starting[key]
         job = report.job_of(self._world, group.gangs[0]) if group is not None else None
         if group is None or group.state is not State.STARTING or job is None or stop is None:
             self._started(key)
@@ -195,25 +197,23 @@ class Drains:
             self._started(key)
             self._gangs.no_longer_kept(group)
             return
-        tried = self._starting[key]
-        if job.suspended or key_of(key) in self._due or actuator.any_of(key) or actuator.any_of(key_of(key)):
+        if job.suspended or key_of(key) in self._due or any(map(self._actuator.any_of, (key, key_of(key)))):
             return
-        self._starting[key] = tried + 1
-        self._due.at(key_of(key), self._world.now + self._options.backoff(tried + 1))
-        about, gang = report.job_reference(job), group.gangs[0]
-        action = desired.suspend(about, job.version, gang.scheduler, str(stop), notes.drain_of(gang.key))
-        actuator.want(action, key_of(key))
-        if not tried:
+        self._say(drain, stop)
+        drain.failures += 1
+        self._due.at(key_of(key), self._world.now + self._options.backoff(drain.failures))
+        self._evictions.suspend(drain.eviction, job)
+        if drain.failures == 1:
             self._reporter.drained(group.gangs, stop)
 
     def _started(self, key: str) -> None:
-        del self._starting[key]
         self._due.never(key_of(key))
+        self._evictions.end(self._starting.pop(key).eviction)
 
     def _begin(self) -> None:
         busy = sum(not d.rests and d.eviction.phase is not Phase.LEAVING for d in self._open.values())
         for uid, stop in stop_policy.leaving(self._world.managed, self._queues) if busy < AT_ONCE else ():
-            if uid in self._open or self._actuator.any_of(key_of(uid)):
+            if uid in self._open or uid in self._starting or self._actuator.any_of(key_of(uid)):
                 continue
             drain = self._of(uid, stop)
             if self._settled(drain) and self._mark(drain):

@@ -128,8 +128,7 @@ class Evictions:
                 jobs[job.uid] = job
                 eviction.leaving_with.setdefault(job.uid, set()).add(pod.uid)
         for job in jobs.values():
-            about, by = report.job_reference(job), (eviction.scheduler, eviction.owner, eviction.ident)
-            self._actuator.want(desired.suspend(about, job.version, *by), eviction.key)
+            self.suspend(eviction, job)
         for pod in pods:
             self._actuator.want(desired.remove(eviction, pod, self._options.strict_budgets), eviction.key)
         self._actuator.check.add(eviction.key)
@@ -137,6 +136,11 @@ class Evictions:
         eviction.reported.update(victim.uid for victim in first)
         eviction.announced |= bool(first)
         return first
+
+    def suspend(self, eviction: Eviction, job: Suspendable) -> None:
+        """Let the Job go, with the pods that it has."""
+        about, by = report.job_reference(job), (eviction.scheduler, eviction.owner, eviction.ident)
+        self._actuator.want(desired.suspend(about, job.version, *by), eviction.key)
 
     def due(self, eviction: Eviction) -> list[Pod]:
         """The victims whose removal is to be asked for now: those with long grace periods first, so that all room
