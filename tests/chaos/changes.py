@@ -68,9 +68,14 @@ def forbid_disruptions(world: World, chance: random.Random) -> None:
     strict = msgspec.structs.replace(old or fresh, min_available=None, max_unavailable=0, allowed=0)
     world.store.apply(Changed(strict), CHANGED if old is not None else CREATED)
     if chance.random() < 0.7:
-        back = Gone("PodDisruptionBudget", strict.namespace, strict.name) if old is None else Changed(old)
 
         def relent() -> None:
-            world.store.apply(back, CHANGED)
+            """The status stays as it is until the controller has seen that."""
+            now = world.store.budgets.get((strict.namespace, strict.name))
+            if old is None:
+                world.store.apply(Gone("PodDisruptionBudget", strict.namespace, strict.name), CHANGED)
+            elif now is not None:
+                back = {"min_available": old.min_available, "max_unavailable": old.max_unavailable}
+                world.store.apply(Changed(msgspec.structs.replace(now, **back)), CHANGED)
 
         world.after(chance.choice((0.1, 3.0, 30.0)), relent)

@@ -34,6 +34,8 @@ from gangsched.model.selectors import selector_matches
 
 #: What others have done is known so late at most: a plan that was carried out by then could not heed it (seconds).
 _KNOWN_SECONDS = 1.0
+#: The API server does not let the pod go: by what a budget or an admission plug-in says, or its mark is gone.
+_REFUSED = (Outcome.BLOCKED, Outcome.REFUSED, Outcome.CONFLICT)
 
 
 def broken_gangs(history: History, options: Options) -> list[str]:
@@ -49,7 +51,7 @@ def broken_gangs(history: History, options: Options) -> list[str]:
     for entry in history:
         if isinstance(entry.record, Gang):
             objects[entry.record.family, entry.record.namespace, entry.record.name] = entry.record
-        if entry.outcome == Outcome.BLOCKED:
+        if removal(entry) and entry.outcome in _REFUSED:
             refused.add(entry.uid)
         pod = _pod(entry, known)
         if pod is None or pod.gang.family == SINGLE:

@@ -1,0 +1,162 @@
+"""What the judge wants of plans that share budgets and gangs, by what their process had been told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from gangsched.cluster.sim import history as log
+from gangsched.cluster.sim.history import Cause
+from gangsched.core.actions import Mark, Nominate, Remove
+from gangsched.core.actuation.records import Intent, Owner, Owners, written
+from gangsched.core.decision import Preempt, UnitRef, Victim
+from gangsched.core.events import Changed, Event
+from gangsched.core.ledger.condemned import Condemned
+from gangsched.core.lifecycle.report import mark_message
+from gangsched.model.records import SINGLE, GangId
+from tests.builders import OURS, gang, node, pdb, pod
+from tests.chaos.made_up import about, deleted, does, played, told
+from tests.chaos.play import Played, play
+from tests.chaos.scenario import scenario
+from tests.chaos.together import taken_together
+
+WEB = [pod(f"web{i}").label(app="web").on("n1") for i in range(4)]
+LOW = [pod(f"low{i}").gang("low").on("n1") for i in range(3)]
+WAITING = [pod(name).priority(5) for name in ("h", "k")]
+
+
+def seen(run: Played) -> list[Event]:
+    """All that is there now."""
+    return run.world.store.listing()
+
+
+def replicas(process: int = 1) -> Played:
+    """Of four replicas two have to be available."""
+    keep = pdb("keep").selects(app="web").field(min_available=2)
+    run = played(node("n1"), keep, *WEB, *WAITING)
+    told(run, *seen(run), process=process)
+    return run
+
+
+def takes(run: Played, gang: str, *names: str, over: Sequence[str] = (), process: int = 1) -> None:
+    """A plan for this gang takes these pods, ``over`` of them beyond a budget, and they leave at once."""
+    ident = f"plan of {gang}"
+    victims = tuple(Victim.of(run.world.store.pods["d", n], UnitRef("Pod", n), over_budget=n in over) for n in names)
+    decision = Preempt(GangId(SINGLE, "d", gang, OURS), "Pod", (), 5, 1, victims=victims)
+    owner = Owner(ident, "preemption", OURS, f"d/{gang}", gang)
+    text, owners = mark_message(OURS, f"d/{gang}", f"d/{gang}"), written(Owners.of([owner]))
+    nominate = Nominate(1, about(run, gang), "n1", ident, written(Intent(ident, len(names))))
+    marks = [Mark(2, about(run, name), text, owners=owners) for name in names]
+    told(run, decides=[decision], asks=[nominate, *marks], process=process)
+    does(run, nominate, *marks, *(Remove(3, about(run, name), mark=text) for name in names))
+
+
+def later(run: Played, seconds: float) -> None:
+    """So much time passes; then all that there is is told."""
+    run.world.clock.advance_to(run.world.clock.now + seconds)
+    told(run, *seen(run))
+
+
+def test_a_plan_that_takes_what_its_budget_does_not_allow_is_found() -> None:
+    """What it announces is no surprise, be it too much."""
+    for over, found in (((), 1), (("web2",), 0), (("web0", "web1", "web2"), 0)):
+        run = replicas()
+        takes(run, "h", "web0", "web1", "web2", over=over)
+        assert len(taken_together(run)) == found
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "over", "found"),
+    [
+        (("web0",), ("web1",), (), []),
+        (("web0",), ("web1", "web2"), (), ["allows 1 beside ['d/web0']"]),
+        (("web0",), ("web1", "web2"), ("web2",), []),
+        (("web0", "web1"), ("web2",), (), ["allows 0 beside ['d/web0', 'd/web1']"]),
+        (("web0", "web1"), ("web2",), ("web2",), []),
+    ],
+)
+@pytest.mark.parametrize("reworded", [False, True])
+def test_plans_that_spend_a_budget_twice_are_found(
+    first: Sequence[str], second: Sequence[str], over: Sequence[str], found: list[str], reworded: bool
+) -> None:
+    """The second of them is made with the status that the first had: it says nothing of who leaves for that. So it
+    does if it is shown again with another change.
+    """
+    run = replicas()
+    takes(run, "h", *first)
+    if reworded:
+        shown = msgspec.structs.replace(run.world.store.budgets["d", "keep"], min_available="50%")
+        run.world.store.apply(Changed(shown), Cause(log.USER, log.CHANGE))
+        told(run, *seen(run))
+    takes(run, "k", *second, over=over)
+    assert [text.partition("keep, which ")[2] for text in taken_together(run)] == found
+
+
+@pytest.mark.parametrize(("second", "found"), [(("web1",), 0), (("web1", "web2"), 1)])
+def test_a_status_that_counts_a_pod_charges_it_once(second: Sequence[str], found: int) -> None:
+    """It was computed since that pod began to leave."""
+    run = replicas()
+    takes(run, "h", "web0")
+    later(run, 0.2)
+    takes(run, "k", *second)
+    assert len(taken_together(run)) == found
+
+
+def test_a_status_that_is_the_same_when_it_is_computed_anew_counts_too() -> None:
+    """One pod has gone and another has come meanwhile, so that it is told no more."""
+    run = replicas()
+    takes(run, "h", "web0")
+    run.world.apply(Changed(pod("web4").label(app="web").on("n1").obj()))
+    later(run, 0.2)
+    takes(run, "k", "web1", "web2")
+    assert taken_together(run) == []
+
+
+def test_what_others_delete_and_is_not_counted_yet_is_no_fault() -> None:
+    """A plan has the status that was told when it was made."""
+    run = replicas()
+    deleted(run, "web3")
+    takes(run, "h", "web0", "web1")
+    assert taken_together(run) == []
+
+
+def test_a_process_that_takes_over_knows_of_what_leaves_for_its_predecessor() -> None:
+    """It stands on the pods."""
+    run = replicas()
+    takes(run, "h", "web0")
+    told(run, *seen(run), process=2)
+    takes(run, "k", "web1", "web2", process=2)
+    assert len(taken_together(run)) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "options", "found"),
+    [
+        (("low0",), (), {}, []),
+        (("low0",), ("low1",), {}, ["1 of 2 of d/low"]),
+        (("low0",), ("low1", "low2"), {}, []),
+        (("low0", "low1"), (), {}, ["2 of 3 of d/low"]),
+        (("low0", "low1"), (), {"gang_mode": "minimal"}, []),
+        (("low0",), (), {"gang_mode": "atomic"}, ["1 of 3 of d/low"]),
+    ],
+)
+def test_plans_that_take_the_same_surplus_are_found(
+    first: Sequence[str], second: Sequence[str], options: dict[str, str], found: list[str]
+) -> None:
+    """Of a gang of three two are enough: one may go singly, or all together."""
+    run = played(node("n1"), gang("low").min(2), *LOW, *WAITING, gang_mode=options.get("gang_mode", "elastic"))
+    told(run, *seen(run))
+    takes(run, "h", *first)
+    if second:
+        takes(run, "k", *second)
+    assert [text.partition("takes ")[2] for text in taken_together(run)] == found
+
+
+def test_who_was_on_a_node_that_is_gone_does_not_stay() -> None:
+    """The gang has lost that member."""
+    run = played(node("n1"), gang("low").min(2), *LOW[:2], pod("low2").gang("low").on("n2"), *WAITING)
+    told(run, *seen(run))
+    takes(run, "h", "low0", "low1")
+    assert taken_together(run) == []

@@ -1,0 +1,211 @@
+"""What plans take together, of budgets and of gangs, by what their process had been told when it made them.
+
+What was spent in the end the history shows, and not what could be known: the status of a budget is told some time after
+it was computed, and others disrupt pods too. So each plan is judged as it was made. Of what it takes, and does not
+announce as beyond a budget, there is enough in the status that the process had been told, beside all who left for plans
+made before and whom that status does not count. Of a gang that leaves as a whole enough members stay, or none does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from gangsched.cluster.sim import history as log
+from gangsched.cluster.sim.history import History, ends_object
+from gangsched.core.actions import Mark, Nominate, Unmark
+from gangsched.core.actuation.records import owners_of, read_owners
+from gangsched.core.decision import PREEMPT, Decision
+from gangsched.core.options import Options
+from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
+from gangsched.model.records import SINGLE, Budget, GangId, Pod
+from gangsched.model.selectors import selector_matches
+from tests.chaos.play import Played
+from tests.chaos.told import AT_ONCE, Batch, Told
+
+#: The place of a plan in the order in which its process made them: the number of the batch, and that in the batch.
+_Place = tuple[int, float]
+
+
+class _Status(msgspec.Struct):
+    """One status of a budget: the number of the entry with which it was computed, and until when (seconds from the
+    start) it was what the API server had.
+    """
+
+    computed: int
+    until: float = math.inf
+
+
+class _Truth(msgspec.Struct):
+    """What the history has that no process is told: with which entry (its number and its time in seconds) each pod
+    (UID) has begun to leave or has ended, and the status of each record of a budget (by its ``id``).
+    """
+
+    left: dict[str, tuple[int, float]] = {}
+    statuses: dict[int, _Status] = {}
+
+    @classmethod
+    def of(cls, history: History) -> _Truth:
+        """The truth about this history."""
+        out, last = cls(), dict[str, tuple[Budget, _Status]]()
+        for entry in history:
+            if entry.kind == "Pod" and (ends_object(entry) or (isinstance(entry.record, Pod) and not entry.record.live)):
+                out.left.setdefault(entry.uid, (entry.number, entry.at_seconds))
+            if not isinstance(entry.record, Budget) or not entry.changed:
+                continue
+            budget = entry.record
+            before, status = last.get(budget.key, (None, None))
+            same = before is not None and (before.allowed, before.disrupted) == (budget.allowed, budget.disrupted)
+            if status is None or not same:
+                if status is not None:
+                    status.until = entry.at_seconds
+                named = status is not None and entry.actor == log.API_SERVER  # it counts one more, and computes nothing
+                status = _Status(status.computed if named and status is not None else entry.number)
+            last[budget.key] = budget, status
+            out.statuses[id(budget)] = status
+        return out
+
+    def counted(self, budget: Budget, uid: str, now: float, lag_seconds: float) -> bool:
+        """Does the status of a budget, as it is told now (seconds), count the pod as gone? So does one that did not
+        change when it was computed anew, which takes ``lag_seconds``.
+        """
+        number, at_seconds = self.left.get(uid, (math.inf, math.inf))
+        status = self.statuses[id(budget)]
+        return number < status.computed or at_seconds + lag_seconds + AT_ONCE < min(status.until, now)
+
+    def stands(self, uid: str, now: float) -> bool:
+        """Has the pod not begun to leave by now (seconds)?"""
+        return uid not in self.left or self.left[uid][1] > now
+
+
+class _Plan(msgspec.Struct):
+    """A decision, the place and the time (seconds) at which its process made it, and the id of its plan."""
+
+    place: _Place
+    at_seconds: float
+    decision: Decision
+    ident: str = ""
+
+    @property
+    def victims(self) -> set[str]:
+        """The pods (UIDs) that it takes."""
+        return {victim.uid for victim in self.decision.victims}
+
+    @property
+    def within(self) -> set[str]:
+        """Those of which it does not say that they go beyond a budget."""
+        return {victim.uid for victim in self.decision.victims if not victim.over_budget}
+
+
+class _Life(msgspec.Struct):
+    """One process: for which plans (ids) each pod (UID) was last to leave, and the places of all plans (by id)."""
+
+    leave_for: dict[str, frozenset[str]] = {}
+    places: dict[str, _Place] = {}
+    plans: list[_Plan] = []
+
+    def before(self, plan: _Plan) -> set[str]:
+        """The pods (UIDs) that were to leave for plans that were made before, and did not stop to."""
+        return {uid for uid, plans in self.leave_for.items() if any(self.places[each] < plan.place for each in plans)}
+
+    def evicts(self, plan: _Plan, truth: _Truth) -> bool:
+        """Has a pod left for the plan?"""
+        its_own = {uid for uid in plan.victims if plan.ident in self.leave_for.get(uid, ())}
+        return bool(plan.ident) and not its_own.isdisjoint(truth.left)
+
+
+def taken_together(played: Played) -> list[str]:
+    """Budgets of which a plan takes more than they have left, beyond what it says, and gangs of which one leaves some
+    members and too few.
+    """
+    truth, out = _Truth.of(played.world.history), list[str]()
+    for plan, before, told, known in _plans(played, truth):
+        about = f"at {plan.at_seconds:.3f} s: {plan.decision.gang.key} takes"
+        for key, budget in sorted(told.budgets.items()):
+            lag_seconds = played.world.timing.controller_seconds
+            pods = [p for p in known.values() if _selects(budget, p) and p.name not in budget.disrupted]
+            within = [p.key for p in pods if p.uid in plan.within - before]
+            others = (p for p in pods if p.uid in before)
+            left = [p.key for p in others if not truth.counted(budget, p.uid, plan.at_seconds, lag_seconds)]
+            allowed = max(0, (budget.allowed or 0) - len(left))
+            if len(within) > allowed:
+                out.append(f"{about} {within} of {key}, which allows {allowed} beside {left}")
+        for gang in sorted({known[uid].gang for uid in plan.victims if uid in known}):
+            if text := _broken(told, gang, plan.victims, before, played.scenario.options):
+                out.append(f"{about} {text} of {gang.key}")
+    return out
+
+
+def _selects(budget: Budget, pod: Pod) -> bool:
+    return budget.namespace == pod.namespace and selector_matches(budget.selector, pod.labels)
+
+
+def _broken(told: Told, gang: GangId, victims: set[str], before: set[str], options: Options) -> str:
+    """How much of a gang is taken, if it leaves as a whole then and not all of it is."""
+    spec = told.group(gang)
+    mode, minimum = mode_of(spec, options), spec.min_member if spec is not None else 1
+    nodes = told.nodes.keys() | {""}  # who was on a node that is gone is lost
+    there = {pod.uid for pod in told.placed(gang) if pod.node in nodes} - before
+    stay = there - victims
+    whole = mode == ATOMIC or (mode == ELASTIC and len(stay) < minimum <= len(there))
+    return f"{len(there) - len(stay)} of {len(there)}" if gang.family != SINGLE and stay and whole else ""
+
+
+# -- the plans of each process -------------------------------------------------------------------------------------
+
+
+def _plans(played: Played, truth: _Truth) -> Iterator[tuple[_Plan, set[str], Told, Mapping[str, Pod]]]:
+    """Each plan for which a pod has left, with the pods (UIDs) that were to leave before, and with what its process had
+    been told when it made it: also of pods (by UID) that were gone by then.
+    """
+    lives = _lives(played.batches, truth)
+    process, told, known = 0, Told(), dict[str, Pod]()
+    for number, batch in enumerate(played.batches):
+        if batch.process != process:
+            process, told, known = batch.process, Told(), {}
+        for event in batch.events:
+            told.hear(event, batch.at_seconds)
+        known.update(told.pods)
+        for plan in lives[process].plans:
+            if plan.place[0] == number and lives[process].evicts(plan, truth):
+                yield plan, lives[process].before(plan), told, known
+        for action in batch.actions:
+            told.asked(action)
+
+
+def _lives(batches: Sequence[Batch], truth: _Truth) -> dict[int, _Life]:
+    out: dict[int, _Life] = {}
+    told, last = Told(), dict[str, _Plan]()
+    for number, batch in enumerate(batches):
+        fresh = batch.process not in out
+        life = out.setdefault(batch.process, _Life())
+        if fresh:
+            told, last = Told(), {}
+        for event in batch.events:
+            told.hear(event, batch.at_seconds)
+        for pod in told.pods.values() if fresh else ():  # what an earlier process has left
+            life.leave_for[pod.uid] = frozenset(owner.plan for owner in owners_of(pod))
+            life.places.update(dict.fromkeys(life.leave_for[pod.uid], (-1, 0.0)))
+        for place, decision in enumerate(batch.decisions):
+            last[decision.gang.key] = _Plan((number, place), batch.at_seconds, decision)
+            if decision.outcome == PREEMPT:
+                life.plans.append(last[decision.gang.key])
+        for action in batch.actions:
+            named: dict[str, str] = {}
+            match action:
+                case Nominate() if action.pod.uid in told.pods:
+                    named = {action.plan: told.pods[action.pod.uid].gang.key}
+                case Mark():
+                    named = {owner.plan: owner.name for owner in read_owners(action.owners) or ()}
+            for ident, name in named.items():
+                if ident not in life.places:
+                    found = last.get(name)
+                    life.places[ident] = found.place if found is not None else (number, math.inf)
+                    if found is not None:
+                        found.ident = ident
+            if isinstance(action, Mark | Unmark) and truth.stands(action.pod.uid, batch.at_seconds):
+                life.leave_for[action.pod.uid] = frozenset(named)
+            told.asked(action)
+    return out
