@@ -15,8 +15,10 @@ from gangsched.core.decision import Preempt, UnitRef, Victim
 from gangsched.core.events import Changed, Event
 from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.lifecycle.report import mark_message
+from gangsched.core.preemption.harm import Budgets
 from gangsched.model.records import SINGLE, GangId
 from tests.builders import OURS, gang, node, pdb, pod
+from tests.chaos.__main__ import run as play_seed
 from tests.chaos.made_up import about, deleted, does, played, told
 from tests.chaos.play import Played, play
 from tests.chaos.scenario import scenario
@@ -160,3 +162,25 @@ def test_who_was_on_a_node_that_is_gone_does_not_stay() -> None:
     told(run, *seen(run))
     takes(run, "h", "low0", "low1")
     assert taken_together(run) == []
+
+
+#: Lives in which plans that are made at almost the same time share a budget.
+SHARED = (17300025, 17300099, 17300138, 17300171, 17300204, 17300245)
+
+
+@pytest.mark.parametrize("seed", SHARED)
+def test_nothing_is_taken_twice(seed: int) -> None:
+    """Nor if budgets are shown again while those who leave are not counted yet."""
+    assert play_seed(seed, ("bursts",)).problems == []
+
+
+def test_plans_that_do_not_know_of_each_other_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a ledger in which nobody is condemned for anybody else."""
+    monkeypatch.setattr(Condemned, "counts_on", lambda *_: False)
+    assert any(taken_together(play(scenario(seed, parts=("bursts",)))) for seed in SHARED)
+
+
+def test_budgets_that_are_not_charged_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With budgets that only have their status."""
+    monkeypatch.setattr(Budgets, "count", lambda *_: None)
+    assert any(taken_together(play(scenario(seed, parts=("bursts",)))) for seed in SHARED)

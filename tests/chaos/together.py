@@ -15,7 +15,7 @@ import msgspec
 
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import History, ends_object
-from gangsched.core.actions import Mark, Nominate, Unmark
+from gangsched.core.actions import Action, Mark, Nominate, Unmark
 from gangsched.core.actuation.records import owners_of, read_owners
 from gangsched.core.decision import PREEMPT, Decision
 from gangsched.core.options import Options
@@ -51,7 +51,9 @@ class _Truth(msgspec.Struct):
         """The truth about this history."""
         out, last = cls(), dict[str, tuple[Budget, _Status]]()
         for entry in history:
-            if entry.kind == "Pod" and (ends_object(entry) or (isinstance(entry.record, Pod) and not entry.record.live)):
+            if entry.kind == "Pod" and (
+                ends_object(entry) or (isinstance(entry.record, Pod) and not entry.record.live)
+            ):
                 out.left.setdefault(entry.uid, (entry.number, entry.at_seconds))
             if not isinstance(entry.record, Budget) or not entry.changed:
                 continue
@@ -100,11 +102,45 @@ class _Plan(msgspec.Struct):
 
 
 class _Life(msgspec.Struct):
-    """One process: for which plans (ids) each pod (UID) was last to leave, and the places of all plans (by id)."""
+    """One process: for which plans (ids) each pod (UID) was last to leave, and the places of all plans (by id).
+    ``last`` has the last decision about each gang (``namespace/name``).
+    """
 
     leave_for: dict[str, frozenset[str]] = {}
     places: dict[str, _Place] = {}
     plans: list[_Plan] = []
+    told: Told = msgspec.field(default_factory=Told)
+    last: dict[str, _Plan] = {}
+
+    def take_over(self) -> None:
+        """What an earlier process has left stands on the pods."""
+        for pod in self.told.pods.values():
+            self.leave_for[pod.uid] = frozenset(owner.plan for owner in owners_of(pod))
+            self.places.update(dict.fromkeys(self.leave_for[pod.uid], (-1, 0.0)))
+
+    def decide(self, plan: _Plan) -> None:
+        """It makes this decision."""
+        self.last[plan.decision.gang.key] = plan
+        if plan.decision.outcome == PREEMPT:
+            self.plans.append(plan)
+
+    def ask(self, action: Action, number: int, truth: _Truth, now: float) -> None:
+        """It asks for this in the batch with this number, now (seconds). A plan whose id is new is that of the last
+        decision about its gang; a drain or a rollback has none.
+        """
+        named: dict[str, str] = {}
+        match action:
+            case Nominate() if action.pod.uid in self.told.pods:
+                named = {action.plan: self.told.pods[action.pod.uid].gang.key}
+            case Mark():
+                named = {owner.plan: owner.name for owner in read_owners(action.owners) or ()}
+        for ident in [each for each in named if each not in self.places]:
+            plan = self.last.get(named[ident])
+            self.places[ident] = plan.place if plan is not None else (number, math.inf)
+            if plan is not None:
+                plan.ident = ident
+        if isinstance(action, Mark | Unmark) and truth.stands(action.pod.uid, now):
+            self.leave_for[action.pod.uid] = frozenset(named)
 
     def before(self, plan: _Plan) -> set[str]:
         """The pods (UIDs) that were to leave for plans that were made before, and did not stop to."""
@@ -177,35 +213,15 @@ def _plans(played: Played, truth: _Truth) -> Iterator[tuple[_Plan, set[str], Tol
 
 def _lives(batches: Sequence[Batch], truth: _Truth) -> dict[int, _Life]:
     out: dict[int, _Life] = {}
-    told, last = Told(), dict[str, _Plan]()
     for number, batch in enumerate(batches):
         fresh = batch.process not in out
         life = out.setdefault(batch.process, _Life())
-        if fresh:
-            told, last = Told(), {}
         for event in batch.events:
-            told.hear(event, batch.at_seconds)
-        for pod in told.pods.values() if fresh else ():  # what an earlier process has left
-            life.leave_for[pod.uid] = frozenset(owner.plan for owner in owners_of(pod))
-            life.places.update(dict.fromkeys(life.leave_for[pod.uid], (-1, 0.0)))
+            life.told.hear(event, batch.at_seconds)
+        if fresh:
+            life.take_over()
         for place, decision in enumerate(batch.decisions):
-            last[decision.gang.key] = _Plan((number, place), batch.at_seconds, decision)
-            if decision.outcome == PREEMPT:
-                life.plans.append(last[decision.gang.key])
+            life.decide(_Plan((number, place), batch.at_seconds, decision))
         for action in batch.actions:
-            named: dict[str, str] = {}
-            match action:
-                case Nominate() if action.pod.uid in told.pods:
-                    named = {action.plan: told.pods[action.pod.uid].gang.key}
-                case Mark():
-                    named = {owner.plan: owner.name for owner in read_owners(action.owners) or ()}
-            for ident, name in named.items():
-                if ident not in life.places:
-                    found = last.get(name)
-                    life.places[ident] = found.place if found is not None else (number, math.inf)
-                    if found is not None:
-                        found.ident = ident
-            if isinstance(action, Mark | Unmark) and truth.stands(action.pod.uid, batch.at_seconds):
-                life.leave_for[action.pod.uid] = frozenset(named)
-            told.asked(action)
+            life.ask(action, number, truth, batch.at_seconds)
     return out

@@ -313,6 +313,11 @@ MUTANTS = (
         ("tests/core/eviction/test_plans_of_one_moment.py::test_ten_preemptors_take_one_replica",),
     ),
     Mutant(
+        "a budget that is shown again with the status that it had counts who has left",
+        ((_CONDEMNED, "anew = status != (before.allowed, before.disrupted) and named", "anew = named"),),
+        ("tests/chaos/test_together.py::test_nothing_is_taken_twice",),
+    ),
+    Mutant(
         "no plan counts on what another removes",
         (
             (
