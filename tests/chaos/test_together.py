@@ -42,14 +42,19 @@ def replicas(process: int = 1) -> Played:
     return run
 
 
-def takes(run: Played, gang: str, *names: str, over: Sequence[str] = (), process: int = 1) -> None:
-    """A plan for this gang takes these pods, ``over`` of them beyond a budget, and they leave at once."""
+def takes(
+    run: Played, gang: str, *names: str, over: Sequence[str] = (), also: Sequence[str] = (), process: int = 1
+) -> None:
+    """A plan for this gang takes these pods, ``over`` of them beyond a budget, and they leave at once; so do those that
+    it ``also`` counts on.
+    """
     ident = f"plan of {gang}"
     victims = tuple(Victim.of(run.world.store.pods["d", n], UnitRef("Pod", n), over_budget=n in over) for n in names)
     decision = Preempt(GangId(SINGLE, "d", gang, OURS), "Pod", (), 5, 1, victims=victims)
     owner = Owner(ident, "preemption", OURS, f"d/{gang}", gang)
     text, owners = mark_message(OURS, f"d/{gang}", f"d/{gang}"), written(Owners.of([owner]))
     nominate = Nominate(1, about(run, gang), "n1", ident, written(Intent(ident, len(names))))
+    names = (*names, *also)
     marks = [Mark(2, about(run, name), text, owners=owners) for name in names]
     told(run, decides=[decision], asks=[nominate, *marks], process=process)
     does(run, nominate, *marks, *(Remove(3, about(run, name), mark=text) for name in names))
@@ -154,6 +159,17 @@ def test_plans_that_take_the_same_surplus_are_found(
     if second:
         takes(run, "k", *second)
     assert [text.partition("takes ")[2] for text in taken_together(run)] == found
+
+
+def test_what_is_left_of_a_gang_leaves_with_those_that_another_plan_was_to_remove() -> None:
+    """That plan was given up, and the pod leaves for the other. It counts in budgets like those that leave before."""
+    run = played(node("n1"), gang("low").min(2), *LOW, *WAITING)
+    told(run, *seen(run))
+    takes(run, "h", "low1", "low2", also=["low0"])
+    assert taken_together(run) == []
+    run = replicas()
+    takes(run, "h", "web1", "web2", also=["web0"])
+    assert len(taken_together(run)) == 1
 
 
 def test_who_was_on_a_node_that_is_gone_does_not_stay() -> None:

@@ -143,8 +143,11 @@ class _Life(msgspec.Struct):
             self.leave_for[action.pod.uid] = frozenset(named)
 
     def before(self, plan: _Plan) -> set[str]:
-        """The pods (UIDs) that were to leave for plans that were made before, and did not stop to."""
-        return {uid for uid, plans in self.leave_for.items() if any(self.places[each] < plan.place for each in plans)}
+        """The pods (UIDs) that were to leave for plans that were made before, and did not stop to; also those that left
+        for this one in the end, which counted on that.
+        """
+        out = {uid for uid, plans in self.leave_for.items() if any(self.places[each] < plan.place for each in plans)}
+        return out | {uid for uid, plans in self.leave_for.items() if plan.ident in plans} - plan.victims
 
     def evicts(self, plan: _Plan, truth: _Truth) -> bool:
         """Has a pod left for the plan?"""
