@@ -97,12 +97,13 @@ class Rechecks:
 
     def _not_as_made(self, group: Group, plan: Plan, now: _Look) -> bool:
         """Does the gang need more or fewer members than the plan is for, while no pod has left for it yet? Or would
-        other Jobs fail than was known, by the loss of what need not leave whole? Those that have left for it are in
-        their counts, if anything has.
+        other Jobs fail than was known, by the loss of what need not leave whole? Those that have left for it, or may
+        have, are in their counts, if anything has.
         """
         if plan.required and not now.begun and plan.required != self._world.membership.lacking(group.gangs):
             return True
-        rest = (victim for uid in now.standing if unit_of(victim := plan.victims[uid]) not in now.begun)
+        begun = now.begun | plan.eviction.in_doubt(self._world.pods)
+        rest = (victim for uid in now.standing if unit_of(victim := plan.victims[uid]) not in begun)
         lost = failing(rest, self._world, None if now.begun else group.key)
         return not plan.failing.issuperset(job.uid for job, _ in lost)
 

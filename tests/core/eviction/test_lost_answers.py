@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from gangsched.core.actions import Remove
+import msgspec
+
+from gangsched.core.actions import Remove, Unmark
 from gangsched.core.actuation.records import owners_of
 from gangsched.core.events import Outcome, WriteDone
+from gangsched.model.records import Job
 from tests.builders import gang, node, pdb, pod
 from tests.core.eviction.recalls import recalled, two_gangs
 from tests.core.harness import Cluster, nodes_of
-from tests.core.stories import assert_clean, evicted, go_on
+from tests.core.stories import assert_clean, evicted, go_on, names
 
 
 def lost(cluster: Cluster, name: str, outcome: Outcome = Outcome.TRANSIENT) -> None:
@@ -116,3 +119,26 @@ def test_a_pod_of_which_nobody_knows_whether_it_leaves_has_no_notice() -> None:
     assert (len(both), len(one)) == (4, 2)
     assert {o.not_before for o in both + one} == {""}
     assert all(cluster.pod(name).disruption_target for name in ("w1", "w2"))
+
+
+def test_a_job_may_have_counted_a_pod_whose_removal_has_no_answer() -> None:
+    """Its status shows both victims before the second is seen to leave: neither is let off because of the count."""
+    known = Job("d", "j", "uid-Job-j", parallelism=2, completions=2, backoff_limit=2, version="1")
+    cluster = Cluster(
+        *(node(f"n{i}") for i in (1, 2)),
+        known,
+        gang("g").min(2).timeout(60),
+        *(pod(f"v{i}").cpu(3).priority(1).owner("Job", "j").on(f"n{i}") for i in (1, 2)),
+        *(pod(f"m{i}").cpu(3).priority(5).gang("g") for i in (1, 2)),
+    )
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    cluster.answer("v1")
+    cluster.show(msgspec.structs.replace(known, failed=2, version="2"))
+    lost(cluster, "v2")
+    assert names(cluster, Unmark) == set()
+    cluster.change("v2", deleting_since=cluster.now)
+    go_on(cluster)
+    cluster.leave()
+    cluster.run()
+    assert set(nodes_of(cluster.log)) == {"m1", "m2"}
