@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 
 import msgspec
@@ -27,7 +27,8 @@ from gangsched.core.actions import Action, Bind, BindVolume, Mark, Nominate, Sel
 from gangsched.core.decision import BIND, Decision
 from gangsched.core.events import Event, Outcome, WriteDone
 from gangsched.core.plugins.node import tolerates
-from gangsched.model.records import Job, Node, Pod
+from gangsched.core.preemption.blocks import survives
+from gangsched.model.records import Node, Pod
 from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import Played
 from tests.chaos.rooms import Process
@@ -101,11 +102,13 @@ def _rightly(played: Played, each: Round, unmark: Entry) -> bool:
     that let it off? That is so where all that it lacks has room beside those who stay; and where a node to which its
     members were nominated has no room for them even without the list, because of pods that have come, are overdue or
     leave for later plans only, of bindings on their way and of what is kept for gangs of higher priority, or of the
-    same whose plans were made before.
+    same whose plans were made before. Or where a Job would fail by the loss of who stands, as it would not have before.
     """
     batch = _asked_in(played, each, unmark)
     if batch is None:
         return False
+    if _fails_jobs(played, each, batch):
+        return True
     before, after = (_known(played, batch, asked=asked) for asked in (False, True))
     return any(_needless(played, each, known) or _hopeless(played, each, known) for known in (before, after))
 
@@ -271,6 +274,26 @@ def _known(played: Played, last: int, *, asked: bool) -> _Known:
     return known
 
 
+def _fails_jobs(played: Played, each: Round, last: int) -> bool:
+    """Would a Job fail by the loss of victims, as its process knew in this batch, and not when it made the plan, or
+    found it? A pod that is lost may have been counted before it is seen to leave.
+    """
+    process = played.batches[last].process
+    mine = [n for n, batch in enumerate(played.batches[: last + 1]) if batch.process == process]
+    asked = ((n, a) for n in mine for a in played.batches[n].actions)
+    made = next((n for n, a in asked if isinstance(a, Nominate) and a.plan == each.plan), mine[0])
+    then, now = (_failing(_known(played, n, asked=False).told, each) for n in (made, last))
+    return not now <= then
+
+
+def _failing(told: Told, each: Round) -> set[str]:
+    """The Jobs (UIDs) that would fail by the loss of the victims that stand."""
+    known = (told.pods.get(uid) for uid in each.marked)
+    stand = Counter(pod.owner.uid for pod in known if pod is not None and pod.live and pod.owner is not None)
+    limits = {job.uid: survives(job, 0) for job in told.jobs.values()}
+    return {uid for uid, limit in limits.items() if limit is not None and stand[uid] > limit}
+
+
 def _first(each: Round, known: _Known) -> float:
     """The number of the plan for its members; -1: it is that of an earlier process."""
     return min((known.planned.get(uid, -1) for uid in each.nominated), default=-1)
@@ -351,20 +374,7 @@ def _ends(played: Played, each: Round) -> bool:
     if ended - next(asked, began) >= played.scenario.options.timeout_seconds:
         return True
     window = [e for e in history.entries[: over + 1] if e.at_seconds >= began - RACE_SECONDS]
-    return any(_concerns(entry, each) for entry in window) or _fails_jobs(history, window, each)
-
-
-def _fails_jobs(history: History, window: Sequence[Entry], each: Round) -> bool:
-    """Has a Job counted so many failed pods meanwhile that it would fail by the loss of its victims that stand?"""
-    pods = (e.record for e in history if isinstance(e.record, Pod) and e.uid in each.marked)
-    owner = {pod.uid: pod.owner.uid for pod in pods if pod.owner is not None}
-    for entry in window:
-        job = entry.record
-        if isinstance(job, Job) and "backoffLimit" in entry.detail:
-            stand = [u for u in each.marked if owner.get(u) == job.uid and each.removed.get(u, math.inf) > entry.number]
-            if stand and entry.detail["failed"] + len(stand) > entry.detail["backoffLimit"]:
-                return True
-    return False
+    return any(_concerns(entry, each) for entry in window)
 
 
 def _concerns(entry: Entry, each: Round) -> bool:

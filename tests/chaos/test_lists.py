@@ -17,7 +17,7 @@ from gangsched.core.lifecycle.report import mark_message
 from gangsched.model.records import Job
 from tests.builders import OURS, PodBuilder, gang, node, pod
 from tests.chaos.lists import second_lists
-from tests.chaos.made_up import about, deleted, does, played, told
+from tests.chaos.made_up import about, does, played, told
 from tests.chaos.play import Played
 from tests.core.harness import Built
 
@@ -284,17 +284,29 @@ def test_who_takes_over_reads_from_the_stamp_whether_a_victim_is_overdue(
     assert lets_off(*there, *clock, v1=stuck, process=2, overdue_after_seconds=patience) == found
 
 
-@pytest.mark.parametrize(("limit", "found"), [(1, []), (2, FOUND)])
-def test_a_list_may_end_where_a_job_would_fail_by_it(limit: int, found: list[str]) -> None:
-    """It has lost another pod since, and does not survive the loss of the victim that is let off, too."""
+def of_job(name: str, to: str = "n1") -> PodBuilder:
+    """A pod of the Job of :func:`counting`."""
+    return pod(name).cpu(2).owner("Job", "j").on(to)
 
-    def loses_another(run: Played) -> Sequence[Action]:
-        deleted(run, "x")
-        return ()
 
-    owned = [pod(name).cpu(2).owner("Job", "j").on(to) for name, to in (("v2", "n1"), ("x", "n2"))]
-    job = Job("d", "j", "uid-Job-j", backoff_limit=limit, parallelism=2)
-    assert lets_off(known=[node("n2").cpu(3), job, *owned], meanwhile=loses_another) == found
+def counting(limit: int, failed: int = 0) -> Job:
+    """So many of the Job's pods have failed."""
+    return Job("d", "j", "uid-Job-j", backoff_limit=limit, parallelism=2, failed=failed)
+
+
+@pytest.mark.parametrize(("before", "after", "found"), [(0, 1, []), (0, 0, FOUND), (1, 1, FOUND)])
+def test_a_list_may_end_where_a_job_would_fail_by_it(before: int, after: int, found: list[str]) -> None:
+    """It has lost another pod since, and does not survive the loss of the victim that is let off, too. If that was so
+    when the plan was made it is no reason.
+    """
+    assert lets_off(counting(1, after), known=[counting(1, before), of_job("v2")]) == found
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_pod_that_is_counted_before_it_is_seen_to_leave_may_be_one_more(seen: bool) -> None:
+    """It may be another one that has failed: then the victim would be one too many for its Job."""
+    v1 = of_job("v1").terminating() if seen else of_job("v1")
+    assert lets_off(counting(1, 1), v1=v1, known=[counting(1), of_job("v1")]) == (FOUND if seen else [])
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,16 @@ def replicas(process: int = 1) -> Played:
 
 
 def takes(
-    run: Played, gang: str, *names: str, over: Sequence[str] = (), also: Sequence[str] = (), process: int = 1
+    run: Played,
+    gang: str,
+    *names: str,
+    over: Sequence[str] = (),
+    also: Sequence[str] = (),
+    process: int = 1,
+    stay: bool = False,
 ) -> None:
-    """A plan for this gang takes these pods, ``over`` of them beyond a budget, and they leave at once; so do those that
-    it ``also`` counts on.
+    """A plan for this gang takes these pods, ``over`` of them beyond a budget, and they leave at once, or ``stay``; so
+    do those that it ``also`` counts on.
     """
     ident = f"plan of {gang}"
     victims = tuple(Victim.of(run.world.store.pods["d", n], UnitRef("Pod", n), over_budget=n in over) for n in names)
@@ -57,7 +63,7 @@ def takes(
     names = (*names, *also)
     marks = [Mark(2, about(run, name), text, owners=owners) for name in names]
     told(run, decides=[decision], asks=[nominate, *marks], process=process)
-    does(run, nominate, *marks, *(Remove(3, about(run, name), mark=text) for name in names))
+    does(run, nominate, *marks, *(Remove(3, about(run, name), mark=text) for name in names if not stay))
 
 
 def later(run: Played, seconds: float) -> None:
@@ -118,6 +124,15 @@ def test_a_status_that_is_the_same_when_it_is_computed_anew_counts_too() -> None
     run.world.apply(Changed(pod("web4").label(app="web").on("n1").obj()))
     later(run, 0.2)
     takes(run, "k", "web1", "web2")
+    assert taken_together(run) == []
+
+
+def test_a_plan_that_evicts_no_pod_takes_nothing() -> None:
+    """One of its victims ends by itself, and the plan may be given up for that."""
+    run = replicas()
+    takes(run, "h", "web0", "web1", "web2", stay=True)
+    ended = msgspec.structs.replace(run.world.store.pods["d", "web0"], phase="Succeeded")
+    run.world.store.put_pod(ended, Cause(log.KUBELET, log.SUCCEED))
     assert taken_together(run) == []
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim.history import History, ends_object
+from gangsched.cluster.sim.history import History, ends_object, removal
 from gangsched.core.actions import Action, Mark, Nominate, Unmark
 from gangsched.core.actuation.records import owners_of, read_owners
 from gangsched.core.decision import PREEMPT, Decision
@@ -40,10 +40,12 @@ class _Status(msgspec.Struct):
 
 class _Truth(msgspec.Struct):
     """What the history has that no process is told: with which entry (its number and its time in seconds) each pod
-    (UID) has begun to leave or has ended, and the status of each record of a budget (by its ``id``).
+    (UID) has begun to leave or has ended, which of them were ``evicted``, by themselves or with their Job, and the
+    status of each record of a budget (by its ``id``).
     """
 
     left: dict[str, tuple[int, float]] = {}
+    evicted: set[str] = set()
     statuses: dict[int, _Status] = {}
 
     @classmethod
@@ -54,6 +56,8 @@ class _Truth(msgspec.Struct):
             if entry.kind == "Pod" and (
                 ends_object(entry) or (isinstance(entry.record, Pod) and not entry.record.live)
             ):
+                if entry.uid not in out.left and (removal(entry) or entry.actor == log.JOB_CONTROLLER):
+                    out.evicted.add(entry.uid)
                 out.left.setdefault(entry.uid, (entry.number, entry.at_seconds))
             if not isinstance(entry.record, Budget) or not entry.changed:
                 continue
@@ -150,9 +154,9 @@ class _Life(msgspec.Struct):
         return out | {uid for uid, plans in self.leave_for.items() if plan.ident in plans} - plan.victims
 
     def evicts(self, plan: _Plan, truth: _Truth) -> bool:
-        """Has a pod left for the plan?"""
+        """Was a pod evicted for the plan?"""
         its_own = {uid for uid in plan.victims if plan.ident in self.leave_for.get(uid, ())}
-        return bool(plan.ident) and not its_own.isdisjoint(truth.left)
+        return bool(plan.ident) and not its_own.isdisjoint(truth.evicted)
 
 
 def taken_together(played: Played) -> list[str]:
@@ -196,7 +200,7 @@ def _broken(told: Told, gang: GangId, victims: set[str], before: set[str], optio
 
 
 def _plans(played: Played, truth: _Truth) -> Iterator[tuple[_Plan, set[str], Told, Mapping[str, Pod]]]:
-    """Each plan for which a pod has left, with the pods (UIDs) that were to leave before, and with what its process had
+    """Each plan for which a pod was evicted, with the pods (UIDs) that were to leave before, and what its process had
     been told when it made it: also of pods (by UID) that were gone by then.
     """
     lives = _lives(played.batches, truth)

@@ -51,6 +51,10 @@ def broken_gangs(history: History, options: Options) -> list[str]:
     for entry in history:
         if isinstance(entry.record, Gang):
             objects[entry.record.family, entry.record.namespace, entry.record.name] = entry.record
+        elif entry.kind == "PodGroup" and ends_object(entry):
+            objects = {key: spec for key, spec in objects.items() if spec.key != entry.object}
+        if entry.actor == log.USER and entry.kind == "PodGroup":
+            lost_at.update((gang, entry.at_seconds) for gang in running if gang.key == entry.object)
         if removal(entry) and entry.outcome in _REFUSED:
             refused.add(entry.uid)
         pod = _pod(entry, known)

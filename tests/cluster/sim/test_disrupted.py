@@ -12,7 +12,7 @@ from gangsched.cluster.sim.disrupted import broken_gangs, overspent_budgets
 from gangsched.cluster.sim.history import DECIDE, DELETE, GONE, SCHEDULER, USER, Cause
 from gangsched.cluster.sim.invariants import violations
 from gangsched.core.actions import Mark, Remove
-from gangsched.core.events import Gone
+from gangsched.core.events import Changed, Gone, Outcome
 from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.options import Options
 from tests import builders
@@ -77,6 +77,26 @@ def test_what_cannot_be_known_yet_is_no_fault(seconds: float, broken: bool) -> N
     user_deletes(there, "x")
     there.clock.advance_to(seconds)
     assert bool(evict(there, "y")) == broken
+
+
+@pytest.mark.parametrize(("change", "broken"), [("raised", True), ("gone", False)])
+def test_a_gang_needs_what_its_object_says_once_that_is_known(change: str, broken: bool) -> None:
+    """Its user has changed its minimum, or deleted its object: then one member is enough."""
+    for seconds in (0.5, 30.0):
+        there = three()
+        spec = objects.gang("low", 3)
+        gone = Gone("PodGroup", "ns", "low", group=spec.family)
+        there.store.apply(Changed(spec) if change == "raised" else gone, Cause(USER, GONE))
+        there.clock.advance_to(seconds)
+        assert bool(evict(there, *("x" if change == "raised" else "xy"))) == (broken and seconds > 1.0)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.BLOCKED, Outcome.REFUSED, Outcome.CONFLICT])
+def test_who_may_not_be_removed_stays(outcome: Outcome) -> None:
+    """The API server has refused to let it go."""
+    there = three()
+    there.history.add(Cause(SCHEDULER, DELETE), "Pod", "ns/z", uid="uid-z", outcome=outcome, changed=False)
+    assert evict(there, "x", "y") == []
 
 
 def test_the_gangs_of_a_group_leave_together() -> None:
