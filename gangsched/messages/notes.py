@@ -52,9 +52,10 @@ finished = Text(
     "Preempted on node {node}: {kind} {name} leaves as a whole, and pods of it were evicted for gang {preemptor}"
 )
 left_broken = Text(
-    "Fewer members are left than it needs: others have left for gang {preemptor} (plan {plan}), and these stay:"
+    "Left in part: others of it, or of its GangGroup, have left for gang {preemptor} (plan {plan}), and these stay:"
     " {staying} ({why})"
 )
+MARK_TAKEN_BACK = "its mark was taken back by another client"
 job_suspended = Text(
     "Suspended to make room for gang {preemptor} (priority {priority}, {trigger}; plan {plan});"
     " it goes on when it fits again"

@@ -28,7 +28,6 @@ from gangsched.core.actions import (
 )
 from gangsched.core.agenda import Page
 from gangsched.core.decision import QuotaUse, Verdict, Victim, group_key
-from gangsched.core.events import Outcome
 from gangsched.core.ledger.condemned import Eviction, Phase
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import Failed, Group, Plan
@@ -440,15 +439,14 @@ class Reporter:
             )
 
     def left_in_part(self, eviction: Eviction, staying: Sequence[Pod]) -> None:
-        """Others of their units have been removed by an eviction, and these pods stay: say so on each gang of which
-        fewer are left than it needs.
+        """Others of their units have been removed by an eviction, and these pods stay: say so on each gang that is
+        left in part, by itself or with its GangGroup.
         """
         membership, gone = self._world.membership, eviction.removed
-        why = next(
-            (eviction.refused[pod.uid] for pod in staying if pod.uid in eviction.refused), Outcome.CONFLICT.value
-        )
         for gangs in sorted({membership.group(pod.gang)[0] for pod in staying if pod.gang.family != SINGLE}):
             below = membership.half_bound(gangs) or any(membership.without(gang, gone) for gang in gangs)
+            refused = (eviction.refused.get(pod.uid) for pod in staying if pod.gang in gangs)
+            why = next(filter(None, refused), notes.MARK_TAKEN_BACK)
             for gang in gangs if below else ():
                 stay = [reference(pod) for pod in membership.census(gang).bound if pod.uid not in gone]
                 if stay:

@@ -37,7 +37,7 @@ from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.preemption.explain import failing
+from gangsched.core.preemption.explain import losing, would_fail
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.queue.signature import Signature, said_of, signature_of, speaks_for_others
 from gangsched.core.state.sightings import Owner
@@ -390,7 +390,7 @@ class Executor:
         victims, others = self._evictions.owned(group.gangs, verdict, paused=paused)
         group.plan = Plan(verdict.placements, group.eviction(self._new_ident(), victims), others)
         group.plan.required = self.world.membership.lacking(group.gangs)
-        group.plan.failing = frozenset(job.uid for job, _ in failing(victims, self.world))
+        self._note_jobs(group.plan, "")
         self._announced.hold(group, verdict.announced)
         if signal is Signal.EVICT:
             self._give_notice(group, group.plan.eviction)
@@ -476,10 +476,15 @@ class Executor:
     def _priority(self, group: Group) -> int:
         return -queue_order(self.world, group.gangs)[0]
 
+    def _note_jobs(self, plan: Plan, key: str | None) -> None:
+        """Keep what is known of the Jobs that lose pods by a plan. See :func:`would_fail` for the ``key``."""
+        world, lost = self.world, losing(plan.victims.values(), self.world)
+        plan.jobs = {job.uid: (job.failed, would_fail(job, uids, world, key)) for job, uids in lost}
+
     def _resume(self, group: Group, plan: Plan) -> None:
         group.plan = plan
         plan.required = self.world.membership.lacking(group.gangs)
-        plan.failing = frozenset(job.uid for job, _ in failing(plan.victims.values(), self.world, None))
+        self._note_jobs(plan, None)
         self._condemn(group, plan)
         for uid in plan.victims:
             self._ledger.condemned.name(self.world.pods[uid], plan.eviction)

@@ -26,7 +26,7 @@ from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.preemption.explain import failing
+from gangsched.core.preemption.explain import losing, would_fail
 from gangsched.core.preemption.harm import unsaved
 from gangsched.core.preemption.removal import budgets_of, incomplete
 from gangsched.messages import notes
@@ -97,15 +97,19 @@ class Rechecks:
 
     def _not_as_made(self, group: Group, plan: Plan, now: _Look) -> bool:
         """Does the gang need more or fewer members than the plan is for, while no pod has left for it yet? Or would
-        other Jobs fail than was known, by the loss of what need not leave whole? Those that have left for it, or may
-        have, are in their counts, if anything has.
+        other Jobs fail than was known, by the loss of what need not leave whole? Those that have left for it are in
+        their counts, if anything has; so may be those whose removal has no answer, if more have failed since.
         """
         if plan.required and not now.begun and plan.required != self._world.membership.lacking(group.gangs):
             return True
-        begun = now.begun | plan.eviction.in_doubt(self._world.pods)
-        rest = (victim for uid in now.standing if unit_of(victim := plan.victims[uid]) not in begun)
-        lost = failing(rest, self._world, None if now.begun else group.key)
-        return not plan.failing.issuperset(job.uid for job, _ in lost)
+        world, key = self._world, None if now.begun else group.key
+        rest = (victim for uid in now.standing if unit_of(victim := plan.victims[uid]) not in now.begun)
+        for job, uids in losing(rest, world):
+            failed, known = plan.jobs.get(job.uid, (job.failed, False))
+            counted = min(len(uids & plan.eviction.unsure), max(0, job.failed - failed))
+            if not known and would_fail(job, uids, world, key, counted):
+                return True
+        return False
 
     def _needless(self, group: Group, plan: Plan, now: _Look) -> bool:
         """No more pods go when room has turned up since the plan was made, or the gang lacks no member. Units of

@@ -221,9 +221,14 @@ def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
     return tuple(out)
 
 
-def failing(gone: Iterable[Victim], world: World, key: str | None = "") -> list[tuple[Job, int]]:
-    """The Jobs that would fail by the loss of these victims, and how many of them each loses: the Job controller counts
-    a deleted pod as a failed one. Suspended Jobs lose none that would count. See :func:`would_fail` for the ``key``.
+def failing(gone: Iterable[Victim], world: World) -> list[tuple[Job, int]]:
+    """The Jobs that would fail by the loss of these victims, and how many of them each loses."""
+    return [(job, len(uids)) for job, uids in losing(gone, world) if would_fail(job, uids, world)]
+
+
+def losing(gone: Iterable[Victim], world: World) -> list[tuple[Job, set[str]]]:
+    """The Jobs that lose pods with these victims, and which (UIDs): the Job controller counts a deleted pod as a failed
+    one. Suspended Jobs lose none that would count.
     """
     lost: dict[tuple[str, str], set[str]] = {}
     for victim in gone if world.jobs else ():
@@ -231,18 +236,18 @@ def failing(gone: Iterable[Victim], world: World, key: str | None = "") -> list[
         if pod is not None and pod.owner is not None and pod.owner.kind == JOB:
             lost.setdefault((pod.namespace, pod.owner.name), set()).add(victim.uid)
     found = ((world.jobs.get(name), uids) for name, uids in sorted(lost.items()))
-    return [(job, len(uids)) for job, uids in found if job is not None and would_fail(job, uids, world, key)]
+    return [(job, uids) for job, uids in found if job is not None]
 
 
-def would_fail(job: Job, lost: Collection[str], world: World, key: str | None = "") -> bool:
+def would_fail(job: Job, lost: Collection[str], world: World, key: str | None = "", counted: int = 0) -> bool:
     """Would the Job fail if these of its pods (UIDs) were deleted? Others that are leaving may not have been counted
     yet. Those that only plans remove which were made after the one with this ``key`` are theirs to count. Without a
-    key (None) whoever leaves is taken to have been counted.
+    key (None) whoever leaves is taken to have been counted. So many of the lost may have been ``counted``, too.
     """
     counts_on = world.ledger.condemned.counts_on
     others = (p for p in world.jobs.pods_of(job) if p.uid not in lost) if key is not None else ()
     limit = survives(job, sum(not p.live or counts_on(p.uid, key or "") for p in others))
-    return limit is not None and len(lost) > limit
+    return limit is not None and len(lost) - counted > limit
 
 
 def _budgets(names: Sequence[str]) -> str:

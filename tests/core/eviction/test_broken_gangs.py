@@ -16,7 +16,8 @@ def refused(cluster: Cluster, *names: str, outcome: Outcome = Outcome.BLOCKED) -
     """The removals of these pods are refused; the Events about gangs that are broken for that."""
     for write in [each for each in cluster.waiting if each.pod.name in names]:
         cluster.waiting.remove(write)
-        cluster._events.append(WriteDone(write.id, outcome, "budget b does not allow it"))
+        text = "" if outcome is Outcome.CONFLICT else f"budget {write.pod.name[0]} does not allow it"
+        cluster._events.append(WriteDone(write.id, outcome, text))
     cluster.run()
     return reports(cluster.log, "GangBroken")
 
@@ -34,8 +35,8 @@ def test_a_gang_is_told_that_it_is_left_in_part() -> None:
     [said] = refused(whole_gang(strict_budgets=True), "w2")
     assert (said.kind, said.regarding[1], said.regarding[3]) == ("Warning", "PodGroup", "low")
     assert said.note == (
-        "Fewer members are left than it needs: others have left for gang d/g (plan 0-1), and these stay:"
-        " d/w2 (blocked: budget b does not allow it)"
+        "Left in part: others of it, or of its GangGroup, have left for gang d/g (plan 0-1), and these stay:"
+        " d/w2 (blocked: budget w does not allow it)"
     )
 
 
@@ -48,7 +49,7 @@ def test_it_is_told_though_the_preemptor_is_gone() -> None:
     cluster.run()
     [said] = refused(cluster, "w2", outcome=Outcome.REFUSED)
     assert said.note.endswith(
-        "others have left for gang d/g (plan 0-1), and these stay: d/w2 (refused: budget b does not allow it)"
+        "have left for gang d/g (plan 0-1), and these stay: d/w2 (refused: budget w does not allow it)"
     )
 
 
@@ -86,3 +87,28 @@ def test_a_gang_that_is_still_at_its_minimum_is_not_told() -> None:
     cluster.answer("w1")
     cluster.run()
     assert refused(cluster, "w2") == []
+
+
+def test_each_gang_is_told_its_own_reason() -> None:
+    """Two gangs leave for one plan; each is kept by a budget of its own, or by others who take its mark back."""
+    lows = [gang(name).min(2).priority(1).mode("PodGroup") for name in ("a", "b")]
+    pods = [pod(f"{k}{n}").cpu(3).priority(1).gang(k).on(f"n{n + 2 * (k == 'b')}") for k in "ab" for n in (1, 2)]
+    cluster = Cluster(gang("g").min(4).timeout(600), *(member(n) for n in (1, 2, 3, 4)), *lows, *pods)
+    cluster.show(*(node(f"n{n}") for n in (1, 2, 3, 4)))
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    cluster.answer("a1", "b1")
+    cluster.run()
+    said = {each.regarding[3]: each.note for each in refused(cluster, "a2", "b2")}
+    assert {name: note.rpartition(" (")[2] for name, note in said.items()} == {
+        name: f"blocked: budget {name} does not allow it)" for name in ("a", "b")
+    }
+
+
+def test_a_mark_that_is_taken_back_again_and_again_is_a_reason() -> None:
+    """No outcome of a write is named."""
+    cluster = whole_gang()
+    said: list[Report] = []
+    while not said and cluster.waiting:
+        said = refused(cluster, "w2", outcome=Outcome.CONFLICT)
+    assert said[0].note.endswith("these stay: d/w2 (its mark was taken back by another client)")

@@ -121,20 +121,29 @@ def test_a_pod_of_which_nobody_knows_whether_it_leaves_has_no_notice() -> None:
     assert all(cluster.pod(name).disruption_target for name in ("w1", "w2"))
 
 
-def test_a_job_may_have_counted_a_pod_whose_removal_has_no_answer() -> None:
-    """Its status shows both victims before the second is seen to leave: neither is let off because of the count."""
-    known = Job("d", "j", "uid-Job-j", parallelism=2, completions=2, backoff_limit=2, version="1")
+#: It survives the loss of two pods.
+JOB = Job("d", "j", "uid-Job-j", parallelism=2, completions=2, backoff_limit=2, version="1")
+
+
+def of_a_job() -> Cluster:
+    """Gang g takes the room of both pods of the Job, whose removals wait."""
     cluster = Cluster(
         *(node(f"n{i}") for i in (1, 2)),
-        known,
+        JOB,
         gang("g").min(2).timeout(60),
         *(pod(f"v{i}").cpu(3).priority(1).owner("Job", "j").on(f"n{i}") for i in (1, 2)),
         *(pod(f"m{i}").cpu(3).priority(5).gang("g") for i in (1, 2)),
     )
     cluster.slow = lambda write: isinstance(write, Remove)
     cluster.run()
+    return cluster
+
+
+def test_a_job_may_have_counted_a_pod_whose_removal_has_no_answer() -> None:
+    """Its status shows both victims before the second is seen to leave: neither is let off because of the count."""
+    cluster = of_a_job()
     cluster.answer("v1")
-    cluster.show(msgspec.structs.replace(known, failed=2, version="2"))
+    cluster.show(msgspec.structs.replace(JOB, failed=2, version="2"))
     lost(cluster, "v2")
     assert names(cluster, Unmark) == set()
     cluster.change("v2", deleting_since=cluster.now)
@@ -142,3 +151,13 @@ def test_a_job_may_have_counted_a_pod_whose_removal_has_no_answer() -> None:
     cluster.leave()
     cluster.run()
     assert set(nodes_of(cluster.log)) == {"m1", "m2"}
+
+
+def test_what_a_job_has_not_counted_is_not_taken_for_counted() -> None:
+    """The removals may have had no effect: the Job survives less by now, and would fail by what it has not lost."""
+    cluster = of_a_job()
+    lost(cluster, "v1")
+    cluster.show(msgspec.structs.replace(JOB, backoff_limit=1, version="2"))
+    lost(cluster, "v2")
+    go_on(cluster)
+    assert names(cluster, Unmark) == {"v1", "v2"}
