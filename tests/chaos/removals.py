@@ -59,7 +59,7 @@ def unwanted_removals(played: Played) -> list[str]:
     The last two are asked before the first of a list has left, and the very last once in a row of plans, lest a budget
     keeps the gang waiting for ever. Between workloads of queues it is not priority that decides. A unit of which a pod
     was removed is finished, whatever has become of its preemptor; a process that takes over cannot tell that from one
-    that bears a mark and that a user has deleted. In drains and rollbacks only who had ended counts.
+    that bears a mark, or bore one, and that a user has deleted. In drains and rollbacks only who had ended counts.
     """
     wholes = _wholes(played.batches)
     removals = sorted(_sent(played, played.world.timing.write_seconds), key=lambda each: each.entry.number)
@@ -86,8 +86,10 @@ def unwanted_removals(played: Played) -> list[str]:
         unit = wholes.get((sent.entry.uid, sent.preemptor), "")
         opened_before = bool(unit) and opens[unit, sent.preemptor] < sent.entry.number
         if unit and sent.preemptor not in plans:
-            leaving = (pod.uid for pod in told.pods.values() if pod.deleting_since is not None)
-            opened_before = opened_before or any(wholes.get((uid, sent.preemptor)) == unit for uid in leaving)
+            leaving = (uid for (uid, gang), its in wholes.items() if (gang, its) == (sent.preemptor, unit))
+            opened_before = opened_before or any(
+                (pod := told.pods.get(uid)) is None or pod.deleting_since is not None for uid in leaving
+            )
         text = _ended(victim) if opened_before else _may_not(told, victim, sent.preemptor)
         if not text and plan is not None and not _begun(told, plan):
             text = _need_not(told, plans, plan, sent.at_seconds) or _tightened(told, plan, over)

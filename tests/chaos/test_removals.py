@@ -149,8 +149,11 @@ def test_the_rest_of_a_unit_goes_though_its_preemptor_is_gone(partial: bool) -> 
     assert found == (["nobody is left of that gang"] if partial else [])
 
 
+@pytest.mark.parametrize("gone", [False, True], ids=["leaves", "is gone"])
 @pytest.mark.parametrize(("process", "found"), [(1, ["nobody is left of that gang"]), (2, [])], ids=["same", "later"])
-def test_a_process_that_takes_over_cannot_tell_who_has_deleted_a_marked_pod(process: int, found: list[str]) -> None:
+def test_a_process_that_takes_over_cannot_tell_who_has_deleted_a_marked_pod(
+    process: int, found: list[str], gone: bool
+) -> None:
     """It finishes the unit. The process that has marked the pods knows that it has removed none."""
     there: list[Built] = [*THERE, pod("w").priority(3).cpu(4).on("n1")]
     run = played(*there)
@@ -160,7 +163,7 @@ def test_a_process_that_takes_over_cannot_tell_who_has_deleted_a_marked_pod(proc
     told(run, asks=[Nominate(1, about(run, "m1"), "n1", "p", written(Intent("p", 2))), *marks])
     does(run, *marks)
     removal = Remove(4, about(run, "v"), mark=FOR_G)
-    seen: list[Built] = [*there, pod("w").priority(3).cpu(4).on("n1").terminating()]
+    seen: list[Built] = THERE if gone else [*THERE, pod("w").priority(3).cpu(4).on("n1").terminating()]
     told(run, *seen, Gone("Pod", "d", "m1", "uid-d-m1"), asks=[removal], process=process)
     does(run, removal)
     assert [text.split(": ", 1)[1] for text in unwanted_removals(run)] == found

@@ -33,7 +33,7 @@ from gangsched.core.actions import (
 )
 from gangsched.core.actuation.records import Intent, Owner, Owners, written
 from gangsched.core.decision import Placement
-from gangsched.core.ledger.condemned import Eviction
+from gangsched.core.ledger.condemned import Eviction, unit_of
 from gangsched.core.options import Options
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.stop_policy import STOPPED
@@ -80,8 +80,10 @@ def owner(eviction: Eviction, uid: str) -> Owner:
     victim = eviction.victims.get(uid)
     found = Owner(eviction.ident, eviction.cause.value, eviction.scheduler, eviction.owner, eviction.trigger)
     if victim is not None:
-        unit = {"kind": victim.unit.kind, "unit": victim.unit.name}
-        found = msgspec.structs.replace(found, **unit, partial=victim.partial, method=victim.method)
+        unit, pods = victim.unit, eviction.sizes[unit_of(victim)]
+        found = msgspec.structs.replace(
+            found, kind=unit.kind, unit=unit.name, pods=pods, partial=victim.partial, method=victim.method
+        )
     if eviction.begins:
         found = msgspec.structs.replace(found, not_before=render_time(eviction.begins))
     return found

@@ -34,14 +34,15 @@ class Intent(msgspec.Struct, frozen=True, order=True):
     version: Literal[1] = VERSION
 
 
-_KEYS = {"name": "for", "unit": "unitName", "kind": "unitKind", "not_before": "notBefore"}
+_KEYS = {"name": "for", "unit": "unitName", "kind": "unitKind", "pods": "unitPods", "not_before": "notBefore"}
 
 
 class Owner(msgspec.Struct, frozen=True, rename=_KEYS):
     """An eviction that makes a pod leave: the id of its plan, its cause, the scheduler that decided it, the gang
     (``ns/name``, joined by commas for a GangGroup) or queue for which the pod leaves, the pod that represents the gang,
-    the unit with which it leaves, whether live members of that stay, by which method, and, if that was announced, the
-    time (RFC 3339) before which it is neither marked nor removed.
+    the unit with which it leaves, how many pods of that the list had when it was made (0: not known), whether live
+    members of it stay, by which method, and, if that was announced, the time (RFC 3339) before which it is neither
+    marked nor removed.
     """
 
     plan: str
@@ -54,6 +55,7 @@ class Owner(msgspec.Struct, frozen=True, rename=_KEYS):
     partial: bool = False
     method: str = "delete"
     not_before: str = ""
+    pods: int = 0
 
 
 class Owners(msgspec.Struct, frozen=True):

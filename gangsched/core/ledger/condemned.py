@@ -76,6 +76,8 @@ class Eviction:
         self.ident = ident
         self.number = 0
         self.victims = {v.uid: v for v in victims}
+        #: Of how many pods each unit consisted when the list was made.
+        self.sizes = Counter(map(unit_of, self.victims.values()))
         #: Message and reason of the victims' DisruptionTarget condition.
         self.mark = ""
         self.reason = MARK_REASON
@@ -129,7 +131,7 @@ class Eviction:
         out.former, out.phase, out.announced = self.key, Phase.REMOVING, True
         out.mark, out.reason, out.trigger, out.priority = self.mark, self.reason, self.trigger, self.priority
         out.acknowledged, out.removed, out.left = set(self.acknowledged), set(self.removed), set(self.left)
-        out.unsure = set(self.unsure)
+        out.unsure, out.sizes = set(self.unsure), self.sizes
         return out
 
     def standing(self, pods: Mapping[str, Pod]) -> list[Pod]:

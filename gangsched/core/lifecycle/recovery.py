@@ -8,7 +8,8 @@ record: its plan is read from the marks alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -85,6 +86,7 @@ class Recovery:
         plan = Plan(placements, group.eviction(intent.plan, chosen))
         plan.nominated = {p.uid: p.node for p in placements}
         plan.eviction.begins = begins
+        _size(plan.eviction, said.values())
         plan.eviction.announced = bool(leaving)
         plan.eviction.left = {p.uid for p in leaving}
         if halved:
@@ -116,7 +118,7 @@ class Recovery:
         for (scheduler, name), marked in self._by_owner.items():
             for ident in sorted({owner.plan for _, owner in marked if owner.plan and owner.plan not in known}):
                 whole = [(p, o) for p, o in marked if o.plan == ident and o.kind and not o.partial]
-                units = {(o.kind, o.unit) for p, o in whole if p.deleting_since is not None}
+                units = {(o.kind, o.unit) for p, o in whole if p.deleting_since is not None} | self._halved(whole)
                 victims = [self._on_record(self._victim(p, partial=False), o) for p, o in whole if p.live]
                 begun = [v for v in victims if (v.unit.kind, v.unit.name) in units]
                 found = Eviction(Cause.PREEMPTION, notes.rest_of(ident), name, scheduler, ident, begun)
@@ -124,7 +126,18 @@ class Recovery:
                 found.mark = report.mark_message(scheduler, name, found.trigger)
                 found.acknowledged = {p.uid for p, _ in whole if p.disruption_target} & found.victims.keys()
                 found.left = set(found.victims)
+                _size(found, (owner for _, owner in whole))
                 yield found.rest(begun)
+
+    def _halved(self, marked: Sequence[tuple[Pod, Owner]]) -> set[tuple[str, str]]:
+        """Of units that leave as a whole, with those who are marked for that, the gangs that have lost members of the
+        list, and too many of them for the others to go on.
+        """
+        there, uids = Counter((o.kind, o.unit) for _, o in marked), {p.uid for p, _ in marked}
+        lost = [(p, o) for p, o in marked if there[o.kind, o.unit] < o.pods and p.disruption_target]
+        gangs = {p.gang: (o.kind, o.unit) for p, o in lost if self._may_be_halved(p.gang)}
+        stay = self._staying(list(gangs), uids)
+        return {unit for gang, unit in gangs.items() if not stay[gang]}
 
     def _as_begun(self, group: Group, pods: Sequence[Pod], said: Mapping[str, Owner]) -> list[Victim]:
         """These as victims: of the unit, and by the method, that stand on them. Where version 0.1 has marked them
@@ -241,6 +254,13 @@ class Recovery:
         membership = self._world.membership
         unit = ref_of(membership, (pod.gang,) if partial else membership.group(pod.gang)[0])
         return Victim.of(pod, unit, _WHY, partial=partial, over_budget=over)
+
+
+def _size(eviction: Eviction, owners: Iterable[Owner]) -> None:
+    """Units had as many pods as its marks say."""
+    for owner in owners:
+        unit = UnitRef(owner.kind, owner.unit)
+        eviction.sizes[unit] = max(eviction.sizes[unit], 0 if owner.partial else owner.pods)
 
 
 def _age(plan: str) -> tuple[int, int]:

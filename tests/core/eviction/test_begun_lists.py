@@ -238,6 +238,37 @@ def test_a_begun_unit_is_finished_after_a_restart_though_its_preemptor(gone: boo
     assert told == ["Preempted on node n2: PodGroup d/low leaves as a whole, and pods of it were evicted for gang d/g"]
 
 
+@pytest.mark.parametrize("restarts", [1, 2])
+@pytest.mark.parametrize("removed", [True, False])
+def test_a_unit_of_which_a_part_is_gone_is_finished_after_a_restart(removed: bool, restarts: int) -> None:
+    """How many pods it had stands on those that are left. As long as all of them are there the list was not begun."""
+    cluster = half_gone() if removed else two_gangs()
+    cluster.leave()
+    for name in ("m1", "m2"):
+        cluster.delete(name)
+    for left in range(restarts)[::-1]:
+        cluster.restart()
+        if not left:
+            cluster.slow = lambda _: False
+        cluster.log.clear()
+        cluster.run()
+    assert evicted(cluster) == ({"w2"} if removed else set())
+    assert names(cluster, Unmark) == (set() if removed or restarts > 1 else {"w1", "w2"})
+
+
+def test_a_gang_that_goes_on_without_its_lost_member_is_let_off() -> None:
+    """Somebody has deleted one that was on the list, and it does not need that one."""
+    cluster = two_gangs()
+    cluster.show(gang("low").min(1).priority(1))
+    for name in ("w1", "m1", "m2"):
+        cluster.delete(name)
+    cluster.restart()
+    cluster.slow = lambda _: False
+    cluster.run()
+    assert evicted(cluster) == set()
+    assert names(cluster, Unmark) == {"w2"}
+
+
 def test_only_what_leaves_as_a_whole_is_finished() -> None:
     """Members beyond the minimum leave singly: who has not left when nobody needs the room stays."""
     cluster = Cluster(
