@@ -361,7 +361,8 @@ class Evictions:
             return [], sorted(a.uid for a in verdict.awaiting)
         pods, found = self._world.pods, {v.uid: v for v in verdict.victims}
         awaited, rests = {a.uid for a in verdict.awaiting}, list(self._the_rest(verdict.victims))
-        for theirs in [*self._shared(a.uid for a in verdict.awaiting), *rests]:
+        # The rest of a gang first: a surplus member of it is no longer one for this plan, and leaves with the others.
+        for theirs in [*rests, *self._shared(a.uid for a in verdict.awaiting)]:
             whole = [v for v in theirs if v.uid not in found and v.uid in pods and pods[v.uid].live]
             if all(self._has_the_right(v.uid, gangs) for v in whole):
                 found.update((v.uid, v) for v in whole)

@@ -41,6 +41,9 @@ def sharing(priority: int = 5, victim: int = 0) -> Cluster:
     )  # fmt: skip
 
 
+WS = {"w1", "w2", "w3"}
+
+
 def whole(*preemptors: Built, mode: str = "elastic") -> Cluster:
     """Gang low runs on three nodes, with so much priority, and needs two members."""
     members = [pod(f"w{i}").cpu(4).gang("low").on(f"n{i}", 10.0 * i) for i in (1, 2, 3)]
@@ -100,6 +103,23 @@ def test_who_takes_the_rest_of_a_gang_owns_its_condemned_members() -> None:
     cluster.delete("first")
     go_on(cluster)
     assert evicted(cluster) in ({"w1", "w2"}, {"w1", "w3"}, {"w2", "w3"}, {"w1", "w2", "w3"})
+
+
+def test_a_member_that_is_counted_on_leaves_with_the_rest_of_its_gang() -> None:
+    """The second needs the others and room that the first leaves where it takes a surplus member. When both are gone
+    before that one is removed, and the others have left, half a gang is left: it is finished.
+    """
+    cluster = whole(
+        pod("first").cpu(3).priority(5),
+        gang("second").min(3), *(pod(f"s{i}").gang("second").cpu(4 if i else 1).priority(4) for i in range(3)),
+    )  # fmt: skip
+    [surplus] = [name for name, each in owners(cluster).items() if "first" in each]
+    assert owners(cluster) == {name: ["first", "second"] if name == surplus else ["second"] for name in WS}
+    cluster.answer(*WS - {surplus})
+    cluster.delete("first")
+    cluster.delete("s1")
+    go_on(cluster)
+    assert evicted(cluster) == WS
 
 
 # -- what becomes of it --------------------------------------------------------------------------------------
