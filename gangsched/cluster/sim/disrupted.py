@@ -68,7 +68,7 @@ def broken_gangs(history: History, options: Options) -> list[str]:
         if not _for_a_gang(entry):
             lost_at[gang] = entry.at_seconds
             continue
-        minimum = minimum_of(gang, objects, (p for p in known.values() if p.gang == gang))
+        minimum = _needs(gang, objects, known)
         mode = mode_of(objects.get((gang.family, gang.namespace, gang.name)), options)
         whole = mode == ATOMIC or (mode == ELASTIC and now < minimum <= before)
         if whole and entry.at_seconds - lost_at.get(gang, -_KNOWN_SECONDS) >= _KNOWN_SECONDS:
@@ -77,10 +77,16 @@ def broken_gangs(history: History, options: Options) -> list[str]:
     out = []
     for gang, (entry, then) in sorted(begun.items(), key=lambda item: item[1][0].number):
         stay = [uid for each in _together(gang, objects, running) for uid in sorted(then & running[each])]
-        lacks = len(running[gang]) < minimum_of(gang, objects, (p for p in known.values() if p.gang == gang))
+        lacks = len(running[gang]) < _needs(gang, objects, known)
         if stay and lacks and not refused.intersection(stay):
             out.append(f"{_when(entry)} {entry.object} was evicted, and {len(stay)} of {gang.key} run on without it")
     return out
+
+
+def _needs(gang: GangId, objects: Mapping[tuple[str, str, str], Gang], known: Mapping[str, Pod]) -> int:
+    """How many members have to run: those that have succeeded count for the minimum, as where a gang is bound."""
+    members = [pod for pod in known.values() if pod.gang == gang]
+    return minimum_of(gang, objects, members) - sum(pod.phase == "Succeeded" for pod in members)
 
 
 def overspent_budgets(history: History) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from gangsched.cli.simulation import Simulation, simulate
 from gangsched.cluster.sim.disrupted import broken_gangs, overspent_budgets
-from gangsched.cluster.sim.history import DECIDE, DELETE, GONE, SCHEDULER, USER, Cause
+from gangsched.cluster.sim.history import DECIDE, DELETE, GONE, KUBELET, SCHEDULER, SUCCEED, USER, Cause
 from gangsched.cluster.sim.invariants import violations
 from gangsched.core.actions import Mark, Remove
 from gangsched.core.events import Changed, Gone, Outcome
@@ -68,6 +68,15 @@ def test_what_its_user_deletes_breaks_no_gang() -> None:
     user_deletes(there, "y")
     there.clock.advance_to(30.0)
     assert broken_gangs(there.history, Options()) == []
+
+
+@pytest.mark.parametrize(("phase", "broken"), [("Succeeded", False), ("Failed", True)])
+def test_who_has_done_its_work_counts_for_the_minimum(phase: str, broken: bool) -> None:
+    """Of three of which two are needed one has ended, and then another is evicted."""
+    there = three()
+    there.store.put_pod(msgspec.structs.replace(there.store.pods["ns", "z"], phase=phase), Cause(KUBELET, SUCCEED))
+    there.clock.advance_to(10.0)
+    assert bool(evict(there, "x")) == broken
 
 
 @pytest.mark.parametrize(("seconds", "broken"), [(0.9, False), (1.1, True)])
