@@ -26,6 +26,7 @@ from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.planning.cycle import Decider
+from gangsched.core.preemption.blocks import ELASTIC, mode_of
 from gangsched.core.preemption.explain import losing, would_fail
 from gangsched.core.preemption.harm import unsaved
 from gangsched.core.preemption.removal import budgets_of, incomplete
@@ -96,11 +97,14 @@ class Rechecks:
         return not (room and self._needless(group, plan, now))
 
     def _not_as_made(self, group: Group, plan: Plan, now: _Look) -> bool:
-        """Does the gang need more or fewer members than the plan is for, while no pod has left for it yet? Or would
-        other Jobs fail than was known, by the loss of what need not leave whole? Those that have left for it are in
-        their counts, if anything has; so may be those whose removal has no answer, if more have failed since.
+        """Does the gang need more or fewer members than the plan is for, or is a member that it takes singly no surplus
+        of its own gang any more, while no pod has left for it yet? Or would other Jobs fail than was known, by the loss
+        of what need not leave whole? Those that have left for it are in their counts, if anything has; so may be those
+        whose removal has no answer, if more have failed since.
         """
         if plan.required and not now.begun and plan.required != self._world.membership.lacking(group.gangs):
+            return True
+        if not now.begun and self._breaks_gangs(plan, now.standing):
             return True
         world, key = self._world, None if now.begun else group.key
         rest = (victim for uid in now.standing if unit_of(victim := plan.victims[uid]) not in now.begun)
@@ -110,6 +114,14 @@ class Rechecks:
             if not known and would_fail(job, uids, world, key, counted):
                 return True
         return False
+
+    def _breaks_gangs(self, plan: Plan, standing: Iterable[str]) -> bool:
+        """Would gangs that give up surplus members run on with too few, since others of theirs are gone by now?"""
+        membership, condemned = self._world.membership, self._ledger.condemned
+        gangs = {self._world.pods[uid].gang for uid in standing if plan.victims[uid].partial}
+        elastic = (gang for gang in gangs if mode_of(membership.spec(gang), self._options) == ELASTIC)
+        broken = (gang for gang in elastic if membership.without(gang, condemned))
+        return any(pod.uid not in condemned for gang in broken for pod in membership.census(gang).bound)
 
     def _needless(self, group: Group, plan: Plan, now: _Look) -> bool:
         """No more pods go when room has turned up since the plan was made, or the gang lacks no member. Units of

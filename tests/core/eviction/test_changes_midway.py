@@ -337,3 +337,20 @@ def test_a_member_whose_binding_is_refused_for_good_goes_elsewhere() -> None:
     cluster.pass_time(20)
     assert {cluster.pod(f"m{i}").node for i in (1, 2)} == {"n1", "n3"}
     assert names(cluster, Remove) == names(cluster, Nominate) == names(cluster, WithdrawNomination) == set()
+
+
+@pytest.mark.parametrize("phase", [Nominate, Mark, Remove])
+@pytest.mark.parametrize(("needed", "leave"), [(2, {"w1", "w3"}), (1, {"w1"})])
+def test_a_member_leaves_singly_only_while_it_is_surplus(phase: type[Write], needed: int, leave: set[str]) -> None:
+    """Another member has failed meanwhile: who is left leaves as a whole, or not at all, if no more can be spared."""
+    low = [pod(f"w{i}").cpu(4).gang("low").on(f"n{i}", 10.0 * (4 - i)) for i in (1, 2, 3)]
+    cluster = Cluster(*(node(f"n{i}").cpu(4) for i in (1, 2, 3)), gang("low").min(needed), *low)
+    cluster.slow = lambda write: isinstance(write, phase)
+    cluster.show(pod("p").cpu(4).priority(5))
+    cluster.run()
+    assert {victim.name for victim in cluster.decisions[-1].victims} == {"w1"}
+    cluster.show(node("n2").cpu(4).cordoned())
+    cluster.change("w2", phase="Failed")
+    go_on(cluster)
+    cluster.pass_time(60)
+    assert evicted(cluster) == leave
