@@ -349,6 +349,11 @@ MUTANTS = (
         ("tests/core/eviction/test_begun_lists.py::test_a_begun_unit_is_finished_though_its_preemptor_goes_first",),
     ),
     Mutant(
+        "a gang is left half by a process that finds the other half gone",
+        ((_RECOVERY, " | self._halved(whole)\n", "\n"),),
+        ("tests/core/eviction/test_begun_lists.py::test_a_unit_of_which_a_part_is_gone_is_finished_after_a_restart",),
+    ),
+    Mutant(
         "a unit of which a pod has been removed is left half gone by the next process",
         ((_EXECUTOR, "self._evictions.go_on(rest)", "pass"),),
         (
