@@ -75,7 +75,8 @@ class Recovery:
         if not self._decider.still_holds(group.gangs, placements, staying):
             return None
         begins = max((parse_time(o.not_before, "") for o in said.values()), default=0.0)
-        marked = not begins or any(p.disruption_target for p in victims)  # no pod is removed while they have notice
+        over = begins <= self._world.now  # no pod is removed while they have notice
+        marked = over and (not begins or any(p.disruption_target for p in victims))
         halved = fewer and marked and any(self._may_be_halved(pod.gang) for pod in victims)
         if not leaving and victims and not halved and self._needless(group, placements, staying):
             return None
@@ -131,10 +132,11 @@ class Recovery:
 
     def _halved(self, marked: Sequence[tuple[Pod, Owner]]) -> set[tuple[str, str]]:
         """Of units that leave as a whole, with those who are marked for that, the gangs that have lost members of the
-        list, and too many of them for the others to go on.
+        list, and too many of them for the others to go on. While they have notice no pod has been removed.
         """
         there, uids = Counter((o.kind, o.unit) for _, o in marked), {p.uid for p, _ in marked}
-        lost = [(p, o) for p, o in marked if there[o.kind, o.unit] < o.pods and p.disruption_target]
+        begun = ((p, o) for p, o in marked if p.disruption_target and parse_time(o.not_before, "") <= self._world.now)
+        lost = [(p, o) for p, o in begun if there[o.kind, o.unit] < o.pods]
         gangs = {p.gang: (o.kind, o.unit) for p, o in lost if self._may_be_halved(p.gang)}
         stay = self._staying(list(gangs), uids)
         return {unit for gang, unit in gangs.items() if not stay[gang]}

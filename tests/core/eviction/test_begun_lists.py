@@ -256,6 +256,27 @@ def test_a_unit_of_which_a_part_is_gone_is_finished_after_a_restart(removed: boo
     assert names(cluster, Unmark) == (set() if removed or restarts > 1 else {"w1", "w2"})
 
 
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize(("passed", "leave"), [(29.0, set()), (31.0, {"w2"})])
+def test_a_list_is_not_begun_before_its_notice_ends(passed: float, leave: set[str], before: bool) -> None:
+    """One on it is gone, and so is the preemptor, before the restart or after it. The other still bears the mark of an
+    earlier plan, which could not be taken back.
+    """
+    notice = (("", 30.0),)
+    cluster = two_gangs(notice=notice)
+    cluster.change("w2", disruption=two_gangs().pod("w2").disruption)
+    cluster.delete("w1")
+    if before:
+        cluster.delete("m1")
+    cluster.now += passed
+    cluster.restart(notice=notice)
+    cluster.run()
+    if not before:
+        cluster.delete("m1")
+    go_on(cluster)
+    assert evicted(cluster) == leave
+
+
 def test_a_gang_that_goes_on_without_its_lost_member_is_let_off() -> None:
     """Somebody has deleted one that was on the list, and it does not need that one."""
     cluster = two_gangs()
