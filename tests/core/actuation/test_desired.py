@@ -43,7 +43,7 @@ def eviction(plan: str, priority: float, *, cause: Cause = Cause.PREEMPTION, beg
 def names(*plans: str, cause: str = "preemption", not_before: str = "") -> str:
     """These as the owners that stand on the pod."""
     owners = (
-        Owner(plan, cause, "sched", f"d/{plan}", f"d/{plan}-0", "PodGroup", "d/low", not_before=not_before)
+        Owner(plan, cause, "sched", f"d/{plan}", f"d/{plan}-0", "PodGroup", "d/low", pods=1, not_before=not_before)
         for plan in plans
     )
     return written(Owners.of(owners))
