@@ -102,8 +102,8 @@ DECLARED: Mapping[str, Declared] = {
         "Gangs with unbound members, by queue: active, backoff, unschedulable, gathering.", ("queue",), level=True
     ),
     "gangsched_gangs_broken": Declared(
-        "Gangs of which pods were evicted for others, and of which fewer than their minimum are left, since the API"
-        " server refused to remove the others too."
+        "Gangs of which pods were evicted for others, and the rest was not, so that fewer are left than they, or their"
+        " GangGroups, need: see the Event GangBroken."
     ),
     "gangsched_units_evicted_repeatedly": Declared(
         "Gangs, and pods of one controller, that were evicted preemption.protectAfterEvictions times or more in the"
