@@ -47,7 +47,7 @@ def broken_gangs(history: History, options: Options) -> list[str]:
     running: dict[GangId, set[str]] = defaultdict(set)
     lost_at: dict[GangId, float] = {}
     begun: dict[GangId, tuple[Entry, frozenset[str]]] = {}
-    refused: set[str] = set()
+    refused: dict[str, float] = {}
     for entry in history:
         if isinstance(entry.record, Gang):
             objects[entry.record.family, entry.record.namespace, entry.record.name] = entry.record
@@ -56,7 +56,7 @@ def broken_gangs(history: History, options: Options) -> list[str]:
         if entry.actor == log.USER and entry.kind == "PodGroup":
             lost_at.update((gang, entry.at_seconds) for gang in running if gang.key == entry.object)
         if removal(entry) and entry.outcome in _REFUSED:
-            refused.add(entry.uid)
+            refused[entry.uid] = entry.at_seconds
         pod = _pod(entry, known)
         if pod is None or pod.gang.family == SINGLE:
             continue
@@ -78,7 +78,8 @@ def broken_gangs(history: History, options: Options) -> list[str]:
     for gang, (entry, then) in sorted(begun.items(), key=lambda item: item[1][0].number):
         stay = [uid for each in _together(gang, objects, running) for uid in sorted(then & running[each])]
         lacks = len(running[gang]) < _needs(gang, objects, known)
-        if stay and lacks and not refused.intersection(stay):
+        stopped = any(refused.get(uid, -math.inf) >= entry.at_seconds - _KNOWN_SECONDS for uid in then)
+        if stay and lacks and not stopped:
             out.append(f"{_when(entry)} {entry.object} was evicted, and {len(stay)} of {gang.key} run on without it")
     return out
 

@@ -161,8 +161,10 @@ class Rechecks:
 
     def noted(self, changes: Sequence[Change]) -> None:
         """Something has happened: spare the victims that need not leave any more because of that."""
-        for group, plan in self._evicting(self._ledger.condemned.evictions):
-            self._spare_ended(group, plan, changes)
+        evictions = self._ledger.condemned.evictions
+        for eviction in evictions.values():
+            self._spare_ended(eviction, changes)
+        for group, plan in self._evicting(evictions):
             doubts = [self._doubt(change, plan.victims) for change in changes]
             if any(doubts):
                 self._spare_wrong(group, plan, room=_HELPS in doubts)
@@ -197,13 +199,14 @@ class Rechecks:
         expected = pod.uid not in self._world.pods and pod.deleting_since is not None
         return 0 if expected or pod.uid in self._ledger.awaited else _HELPS
 
-    def _spare_ended(self, group: Group, plan: Plan, changes: Sequence[Change]) -> None:
+    def _spare_ended(self, eviction: Eviction, changes: Sequence[Change]) -> None:
         """A victim that has ended by itself need not be removed, and one that is gone cannot be."""
-        touched = {change.pod.uid for change in changes if change.pod is not None and change.pod.uid in plan.victims}
+        victims = eviction.victims if eviction.phase is Phase.REMOVING else ()
+        touched = {change.pod.uid for change in changes if change.pod is not None and change.pod.uid in victims}
         ended = {uid for uid in touched if (pod := self._world.pods.get(uid)) is None or pod.finished}
         if ended:
-            removals = self._actuator.removals(group.key)
-            self._actuator.spare(group.key, [r for r in removals if r.pod.uid in ended])
+            removals = self._actuator.removals(eviction.key)
+            self._actuator.spare(eviction.key, [r for r in removals if r.pod.uid in ended])
 
     def _spare_wrong(self, group: Group, plan: Plan, *, room: bool) -> None:
         """Spare those whose removals wait, if these are not right any more, and leave no unit half gone that may go

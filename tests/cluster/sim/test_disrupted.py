@@ -109,6 +109,20 @@ def test_who_may_not_be_removed_stays(outcome: Outcome) -> None:
     assert evict(there, "x", "y") == []
 
 
+@pytest.mark.parametrize(("seconds", "broken"), [(0.0, False), (30.0, True)])
+def test_what_was_begun_stops_with_a_refusal(seconds: float, broken: bool) -> None:
+    """One member may not go, so another, which could, stays too; later its user deletes the first. What was refused
+    long before is no reason.
+    """
+    there = three(min_member=3)
+    there.history.add(Cause(SCHEDULER, DELETE), "Pod", "ns/z", uid="uid-z", outcome=Outcome.REFUSED, changed=False)
+    there.clock.advance_to(seconds)
+    outcomes(there, Mark(1, ref("x"), MESSAGE), Remove(2, ref("x")))
+    user_deletes(there, "z")
+    there.clock.advance_to(60.0)
+    assert bool(broken_gangs(there.history, Options())) == broken
+
+
 def test_the_gangs_of_a_group_leave_together() -> None:
     """One of a GangGroup leaves whole, the other runs on."""
     keys = ("ns/a", "ns/b")

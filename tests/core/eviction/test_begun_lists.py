@@ -366,3 +366,15 @@ def test_a_pod_that_its_user_deletes_does_not_begin_its_unit() -> None:
     go_on(cluster)
     assert recalled(cluster) == {"w2"}
     assert evicted(cluster) == {"w1"}
+
+
+def test_what_is_left_of_a_list_is_spared_when_it_ends_by_itself() -> None:
+    """The preemptor is gone, and the removal of the other half waits: an ended pod is not deleted."""
+    cluster = half_gone()
+    cluster.delete("m1")
+    cluster.run()
+    assert {write.pod.name for write in cluster.waiting} == {"w2"}
+    cluster.log.clear()
+    cluster.change("w2", phase="Succeeded")
+    cluster.run()
+    assert recalled(cluster) == {"w2"}
