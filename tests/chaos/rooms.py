@@ -146,7 +146,7 @@ class Process:
         job = told.jobs.get((before.namespace, before.owner.name)) if before.owner is not None else None
         ended = after is not None and after.phase == "Succeeded"
         stopped = before.owner is not None and (job is None or job.suspended or job.finished)
-        chosen = said is not None or uid in told.marked
+        chosen = (said is not None and said.status == "True") or uid in told.marked  # one that was taken back is none
         if lost and not (chosen or ended or stopped):
             self._keep(before, until, latest)
 

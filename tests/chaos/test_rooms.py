@@ -13,6 +13,7 @@ from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle.bound_in_part import Losses
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.model.queues import QUEUE_LABEL
+from gangsched.model.records import Condition
 from tests.builders import OURS, gang, node, pod
 from tests.chaos.__main__ import run as play_seed
 from tests.chaos.made_up import about, played, told
@@ -153,6 +154,16 @@ def running(rival: Built = RIVAL, *others: Built) -> Played:
 def test_room_of_a_lost_member_that_its_equal_gets_is_found(priority: int, found: int) -> None:
     """The gang is to be healed first."""
     run = running(pod("r").priority(priority).cpu(4))
+    told(run, LOST)
+    assert len(binds(run)) == found
+
+
+@pytest.mark.parametrize(("status", "found"), [("True", 0), ("False", 1)])
+def test_room_of_a_member_that_was_to_leave_is_kept_once_its_mark_is_taken_back(status: str, found: int) -> None:
+    """Later it is lost like any other."""
+    run = running()
+    marked = Condition(status, "PreemptionByScheduler", "", 0.0)
+    told(run, pod("m2").gang("g").priority(5).cpu(4).on("n1").field(disruption=marked))
     told(run, LOST)
     assert len(binds(run)) == found
 
