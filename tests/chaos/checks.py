@@ -209,6 +209,8 @@ def too_many_rounds(played: Played) -> list[str]:
     marked = {uid: {each.gang for each in made if uid in each.marked} for each in made for uid in each.marked}
     for each in made:
         if all(len(marked[uid]) > 1 for uid in each.removed):
+            if each.bound:
+                last.pop(each.gang, None)  # it had room without any eviction of its own
             continue
         before, last[each.gang] = last.get(each.gang), each
         if before is None or before.bound or not gone.isdisjoint(before.nominated):
