@@ -9,10 +9,10 @@ import pytest
 
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Cause
-from gangsched.core.actions import Mark, Nominate, Remove
+from gangsched.core.actions import Mark, Nominate, Remove, Unmark
 from gangsched.core.actuation.records import Intent, Owner, Owners, written
 from gangsched.core.decision import Preempt, UnitRef, Victim
-from gangsched.core.events import Changed, Event
+from gangsched.core.events import Changed, Event, Outcome, WriteDone
 from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.core.preemption.harm import Budgets
@@ -134,6 +134,24 @@ def test_a_plan_that_evicts_no_pod_takes_nothing() -> None:
     ended = msgspec.structs.replace(run.world.store.pods["d", "web0"], phase="Succeeded")
     run.world.store.put_pod(ended, Cause(log.KUBELET, log.SUCCEED))
     assert taken_together(run) == []
+
+
+@pytest.mark.parametrize(
+    ("removed", "outcome", "found"),
+    [(False, Outcome.OK, 0), (True, Outcome.OK, 1), (True, Outcome.TRANSIENT, 1), (True, Outcome.OUTDATED, 0)],
+)
+def test_who_is_let_off_is_charged_if_its_removal_may_have_had_an_effect(
+    removed: bool, outcome: Outcome, found: int
+) -> None:
+    """It is gone by then, or has ended by itself, and the process has not been told."""
+    run = replicas()
+    takes(run, "h", "web0", stay=True)
+    web0 = about(run, "web0")
+    told(run, asks=[Remove(3, web0)] * removed)
+    deleted(run, "web0")
+    told(run, *[WriteDone(3, outcome)] * removed, asks=[Unmark(4, web0, "no longer needed", "PreemptionByScheduler")])
+    takes(run, "k", "web1", "web2")
+    assert len(taken_together(run)) == found
 
 
 def test_what_others_delete_and_is_not_counted_yet_is_no_fault() -> None:

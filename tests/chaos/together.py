@@ -15,9 +15,10 @@ import msgspec
 
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import History, ends_object, removal
-from gangsched.core.actions import Action, Mark, Nominate, Unmark
+from gangsched.core.actions import Action, Mark, Nominate, Remove, Unmark
 from gangsched.core.actuation.records import owners_of, read_owners
 from gangsched.core.decision import PREEMPT, Decision
+from gangsched.core.events import Event, Outcome, WriteDone
 from gangsched.core.options import Options
 from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
 from gangsched.model.records import SINGLE, Budget, GangId, Pod
@@ -81,10 +82,6 @@ class _Truth(msgspec.Struct):
         status = self.statuses[id(budget)]
         return number < status.computed or at_seconds + lag_seconds + AT_ONCE < min(status.until, now)
 
-    def stands(self, uid: str, now: float) -> bool:
-        """Has the pod not begun to leave by now (seconds)?"""
-        return uid not in self.left or self.left[uid][1] > now
-
 
 class _Plan(msgspec.Struct):
     """A decision, the place and the time (seconds) at which its process made it, and the id of its plan."""
@@ -107,7 +104,8 @@ class _Plan(msgspec.Struct):
 
 class _Life(msgspec.Struct):
     """One process: for which plans (ids) each pod (UID) was last to leave, and the places of all plans (by id).
-    ``last`` has the last decision about each gang (``namespace/name``).
+    ``last`` has the last decision about each gang (``namespace/name``), ``going`` the removals (ids of writes) of pods
+    (UIDs) that may take effect, or have: whoever gives them up then has come too late.
     """
 
     leave_for: dict[str, frozenset[str]] = {}
@@ -115,6 +113,13 @@ class _Life(msgspec.Struct):
     plans: list[_Plan] = []
     told: Told = msgspec.field(default_factory=Told)
     last: dict[str, _Plan] = {}
+    going: dict[str, int] = {}
+
+    def hear(self, event: Event, now: float) -> None:
+        """It is told this, now (seconds)."""
+        self.told.hear(event, now)
+        if isinstance(event, WriteDone) and event.outcome not in (Outcome.OK, Outcome.TRANSIENT):
+            self.going = {uid: number for uid, number in self.going.items() if number != event.action_id}
 
     def take_over(self) -> None:
         """What an earlier process has left stands on the pods."""
@@ -128,14 +133,16 @@ class _Life(msgspec.Struct):
         if plan.decision.outcome == PREEMPT:
             self.plans.append(plan)
 
-    def ask(self, action: Action, number: int, truth: _Truth, now: float) -> None:
-        """It asks for this in the batch with this number, now (seconds). A plan whose id is new is that of the last
+    def ask(self, action: Action, number: int) -> None:
+        """It asks for this in the batch with this number. A plan whose id is new is that of the last
         decision about its gang; a drain or a rollback has none.
         """
         named: dict[str, str] = {}
         match action:
             case Nominate() if action.pod.uid in self.told.pods:
                 named = {action.plan: self.told.pods[action.pod.uid].gang.key}
+            case Remove():
+                self.going[action.pod.uid] = action.id
             case Mark():
                 named = {owner.plan: owner.name for owner in read_owners(action.owners) or ()}
         for ident in [each for each in named if each not in self.places]:
@@ -143,8 +150,9 @@ class _Life(msgspec.Struct):
             self.places[ident] = plan.place if plan is not None else (number, math.inf)
             if plan is not None:
                 plan.ident = ident
-        if isinstance(action, Mark | Unmark) and truth.stands(action.pod.uid, now):
-            self.leave_for[action.pod.uid] = frozenset(named)
+        known = self.told.pods.get(action.pod.uid) if isinstance(action, Mark | Unmark) else None
+        if known is not None and known.live and known.uid not in self.going:
+            self.leave_for[known.uid] = frozenset(named)
 
     def before(self, plan: _Plan) -> set[str]:
         """The pods (UIDs) that were to leave for plans that were made before, and did not stop to; also those that left
@@ -203,7 +211,7 @@ def _plans(played: Played, truth: _Truth) -> Iterator[tuple[_Plan, set[str], Tol
     """Each plan for which a pod was evicted, with the pods (UIDs) that were to leave before, and what its process had
     been told when it made it: also of pods (by UID) that were gone by then.
     """
-    lives = _lives(played.batches, truth)
+    lives = _lives(played.batches)
     process, told, known = 0, Told(), dict[str, Pod]()
     for number, batch in enumerate(played.batches):
         if batch.process != process:
@@ -218,17 +226,17 @@ def _plans(played: Played, truth: _Truth) -> Iterator[tuple[_Plan, set[str], Tol
             told.asked(action)
 
 
-def _lives(batches: Sequence[Batch], truth: _Truth) -> dict[int, _Life]:
+def _lives(batches: Sequence[Batch]) -> dict[int, _Life]:
     out: dict[int, _Life] = {}
     for number, batch in enumerate(batches):
         fresh = batch.process not in out
         life = out.setdefault(batch.process, _Life())
         for event in batch.events:
-            life.told.hear(event, batch.at_seconds)
+            life.hear(event, batch.at_seconds)
         if fresh:
             life.take_over()
         for place, decision in enumerate(batch.decisions):
             life.decide(_Plan((number, place), batch.at_seconds, decision))
         for action in batch.actions:
-            life.ask(action, number, truth, batch.at_seconds)
+            life.ask(action, number)
     return out
