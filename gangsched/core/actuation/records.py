@@ -119,5 +119,6 @@ def intent_of(pod: Pod) -> Intent | None:
     said = pod.intent
     if said is None or not pod.on_record or not pod.nominated_node:
         return None
-    found, old = read_intent(said.message), intent_in_words(said.message)
-    return Intent(*old) if found is None and old is not None else found
+    found = read_intent(said.message)
+    old = intent_in_words(said.message) if found is None else None
+    return Intent(*old) if old is not None else found

@@ -102,10 +102,10 @@ class Rechecks:
         of what need not leave whole? Those that have left for it are in their counts, if anything has; so may be those
         whose removal has no answer, if more have failed since.
         """
-        if plan.required and not now.begun and plan.required != self._world.membership.lacking(group.gangs):
-            return True
-        if not now.begun and self._breaks_gangs(plan, now.standing):
-            return True
+        if not now.begun:
+            lacking = self._world.membership.lacking(group.gangs)
+            if (plan.required and plan.required != lacking) or self._breaks_gangs(plan, now.standing):
+                return True
         world, key = self._world, None if now.begun else group.key
         rest = (victim for uid in now.standing if unit_of(victim := plan.victims[uid]) not in now.begun)
         for job, uids in losing(rest, world):
@@ -163,7 +163,8 @@ class Rechecks:
         """Something has happened: spare the victims that need not leave any more because of that."""
         evictions = self._ledger.condemned.evictions
         for eviction in evictions.values():
-            self._spare_ended(eviction, changes)
+            if eviction.phase is Phase.REMOVING:
+                self._spare_ended(eviction, changes)
         for group, plan in self._evicting(evictions):
             doubts = [self._doubt(change, plan.victims) for change in changes]
             if any(doubts):
@@ -201,8 +202,8 @@ class Rechecks:
 
     def _spare_ended(self, eviction: Eviction, changes: Sequence[Change]) -> None:
         """A victim that has ended by itself need not be removed, and one that is gone cannot be."""
-        victims = eviction.victims if eviction.phase is Phase.REMOVING else ()
-        touched = {change.pod.uid for change in changes if change.pod is not None and change.pod.uid in victims}
+        pods = (change.pod for change in changes if change.pod is not None)
+        touched = {pod.uid for pod in pods if pod.uid in eviction.victims}
         ended = {uid for uid in touched if (pod := self._world.pods.get(uid)) is None or pod.finished}
         if ended:
             removals = self._actuator.removals(eviction.key)
