@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from gangsched.cluster.sim import history as log
+from gangsched.cluster.sim.controllers import selects
 from gangsched.cluster.sim.history import Entry, drained_by
 from gangsched.cluster.sim.invariants import owners_in, preemptor_of
 from gangsched.core.actions import Action, Mark, Nominate, Removal
@@ -19,7 +20,6 @@ from gangsched.core.actuation.records import read_intent, read_owners
 from gangsched.model.children import JOBSET_NAME
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import PREEMPT_NEVER, Budget, Job, Pod
-from gangsched.model.selectors import selector_matches
 from tests.chaos.play import Played
 from tests.chaos.rooms import KEPT_SECONDS
 from tests.chaos.told import AT_ONCE, Batch, Told, short_of
@@ -278,12 +278,7 @@ def _beyond(budgets: dict[str, Budget], victims: list[Pod]) -> set[str]:
     left = {key: budget.allowed or 0 for key, budget in budgets.items()}
     out = set()
     for pod in sorted(victims, key=lambda p: (-p.priority, p.key)):
-        charged = [
-            key
-            for key, budget in budgets.items()
-            if budget.namespace == pod.namespace and pod.name not in budget.disrupted
-            if selector_matches(budget.selector, pod.labels)
-        ]
+        charged = [key for key, budget in budgets.items() if selects(budget, pod) and pod.name not in budget.disrupted]
         if any(left[key] <= 0 for key in charged):
             out.add(pod.uid)
             continue

@@ -14,15 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from gangsched.cluster.sim import history as log
+from gangsched.cluster.sim.controllers import selects
+from gangsched.cluster.sim.disrupted import leaves_whole
 from gangsched.cluster.sim.history import History, ends_object, removal
 from gangsched.core.actions import Action, Mark, Nominate, Remove, Unmark
 from gangsched.core.actuation.records import owners_of, read_owners
 from gangsched.core.decision import PREEMPT, Decision
 from gangsched.core.events import Event, Outcome, WriteDone
 from gangsched.core.options import Options
-from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
+from gangsched.core.preemption.blocks import mode_of
 from gangsched.model.records import SINGLE, Budget, GangId, Pod
-from gangsched.model.selectors import selector_matches
 from tests.chaos.play import Played
 from tests.chaos.told import AT_ONCE, Batch, Told
 
@@ -176,7 +177,7 @@ def taken_together(played: Played) -> list[str]:
         about = f"at {plan.at_seconds:.3f} s: {plan.decision.gang.key} takes"
         for key, budget in sorted(told.budgets.items()):
             lag_seconds = played.world.timing.controller_seconds
-            pods = [p for p in known.values() if _selects(budget, p) and p.name not in budget.disrupted]
+            pods = [p for p in known.values() if selects(budget, p) and p.name not in budget.disrupted]
             within = [p.key for p in pods if p.uid in plan.within - before]
             others = (p for p in pods if p.uid in before)
             left = [p.key for p in others if not truth.counted(budget, p.uid, plan.at_seconds, lag_seconds)]
@@ -189,10 +190,6 @@ def taken_together(played: Played) -> list[str]:
     return out
 
 
-def _selects(budget: Budget, pod: Pod) -> bool:
-    return budget.namespace == pod.namespace and selector_matches(budget.selector, pod.labels)
-
-
 def _broken(told: Told, gang: GangId, victims: set[str], before: set[str], options: Options) -> str:
     """How much of a gang is taken, if it leaves as a whole then and not all of it is."""
     spec = told.group(gang)
@@ -200,7 +197,7 @@ def _broken(told: Told, gang: GangId, victims: set[str], before: set[str], optio
     nodes = told.nodes.keys() | {""}  # who was on a node that is gone is lost
     there = {pod.uid for pod in told.placed(gang) if pod.node in nodes} - before
     stay = there - victims
-    whole = mode == ATOMIC or (mode == ELASTIC and len(stay) < minimum <= len(there))
+    whole = leaves_whole(mode, len(there), len(stay), minimum)
     return f"{len(there) - len(stay)} of {len(there)}" if gang.family != SINGLE and stay and whole else ""
 
 

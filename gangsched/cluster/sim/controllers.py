@@ -99,7 +99,7 @@ class DisruptionController:
 
     def _pod_changed(self, pod: Pod, old: Pod | None) -> None:
         for key, budget in self._store.budgets.items():
-            if any(p is not None and _matches(budget, p) for p in (pod, old)):
+            if any(p is not None and selects(budget, p) for p in (pod, old)):
                 self._soon(key)
 
     def _soon(self, key: BudgetKey) -> None:
@@ -112,7 +112,7 @@ class DisruptionController:
         budget = self._store.budgets.get(key)
         if budget is None or not _has_spec(budget):
             return
-        matching = [p for p in self._store.pods.values() if _matches(budget, p) and p.bound]
+        matching = [p for p in self._store.pods.values() if selects(budget, p) and p.bound]
         live = [p for p in matching if p.live]
         expected = self._expected[key] = max(self._expected.get(key, 0), len(live))
         disrupted = tuple(n for n in budget.disrupted if any(p.name == n for p in live))
@@ -173,7 +173,8 @@ def _has_spec(budget: Budget) -> bool:
     return budget.allowed is None or budget.min_available is not None or budget.max_unavailable is not None
 
 
-def _matches(budget: Budget, pod: Pod) -> bool:
+def selects(budget: Budget, pod: Pod) -> bool:
+    """Is the pod one of those that a budget is about?"""
     return budget.namespace == pod.namespace and selector_matches(budget.selector, pod.labels)
 
 

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim.controllers import desired_healthy
+from gangsched.cluster.sim.controllers import desired_healthy, selects
 from gangsched.cluster.sim.history import (
     Entry,
     History,
@@ -30,7 +30,6 @@ from gangsched.core.options import Options
 from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
 from gangsched.model.queues import STOP_DRAIN, ClusterQueue, LocalQueue
 from gangsched.model.records import SINGLE, Budget, Gang, GangId, Pod
-from gangsched.model.selectors import selector_matches
 
 #: What others have done is known so late at most: a plan that was carried out by then could not heed it (seconds).
 _KNOWN_SECONDS = 1.0
@@ -70,8 +69,8 @@ def broken_gangs(history: History, options: Options) -> list[str]:
             continue
         minimum = _needs(gang, objects, known)
         mode = mode_of(objects.get((gang.family, gang.namespace, gang.name)), options)
-        whole = mode == ATOMIC or (mode == ELASTIC and now < minimum <= before)
-        if whole and entry.at_seconds - lost_at.get(gang, -_KNOWN_SECONDS) >= _KNOWN_SECONDS:
+        known_by_then = entry.at_seconds - lost_at.get(gang, -_KNOWN_SECONDS) >= _KNOWN_SECONDS
+        if known_by_then and leaves_whole(mode, before, now, minimum):
             left = (uid for each in _together(gang, objects, running) for uid in running[each])
             begun.setdefault(gang, (entry, frozenset(left)))
     out = []
@@ -82,6 +81,11 @@ def broken_gangs(history: History, options: Options) -> list[str]:
         if stay and lacks and not stopped:
             out.append(f"{_when(entry)} {entry.object} was evicted, and {len(stay)} of {gang.key} run on without it")
     return out
+
+
+def leaves_whole(mode: str, before: int, now: int, minimum: int) -> bool:
+    """Of a gang with this mode and minimum, of which so many members ran before and now: do those leave, too?"""
+    return mode == ATOMIC or (mode == ELASTIC and now < minimum <= before)
 
 
 def _needs(gang: GangId, objects: Mapping[tuple[str, str, str], Gang], known: Mapping[str, Pod]) -> int:
@@ -128,7 +132,7 @@ def overspent_budgets(history: History) -> list[str]:
 def _covers(budget: Budget, pod: Pod) -> bool:
     """Does this budget, whose numbers are known, count the pod?"""
     numbers = budget.min_available is not None or budget.max_unavailable is not None
-    return numbers and budget.namespace == pod.namespace and selector_matches(budget.selector, pod.labels)
+    return numbers and selects(budget, pod)
 
 
 def _pod(entry: Entry, known: dict[str, Pod]) -> Pod | None:

@@ -13,6 +13,7 @@ import msgspec
 
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.clock import Timing, VirtualClock
+from gangsched.cluster.sim.controllers import selects
 from gangsched.cluster.sim.faults import AFTER, BEFORE, Faults
 from gangsched.cluster.sim.history import SCHEDULER, Cause, Detail, History
 from gangsched.cluster.sim.store import Store
@@ -41,7 +42,6 @@ from gangsched.core.events import Changed, Gone, Outcome, WriteDone
 from gangsched.model.constraints import Directives
 from gangsched.model.jobsets import JOBSET, JobSet
 from gangsched.model.records import Condition, Job, Pod
-from gangsched.model.selectors import selector_matches
 from gangsched.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim
 
 #: Reason of DisruptionTarget when the Eviction API sets it.
@@ -256,11 +256,7 @@ class ApiServer:
         """The eviction subresource: budgets protect running pods that are not going away already."""
         if not pod.node or pod.phase != "Running" or pod.deleting_since is not None:
             return self._delete(action, pod)
-        budgets = [
-            b
-            for b in self._store.budgets.values()
-            if b.namespace == pod.namespace and selector_matches(b.selector, pod.labels)
-        ]
+        budgets = [budget for budget in self._store.budgets.values() if selects(budget, pod)]
         if len(budgets) > 1:
             names = ", ".join(b.name for b in budgets)
             return Verdict(Outcome.REFUSED, f"pod {pod.key} is under several PodDisruptionBudgets ({names})")
