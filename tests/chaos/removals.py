@@ -112,9 +112,12 @@ def _wholes(batches: Iterable[Batch]) -> dict[tuple[str, str], str]:
 
 
 def _begun(told: Told, plan: _Plan) -> bool:
-    """Has somebody of the list left for it, or leaves by now, be it for another?"""
-    known = (told.pods.get(uid) for uid in plan.victims)
-    return plan.begun or any(pod is not None and pod.deleting_since is not None for pod in known)
+    """Has somebody of the list left for it, or leaves by now, be it for another? Who is gone while the removal has no
+    answer may have.
+    """
+    leaves = any((pod := told.pods.get(uid)) is not None and pod.deleting_since is not None for uid in plan.victims)
+    unanswered = told.removals.values()
+    return plan.begun or leaves or any(uid in unanswered and uid not in told.pods for uid in plan.victims)
 
 
 def _sent(played: Played, write_seconds: float) -> Iterator[_Sent]:

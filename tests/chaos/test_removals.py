@@ -8,7 +8,7 @@ import pytest
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, WithdrawNomination
 from gangsched.core.actuation.records import Intent, Owner, Owners, written
 from gangsched.core.decision import Preempt, UnitRef, Victim
-from gangsched.core.events import Gone
+from gangsched.core.events import Gone, Outcome, WriteDone
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.core.state.membership import Membership
@@ -167,6 +167,18 @@ def test_a_process_that_takes_over_cannot_tell_who_has_deleted_a_marked_pod(
     told(run, *seen, Gone("Pod", "d", "m1", "uid-d-m1"), asks=[removal], process=process)
     does(run, removal)
     assert [text.split(": ", 1)[1] for text in unwanted_removals(run)] == found
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_who_is_gone_while_its_removal_has_no_answer_may_have_left_for_the_gang(answered: bool) -> None:
+    """Then the list is finished though a budget is tighter now, unless the answer says that nothing was sent."""
+    run = marked(pod("w").priority(3).cpu(4).on("n1"))
+    mark, removal = Mark(5, about(run, "w"), FOR_G), Remove(6, about(run, "w"), mark=FOR_G)
+    told(run, asks=[mark, removal])
+    does(run, mark)
+    answer = [WriteDone(6, Outcome.OUTDATED)] if answered else []
+    told(run, Gone("Pod", "d", "w", "uid-d-w"), WRONG["protected"][0], *answer)
+    assert len(removes(run)) == answered
 
 
 def test_between_workloads_of_queues_it_is_not_priority_that_decides() -> None:

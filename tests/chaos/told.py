@@ -56,7 +56,8 @@ class Told(msgspec.Struct):
     last was not known: they may be bound. ``marked`` are the pods that it has marked and that stay marked. ``jobsets``
     are those that were ever seen (``namespace/name``). ``left`` is when a member of a gang was last told to have left a
     node, or to be about to, ``leaves_by`` when the grace period of a pod (UID) that terminates ends. ``open`` has the
-    writes without an answer: by id, the gangs (``namespace/name``) for which they are. ``moving`` are the pods (UIDs)
+    writes without an answer: by id, the gangs (``namespace/name``) for which they are; of ``removals`` also the pods
+    (UIDs) that they are about. ``moving`` are the pods (UIDs)
     that are to be bound to another node than the one to which they were nominated, as soon as no nomination stands.
     """
 
@@ -71,6 +72,7 @@ class Told(msgspec.Struct):
     unsure: set[str] = set()
     marked: set[str] = set()
     open: dict[int, frozenset[str]] = {}
+    removals: dict[int, str] = {}
     left: dict[str, float] = {}
     leaves_by: dict[str, float] = {}
     moving: set[str] = set()
@@ -131,6 +133,7 @@ class Told(msgspec.Struct):
 
     def _answered(self, action_id: int, outcome: Outcome) -> None:
         self.open.pop(action_id, None)
+        self.removals.pop(action_id, None)
         uid = self._binds.pop(action_id, "")
         self.unsure.discard(uid)
         if outcome is Outcome.TRANSIENT and uid in self.bindings:
@@ -151,6 +154,8 @@ class Told(msgspec.Struct):
                 self.moving.add(action.pod.uid)
             case Nominate():
                 self.moving.discard(action.pod.uid)
+            case Remove():
+                self.removals[action.id] = action.pod.uid
             case Mark():
                 self.marked.add(action.pod.uid)
             case Unmark():

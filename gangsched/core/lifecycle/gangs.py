@@ -232,7 +232,7 @@ class Gangs:
                 self._moved(group)
             self._follow(group, found, pending, other)
             if other:
-                self.rechecks.gang_changed(group)
+                self.rechecks.look_again(group)
         for each in gangs:
             self._reporter.object_status(each, self.of(each))
         if admitted_twice:

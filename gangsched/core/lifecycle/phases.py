@@ -99,6 +99,8 @@ class Phases:
     def _answered(self, key: str, group: Group, action: Action, outcome: Outcome, message: str) -> None:
         if isinstance(action, Bind):
             self._bound(key, group, action, outcome)
+        if isinstance(action, Remove) and outcome is Outcome.OUTDATED:
+            self._rechecks.look_again(group)  # if its pod is gone, it has not left for this gang, as it might have
         if isinstance(action, ResumeJob) and group.plan is not None and outcome is Outcome.OK:
             note = notes.job_resumed(counted(len(group.plan.placements), "pod"))
             note = f"{note}; {message}" if message else note

@@ -170,9 +170,9 @@ class Rechecks:
             if any(doubts):
                 self._spare_wrong(group, plan, room=_HELPS in doubts)
 
-    def gang_changed(self, group: Group) -> None:
-        """The gang itself is not what it was when its victims were chosen: spare those that it does not need to leave
-        any more.
+    def look_again(self, group: Group) -> None:
+        """The gang itself is not what it was when its victims were chosen, or it is known now that a victim did not
+        leave for it: spare those that it does not need to leave any more.
         """
         for each, plan in self._evicting([group.key]):
             self._spare_wrong(each, plan, room=True)

@@ -313,6 +313,29 @@ def test_a_victim_that_ended_by_itself_has_not_left_for_the_gang() -> None:
     assert len(nodes_of(cluster.log)) == 2
 
 
+def test_a_victim_that_its_user_deleted_has_not_left_for_the_gang() -> None:
+    """That it goes is told with the tighter budget, before it is known that its removal was not sent: then those that
+    still wait are looked at again.
+    """
+    cluster = Cluster(
+        *(node(f"n{i}") for i in (1, 2, 3, 4)),
+        gang("low").min(2).priority(1),
+        gang("g").min(2).timeout(60),
+        *(pod(f"w{i}").cpu(3).priority(1).label(app="w").gang("low").on(f"n{i}") for i in (1, 2)),
+        *(pod(f"v{i}").cpu(3).priority(2).on(f"n{i}") for i in (3, 4)),
+        *(pod(f"m{i}").cpu(3).priority(5).gang("g") for i in (1, 2)),
+        pdb("b").selects(app="w").allows(2),
+    )
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    cluster.delete("w1")
+    cluster.show(pdb("b").selects(app="w").allows(0))
+    cluster.run()
+    assert recalled(cluster) == {"w1", "w2"}
+    go_on(cluster)
+    assert evicted(cluster) == {"v3"}
+
+
 def test_a_victim_whose_eviction_was_refused_has_not_left() -> None:
     """Its budget has been used up by others: the eviction of the next one is recalled while that is still possible."""
     cluster = preempting()
