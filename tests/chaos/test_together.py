@@ -136,6 +136,26 @@ def test_a_plan_that_evicts_no_pod_takes_nothing() -> None:
     assert taken_together(run) == []
 
 
+@pytest.mark.parametrize(("gone", "found"), [("web0", []), ("low0", ["2 of 3 of d/low"])])
+def test_a_gang_of_which_a_plan_evicts_no_pod_is_whole(gone: str, found: list[str]) -> None:
+    """The plan was made for one that takes the third member, and may be given up with that."""
+    run = played(node("n1"), gang("low").min(2), *LOW, *WEB, *WAITING)
+    told(run, *seen(run))
+    takes(run, "h", "low0", "low1", "web0", stay=True)
+    does(run, Remove(3, about(run, gone)))
+    assert [text.partition("takes ")[2] for text in taken_together(run)] == found
+
+
+def test_what_is_evicted_for_the_plan_of_a_later_process_is_not_for_that_of_the_one_before() -> None:
+    """That has died before it had nominated all members for which its plan was made."""
+    run = played(node("n1"), gang("low").min(2), *LOW, *WAITING)
+    told(run, *seen(run))
+    takes(run, "h", "low0", "low1", stay=True)
+    told(run, *seen(run), process=2)
+    takes(run, "k", "low0", "low1", "low2", process=2)
+    assert taken_together(run) == []
+
+
 @pytest.mark.parametrize(
     ("removed", "outcome", "found"),
     [(False, Outcome.OK, 0), (True, Outcome.OK, 1), (True, Outcome.TRANSIENT, 1), (True, Outcome.OUTDATED, 0)],

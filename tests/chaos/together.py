@@ -4,6 +4,7 @@ What was spent in the end the history shows, and not what could be known: the st
 it was computed, and others disrupt pods too. So each plan is judged as it was made. Of what it takes, and does not
 announce as beyond a budget, there is enough in the status that the process had been told, beside all who left for plans
 made before and whom that status does not count. Of a gang that leaves as a whole enough members stay, or none does.
+What a plan takes of a budget or a gang of which no pod was evicted for it does not matter: it may have been given up.
 """
 
 from __future__ import annotations
@@ -42,25 +43,27 @@ class _Status(msgspec.Struct):
 
 class _Truth(msgspec.Struct):
     """What the history has that no process is told: with which entry (its number and its time in seconds) each pod
-    (UID) has begun to leave or has ended, which of them were ``evicted``, by themselves or with their Job, and the
-    status of each record of a budget (by its ``id``).
+    (UID) has begun to leave or has ended, for which plans (ids) those were ``evicted`` that were, by themselves or with
+    their Job, as it stood on them, and the status of each record of a budget (by its ``id``).
     """
 
     left: dict[str, tuple[int, float]] = {}
-    evicted: set[str] = set()
+    evicted: dict[str, frozenset[str]] = {}
     statuses: dict[int, _Status] = {}
 
     @classmethod
     def of(cls, history: History) -> _Truth:
         """The truth about this history."""
-        out, last = cls(), dict[str, tuple[Budget, _Status]]()
+        out, last, owners = cls(), dict[str, tuple[Budget, _Status]](), dict[str, frozenset[str]]()
         for entry in history:
             if entry.kind == "Pod" and (
                 ends_object(entry) or (isinstance(entry.record, Pod) and not entry.record.live)
             ):
                 if entry.uid not in out.left and (removal(entry) or entry.actor == log.JOB_CONTROLLER):
-                    out.evicted.add(entry.uid)
+                    out.evicted[entry.uid] = owners.get(entry.uid, frozenset())
                 out.left.setdefault(entry.uid, (entry.number, entry.at_seconds))
+            if isinstance(entry.record, Pod):
+                owners[entry.uid] = frozenset(owner.plan for owner in owners_of(entry.record))
             if not isinstance(entry.record, Budget) or not entry.changed:
                 continue
             budget = entry.record
@@ -82,6 +85,10 @@ class _Truth(msgspec.Struct):
         number, at_seconds = self.left.get(uid, (math.inf, math.inf))
         status = self.statuses[id(budget)]
         return number < status.computed or at_seconds + lag_seconds + AT_ONCE < min(status.until, now)
+
+    def evicted_for(self, plan: _Plan) -> set[str]:
+        """The pods (UIDs) that were evicted for this plan."""
+        return {uid for uid, plans in self.evicted.items() if plan.ident in plans}
 
 
 class _Plan(msgspec.Struct):
@@ -162,18 +169,14 @@ class _Life(msgspec.Struct):
         out = {uid for uid, plans in self.leave_for.items() if any(self.places[each] < plan.place for each in plans)}
         return out | {uid for uid, plans in self.leave_for.items() if plan.ident in plans} - plan.victims
 
-    def evicts(self, plan: _Plan, truth: _Truth) -> bool:
-        """Was a pod evicted for the plan?"""
-        its_own = {uid for uid in plan.victims if plan.ident in self.leave_for.get(uid, ())}
-        return bool(plan.ident) and not its_own.isdisjoint(truth.evicted)
-
 
 def taken_together(played: Played) -> list[str]:
     """Budgets of which a plan takes more than they have left, beyond what it says, and gangs of which one leaves some
     members and too few.
     """
     truth, out = _Truth.of(played.world.history), list[str]()
-    for plan, before, told, known in _plans(played, truth):
+    for plan, before, told, known in _plans(played):
+        went = truth.evicted_for(plan)
         about = f"at {plan.at_seconds:.3f} s: {plan.decision.gang.key} takes"
         for key, budget in sorted(told.budgets.items()):
             lag_seconds = played.world.timing.controller_seconds
@@ -182,9 +185,9 @@ def taken_together(played: Played) -> list[str]:
             others = (p for p in pods if p.uid in before)
             left = [p.key for p in others if not truth.counted(budget, p.uid, plan.at_seconds, lag_seconds)]
             allowed = max(0, (budget.allowed or 0) - len(left))
-            if len(within) > allowed:
+            if len(within) > allowed and any(p.uid in went for p in pods):
                 out.append(f"{about} {within} of {key}, which allows {allowed} beside {left}")
-        for gang in sorted({known[uid].gang for uid in plan.victims if uid in known}):
+        for gang in sorted({known[uid].gang for uid in went if uid in known}):
             if text := _broken(told, gang, plan.victims, before, played.scenario.options):
                 out.append(f"{about} {text} of {gang.key}")
     return out
@@ -204,8 +207,8 @@ def _broken(told: Told, gang: GangId, victims: set[str], before: set[str], optio
 # -- the plans of each process -------------------------------------------------------------------------------------
 
 
-def _plans(played: Played, truth: _Truth) -> Iterator[tuple[_Plan, set[str], Told, Mapping[str, Pod]]]:
-    """Each plan for which a pod was evicted, with the pods (UIDs) that were to leave before, and what its process had
+def _plans(played: Played) -> Iterator[tuple[_Plan, set[str], Told, Mapping[str, Pod]]]:
+    """Each plan, with the pods (UIDs) that were to leave before, and what its process had
     been told when it made it: also of pods (by UID) that were gone by then.
     """
     lives = _lives(played.batches)
@@ -217,7 +220,7 @@ def _plans(played: Played, truth: _Truth) -> Iterator[tuple[_Plan, set[str], Tol
             told.hear(event, batch.at_seconds)
         known.update(told.pods)
         for plan in lives[process].plans:
-            if plan.place[0] == number and lives[process].evicts(plan, truth):
+            if plan.place[0] == number and plan.ident:
                 yield plan, lives[process].before(plan), told, known
         for action in batch.actions:
             told.asked(action)
