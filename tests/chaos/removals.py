@@ -6,7 +6,7 @@ A removal is sent some time after it was asked for, if it has to wait for its tu
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
@@ -266,25 +266,27 @@ def _need_not(told: Told, plans: Mapping[str, _Plan], plan: _Plan, now: float) -
 
 
 def _tightened(told: Told, plan: _Plan, over: Collection[str]) -> str:
-    """Does a victim break a budget now which would have allowed it when the plan was made?"""
+    """Does a budget allow fewer victims now than when the plan was made, beyond those announced as ``over`` one?"""
     if plan.again:
         return ""
     standing = [pod for uid in plan.victims if (pod := told.pods.get(uid)) is not None and pod.live]
-    broken = _beyond(told.budgets, standing) - _beyond(plan.budgets, standing) - set(over)
-    return f"since its plan was made {', '.join(sorted(broken))} break a budget" if broken else ""
+    now, then = _beyond(told.budgets, standing), _beyond(plan.budgets, standing)
+    said = _draws(told.budgets, [pod for pod in standing if pod.uid in over])
+    broken = [key for key in sorted(now) if now[key] > max(then[key], said[key])]
+    return f"it would break {', '.join(broken)}, which it did not when its plan was made" if broken else ""
 
 
-def _beyond(budgets: dict[str, Budget], victims: list[Pod]) -> set[str]:
-    """The victims that a budget does not allow any more, when those of the highest priority are the first to go. One
-    that is counted as disrupted already is counted once.
-    """
-    left = {key: budget.allowed or 0 for key, budget in budgets.items()}
-    out = set()
-    for pod in sorted(victims, key=lambda p: (-p.priority, p.key)):
-        charged = [key for key, budget in budgets.items() if selects(budget, pod) and pod.name not in budget.disrupted]
-        if any(left[key] <= 0 for key in charged):
-            out.add(pod.uid)
-            continue
-        for key in charged:
-            left[key] -= 1
-    return out
+def _beyond(budgets: Mapping[str, Budget], victims: Iterable[Pod]) -> Counter[str]:
+    """How many of the victims each budget (by its key) does not allow; none where all are allowed."""
+    allowed = Counter({key: budget.allowed or 0 for key, budget in budgets.items()})
+    return _draws(budgets, victims) - allowed
+
+
+def _draws(budgets: Mapping[str, Budget], victims: Iterable[Pod]) -> Counter[str]:
+    """How many of the victims are charged to each budget. One that is counted as disrupted already is not."""
+    return Counter(
+        key
+        for pod in victims
+        for key, budget in budgets.items()
+        if selects(budget, pod) and pod.name not in budget.disrupted
+    )

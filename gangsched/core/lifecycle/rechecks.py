@@ -148,9 +148,10 @@ class Rechecks:
         if group.failures.count(Failed.BUDGET) or not self._world.budgets or now.begun:
             return False
         pods = [self._world.pods[uid] for uid in now.standing]
-        beyond = budgets_of(self._world, group.key, plan.victims).beyond(pods)
+        budgets = budgets_of(self._world, group.key, plan.victims)
         # Those that another plan takes too were charged to that one: who is beyond has changed, and not how many.
-        return len(beyond) > sum(plan.victims[uid].over_budget for uid in now.standing)
+        said = budgets.draws(pod for pod in pods if plan.victims[pod.uid].over_budget)
+        return any(count - budgets.allowed[key] > said[key] for key, count in budgets.draws(pods).items())
 
     def _own(self, group: Group, uids: Sequence[str]) -> list[str]:
         """Those of these victims that leave for no plan that was made before."""

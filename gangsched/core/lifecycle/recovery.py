@@ -64,6 +64,8 @@ class Recovery:
         if intent is None or not needs_more or not enough(self._world, group.gangs, {p.uid for p in placements}):
             return None
         said, leaving, victims = self._owned_by(group, intent.plan)
+        if self._beyond_it(said, leaving, victims):
+            return None
         fewer = not leaving and len(victims) < intent.victims
         if victims and fewer and any(self._torn(victims, said)):
             return None
@@ -103,6 +105,8 @@ class Recovery:
         said, leaving, victims = self._owned_by(group, ident)
         suspended = (self._world.jobs.owner_of(p) for p in victims)
         if not victims or not (leaving or any(job is not None and job.suspended for job in suspended)):
+            return None
+        if self._beyond_it(said, leaving, victims):
             return None
         staying = [p.uid for p in victims]
         placements = self._decider.places_without(group.gangs, staying)
@@ -183,6 +187,15 @@ class Recovery:
         said = {pod.uid: owner for pod, owner in marked if owner.kind}
         leaving = [pod for pod, _ in marked if pod.bound and pod.deleting_since is not None]
         return said, leaving, [pod for pod, _ in marked if self._may_leave(pod, group)]
+
+    def _beyond_it(self, said: Mapping[str, Owner], leaving: Sequence[Pod], victims: Sequence[Pod]) -> bool:
+        """Does a pod stand of what leaves as a whole, and has begun to, that the gang may not evict any more? That is
+        finished all the same, and the gang decided anew.
+        """
+        whole = {uid: (owner.kind, owner.unit) for uid, owner in said.items() if not owner.partial}
+        begun = {whole[pod.uid] for pod in leaving if pod.uid in whole}
+        chosen, pods = {pod.uid for pod in victims}, self._world.pods
+        return any(unit in begun and pods[uid].live and uid not in chosen for uid, unit in whole.items())
 
     def _means(self, owner: Owner, group: Group) -> bool:
         """Groups of different APIs may have the same name: the gang's trigger pod says which is meant."""

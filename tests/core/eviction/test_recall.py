@@ -287,6 +287,19 @@ def test_a_budget_that_is_used_up_by_the_first_victim_does_not_save_the_second()
     assert recalled(cluster) == set()
 
 
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_what_is_announced_beyond_one_budget_is_not_beyond_another(allowed: int) -> None:
+    """The budget of v1 allows nothing, and then one; that of v2 allows one, and then nothing, or ``allowed``."""
+    cluster = preempting()
+    cluster.show(*(pod(f"v{i}").cpu(3).priority(1).label(app=f"v{i}").on(f"n{i}") for i in (1, 2)))
+    cluster.show(*(pdb(f"b{i}").selects(app=f"v{i}").allows(i - 1) for i in (1, 2)))
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    cluster.show(pdb("b2").selects(app="v2").allows(allowed), pdb("b1").selects(app="v1").allows(1))
+    cluster.run()
+    assert recalled(cluster) == (set() if allowed else {"v1", "v2"})
+
+
 def test_a_victim_that_ended_by_itself_has_not_left_for_the_gang() -> None:
     """The budget of the other is tightened while nobody has been removed: the one without a budget leaves instead."""
     cluster = Cluster(

@@ -71,6 +71,28 @@ def test_who_is_gone_without_an_answer_has_been_removed() -> None:
     assert not [a for a in cluster.log if isinstance(a, Unmark)]
 
 
+@pytest.mark.parametrize("joins", [False, True])
+def test_a_gang_that_has_begun_to_leave_leaves_whole_though_its_preemptor_is_weaker_now(joins: bool) -> None:
+    """A member that ``joins`` while no process runs has a lower priority than those that were on the list."""
+    cluster = Cluster(
+        *(node(f"n{i}").cpu(4) for i in (1, 2)),
+        gang("low").min(2),
+        gang("g").min(1),
+        *(pod(f"w{i}").cpu(4).priority(3).gang("low").on(f"n{i}") for i in (1, 2)),
+        pod("m1").cpu(4).priority(5).gang("g"),
+    )
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    cluster.answer("w1")
+    if joins:
+        cluster.show(pod("m2").cpu(4).priority(1).gang("g"))
+    cluster.restart()
+    cluster.slow = lambda _: False
+    cluster.run()
+    assert all(cluster.pod(name).deleting_since is not None for name in ("w1", "w2"))
+    assert not [a for a in cluster.log if isinstance(a, Unmark)]
+
+
 def test_a_member_whose_node_is_gone_is_not_marked_anew() -> None:
     """It was never on the list, though its gang leaves as a whole: others delete it."""
     cluster = Cluster(
