@@ -174,6 +174,34 @@ def test_who_is_let_off_is_charged_if_its_removal_may_have_had_an_effect(
     assert len(taken_together(run)) == found
 
 
+@pytest.mark.parametrize(("over", "found"), [(("web0",), 0), ((), 1)])
+def test_who_may_have_left_before_and_is_announced_beyond_the_budget_is_no_fault(
+    over: Sequence[str], found: int
+) -> None:
+    """The answer to its removal for another was lost, and it is let off: who takes it says that it is one too many."""
+    run = replicas()
+    takes(run, "h", "web0", stay=True)
+    web0 = about(run, "web0")
+    unmark = Unmark(4, web0, "no longer needed", "PreemptionByScheduler")
+    told(run, asks=[Remove(3, web0)])
+    told(run, WriteDone(3, Outcome.TRANSIENT), asks=[unmark])
+    takes(run, "k", "web0", "web1", "web2", over=over)
+    assert len(taken_together(run)) == found
+
+
+@pytest.mark.parametrize(("spared", "found"), [(False, []), (True, ["2 of 3 of d/low"])])
+def test_who_is_never_to_stay_leaves_for_whomever_it_is_in_the_end(spared: bool, found: list[str]) -> None:
+    """The plan before is given up, and a later one takes its victim: a plan between them has counted on that."""
+    run = played(node("n1"), gang("low").min(2), *LOW, *WAITING, pod("z").priority(5))
+    told(run, *seen(run))
+    takes(run, "h", "low0", stay=True)
+    takes(run, "k", "low1", "low2")
+    if spared:
+        told(run, asks=[Unmark(4, about(run, "low0"), "no longer needed", "PreemptionByScheduler")])
+    takes(run, "z", "low0")
+    assert [text.partition("takes ")[2] for text in taken_together(run)] == found
+
+
 def test_what_others_delete_and_is_not_counted_yet_is_no_fault() -> None:
     """A plan has the status that was told when it was made."""
     run = replicas()

@@ -10,6 +10,7 @@ What a plan takes of a budget or a gang of which no pod was evicted for it does 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -30,6 +31,7 @@ from tests.chaos.told import AT_ONCE, Batch, Told
 
 #: The place of a plan in the order in which its process made them: the number of the batch, and that in the batch.
 _Place = tuple[int, float]
+_NEVER: _Place = (sys.maxsize, 0.0)
 
 
 class _Status(msgspec.Struct):
@@ -111,12 +113,14 @@ class _Plan(msgspec.Struct):
 
 
 class _Life(msgspec.Struct):
-    """One process: for which plans (ids) each pod (UID) was last to leave, and the places of all plans (by id).
+    """One process: for which plans (ids) each pod (UID) was to leave, with the place at which it was not any more for
+    that plan, and the last at which it was to stay (``stays``); and the places of all plans (by id).
     ``last`` has the last decision about each gang (``namespace/name``), ``going`` the removals (ids of writes) of pods
     (UIDs) that may take effect, or have: whoever gives them up then has come too late.
     """
 
-    leave_for: dict[str, frozenset[str]] = {}
+    leave_for: dict[str, dict[str, _Place]] = {}
+    stays: dict[str, _Place] = {}
     places: dict[str, _Place] = {}
     plans: list[_Plan] = []
     told: Told = msgspec.field(default_factory=Told)
@@ -132,7 +136,7 @@ class _Life(msgspec.Struct):
     def take_over(self) -> None:
         """What an earlier process has left stands on the pods."""
         for pod in self.told.pods.values():
-            self.leave_for[pod.uid] = frozenset(owner.plan for owner in owners_of(pod))
+            self.leave_for[pod.uid] = dict.fromkeys((owner.plan for owner in owners_of(pod)), _NEVER)
             self.places.update(dict.fromkeys(self.leave_for[pod.uid], (-1, 0.0)))
 
     def decide(self, plan: _Plan) -> None:
@@ -160,14 +164,21 @@ class _Life(msgspec.Struct):
                 plan.ident = ident
         known = self.told.pods.get(action.pod.uid) if isinstance(action, Mark | Unmark) else None
         if known is not None and known.live and known.uid not in self.going:
-            self.leave_for[known.uid] = frozenset(named)
+            before = self.leave_for.get(known.uid, {})
+            ended = {ident: min(place, (number, -1.0)) for ident, place in before.items()}
+            self.leave_for[known.uid] = {**ended, **dict.fromkeys(named, _NEVER)}
+            if not named:
+                self.stays[known.uid] = (number, -1.0)
 
     def before(self, plan: _Plan) -> set[str]:
-        """The pods (UIDs) that were to leave for plans that were made before, and did not stop to; also those that left
-        for this one in the end, which counted on that.
+        """The pods (UIDs) that were to leave for plans that were made before, and were never to stay since, be it that
+        they left for others in the end; also those that left for this one, which counted on that.
         """
-        out = {uid for uid, plans in self.leave_for.items() if any(self.places[each] < plan.place for each in plans)}
-        return out | {uid for uid, plans in self.leave_for.items() if plan.ident in plans} - plan.victims
+        out = {uid for uid, plans in self.leave_for.items() if plans.get(plan.ident) == _NEVER} - plan.victims
+        for uid, plans in self.leave_for.items():
+            if self.stays.get(uid, plan.place) <= plan.place:
+                out.update(uid for ident, end in plans.items() if self.places[ident] < plan.place < end)
+        return out
 
 
 def taken_together(played: Played) -> list[str]:
@@ -182,7 +193,7 @@ def taken_together(played: Played) -> list[str]:
             lag_seconds = played.world.timing.controller_seconds
             pods = [p for p in known.values() if selects(budget, p) and p.name not in budget.disrupted]
             within = [p.key for p in pods if p.uid in plan.within - before]
-            others = (p for p in pods if p.uid in before)
+            others = (p for p in pods if p.uid in before - (plan.victims - plan.within))
             left = [p.key for p in others if not truth.counted(budget, p.uid, plan.at_seconds, lag_seconds)]
             allowed = max(0, (budget.allowed or 0) - len(left))
             if len(within) > allowed and any(p.uid in went for p in pods):

@@ -417,7 +417,7 @@ MUTANTS = (
         (
             (
                 _RECHECKS,
-                "return len(beyond) > sum(plan.victims[uid].over_budget for uid in now.standing)",
+                "return any(count - budgets.allowed[key] > said[key] for key, count in budgets.draws(pods).items())",
                 "return False",
             ),
         ),

@@ -27,7 +27,8 @@ from gangsched.cluster.sim.history import (
 )
 from gangsched.core.events import Outcome
 from gangsched.core.options import Options
-from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of
+from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, MINIMAL, mode_of
+from gangsched.model.dialects import gang_from_member
 from gangsched.model.queues import STOP_DRAIN, ClusterQueue, LocalQueue
 from gangsched.model.records import SINGLE, Budget, Gang, GangId, Pod
 
@@ -67,8 +68,7 @@ def broken_gangs(history: History, options: Options) -> list[str]:
         if not _for_a_gang(entry):
             lost_at[gang] = entry.at_seconds
             continue
-        minimum = _needs(gang, objects, known)
-        mode = mode_of(objects.get((gang.family, gang.namespace, gang.name)), options)
+        minimum, mode = _needs(gang, objects, known), _mode(gang, objects, known, options)
         known_by_then = entry.at_seconds - lost_at.get(gang, -_KNOWN_SECONDS) >= _KNOWN_SECONDS
         if known_by_then and leaves_whole(mode, before, now, minimum):
             left = (uid for each in _together(gang, objects, running) for uid in running[each])
@@ -86,6 +86,15 @@ def broken_gangs(history: History, options: Options) -> list[str]:
 def leaves_whole(mode: str, before: int, now: int, minimum: int) -> bool:
     """Of a gang with this mode and minimum, of which so many members ran before and now: do those leave, too?"""
     return mode == ATOMIC or (mode == ELASTIC and now < minimum <= before)
+
+
+def _mode(
+    gang: GangId, objects: Mapping[tuple[str, str, str], Gang], known: Mapping[str, Pod], options: Options
+) -> str:
+    """How it may be taken apart; where its object is gone that is not known, and its pods may go one by one."""
+    spec = objects.get((gang.family, gang.namespace, gang.name))
+    members = (pod for pod in known.values() if pod.gang == gang)
+    return MINIMAL if spec is None and not any(map(gang_from_member, members)) else mode_of(spec, options)
 
 
 def _needs(gang: GangId, objects: Mapping[tuple[str, str, str], Gang], known: Mapping[str, Pod]) -> int:

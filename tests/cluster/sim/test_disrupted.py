@@ -101,6 +101,18 @@ def test_a_gang_needs_what_its_object_says_once_that_is_known(change: str, broke
         assert bool(evict(there, *("x" if change == "raised" else "xy"))) == (broken and seconds > 1.0)
 
 
+@pytest.mark.parametrize(("there", "broken"), [(True, True), (False, False)])
+def test_how_a_gang_leaves_is_not_known_without_its_object(there: bool, broken: bool) -> None:
+    """It may have said that its pods go one by one, where others leave whole."""
+    run = three()
+    if not there:
+        run.store.apply(Gone("PodGroup", "ns", "low", group=objects.gang("low", 2).family), Cause(USER, GONE))
+        run.clock.advance_to(10.0)
+    evict(run, "x")
+    run.store.apply(Changed(objects.gang("low", 3)), Cause(USER, GONE))
+    assert bool(broken_gangs(run.history, Options(gang_mode="atomic"))) == broken
+
+
 @pytest.mark.parametrize("outcome", [Outcome.BLOCKED, Outcome.REFUSED, Outcome.CONFLICT])
 def test_who_may_not_be_removed_stays(outcome: Outcome) -> None:
     """The API server has refused to let it go."""
