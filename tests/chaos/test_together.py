@@ -253,6 +253,14 @@ def test_what_is_left_of_a_gang_leaves_with_those_that_another_plan_was_to_remov
     assert len(taken_together(run)) == 1
 
 
+def test_a_gang_of_which_a_plan_takes_no_pod_itself_is_not_its_fault() -> None:
+    """It waits for one that leaves for another, whose plan fails before the others leave, too."""
+    run = played(node("n1"), gang("low").min(2), *LOW, *WEB, *WAITING, gang_mode="atomic")
+    told(run, *seen(run))
+    takes(run, "h", "web0", also=["low0"])
+    assert taken_together(run) == []
+
+
 def test_who_was_on_a_node_that_is_gone_does_not_stay() -> None:
     """The gang has lost that member."""
     run = played(node("n1"), gang("low").min(2), *LOW[:2], pod("low2").gang("low").on("n2"), *WAITING)

@@ -187,7 +187,7 @@ def taken_together(played: Played) -> list[str]:
     """
     truth, out = _Truth.of(played.world.history), list[str]()
     for plan, before, told, known in _plans(played):
-        went = truth.evicted_for(plan)
+        went = truth.evicted_for(plan) & plan.victims
         about = f"at {plan.at_seconds:.3f} s: {plan.decision.gang.key} takes"
         for key, budget in sorted(told.budgets.items()):
             lag_seconds = played.world.timing.controller_seconds
@@ -198,7 +198,7 @@ def taken_together(played: Played) -> list[str]:
             allowed = max(0, (budget.allowed or 0) - len(left))
             if len(within) > allowed and any(p.uid in went for p in pods):
                 out.append(f"{about} {within} of {key}, which allows {allowed} beside {left}")
-        for gang in sorted({known[uid].gang for uid in went if uid in known}):
+        for gang in sorted({known[uid].gang for uid in went & known.keys()}):
             if text := _broken(told, gang, plan.victims, before, played.scenario.options):
                 out.append(f"{about} {text} of {gang.key}")
     return out
@@ -219,8 +219,8 @@ def _broken(told: Told, gang: GangId, victims: set[str], before: set[str], optio
 
 
 def _plans(played: Played) -> Iterator[tuple[_Plan, set[str], Told, Mapping[str, Pod]]]:
-    """Each plan, with the pods (UIDs) that were to leave before, and what its process had
-    been told when it made it: also of pods (by UID) that were gone by then.
+    """Each plan, with the pods (UIDs) that were to leave before, and what its process had been told when it made it:
+    also of pods (by UID) that were gone by then.
     """
     lives = _lives(played.batches)
     process, told, known = 0, Told(), dict[str, Pod]()
