@@ -24,10 +24,11 @@ from gangsched.cluster.sim import invariants
 from gangsched.cluster.sim.history import Entry, History, ends_object
 from gangsched.cluster.sim.invariants import Round
 from gangsched.core.actions import Action, Bind, BindVolume, Mark, Nominate, SelectNode, Unmark, WithdrawNomination
+from gangsched.core.actuation.records import read_owners
 from gangsched.core.decision import BIND, Decision
 from gangsched.core.events import Event, Outcome, WriteDone
 from gangsched.core.plugins.node import tolerates
-from gangsched.core.preemption.blocks import survives
+from gangsched.core.preemption.blocks import ELASTIC, mode_of, survives
 from gangsched.model.records import Node, Pod
 from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import Played
@@ -102,7 +103,8 @@ def _rightly(played: Played, each: Round, unmark: Entry) -> bool:
     that let it off? That is so where all that it lacks has room beside those who stay; and where a node to which its
     members were nominated has no room for them even without the list, because of pods that have come, are overdue or
     leave for later plans only, of bindings on their way and of what is kept for gangs of higher priority, or of the
-    same whose plans were made before. Or where a Job would fail by the loss of who stands, as it would not have before.
+    same whose plans were made before. Or where a Job would fail by the loss of who stands, as it would not have before,
+    or a gang that gives up a surplus member would run on with too few.
     """
     batch = _asked_in(played, each, unmark)
     if batch is None:
@@ -110,6 +112,8 @@ def _rightly(played: Played, each: Round, unmark: Entry) -> bool:
     if _fails_jobs(played, each, batch):
         return True
     before, after = (_known(played, batch, asked=asked) for asked in (False, True))
+    if _breaks_gangs(played, each, before.told):
+        return True
     return any(_needless(played, each, known) or _hopeless(played, each, known) for known in (before, after))
 
 
@@ -284,6 +288,21 @@ def _fails_jobs(played: Played, each: Round, last: int) -> bool:
     made = next((n for n, a in asked if isinstance(a, Nominate) and a.plan == each.plan), mine[0])
     then, now = (_failing(_known(played, n, asked=False).told, each) for n in (made, last))
     return not now <= then
+
+
+def _breaks_gangs(played: Played, each: Round, told: Told) -> bool:
+    """Would a gang of which a victim was to leave singly run on with too few members beside all that leave?"""
+    marks = (
+        (e.uid, o)
+        for e in played.world.history.of(log.MARK)
+        for o in read_owners(str(e.detail.get("owners", ""))) or ()
+    )
+    singly = {uid for uid, owner in marks if owner.plan == each.plan and owner.partial}
+    for gang in {pod.gang for uid in singly if (pod := told.pods.get(uid)) is not None and pod.live}:
+        spec, stay = told.group(gang), [pod for pod in told.placed(gang) if not told.leaving(pod)]
+        if spec is not None and stay and len(stay) < spec.min_member:
+            return mode_of(spec, played.scenario.options) == ELASTIC
+    return False
 
 
 def _failing(told: Told, each: Round) -> set[str]:

@@ -59,22 +59,26 @@ def lets_off(
     decides: Sequence[Decision] = (),
     answers: Sequence[Event] = (),
     v1: PodBuilder | None = None,
+    v2: PodBuilder | None = None,
     process: int = 1,
     **options: Any,
 ) -> list[str]:
     """What is found where d/p needs both pods on its node to leave, one is removed at 10 s, the other let off at 20 s.
     At 15 s the process, or another from then on, is ``shown`` something more than what was ``known``, and ``decides``
     more, and at 5 s and 15 s it asks for more, of which nothing is ever written, whatever it is told of that
-    (``answers``, at 20 s). That ``v1`` terminates it is shown at 15 s, too.
+    (``answers``, at 20 s). That ``v1`` terminates it is shown at 15 s, too. If ``v2`` is given it is in a gang, and
+    leaves singly.
     """
-    victims = [pod(name).cpu(2).on("n1") for name in ("v1", "v2")]
+    victims = [pod("v1").cpu(2).on("n1"), v2 or pod("v2").cpu(2).on("n1")]
     there: list[Built] = [node("n1").cpu(4), *victims, *map(waits, WAITING), *known]
     run = played(*there, **options)
     run.world.clock.advance_to(5.0)
     told(run, *there, asks=before(run))
     run.world.clock.advance_to(10.0)
     nominates = Nominate(1, about(run, "p"), "n1", "1-1", "plan 1-1")
-    marks = [Mark(2, about(run, name), FOR_P) for name in ("v1", "v2")]
+    owner = Owner("1-1", "preemption", OURS, "d/p", "d/p", kind="PodGroup", unit="d/b", partial=True)
+    owners = written(Owners.of([owner])) if v2 else ""
+    marks = [Mark(2, about(run, "v1"), FOR_P), Mark(2, about(run, "v2"), FOR_P, owners=owners)]
     removes = Remove(3, about(run, "v1"), mark=FOR_P)
     told(run, asks=[nominates, *marks, removes])
     does(run, nominates, *marks, removes)
@@ -358,3 +362,12 @@ def test_a_victim_that_another_gang_keeps_is_let_off_when_its_mark_names_that_on
     told(run, *there, process=process)
     does(run, Unmark(5, about(run, "v2"), "no longer needed"))
     assert second_lists(run) == found
+
+
+@pytest.mark.parametrize(("minimum", "gone", "found"), [(2, True, []), (2, False, FOUND), (1, True, FOUND)])
+def test_a_list_may_end_where_a_gang_would_run_on_with_too_few(minimum: int, gone: bool, found: list[str]) -> None:
+    """A surplus member of it was to leave, until another member was gone."""
+    members = [pod(f"b{i}").gang("b").on(f"n{i}") for i in (2, 3)]
+    lost = [Gone("Pod", "d", "b3", "uid-d-b3")] if gone else []
+    v2 = pod("v2").cpu(2).gang("b").on("n1")
+    assert lets_off(*lost, known=[gang("b").min(minimum), *members], v2=v2) == found

@@ -97,17 +97,17 @@ class Rechecks:
         return not (room and self._needless(group, plan, now))
 
     def _not_as_made(self, group: Group, plan: Plan, now: _Look) -> bool:
-        """Does the gang need more or fewer members than the plan is for, or is a member that it takes singly no surplus
-        of its own gang any more, while no pod has left for it yet? Or would other Jobs fail than was known, by the loss
+        """Does the gang need more or fewer members than the plan is for, while no pod has left for it yet? Is a member
+        that it takes singly no surplus of its own gang any more? Or would other Jobs fail than was known, by the loss
         of what need not leave whole? Those that have left for it are in their counts, if anything has; so may be those
         whose removal has no answer, if more have failed since.
         """
-        if not now.begun:
-            lacking = self._world.membership.lacking(group.gangs)
-            if (plan.required and plan.required != lacking) or self._breaks_gangs(plan, now.standing):
-                return True
+        if not now.begun and plan.required and plan.required != self._world.membership.lacking(group.gangs):
+            return True
         world, key = self._world, None if now.begun else group.key
-        rest = (victim for uid in now.standing if unit_of(victim := plan.victims[uid]) not in now.begun)
+        rest = [victim for uid in now.standing if unit_of(victim := plan.victims[uid]) not in now.begun]
+        if self._breaks_gangs(rest):
+            return True
         for job, uids in losing(rest, world):
             failed, known = plan.jobs.get(job.uid, (job.failed, False))
             counted = min(len(uids & plan.eviction.unsure), max(0, job.failed - failed))
@@ -115,10 +115,10 @@ class Rechecks:
                 return True
         return False
 
-    def _breaks_gangs(self, plan: Plan, standing: Iterable[str]) -> bool:
+    def _breaks_gangs(self, victims: Iterable[Victim]) -> bool:
         """Would gangs that give up surplus members run on with too few, since others of theirs are gone by now?"""
         membership, condemned = self._world.membership, self._ledger.condemned
-        gangs = {self._world.pods[uid].gang for uid in standing if plan.victims[uid].partial}
+        gangs = {self._world.pods[victim.uid].gang for victim in victims if victim.partial}
         elastic = (gang for gang in gangs if mode_of(membership.spec(gang), self._options) == ELASTIC)
         broken = (gang for gang in elastic if membership.without(gang, condemned))
         return any(pod.uid not in condemned for gang in broken for pod in membership.census(gang).bound)

@@ -378,3 +378,27 @@ def test_what_is_left_of_a_list_is_spared_when_it_ends_by_itself() -> None:
     cluster.change("w2", phase="Succeeded")
     cluster.run()
     assert recalled(cluster) == {"w2"}
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_who_is_no_surplus_of_its_gang_any_more_stays_though_the_list_has_begun(lost: bool) -> None:
+    """Gang b of three needs two and gives up b2; v has left already when a user deletes b4, whose node is cordoned."""
+    cluster = Cluster(
+        *(node(f"n{i}") for i in (1, 2, 3)),
+        node("n4").cordoned(),
+        gang("g").min(2).timeout(60),
+        gang("b").min(2),
+        pod("v").cpu(3).priority(1).on("n1"),
+        *(pod(f"b{i}").cpu(3).priority(p).gang("b").on(f"n{i}") for i, p in ((2, 1), (3, 3), (4, 3))),
+        *(pod(f"m{i}").cpu(3).priority(2).gang("g") for i in (1, 2)),
+    )
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    cluster.answer("v")
+    cluster.run()
+    if lost:
+        cluster.delete("b4")
+        cluster.run()
+    assert recalled(cluster) == ({"b2"} if lost else set())
+    go_on(cluster)
+    assert evicted(cluster) == ({"v"} if lost else {"v", "b2"})
