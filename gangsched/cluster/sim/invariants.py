@@ -272,7 +272,7 @@ def _all_fitted(history: History, plan: Round, first: int) -> bool:
     """Was there room for as many members of the plan as the gang lacked, where they were to be bound, when the first of
     them was? Bindings that failed before, or were carried out later, count as well; who is bound already is there.
     """
-    began = max(plan.removed.values(), default=0)
+    began = max((number for number in plan.removed.values() if number < first), default=0)
     now = moment(history, first)
     waiting = [now.pods[uid] for uid in plan.nominated if uid in now.pods and not now.pods[uid].bound]
     lacking: Counter[GangId] = Counter(pod.gang for pod in waiting)

@@ -163,6 +163,17 @@ def test_a_gang_that_fits_beside_its_victims_is_not_bound_early(cpu, found):
     assert len(invariants.early_binds(there.history)) == found
 
 
+@pytest.mark.parametrize(("cpu", "found"), [(6, 0), (5, 2)])
+def test_what_is_removed_for_others_once_a_gang_has_been_bound_does_not_make_that_early(cpu, found):
+    """Other room has turned up before; what had been marked by then still bears the mark when it goes."""
+    there = preemption()
+    outcomes(there, NOMINATE_A, NOMINATE_B, MARK_X, MARK_Y)
+    there.store.apply(event(node("n4", cpu)), Cause(USER, CREATE))
+    outcomes(there, Bind(5, ref("a"), "n4"), Bind(6, ref("b"), "n4"), REMOVE_X, REMOVE_Y)
+    there.clock.advance_to(5.0)
+    assert len(invariants.early_binds(there.history)) == found
+
+
 @pytest.mark.parametrize(("cpu", "found"), [(6, 0), (5, 1)])
 def test_one_of_a_plan_that_is_bound_already_lacks_nothing(cpu, found):
     """Pods of a Job, each a gang of one, whose plan is for all of them: other room turns up, and one is bound first."""
