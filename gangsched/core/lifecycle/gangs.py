@@ -223,12 +223,11 @@ class Gangs:
         if group is None and pending:
             group = self._begin(gangs)
             group.obstacle = found
-            group.look = look
+            group.seen(look)
             self.signal(group, Signal.SCATTERED if found else Signal.GATHERED)
         elif group is not None:
-            other, group.look = look != group.look, look
+            other = group.seen(look)
             if other:
-                group.signature = None
                 self._moved(group)
             self._follow(group, found, pending, other)
             if other:

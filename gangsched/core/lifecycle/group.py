@@ -201,6 +201,13 @@ class Group:
         self.told: dict[str, tuple[str, str]] = {}
         self.decisions: tuple[Decision, ...] = ()
 
+    def seen(self, look: object) -> bool:
+        """It looks so now: is that another look? Then it may be equal to other gangs than before."""
+        other, self.look = look != self.look, look
+        if other:
+            self.signature = None
+        return other
+
     @property
     def problem(self) -> str:
         """Why it cannot be decided, in words; empty when it can."""

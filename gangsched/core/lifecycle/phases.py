@@ -322,7 +322,7 @@ class Phases:
     def _fail(self, group: Group, plan: Plan, failures: Sequence[Failure]) -> None:
         """These writes have failed, and the plan with them."""
         group.message = f"{group.stage}: {failures[0].text}"
-        group.look = self._world.membership.look(group.gangs)  # what has become of these writes is no news
+        group.seen(self._world.membership.look(group.gangs))  # what has become of these writes is no news
         self._signal(group, self._verdict_on(group, {f.outcome for f in failures}))
         self._recheck(group)
 

@@ -22,7 +22,7 @@ class Signature(msgspec.Struct, frozen=True, eq=False):
     """What gangs have in common that are refused alike, and helped by the same events.
 
     ``members`` are the classes of the pending members of each gang in name order (classes count by their number), then
-    of those that it announces, ``needs`` how many of them are required. ``queue`` is that of gangs that need quota:
+    of those that each announces, ``needs`` how many of them are required. ``queue`` is that of gangs that need quota:
     LocalQueue, priority there, the
     root of the cohort tree, and a WorkloadPriorityClass that is missing. ``own`` is the key of a group of which more
     matters than this, so that it is equal to no other; empty for the rest.
@@ -66,7 +66,7 @@ def signature_of(world: World, gangs: Sequence[GangId], key: str, *, apart: bool
     needs = tuple(map(membership.required, gangs, census))
     topology = tuple(membership.topology(spec) for g in gangs if (spec := membership.spec(g)) is not None)
     pending = [p for found in census for p in found.pending]
-    members = [(*found.pending, *membership.absent_at_start(g)) for g, found in zip(gangs, census, strict=True)]
+    members = [*(found.pending for found in census), *map(membership.absent_at_start, gangs)]
     bound = any(found.bound for found in census) and (any(needs) or any(topology))
     gated = any(found.gated for found in census)
     held = key in world.ledger.holders() or any(p.nominated_node for p in pending)

@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gangsched.core.actions import Bind, Write
 from gangsched.core.decision import Verdict
-from gangsched.core.events import Gone
+from gangsched.core.events import Gone, Outcome
 from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.model.constraints import PodTerm
+from gangsched.model.dialects.volcano import FAMILY as VOLCANO
+from gangsched.model.records import Announced
 from tests.builders import gang, node, pod, selects
 from tests.core.harness import Built, Cluster, nodes_of, plan
 from tests.core.queue.sleepers import sleeping_in_vain
@@ -159,6 +162,51 @@ def test_room_that_victims_of_others_leave_ends_a_refusal(asked: list[str]) -> N
     found = plan(*cluster_, pod("strong").cpu(2).created(1.0), pod("w1").cpu(2).never().created(2.0))
     assert asked == ["w0", "strong", "w1"]
     assert [found[f"d/{name}"].outcome for name in asked] == ["unschedulable", "preempt", "wait"]
+
+
+def test_a_gang_that_is_bound_in_part_is_no_equal_of_one_that_is_not() -> None:
+    """Two of b are bound, as answers say, and not seen to be yet, and the third is refused; then a, its equal until
+    then, is refused before it in the queue.
+    """
+
+    def members(name: str, *numbers: int) -> list[Built]:
+        created = {"a": 1.0, "b": 2.0}[name]
+        return [pod(f"{name}{i}").cpu(3).gang(name).priority(5).created(created) for i in numbers]
+
+    def answer(write: Write) -> tuple[Outcome, str] | None:
+        if isinstance(write, Bind):
+            return (Outcome.REFUSED, "because") if write.pod.name == "b3" else (Outcome.OK, "")
+        return None
+
+    groups = [gang(name).min(3).created(at) for name, at in (("a", 1.0), ("b", 2.0))]
+    cluster = Cluster(node("n1").cpu(9), pod("big").cpu(20).priority(9), *groups, *members("a", 1, 2))
+    cluster.show(*members("b", 1, 2, 3))
+    cluster.judge = answer
+    cluster.run()
+    cluster.show(*members("a", 3))
+    cluster.run()
+    cluster.pass_time(60)
+    said = [(d.gang.name, d.outcome) for d in cluster.decisions]
+    assert said[:4] == [("big", "unschedulable"), ("b", "bind"), ("a", "unschedulable"), ("b", "bind")]
+
+
+@pytest.mark.parametrize("first", ["announces", "has"])
+def test_a_gang_that_announces_members_is_no_equal_of_one_that_has_them(first: str) -> None:
+    """What they need together is the same."""
+    workers = Announced("worker", 2, pod("worker").cpu(3).obj().shape)
+    created = {name: 1.0 if name == first else 2.0 for name in ("announces", "has")}
+    there = [
+        node("n1").cpu(2),
+        gang("announces").family(VOLCANO).min(1).field(announced=(workers,)).created(created["announces"]),
+        gang("has").family(VOLCANO).min(1).created(created["has"]),
+        pod("announces0").cpu(3).gang("announces", VOLCANO).created(created["announces"]),
+        *(pod(f"has{i}").cpu(3).gang("has", VOLCANO).created(created["has"]) for i in range(3)),
+    ]
+    cluster = Cluster(*there)
+    cluster.run()
+    for said in ({d.gang.name: d for d in cluster.decisions}, {d.gang.name: d for d in plan(*there).values()}):
+        assert [u.pod for u in said["has"].unplaced] == [f"d/has{i}" for i in range(3)]
+        assert [u.pod for u in said["announces"].unplaced] == ["d/announces0"]
 
 
 def test_equals_keep_their_order_although_the_first_is_in_backoff() -> None:
