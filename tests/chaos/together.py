@@ -127,11 +127,16 @@ class _Life(msgspec.Struct):
     last: dict[str, _Plan] = {}
     going: dict[str, int] = {}
 
-    def hear(self, event: Event, now: float) -> None:
-        """It is told this, now (seconds)."""
+    def hear(self, event: Event, now: float, truth: _Truth) -> None:
+        """It is told this, now (seconds). What comes of a removal without an answer only the truth has."""
         self.told.hear(event, now)
-        if isinstance(event, WriteDone) and event.outcome not in (Outcome.OK, Outcome.TRANSIENT):
-            self.going = {uid: number for uid, number in self.going.items() if number != event.action_id}
+        if isinstance(event, WriteDone) and event.outcome is not Outcome.OK:
+            lost = event.outcome is Outcome.TRANSIENT
+            self.going = {
+                uid: number
+                for uid, number in self.going.items()
+                if number != event.action_id or (lost and truth.left.get(uid, (0, math.inf))[1] <= now)
+            }
 
     def take_over(self) -> None:
         """What an earlier process has left stands on the pods."""
@@ -186,7 +191,7 @@ def taken_together(played: Played) -> list[str]:
     members and too few.
     """
     truth, out = _Truth.of(played.world.history), list[str]()
-    for plan, before, told, known in _plans(played):
+    for plan, before, told, known in _plans(played, truth):
         went = truth.evicted_for(plan) & plan.victims
         about = f"at {plan.at_seconds:.3f} s: {plan.decision.gang.key} takes"
         for key, budget in sorted(told.budgets.items()):
@@ -218,11 +223,11 @@ def _broken(told: Told, gang: GangId, victims: set[str], before: set[str], optio
 # -- the plans of each process -------------------------------------------------------------------------------------
 
 
-def _plans(played: Played) -> Iterator[tuple[_Plan, set[str], Told, Mapping[str, Pod]]]:
+def _plans(played: Played, truth: _Truth) -> Iterator[tuple[_Plan, set[str], Told, Mapping[str, Pod]]]:
     """Each plan, with the pods (UIDs) that were to leave before, and what its process had been told when it made it:
     also of pods (by UID) that were gone by then.
     """
-    lives = _lives(played.batches)
+    lives = _lives(played.batches, truth)
     process, told, known = 0, Told(), dict[str, Pod]()
     for number, batch in enumerate(played.batches):
         if batch.process != process:
@@ -237,13 +242,13 @@ def _plans(played: Played) -> Iterator[tuple[_Plan, set[str], Told, Mapping[str,
             told.asked(action)
 
 
-def _lives(batches: Sequence[Batch]) -> dict[int, _Life]:
+def _lives(batches: Sequence[Batch], truth: _Truth) -> dict[int, _Life]:
     out: dict[int, _Life] = {}
     for number, batch in enumerate(batches):
         fresh = batch.process not in out
         life = out.setdefault(batch.process, _Life())
         for event in batch.events:
-            life.hear(event, batch.at_seconds)
+            life.hear(event, batch.at_seconds, truth)
         if fresh:
             life.take_over()
         for place, decision in enumerate(batch.decisions):

@@ -209,7 +209,8 @@ class Leaving(msgspec.Struct):
 
     ``owners`` are the keys of the evictions that need it to leave, ``named`` those that stand on it by name, or are
     about to: one that is over stands there until its removal shows, or fails. It is ``standing`` until it terminates.
-    ``left`` is when it was seen to (seconds), ``counted`` are the budgets (keys) whose status counts it as gone.
+    ``left`` is when it was seen to (seconds), or may have, ``unsure`` when the answer to its removal was lost.
+    ``counted`` are the budgets (keys) whose status counts it as gone.
     ``suspended`` is the Job or JobSet (UID) with which it leaves, if that is to be suspended.
     """
 
@@ -219,6 +220,7 @@ class Leaving(msgspec.Struct):
     standing: bool = True
     suspended: str = ""
     left: float | None = None
+    unsure: float | None = None
     counted: set[str] = msgspec.field(default_factory=set)
 
 
@@ -263,8 +265,8 @@ class Condemned:
         found = self._record(pod)
         new = not found.owners
         found.owners.add(key)
-        if new and pod.live and found.left is None:
-            found.standing = True
+        if new and pod.live:
+            found.standing, found.left = True, None
             found.counted.clear()
         if pod.live and suspended and not found.suspended:
             found.suspended = suspended
@@ -292,6 +294,8 @@ class Condemned:
             self._until.never(uid)
         if not found.owners:
             self._stands_no_more(found)
+            if found.unsure is not None and found.left is None:
+                self._leave(found, found.unsure)
         self._tidy(uid, found)
         return not found.owners
 
@@ -337,8 +341,18 @@ class Condemned:
         if found is not None and found.standing:
             self._stands_no_more(found)
             if found.owners:
-                found.left = now
-                self._left.append((now, uid))
+                self._leave(found, now)
+
+    def answer_lost(self, uids: Iterable[str], now: float) -> None:
+        """The removals of these pods may or may not have had an effect: even if they need not leave any more, budgets
+        are charged as if they had been seen to leave now.
+        """
+        for found in filter(None, map(self.records.get, uids)):
+            found.unsure = now
+
+    def _leave(self, found: Leaving, now: float) -> None:
+        found.left = now
+        self._left.append((now, found.pod.uid))
 
     def gone(self, uid: str, now: float) -> None:
         """The pod takes no room any more."""
@@ -433,8 +447,8 @@ class Condemned:
         (UIDs) aside. What a later plan takes of a budget is not taken from an earlier one.
         """
         while self._left and self._left[0][0] + UNSEEN_SECONDS <= now:
-            uid = self._left.popleft()[1]
-            if uid in self.records:
+            since, uid = self._left.popleft()
+            if uid in self.records and self.records[uid].left == since:
                 self.records[uid].left = None
                 self._tidy(uid, self.records[uid])
         for uid, charge in self.records.items():

@@ -184,9 +184,14 @@ class Evictions:
         """Every mark or removal has been answered: what has failed, and matters. Other owners of the pods whose
         removals have failed may have to remove them.
         """
-        failures = eviction.settle(self._actuator.take_failures(eviction.key))
+        failures = self._settle(eviction, self._actuator.take_failures(eviction.key))
         for uid in eviction.all_meant(failures):
             self._actuator.check.update(self._condemned.owners(uid))
+        return failures
+
+    def _settle(self, eviction: Eviction, failed: Iterable[Failure]) -> list[Failure]:
+        failures = eviction.settle(failed)
+        self._condemned.answer_lost(eviction.unsure & eviction.all_meant(failures), self._world.now)
         return failures
 
     def withdraw(self, eviction: Eviction, but: Iterable[str] = ()) -> None:
@@ -248,6 +253,8 @@ class Evictions:
             job = self._world.jobs.find(action.job.kind, action.job.namespace, action.job.name)
             if job is not None and job.uid == action.job.uid and not job.suspended:
                 uids = [pod.uid for pod in self._world.jobs.pods_of(job)]
+        if outcome is Outcome.TRANSIENT:
+            self._condemned.answer_lost(uids, self._world.now)
         for uid in uids:
             self.spare(uid, NO_PLAN)
             self.disown(uid, key)
@@ -260,7 +267,7 @@ class Evictions:
         """
         waiting = {uid for each in self._actuator.removals(eviction.key) for uid in eviction.meant(each.pod.uid)}
         if eviction.phase is Phase.REMOVING:
-            eviction.settle(self._actuator.failures(eviction.key))
+            self._settle(eviction, self._actuator.failures(eviction.key))
         left = eviction.begun_units(self._world.pods, waiting, ())
         begun = left | eviction.in_doubt(self._world.pods) | {unit_of(eviction.victims[uid]) for uid in waiting}
         units = begun if eviction.cause is Cause.PREEMPTION else set()
@@ -360,9 +367,10 @@ class Evictions:
         if paused:
             return [], sorted(a.uid for a in verdict.awaiting)
         pods, found = self._world.pods, {v.uid: v for v in verdict.victims}
-        awaited, rests = {a.uid for a in verdict.awaiting}, list(self._the_rest(verdict.victims))
+        awaited, shared = {a.uid for a in verdict.awaiting}, list(self._shared(a.uid for a in verdict.awaiting))
+        rests = list(self._the_rest([*verdict.victims, *(v for theirs in shared for v in theirs if v.uid in pods)]))
         # The rest of a gang first: a surplus member of it is no longer one for this plan, and leaves with the others.
-        for theirs in [*rests, *self._shared(a.uid for a in verdict.awaiting)]:
+        for theirs in [*rests, *shared]:
             whole = [v for v in theirs if v.uid not in found and v.uid in pods and pods[v.uid].live]
             if all(self._has_the_right(v.uid, gangs) for v in whole):
                 found.update((v.uid, v) for v in whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from gangsched.core.actions import Remove, Unmark
 from gangsched.core.actuation.records import owners_of
@@ -161,3 +162,28 @@ def test_what_a_job_has_not_counted_is_not_taken_for_counted() -> None:
     lost(cluster, "v2")
     go_on(cluster)
     assert names(cluster, Unmark) == {"v1", "v2"}
+
+
+@pytest.mark.parametrize(("outcome", "leaves"), [(Outcome.TRANSIENT, "v3"), (Outcome.OUTDATED, "v2")])
+@pytest.mark.parametrize("seconds", [0, 31])
+def test_who_may_have_left_for_a_plan_that_is_over_is_charged_to_its_budget(
+    outcome: Outcome, leaves: str, seconds: float
+) -> None:
+    """For half a minute, or until its status is computed anew: the budget allows one of v1 and v2."""
+    cluster = Cluster(
+        *(node(f"n{i}") for i in (1, 2, 3)),
+        *(pod(f"v{i}").cpu(3).priority(1).label(app="v").on(f"n{i}") for i in (1, 2)),
+        pod("v3").cpu(3).priority(2).on("n3"),
+        pod("p").cpu(3).priority(5),
+        pdb("b").selects(app="v").allows(1),
+    )
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    lost(cluster, "v1", outcome)
+    cluster.delete("p")
+    go_on(cluster)
+    assert evicted(cluster) == set()
+    cluster.pass_time(seconds)
+    cluster.show(node("n1").cordoned(), pod("q").cpu(3).priority(5))
+    cluster.run()
+    assert evicted(cluster) == {"v2" if seconds else leaves}

@@ -122,6 +122,20 @@ def test_a_member_that_is_counted_on_leaves_with_the_rest_of_its_gang() -> None:
     assert evicted(cluster) == WS
 
 
+def test_who_waits_for_all_of_a_gang_owns_its_surplus_as_a_part_of_it() -> None:
+    """The first takes a surplus member, the second the others, the third waits for all of them, and is first to remove
+    them: none of them is left when the others give up.
+    """
+    cluster = whole(
+        pod("first").cpu(3).priority(5),
+        gang("second").min(2), *(pod(f"s{i}").gang("second").cpu(3).priority(4) for i in range(2)),
+        gang("third").min(3), *(pod(f"t{i}").gang("third").cpu(1).priority(3) for i in range(3)),
+    )  # fmt: skip
+    assert {name for name, each in owners(cluster).items() if "third" in each} == WS
+    said = [o for name in WS for o in owners_of(cluster.pod(name)) if o.name == "d/third"]
+    assert [(o.unit, o.partial, o.pods) for o in said] == [("d/low", False, 3)] * 3
+
+
 # -- what becomes of it --------------------------------------------------------------------------------------
 
 

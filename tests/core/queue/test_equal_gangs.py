@@ -195,7 +195,7 @@ def test_a_gang_that_announces_members_is_no_equal_of_one_that_has_them(first: s
     """What they need together is the same."""
     workers = Announced("worker", 2, pod("worker").cpu(3).obj().shape)
     created = {name: 1.0 if name == first else 2.0 for name in ("announces", "has")}
-    there = [
+    there: list[Built] = [
         node("n1").cpu(2),
         gang("announces").family(VOLCANO).min(1).field(announced=(workers,)).created(created["announces"]),
         gang("has").family(VOLCANO).min(1).created(created["has"]),
