@@ -203,8 +203,10 @@ def rounds(history: History) -> list[Round]:  # noqa: C901, PLR0912
             marked_for.pop(entry.uid, None)
         elif removal(entry) and entry.uid in marked_for and drained_by(entry) is None and not rolled_back_for(entry):
             # Two gangs may need the same victim's room: the mark is then that of the later, the removal either's.
-            own = newest.get(preemptor_of(str(entry.detail.get("mark", ""))))
-            found = own if own is not None and entry.uid in own.marked else marked_for[entry.uid]
+            # What is left of a plan that was given up goes on to leave for that, whatever its gang has planned since.
+            said = preemptor_of(str(entry.detail.get("mark", "")))
+            theirs = (newest.get(said), *(each for each in reversed(out) if each.gang == said))
+            found = next((each for each in theirs if each and entry.uid in each.marked), marked_for[entry.uid])
             found.removed.setdefault(entry.uid, entry.number)
         elif entry.verb == log.BIND and (found := nominated_for.get(entry.uid)) is not None:
             found.bound.setdefault(entry.uid, entry.number)

@@ -138,6 +138,20 @@ def test_a_victim_that_another_gang_has_marked_since_is_on_its_list():
     assert invariants.early_binds(there.history) == []
 
 
+@pytest.mark.parametrize(("said", "found"), [("ns/g", 0), ("ns/h", 1)])
+def test_a_removal_belongs_to_the_plan_that_has_marked_its_victim(said, found):
+    """Its gang may have nominated by another plan since; the mark that it bears is that of a third, whose marks are not
+    complete.
+    """
+    there = preemption()
+    for_h = MESSAGE.replace("ns/g", "ns/h")
+    outcomes(there, NOMINATE_A, NOMINATE_B, MARK_X, MARK_Y, nominate("a", "n2", "p2"))
+    there.store.put_pod(pod("h", 1), Cause(USER, CREATE))
+    outcomes(there, Nominate(1, ref("h"), "n2", "p3", "plan p3"), Mark(2, ref("x"), for_h))
+    outcomes(there, Remove(3, ref("x"), mark=MESSAGE.replace("ns/g", said)), Mark(2, ref("y"), for_h))
+    assert len(invariants.phases_out_of_order(there.history)) == found
+
+
 def test_binding_before_the_last_victim_is_gone_is_found():
     """One victim has left, the other has not: no member may be bound."""
     there = preemption()
