@@ -91,7 +91,7 @@ def unwanted_removals(played: Played) -> list[str]:
                 (pod := told.pods.get(uid)) is None or pod.deleting_since is not None for uid in leaving
             )
         text = _ended(victim) if opened_before else _may_not(told, victim, sent.preemptor)
-        if not text and plan is not None and not _begun(told, plan):
+        if not text and plan is not None and not _begun(told, plan, sent.preemptor):
             text = _need_not(told, plans, plan, sent.at_seconds) or _tightened(told, plan, over)
         if text:
             out.append(f"{about}: {text}")
@@ -111,13 +111,13 @@ def _wholes(batches: Iterable[Batch]) -> dict[tuple[str, str], str]:
     }
 
 
-def _begun(told: Told, plan: _Plan) -> bool:
+def _begun(told: Told, plan: _Plan, preemptor: str) -> bool:
     """Has somebody of the list left for it, or leaves by now, be it for another? Who is gone while the removal has no
-    answer may have.
+    answer may have, and so may those whose answer was lost while others of the same moment have none yet.
     """
     leaves = any((pod := told.pods.get(uid)) is not None and pod.deleting_since is not None for uid in plan.victims)
-    unanswered = told.removals.values()
-    return plan.begun or leaves or any(uid in unanswered and uid not in told.pods for uid in plan.victims)
+    may_have = {uid for uid in told.removals.values() if uid not in told.pods} | told.lost.get(preemptor, set())
+    return plan.begun or leaves or not may_have.isdisjoint(plan.victims)
 
 
 def _sent(played: Played, write_seconds: float) -> Iterator[_Sent]:

@@ -181,6 +181,22 @@ def test_who_is_gone_while_its_removal_has_no_answer_may_have_left_for_the_gang(
     assert len(removes(run)) == answered
 
 
+@pytest.mark.parametrize(("again", "found"), [(False, 0), (True, 1)])
+def test_a_list_may_have_begun_by_a_removal_whose_answer_was_lost(again: bool, found: int) -> None:
+    """As long as others wait that were asked for with it; what is asked for later is asked with what is known then."""
+    run = marked(pod("w").priority(3).cpu(4).on("n1"))
+    mark, removal = Mark(5, about(run, "w"), FOR_G), Remove(6, about(run, "w"), mark=FOR_G)
+    other = Remove(3, about(run, "v"), mark=FOR_G)
+    told(run, asks=[mark, removal, other])
+    does(run, mark)
+    told(run, WriteDone(6, Outcome.TRANSIENT), asks=[Remove(7, about(run, "w"), mark=FOR_G)] * again)
+    run.world.clock.advance_to(1.0)
+    told(run, WRONG["protected"][0])
+    run.world.clock.advance_to(2.0)
+    does(run, other)
+    assert len(unwanted_removals(run)) == found
+
+
 def test_between_workloads_of_queues_it_is_not_priority_that_decides() -> None:
     """Both name a queue; one that does is not enough."""
     in_queue = pod("v").priority(9).cpu(4).on("n1").labels({QUEUE_LABEL: "team"})

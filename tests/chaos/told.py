@@ -57,7 +57,8 @@ class Told(msgspec.Struct):
     are those that were ever seen (``namespace/name``). ``left`` is when a member of a gang was last told to have left a
     node, or to be about to, ``leaves_by`` when the grace period of a pod (UID) that terminates ends. ``open`` has the
     writes without an answer: by id, the gangs (``namespace/name``) for which they are; of ``removals`` also the pods
-    (UIDs) that they are about. ``moving`` are the pods (UIDs)
+    (UIDs) that they are about. ``lost`` are those of removals whose answer was lost since any was asked for, by the
+    gangs for which they are. ``moving`` are the pods (UIDs)
     that are to be bound to another node than the one to which they were nominated, as soon as no nomination stands.
     """
 
@@ -73,6 +74,7 @@ class Told(msgspec.Struct):
     marked: set[str] = set()
     open: dict[int, frozenset[str]] = {}
     removals: dict[int, str] = {}
+    lost: dict[str, set[str]] = {}
     left: dict[str, float] = {}
     leaves_by: dict[str, float] = {}
     moving: set[str] = set()
@@ -132,7 +134,9 @@ class Told(msgspec.Struct):
             self.leaves_by[pod.uid] = min(now + pod.grace_seconds, pod.deleting_since - ahead)
 
     def _answered(self, action_id: int, outcome: Outcome) -> None:
-        self.open.pop(action_id, None)
+        for gang in self.open.pop(action_id, ()):
+            if outcome is Outcome.TRANSIENT and action_id in self.removals:
+                self.lost.setdefault(gang, set()).add(self.removals[action_id])
         self.removals.pop(action_id, None)
         uid = self._binds.pop(action_id, "")
         self.unsure.discard(uid)
@@ -156,6 +160,7 @@ class Told(msgspec.Struct):
                 self.moving.discard(action.pod.uid)
             case Remove():
                 self.removals[action.id] = action.pod.uid
+                self.lost.pop(preemptor_of(action.mark), None)
             case Mark():
                 self.marked.add(action.pod.uid)
             case Unmark():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -203,10 +203,7 @@ def rounds(history: History) -> list[Round]:  # noqa: C901, PLR0912
             marked_for.pop(entry.uid, None)
         elif removal(entry) and entry.uid in marked_for and drained_by(entry) is None and not rolled_back_for(entry):
             # Two gangs may need the same victim's room: the mark is then that of the later, the removal either's.
-            # What is left of a plan that was given up goes on to leave for that, whatever its gang has planned since.
-            said = preemptor_of(str(entry.detail.get("mark", "")))
-            theirs = (newest.get(said), *(each for each in reversed(out) if each.gang == said))
-            found = next((each for each in theirs if each and entry.uid in each.marked), marked_for[entry.uid])
+            found = _has_marked(entry, newest, out) or marked_for[entry.uid]
             found.removed.setdefault(entry.uid, entry.number)
         elif entry.verb == log.BIND and (found := nominated_for.get(entry.uid)) is not None:
             found.bound.setdefault(entry.uid, entry.number)
@@ -225,6 +222,15 @@ def preemptor_of(message: str) -> str:
     """``namespace/gang`` for whose sake a victim was marked; empty when the message does not say."""
     found = _PREEMPTOR.search(message)
     return found[1] if found else ""
+
+
+def _has_marked(removed: Entry, newest: Mapping[str, Round], known: Sequence[Round]) -> Round | None:
+    """The plan of the gang for which the pod was removed that has marked it. What is left of a plan that was given up
+    goes on to leave for that, whatever its gang has planned since.
+    """
+    said = preemptor_of(str(removed.detail.get("mark", "")))
+    theirs = (newest.get(said), *(each for each in reversed(known) if each.gang == said))
+    return next((each for each in theirs if each is not None and removed.uid in each.marked), None)
 
 
 def phases_out_of_order(history: History) -> list[str]:
