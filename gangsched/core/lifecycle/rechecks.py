@@ -26,10 +26,9 @@ from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.preemption.blocks import ELASTIC, mode_of
 from gangsched.core.preemption.explain import losing, would_fail
 from gangsched.core.preemption.harm import unsaved
-from gangsched.core.preemption.removal import budgets_of, incomplete
+from gangsched.core.preemption.removal import breaks_gangs, budgets_of, incomplete
 from gangsched.messages import notes
 from gangsched.model.times import render_time
 
@@ -106,7 +105,7 @@ class Rechecks:
             return True
         world, key = self._world, None if now.begun else group.key
         rest = [victim for uid in now.standing if unit_of(victim := plan.victims[uid]) not in now.begun]
-        if self._breaks_gangs(rest):
+        if breaks_gangs(rest, self._ledger.condemned, world, self._options):
             return True
         for job, uids in losing(rest, world):
             failed, known = plan.jobs.get(job.uid, (job.failed, False))
@@ -114,14 +113,6 @@ class Rechecks:
             if not known and would_fail(job, uids, world, key, counted):
                 return True
         return False
-
-    def _breaks_gangs(self, victims: Iterable[Victim]) -> bool:
-        """Would gangs that give up surplus members run on with too few, since others of theirs are gone by now?"""
-        membership, condemned = self._world.membership, self._ledger.condemned
-        gangs = {self._world.pods[victim.uid].gang for victim in victims if victim.partial}
-        elastic = (gang for gang in gangs if mode_of(membership.spec(gang), self._options) == ELASTIC)
-        broken = (gang for gang in elastic if membership.without(gang, condemned))
-        return any(pod.uid not in condemned for gang in broken for pod in membership.census(gang).bound)
 
     def _needless(self, group: Group, plan: Plan, now: _Look) -> bool:
         """No more pods go when room has turned up since the plan was made, or the gang lacks no member. Units of

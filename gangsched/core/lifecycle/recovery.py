@@ -23,7 +23,7 @@ from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of, ref_of
 from gangsched.core.preemption.explain import failing
-from gangsched.core.preemption.removal import SUSPEND, as_begun, budgets_of, incomplete
+from gangsched.core.preemption.removal import SUSPEND, as_begun, breaks_gangs, budgets_of, incomplete
 from gangsched.messages import notes
 from gangsched.model.records import SINGLE, GangId, Pod
 from gangsched.model.times import parse_time
@@ -53,9 +53,10 @@ class Recovery:
     def plan(self, group: Group) -> Plan | None:
         """The plan of a gang that waits to be decided, if it can be finished exactly as it was begun; else None.
 
-        That is so while every required member is nominated and all of them still fit on their nodes once the pods
+            That is so while every required member is nominated and all of them still fit on their nodes once the pods
         that are marked for them have left. As long as no pod has been removed, a plan that is no longer needed, whose
-        marks may be incomplete, or by which Jobs would fail, of which it may not have warned, is not finished.
+        marks may be incomplete, or by which Jobs would fail, of which it may not have warned, is not finished; nor is
+        ever one by which a gang would run on with too few members.
         """
         if group.without_pods:
             return self._plan_of_job(group)
@@ -85,6 +86,12 @@ class Recovery:
         chosen = self._as_begun(group, (*victims, *leaving), said)
         ends_jobs = not (leaving or fewer) and failing(chosen, self._world)
         if ends_jobs or incomplete(chosen, {v.uid for v in chosen}, self._world):
+            return None
+        leave, standing = (
+            {p.uid for p, _ in self.owned}.union(v.uid for v in chosen),
+            (v for v in chosen if v.uid in staying),
+        )
+        if breaks_gangs(standing, leave, self._world, self._decider.options):
             return None
         plan = Plan(placements, group.eviction(intent.plan, chosen))
         plan.nominated = {p.uid: p.node for p in placements}

@@ -18,7 +18,7 @@ import msgspec
 
 from gangsched.core.decision import UnitRef, Victim, names_of
 from gangsched.core.options import Options
-from gangsched.core.preemption.blocks import ref_of
+from gangsched.core.preemption.blocks import ELASTIC, mode_of, ref_of
 from gangsched.core.preemption.explain import would_fail
 from gangsched.core.preemption.harm import Budgets
 from gangsched.core.quota.preemption import IN_QUEUE, REASON_TEXT, RECLAMATION
@@ -142,6 +142,17 @@ def incomplete(victims: Iterable[Victim], listed: Container[str], world: World) 
     """
     jobs = _by_job((v for v in victims if v.method == SUSPEND), world)
     return any(not job.suspended and _beside(job, world, listed) for job, _ in jobs)
+
+
+def breaks_gangs(victims: Iterable[Victim], leaving: Container[str], world: World, options: Options) -> bool:
+    """Would gangs that give up these as surplus members run on with too few, beside all that leave (UIDs), since others
+    of theirs are gone by now?
+    """
+    membership = world.membership
+    gangs = {world.pods[victim.uid].gang for victim in victims if victim.partial}
+    elastic = (gang for gang in gangs if mode_of(membership.spec(gang), options) == ELASTIC)
+    broken = (gang for gang in elastic if membership.without(gang, leaving))
+    return any(pod.uid not in leaving for gang in broken for pod in membership.census(gang).bound)
 
 
 def suspended_for(world: World, victim: Victim | None) -> str:

@@ -93,6 +93,26 @@ def test_a_gang_that_has_begun_to_leave_leaves_whole_though_its_preemptor_is_wea
     assert not [a for a in cluster.log if isinstance(a, Unmark)]
 
 
+@pytest.mark.parametrize(("lost", "leave"), [(False, {"w3"}), (True, {"w2", "w3"})])
+def test_who_is_no_surplus_any_more_is_not_removed_singly(lost: bool, leave: set[str]) -> None:
+    """Of three that need two one is marked; another is gone when the next process reads that: both others leave."""
+    cluster = Cluster(
+        *(node(f"n{i}").cpu(4) for i in (1, 2, 3)),
+        gang("low").min(2),
+        *(pod(f"w{i}").cpu(4).gang("low").on(f"n{i}") for i in (1, 2, 3)),
+        pod("top").cpu(4).priority(9).shape(node_selector=(("kubernetes.io/hostname", "n3"),)),
+    )
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    if lost:
+        cluster.delete("w1")
+    cluster.log.clear()
+    cluster.restart()
+    cluster.slow = lambda _: False
+    cluster.run()
+    assert {a.pod.name for a in cluster.log if isinstance(a, Remove)} == leave
+
+
 def test_a_member_whose_node_is_gone_is_not_marked_anew() -> None:
     """It was never on the list, though its gang leaves as a whole: others delete it."""
     cluster = Cluster(
