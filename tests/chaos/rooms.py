@@ -254,7 +254,8 @@ class Process:
         """Is anything under way for a gang with these members that may have ended what is kept for its losses?"""
         leaving = any(self.told.leaving(p) for p in members if p.live and p.node)
         planned = any(each.pod.gang == gang for each in self._kept.values()) or any(map(self.told.queued, members))
-        return self._binds(gang) or leaving or planned
+        moves = any(pod.uid in self.told.moving for pod in members)  # it has room, which is all that it lacks
+        return self._binds(gang) or leaving or planned or moves
 
 
 def given_away(played: Played) -> list[str]:

@@ -12,6 +12,7 @@ from gangsched.core.events import Event, Gone, Outcome, WriteDone
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle.bound_in_part import Losses
 from gangsched.core.lifecycle.report import mark_message
+from gangsched.messages import notes
 from gangsched.model.queues import QUEUE_LABEL
 from gangsched.model.records import Condition
 from tests.builders import OURS, gang, node, pod
@@ -303,6 +304,16 @@ def test_of_more_rooms_than_a_gang_lacks_members_the_latest_are_kept(earlier: bo
     told(run, LOST)
     told(run, WriteDone(2, Outcome.REFUSED), WriteDone(3, Outcome.OK), m4.on("n2"))
     assert len(binds(run, to=to)) == found
+
+
+@pytest.mark.parametrize(("why", "found"), [(notes.OTHER_NODE, 0), ("...", 1)])
+def test_a_member_that_is_to_be_bound_to_another_node_has_room(why: str, found: int) -> None:
+    """It was refused, and then nominated elsewhere; nobody knows yet whether that stands."""
+    run = refused()
+    told(run, asks=[Nominate(4, about(run, "m2"), "n2", "p", "plan p: ...")])
+    told(run, WriteDone(4, Outcome.OK), asks=[WithdrawNomination(5, about(run, "m2"), "Withdrawn", why)])
+    told(run, WriteDone(5, Outcome.TRANSIENT))
+    assert len(binds(run)) == found
 
 
 @pytest.mark.parametrize(("given_up", "found"), [(True, 1), (False, 0)])

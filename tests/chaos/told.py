@@ -152,11 +152,12 @@ class Told(msgspec.Struct):
         match action:
             case Bind(action_id, pod, node):
                 self._binds[action_id] = pod.uid
+                self.moving.discard(pod.uid)
                 if pod.uid in self.pods and not self.pods[pod.uid].node:
                     self.bindings[pod.uid] = self.tried[pod.uid] = node
             case WithdrawNomination(message=notes.OTHER_NODE):
                 self.moving.add(action.pod.uid)
-            case Nominate():
+            case Nominate() | WithdrawNomination():
                 self.moving.discard(action.pod.uid)
             case Remove():
                 self.removals[action.id] = action.pod.uid
