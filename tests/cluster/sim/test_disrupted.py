@@ -14,7 +14,7 @@ from gangsched.cluster.sim.invariants import violations
 from gangsched.core.actions import Mark, Remove
 from gangsched.core.events import Changed, Gone, Outcome
 from gangsched.core.ledger.condemned import Condemned
-from gangsched.core.lifecycle.rechecks import Rechecks
+from gangsched.core.lifecycle import rechecks
 from gangsched.core.options import Options
 from tests import builders
 from tests.builders import gang, node, pdb
@@ -209,6 +209,6 @@ def test_plans_that_do_not_know_of_each_other_are_found_out(
     simulation says what has gone wrong.
     """
     monkeypatch.setattr(Condemned, "counts_on", lambda *_: False)
-    monkeypatch.setattr(Rechecks, "_breaks_gangs", lambda *_: False)
+    monkeypatch.setattr(rechecks, "breaks_gangs", lambda *_: False)
     run = story()
     assert any(text.startswith(what) for text in violations(run.history, run.options))
