@@ -293,7 +293,8 @@ def asleep(played: Played) -> list[str]:
 def _pauses(history: History, gang: GangId, now: float) -> bool:
     """Does the gang evict no pod before a later time, as was last said on a member?"""
     mine = {e.uid for e in history if isinstance(e.record, Pod) and e.record.gang == gang}
-    said = [str(e.detail["message"]) for e in history.of(log.CONDITION, actor=log.SCHEDULER) if e.uid in mine]
+    told = (e for e in history.of(log.CONDITION, actor=log.SCHEDULER) if e.uid in mine and e.outcome == log.OK)
+    said = [str(e.detail["message"]) for e in told]
     found = re.search(r"no pod is evicted for it until (\S+Z)", said[-1]) if said else None
     return found is not None and parse_time(found[1], "") + 1.0 > now  # what is said leaves out fractions of a second
 

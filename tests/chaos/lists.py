@@ -148,7 +148,8 @@ class _Known(msgspec.Struct):
     ``nominated`` there, the numbers of its own plans for those that it has ``planned``, and whom it lets off (UIDs).
     ``numbers`` has those of its plans by their ids, and ``leave_for`` the ids of the plans for which those that it has
     marked leave. ``losses`` are members that gangs have lost, or could not bind, whose room it may keep. ``volumes``
-    are the pods (UIDs) for which it has asked for a volume, by the number of the write.
+    are the pods (UIDs) for which it has asked for a volume, by the number of the write, ``bound_claims`` those for
+    whose claims it has chosen one that is there.
     """
 
     told: Told
@@ -161,6 +162,7 @@ class _Known(msgspec.Struct):
     leave_for: dict[str, list[str]] = {}
     losses: list[Pod] = []
     volumes: dict[int, str] = {}
+    bound_claims: set[str] = set()
     at_seconds: float = 0.0
 
     def answered(self, event: Event) -> None:
@@ -199,6 +201,7 @@ class _Known(msgspec.Struct):
                 self.numbers.setdefault(action.plan, self.plans)
             case BindVolume() | SelectNode():
                 self.volumes[action.id] = action.pod.uid
+                self.bound_claims.update([action.pod.uid] if isinstance(action, BindVolume) else [])
             case WithdrawNomination() if action.pod.uid not in self.nominated:
                 pass  # it is to be bound elsewhere, as has been decided since, when that is done
             case WithdrawNomination() | Bind():
@@ -368,6 +371,8 @@ def _hopeless(played: Played, each: Round, known: _Known) -> bool:
         stay = known.stay_for(name, first, overdue_after)
         stay = [pod for pod in stay if pod.uid not in each.marked or not pod.live]
         theirs = known.kept_from(name, own, first, recorded=True)
+        if any(pod.volumes is not None for pod in mine) and any(pod.uid in known.bound_claims for pod in theirs):
+            return True  # that was the volume of the node which was meant for them, as far as can be seen here
         lost = (pod for pod in known.losses if pod.node == name and pod.gang.key != each.gang)
         theirs += [pod for pod in lost if known.priority(pod) >= own]
         if short_of(node, [*stay, *theirs, *mine]):

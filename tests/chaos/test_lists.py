@@ -9,7 +9,17 @@ import pytest
 
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Cause
-from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove, SelectNode, Unmark, WithdrawNomination
+from gangsched.core.actions import (
+    Action,
+    Bind,
+    BindVolume,
+    Mark,
+    Nominate,
+    Remove,
+    SelectNode,
+    Unmark,
+    WithdrawNomination,
+)
 from gangsched.core.actuation.records import Owner, Owners, written
 from gangsched.core.decision import Decision, Fits, Placement, Unschedulable
 from gangsched.core.events import Changed, Event, Gone, Outcome, ServerClock, WriteDone
@@ -176,6 +186,20 @@ def test_room_of_a_stronger_gang_that_got_no_volume_is_kept_no_more(outcome: Out
         decides=[decided("stronger", "n2")],
         meanwhile=lambda run: [SelectNode(9, about(run, "stronger"), "data", "uid-data", "n2")],
         answers=[WriteDone(9, outcome)],
+    )
+    assert given_up == found
+
+
+@pytest.mark.parametrize(("needs", "found"), [("data", []), ("", FOUND)])
+def test_a_list_may_end_where_a_stronger_gang_takes_the_volume_of_the_node(needs: str, found: list[str]) -> None:
+    """There is room for it beside the member, which ``needs`` a volume of that node, too, or none."""
+    tiny = pod("tiny").priority(6).cpu(1).claims("other")
+    it = tiny.obj()
+    place = Placement(it.namespace, it.name, it.uid, "n1")
+    given_up = lets_off(
+        known=[node("n1").cpu(5), tiny, waits("p").claims(needs) if needs else waits("p")],
+        decides=[Fits(it.gang, "Pod", (), 6, 1, placements=(place,))],
+        meanwhile=lambda run: [BindVolume(9, about(run, "tiny"), "pv", "uid-pv", "1", "other", "uid-other")],
     )
     assert given_up == found
 
