@@ -151,8 +151,8 @@ class _Life(msgspec.Struct):
             self.plans.append(plan)
 
     def ask(self, action: Action, number: int) -> None:
-        """It asks for this in the batch with this number. A plan whose id is new is that of the last
-        decision about its gang; a drain or a rollback has none.
+        """It asks for this in the batch with this number. A plan whose id is new is that of the last decision about its
+        gang; a drain or a rollback has none.
         """
         named: dict[str, str] = {}
         match action:

@@ -58,8 +58,8 @@ class Told(msgspec.Struct):
     node, or to be about to, ``leaves_by`` when the grace period of a pod (UID) that terminates ends. ``open`` has the
     writes without an answer: by id, the gangs (``namespace/name``) for which they are; of ``removals`` also the pods
     (UIDs) that they are about. ``lost`` are those of removals whose answer was lost since any was asked for, by the
-    gangs for which they are. ``moving`` are the pods (UIDs)
-    that are to be bound to another node than the one to which they were nominated, as soon as no nomination stands.
+    gangs for which they are. ``moving`` are the pods (UIDs) that are to be bound to another node than the one to which
+    they were nominated, as soon as no nomination stands.
     """
 
     pods: dict[str, Pod] = {}

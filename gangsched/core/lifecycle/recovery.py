@@ -53,7 +53,7 @@ class Recovery:
     def plan(self, group: Group) -> Plan | None:
         """The plan of a gang that waits to be decided, if it can be finished exactly as it was begun; else None.
 
-            That is so while every required member is nominated and all of them still fit on their nodes once the pods
+        That is so while every required member is nominated and all of them still fit on their nodes once the pods
         that are marked for them have left. As long as no pod has been removed, a plan that is no longer needed, whose
         marks may be incomplete, or by which Jobs would fail, of which it may not have warned, is not finished; nor is
         ever one by which a gang would run on with too few members.
@@ -85,13 +85,11 @@ class Recovery:
             return None
         chosen = self._as_begun(group, (*victims, *leaving), said)
         ends_jobs = not (leaving or fewer) and failing(chosen, self._world)
-        if ends_jobs or incomplete(chosen, {v.uid for v in chosen}, self._world):
+        listed = {v.uid for v in chosen}
+        if ends_jobs or incomplete(chosen, listed, self._world):
             return None
-        leave, standing = (
-            {p.uid for p, _ in self.owned}.union(v.uid for v in chosen),
-            (v for v in chosen if v.uid in staying),
-        )
-        if breaks_gangs(standing, leave, self._world, self._decider.options):
+        leave = listed.union(pod.uid for pod, _ in self.owned)
+        if breaks_gangs((v for v in chosen if v.uid in staying), leave, self._world, self._decider.options):
             return None
         plan = Plan(placements, group.eviction(intent.plan, chosen))
         plan.nominated = {p.uid: p.node for p in placements}
