@@ -144,7 +144,7 @@ def _latencies(outcomes: Sequence[Outcome], top: float) -> tuple[list[str], floa
 
 def _latency(axis: svg.Axis, y: float, o: Outcome) -> list[str]:
     """The median, the p99, both in words, and the processor time that a pod took."""
-    if o.gang_p50 <= 0:
+    if o.gang_p50 < 0:
         return [svg.text(axis.start + 6, y + _BAR - 2.5, "no gang was bound", "soft")]
     p50, p99, middle = axis.at(1e3 * o.gang_p50), axis.at(1e3 * o.gang_p99), y + _BAR / 2
     told = f"{1e3 * o.gang_p50:.0f}, {1e3 * o.gang_p99:.0f} ms"

@@ -41,10 +41,13 @@ def test_gangs_that_arrive_have_bars_beside_the_floor() -> None:
     floor = msgspec.structs.replace(ours, candidate=FLOOR, gang_p50=0.02, gang_p99=0.05, cpu_seconds=0.2)
     kube = msgspec.structs.replace(ours, candidate=KUBE, bound=5, finished=False)
     lost = msgspec.structs.replace(kube, cell="lost", bound=0, gang_p50=-1.0, gang_p99=-1.0)
-    told = words(Report("here", [], [ours, floor, kube, lost]))
+    at_once = msgspec.structs.replace(floor, cell="at once", gang_p50=0.0, gang_p99=0.003)
+    told = words(Report("here", [], [ours, floor, kube, lost, at_once]))
     assert {"20, 50 ms", "100, 200 ms", "CPU 25.0 ms/pod", "CPU 125.0 ms/pod", "100 pods/s"} <= set(told)
     assert {"CPU 200.0 ms/pod, 5 of 8 bound", "no gang was bound"} <= set(told)
     assert told.index("20, 50 ms") < told.index("100, 200 ms")
+    assert "0, 3 ms" in told  # read in one go by the ruler
+    assert told.count("no gang was bound") == 1
     assert name in " ".join(told)
 
 

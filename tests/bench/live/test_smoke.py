@@ -80,7 +80,8 @@ async def test_the_command(tmp_path: Path) -> None:
         assert result.calls.get("POST pods/binding", 0) == result.bound
     for outcome in found.arrival:
         assert outcome.finished or outcome.candidate == KUBE, outcome.note
-        assert not outcome.finished or 0.0 < outcome.gang_p50 <= outcome.gang_p99
+        # Nothing is said of how long: on a busy machine the ruler reads creation and binding at once, and that is 0.
+        assert not outcome.finished or 0.0 <= outcome.gang_p50 <= outcome.gang_p99
         assert outcome.cpu_seconds > 0.0
         assert outcome.candidate != FLOOR or set(outcome.calls) <= {"POST pods/binding", "WATCH pods", *_READ, _LEASE}
     churn = [o for o in found.arrival if o.cell == arrival.CHURN.name]
