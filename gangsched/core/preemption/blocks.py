@@ -7,7 +7,8 @@ ends, and its other pods with it; a JobSet is suspended as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -145,9 +146,8 @@ OFF, MINIMAL, ATOMIC, ELASTIC = "off", "minimal", "atomic", "elastic"
 NO_SLOTS: Ints = np.zeros(0, dtype=np.int64)
 
 
-def by_key(gang: GangId) -> tuple[str, str, str, str]:
-    """To sort gangs by."""
-    return gang.namespace, gang.name, gang.family, gang.scheduler
+#: To sort gangs by: namespace, name, family, scheduler.
+by_key: Callable[[GangId], tuple[str, str, str, str]] = itemgetter(1, 2, 0, 3)
 
 
 class Part(msgspec.Struct):
@@ -186,16 +186,13 @@ class Block(msgspec.Struct):
     gangs: tuple[int, ...]  # numbers of the gangs of its pods, single ones included
     array: Ints = NO_SLOTS  # ``whole`` again, for array operations
     interrupts: int = 0  # gangs that are interrupted when it leaves whole
+    singles: Sequence[int] = ()  # slots that may be taken one by one (each part up to its limit)
 
     def __post_init__(self) -> None:
         self.array = np.array(self.whole, dtype=np.int64)
+        self.singles = [s for part in self.parts for s in part.single]
         if any(len(part.bound) > part.limit for part in self.parts):
             self.interrupts = sum(part.counts for part in self.parts)
-
-    @property
-    def singles(self) -> list[int]:
-        """Slots that may be taken one by one (each part up to its limit)."""
-        return [s for part in self.parts for s in part.single]
 
 
 class Known(msgspec.Struct):

@@ -185,10 +185,11 @@ class Units(Eligible):
     def _gangs(self, numbers: list[int], live: Ints) -> None:
         """Blocks of the gangs with these numbers, in key order."""
         ids = self.snapshot.table.gang_ids
-        ready = {n: block for n in numbers if (block := self._known((n,))) is not None}
+        ready = {n: block for n in numbers if (block := self._known_gang(n)) is not None}
         bound = self._by_gang([n for n in numbers if n not in ready], live)
         done: set[GangId] = set()
-        for number in sorted(numbers, key=lambda n: by_key(ids[n])):
+        keys = {n: by_key(ids[n]) for n in numbers}
+        for number in sorted(numbers, key=keys.__getitem__):
             block = ready.get(number)
             if block is None and ids[number] not in done:
                 group, _ = self.membership.group(ids[number])
@@ -203,20 +204,27 @@ class Units(Eligible):
             return False
         return not endings or all(ending.numbers.isdisjoint(self._kept_jobs) for ending in endings)
 
-    def _known(self, numbers: Sequence[int], endings: tuple[Ending, ...] = ()) -> Block | None:
+    def _known(self, numbers: Sequence[int], endings: tuple[Ending, ...]) -> Block | None:
         """The block of these as it was made in an earlier decision, if nothing has changed."""
         if not self._may_all_go(numbers, endings):
             return None
-        table = self.snapshot.table
-        found: Known | None = table.known.get(numbers[0]) if numbers else endings[0].known
-        if found is None or found.options is not self.options or found.endings != endings:
+        return self._known_gang(numbers[0], endings) if numbers else self._still(endings[0].known, endings)
+
+    def _known_gang(self, number: int, endings: tuple[Ending, ...] = ()) -> Block | None:
+        """That of a gang, and of its Jobs that are ``endings``."""
+        found: Known | None = self.snapshot.table.known.get(number)
+        if found is None or number not in self._complete:
             return None
-        if numbers:
-            gang = table.gang_ids[numbers[0]]
-            spec = self.membership.spec(gang)
-            if (spec is not found.spec and spec != found.spec) or gang in self.own or gang in self.binding:
-                return None
-        return found.block if found.block.priority < self.priority else None
+        gang = self.snapshot.table.gang_ids[number]
+        spec = self.membership.spec(gang)
+        if (spec is not found.spec and spec != found.spec) or gang in self.own or gang in self.binding:
+            return None
+        return self._still(found, endings)
+
+    def _still(self, known: Known | None, endings: tuple[Ending, ...]) -> Block | None:
+        if known is None or known.options is not self.options or known.endings != endings:
+            return None
+        return known.block if known.block.priority < self.priority else None
 
     def add(self, block: Block, reason: str) -> None:
         """One more block, which may be taken for this reason whatever its priority is."""
@@ -308,8 +316,9 @@ class Units(Eligible):
             wholes = [b for b in self.blocks if b.whole]
             singles = np.array([s for b in self.blocks for s in b.singles], dtype=np.int64)
             if wholes:
-                of_blocks = np.repeat([b.priority for b in wholes], [len(b.array) for b in wholes])
-                least[np.concatenate([b.array for b in wholes])] = of_blocks
+                arrays = [b.array for b in wholes]
+                of_blocks = np.repeat([b.priority for b in wholes], [*map(len, arrays)])
+                least[np.concatenate(arrays)] = of_blocks
             least[self.loose] = table.priority[self.loose]
             least[singles] = np.minimum(least[singles], table.priority[singles])
             slots = np.flatnonzero((least < _NEVER) & (table.row[: table.size] >= 0))
