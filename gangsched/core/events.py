@@ -150,7 +150,7 @@ class Outcome(enum.StrEnum):
     """How a write can come out."""
 
     OK = "ok"
-    GONE = "gone"  # 404, or the UID is another pod's
+    GONE = "gone"  # 404, or the UID is another pod's, and no attempt to remove it can have had an effect before that
     CONFLICT = "conflict"  # 409: the state is not what the write assumed, such as a pod that is already bound
     # Not sent, or without any effect, and not wanted any more: a binding to a node to which others, known by now, have
     # bound pods since, or whose opposite has been asked for since, such as

@@ -28,7 +28,7 @@ from gangsched.core.actuation.records import read_owners
 from gangsched.core.decision import BIND, Decision
 from gangsched.core.events import Event, Outcome, WriteDone
 from gangsched.core.plugins.node import tolerates
-from gangsched.core.preemption.blocks import ELASTIC, mode_of, survives
+from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of, survives
 from gangsched.model.records import Node, Pod
 from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import Played
@@ -294,7 +294,9 @@ def _fails_jobs(played: Played, each: Round, last: int) -> bool:
 
 
 def _breaks_gangs(played: Played, each: Round, told: Told) -> bool:
-    """Would a gang of which a victim was to leave singly run on with too few members beside all that leave?"""
+    """Would a gang of which a victim was to leave singly run on with too few members beside all that leave, or with any
+    although it leaves as a whole by now?
+    """
     marks = (
         (e.uid, o)
         for e in played.world.history.of(log.MARK)
@@ -303,8 +305,9 @@ def _breaks_gangs(played: Played, each: Round, told: Told) -> bool:
     singly = {uid for uid, owner in marks if owner.plan == each.plan and owner.partial}
     for gang in {pod.gang for uid in singly if (pod := told.pods.get(uid)) is not None and pod.live}:
         spec, stay = told.group(gang), [pod for pod in told.placed(gang) if not told.leaving(pod)]
-        if spec is not None and stay and len(stay) < spec.min_member:
-            return mode_of(spec, played.scenario.options) == ELASTIC
+        mode = mode_of(spec, played.scenario.options)
+        if spec is not None and stay and (mode == ATOMIC or (mode == ELASTIC and len(stay) < spec.min_member)):
+            return True
     return False
 
 

@@ -189,13 +189,22 @@ def test_who_may_have_left_before_and_is_announced_beyond_the_budget_is_no_fault
     assert len(taken_together(run)) == found
 
 
-@pytest.mark.parametrize(("spared", "found"), [(False, []), (True, ["2 of 3 of d/low"])])
-def test_who_is_never_to_stay_leaves_for_whomever_it_is_in_the_end(spared: bool, found: list[str]) -> None:
-    """The plan before is given up, and a later one takes its victim: a plan between them has counted on that."""
+@pytest.mark.parametrize(
+    ("spared", "refused", "found"), [(False, False, []), (True, False, ["2 of 3 of d/low"]), (True, True, [])]
+)
+def test_who_is_never_to_stay_leaves_for_whomever_it_is_in_the_end(
+    spared: bool, refused: bool, found: list[str]
+) -> None:
+    """The plan before is given up, and a later one takes its victim: a plan between them has counted on that. Who stays
+    since the API has refused its removal has not been spared.
+    """
     run = played(node("n1"), gang("low").min(2), *LOW, *WAITING, pod("z").priority(5))
     told(run, *seen(run))
     takes(run, "h", "low0", stay=True)
     takes(run, "k", "low1", "low2")
+    if refused:
+        told(run, asks=[Remove(3, about(run, "low0"))])
+        told(run, WriteDone(3, Outcome.REFUSED))
     if spared:
         told(run, asks=[Unmark(4, about(run, "low0"), "no longer needed", "PreemptionByScheduler")])
     takes(run, "z", "low0")

@@ -116,7 +116,8 @@ class _Life(msgspec.Struct):
     """One process: for which plans (ids) each pod (UID) was to leave, with the place at which it was not any more for
     that plan, and the last at which it was to stay (``stays``); and the places of all plans (by id).
     ``last`` has the last decision about each gang (``namespace/name``), ``going`` the removals (ids of writes) of pods
-    (UIDs) that may take effect, or have: whoever gives them up then has come too late.
+    (UIDs) that may take effect, or have: whoever gives them up then has come too late. Pods (UIDs) whose removal was
+    ``refused`` stay by no choice.
     """
 
     leave_for: dict[str, dict[str, _Place]] = {}
@@ -126,12 +127,15 @@ class _Life(msgspec.Struct):
     told: Told = msgspec.field(default_factory=Told)
     last: dict[str, _Plan] = {}
     going: dict[str, int] = {}
+    refused: set[str] = set()
 
     def hear(self, event: Event, now: float, truth: _Truth) -> None:
         """It is told this, now (seconds). What comes of a removal without an answer only the truth has."""
         self.told.hear(event, now)
         if isinstance(event, WriteDone) and event.outcome is not Outcome.OK:
             lost = event.outcome is Outcome.TRANSIENT
+            if event.outcome in (Outcome.REFUSED, Outcome.BLOCKED):
+                self.refused.update(uid for uid, number in self.going.items() if number == event.action_id)
             self.going = {
                 uid: number
                 for uid, number in self.going.items()
@@ -172,7 +176,7 @@ class _Life(msgspec.Struct):
             before = self.leave_for.get(known.uid, {})
             ended = {ident: min(place, (number, -1.0)) for ident, place in before.items()}
             self.leave_for[known.uid] = {**ended, **dict.fromkeys(named, _NEVER)}
-            if not named:
+            if not named and known.uid not in self.refused:
                 self.stays[known.uid] = (number, -1.0)
 
     def before(self, plan: _Plan) -> set[str]:

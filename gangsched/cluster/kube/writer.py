@@ -248,6 +248,8 @@ class Writer:
             if verdict is not None:
                 if verdict[0] is Outcome.OK and isinstance(action, Remove) and action.evict and action.mark:
                     await self._restore_mark(action)
+                if verdict[0] is Outcome.GONE and isinstance(action, Remove) and item.unsure:
+                    return Outcome.OK, verdict[1]  # an attempt without an answer has removed it, or others have
                 return verdict
             delay = backoff.next_seconds(retry_after)
             if time.monotonic() + delay >= until:

@@ -96,7 +96,7 @@ class Eviction:
         #: Victims whom an earlier process had removed, and others of their unit.
         self.left: set[str] = set()
         #: Victims whose removal may or may not have taken effect, those of whom the API has refused it, with its words,
-        #: and those that ended before they terminated.
+        #: and those that ended, or were gone, before they were removed.
         self.unsure: set[str] = set()
         self.refused: dict[str, str] = {}
         self.ended: set[str] = set()
@@ -107,6 +107,9 @@ class Eviction:
         #: Were removals asked for? How often were some of them refused because a pod was not as it was marked?
         self.announced = False
         self.conflicts = 0
+        #: By the UID of a Job that loses pods by it: how many had failed when it was decided, and was it known that the
+        #: Job would fail?
+        self.jobs: dict[str, tuple[int, bool]] = {}
         #: By the UID of a Job that is suspended, the victims that leave with it.
         self.leaving_with: dict[str, set[str]] = {}
         #: The key of the eviction that was abandoned with this one as its rest; empty: it has an owner.
@@ -144,19 +147,19 @@ class Eviction:
         return [pod for pod in self.standing(pods) if pod.uid not in self.removed]
 
     def begun_units(
-        self, pods: Mapping[str, Pod], unanswered: Collection[str], failures: Iterable[Failure]
+        self, pods: Mapping[str, Pod], unanswered: Collection[str], failures: Sequence[Failure]
     ) -> set[UnitRef | str]:
         """The units of which a pod has been removed for this eviction, as is known or as it shows: what others delete
         does not count. Removals of ``unanswered`` pods (UIDs) may not have taken effect, and these have failed in this
-        phase. Who is gone after a removal without an answer has been removed; who has ended before one had an effect
-        has not.
+        phase. Who is gone after a removal without an answer has been removed; who was gone, or had ended, before one
+        had an effect has not.
         """
         if not self.begun:
             return set()
         asked = self.removed | self.unsure
         left = {uid for uid in asked if (pod := pods.get(uid)) is not None and pod.deleting_since is not None}
         left |= self.accepted(unanswered, failures) | {uid for uid in self.unsure if uid not in pods}
-        left = left - self.ended | self.left
+        left = left - self.ended - self._by_others(failures) | self.left
         return {unit_of(self.victims[uid]) for uid in left if uid in self.victims}
 
     def in_doubt(self, pods: Mapping[str, Pod]) -> set[UnitRef | str]:
@@ -168,7 +171,11 @@ class Eviction:
         failed = self.all_meant(f for f in failures if f.outcome not in _UNKNOWN)
         return self.removed.difference(unanswered, failed)
 
-    def settle(self, failed: Iterable[Failure]) -> list[Failure]:
+    def _by_others(self, failures: Iterable[Failure]) -> set[str]:
+        """The pods that were gone before they were removed, as far as no earlier answer was lost."""
+        return self.all_meant(f for f in failures if f.outcome is Outcome.GONE) - self.unsure
+
+    def settle(self, failed: Sequence[Failure]) -> list[Failure]:
         """Every write of the phase has been answered, and these have failed: that is what is known to stand. Returns
         what matters. A victim that is gone has left by itself; one whose removal has failed has not been
         removed, and where it was refused because of the state of the pod, others may have taken back the mark.
@@ -177,6 +184,7 @@ class Eviction:
         if self.phase is Phase.MARKING:
             self.acknowledged = self.marked.difference(f.uid for f in failures)
             return failures
+        self.ended |= self._by_others(failed)
         for failure in failures:
             pods = self.meant(failure.uid)
             self.removed -= pods

@@ -29,7 +29,7 @@ from gangsched.core.ledger.condemned import NO_PLAN, UNSEEN_SECONDS, Cause, Evic
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.options import Options
-from gangsched.core.preemption.removal import SUSPEND, suspended_for
+from gangsched.core.preemption.removal import SUSPEND, fails_jobs, suspended_for
 from gangsched.core.state.jobs import Suspendable
 from gangsched.core.world.world import World
 from gangsched.model.preemptible import protected
@@ -189,7 +189,7 @@ class Evictions:
             self._actuator.check.update(self._condemned.owners(uid))
         return failures
 
-    def _settle(self, eviction: Eviction, failed: Iterable[Failure]) -> list[Failure]:
+    def _settle(self, eviction: Eviction, failed: Sequence[Failure]) -> list[Failure]:
         failures = eviction.settle(failed)
         self._condemned.answer_lost(eviction.unsure & eviction.all_meant(failures), self._world.now)
         return failures
@@ -378,12 +378,18 @@ class Evictions:
         return list(found.values()), sorted(awaited - found.keys())
 
     def _shared(self, uids: Iterable[str]) -> Iterator[list[Victim]]:
-        """Of pods that other plans make leave, each with those that leave together with it."""
+        """Of pods that other plans make leave, each with those that leave together with it. A plan by which a Job would
+        fail that has lost other pods since is about to be made anew: who counts on it waits for what becomes of it.
+        """
         for uid in uids:
             eviction = self._condemned.first(uid)
-            if eviction is not None:
+            if eviction is not None and (eviction.begun or not self._fails_jobs(eviction)):
                 one = eviction.victims[uid]
                 yield [one] if one.partial else [v for v in eviction.victims.values() if v.unit == one.unit]
+
+    def _fails_jobs(self, eviction: Eviction) -> bool:
+        standing = [eviction.victims[pod.uid] for pod in eviction.standing(self._world.pods)]
+        return fails_jobs(standing, eviction, self._world, eviction.key)
 
     def _the_rest(self, victims: Sequence[Victim]) -> Iterator[list[Victim]]:
         """Of Jobs that are suspended for these victims, and of gangs that leave as a whole with them, the pods that

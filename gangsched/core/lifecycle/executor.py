@@ -479,7 +479,7 @@ class Executor:
     def _note_jobs(self, plan: Plan, key: str | None) -> None:
         """Keep what is known of the Jobs that lose pods by a plan. See :func:`would_fail` for the ``key``."""
         world, lost = self.world, losing(plan.victims.values(), self.world)
-        plan.jobs = {job.uid: (job.failed, would_fail(job, uids, world, key)) for job, uids in lost}
+        plan.eviction.jobs = {job.uid: (job.failed, would_fail(job, uids, world, key)) for job, uids in lost}
 
     def _resume(self, group: Group, plan: Plan) -> None:
         group.plan = plan

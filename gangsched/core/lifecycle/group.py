@@ -127,8 +127,7 @@ class Plan:
     ``awaited`` are the UIDs of others that leave anyway, ``nominated`` the nodes to which members have been nominated,
     by UID. Who of the victims and of those is not gone yet is in the ledger. ``neighbours`` are the UIDs of the pods
     that were on the plan's nodes when it was made: whoever else is there later has taken room. ``claims`` are those
-    that are being bound for the members. ``required`` is how many members each gang needed, ``jobs`` what was known
-    of the Jobs (by UID) that lose victims: how many failed pods each had counted, and whether it fails by that.
+    that are being bound for the members. ``required`` is how many members each gang needed.
     """
 
     def __init__(self, placements: Sequence[Placement], eviction: Eviction, awaited: Sequence[str] = ()) -> None:
@@ -140,7 +139,6 @@ class Plan:
         self.neighbours: set[str] = set()
         self.claims: list[ClaimBinding] = []
         self.required: tuple[int, ...] = ()
-        self.jobs: dict[str, tuple[int, bool]] = {}
 
     @property
     def ident(self) -> str:

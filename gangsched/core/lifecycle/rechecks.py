@@ -26,9 +26,8 @@ from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.preemption.explain import losing, would_fail
 from gangsched.core.preemption.harm import unsaved
-from gangsched.core.preemption.removal import breaks_gangs, budgets_of, incomplete
+from gangsched.core.preemption.removal import breaks_gangs, budgets_of, fails_jobs, incomplete
 from gangsched.messages import notes
 from gangsched.model.times import render_time
 
@@ -98,21 +97,14 @@ class Rechecks:
     def _not_as_made(self, group: Group, plan: Plan, now: _Look) -> bool:
         """Does the gang need more or fewer members than the plan is for, while no pod has left for it yet? Is a member
         that it takes singly no surplus of its own gang any more? Or would other Jobs fail than was known, by the loss
-        of what need not leave whole? Those that have left for it are in their counts, if anything has; so may be those
-        whose removal has no answer, if more have failed since.
+        of what need not leave whole? Those that have left for it are in their counts, if anything has.
         """
         if not now.begun and plan.required and plan.required != self._world.membership.lacking(group.gangs):
             return True
         world, key = self._world, None if now.begun else group.key
         rest = [victim for uid in now.standing if unit_of(victim := plan.victims[uid]) not in now.begun]
-        if breaks_gangs(rest, self._ledger.condemned, world, self._options):
-            return True
-        for job, uids in losing(rest, world):
-            failed, known = plan.jobs.get(job.uid, (job.failed, False))
-            counted = min(len(uids & plan.eviction.unsure), max(0, job.failed - failed))
-            if not known and would_fail(job, uids, world, key, counted):
-                return True
-        return False
+        broken = breaks_gangs(rest, self._ledger.condemned, world, self._options)
+        return broken or fails_jobs(rest, plan.eviction, world, key)
 
     def _needless(self, group: Group, plan: Plan, now: _Look) -> bool:
         """No more pods go when room has turned up since the plan was made, or the gang lacks no member. Units of

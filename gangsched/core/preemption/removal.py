@@ -18,8 +18,8 @@ import msgspec
 
 from gangsched.core.decision import UnitRef, Victim, names_of
 from gangsched.core.options import Options
-from gangsched.core.preemption.blocks import ELASTIC, mode_of, ref_of
-from gangsched.core.preemption.explain import would_fail
+from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of, ref_of
+from gangsched.core.preemption.explain import losing, would_fail
 from gangsched.core.preemption.harm import Budgets
 from gangsched.core.quota.preemption import IN_QUEUE, REASON_TEXT, RECLAMATION
 from gangsched.core.quota.stop_policy import STOPPED, Stop, drained_queues
@@ -32,6 +32,7 @@ from gangsched.model.preemptible import protected
 from gangsched.model.records import GangId, Job, Pod
 
 if TYPE_CHECKING:
+    from gangsched.core.ledger.condemned import Eviction
     from gangsched.core.world.world import World
 
 
@@ -146,13 +147,29 @@ def incomplete(victims: Iterable[Victim], listed: Container[str], world: World) 
 
 def breaks_gangs(victims: Iterable[Victim], leaving: Container[str], world: World, options: Options) -> bool:
     """Would gangs that give up these as surplus members run on with too few, beside all that leave (UIDs), since others
-    of theirs are gone by now?
+    of theirs are gone by now? Or would others of a gang stay that leaves as a whole by now?
     """
     membership = world.membership
-    gangs = {world.pods[victim.uid].gang for victim in victims if victim.partial}
-    elastic = (gang for gang in gangs if mode_of(membership.spec(gang), options) == ELASTIC)
-    broken = (gang for gang in elastic if membership.without(gang, leaving))
-    return any(pod.uid not in leaving for gang in broken for pod in membership.census(gang).bound)
+    for gang in {world.pods[victim.uid].gang for victim in victims if victim.partial}:
+        mode = mode_of(membership.spec(gang), options)
+        broken = mode == ATOMIC or (mode == ELASTIC and membership.without(gang, leaving))
+        if broken and any(pod.uid not in leaving for pod in membership.census(gang).bound):
+            return True
+    return False
+
+
+def fails_jobs(victims: Iterable[Victim], eviction: Eviction, world: World, key: str | None) -> bool:
+    """Would Jobs fail by the loss of these victims of an eviction, and was that not known when it was decided?
+
+    Pods whose removal has no answer may have been counted, if more have failed since. See :func:`would_fail` for the
+    ``key``.
+    """
+    for job, uids in losing(victims, world):
+        failed, known = eviction.jobs.get(job.uid, (job.failed, False))
+        counted = min(len(uids & eviction.unsure), max(0, job.failed - failed))
+        if not known and would_fail(job, uids, world, key, counted):
+            return True
+    return False
 
 
 def suspended_for(world: World, victim: Victim | None) -> str:

@@ -39,10 +39,12 @@ def version_in(request: Seen) -> str:
     return found
 
 
-async def marked(make: Make, make_nodes: MakeNodes, admin: Client, namespace: str) -> tuple[Reader, PodRef]:
+async def marked(
+    make: Make, make_nodes: MakeNodes, admin: Client, namespace: str, **spec: Any
+) -> tuple[Reader, PodRef]:
     """A leader that has marked the running pod a."""
     await make_nodes(1)
-    pod = await make_pod(admin, namespace, "a")
+    pod = await make_pod(admin, namespace, "a", **spec)
     reader = await make()
     await reader.leading()
     await reader.do(Bind(1, pod, "node-0"))
@@ -148,6 +150,29 @@ async def test_a_lost_answer_to_a_removal_is_no_conflict(
     assert await reader.do(Remove(3, pod, evict, TEXT)) == [WriteDone(3, Outcome.OK)]
     assert not await alive(admin, namespace)
     await admin.patch("Pod", "a", {"metadata": {"finalizers": None}}, namespace)
+
+
+@EVICT
+@pytest.mark.parametrize("lost", [True, False])
+async def test_a_pod_that_is_gone_may_have_been_removed_by_an_attempt_without_an_answer(
+    make_cluster: Make,
+    make_nodes: MakeNodes,
+    admin: Client,
+    namespace: str,
+    proxy: FaultyProxy,
+    *,
+    evict: bool,
+    lost: bool,
+) -> None:
+    """Without such an attempt others have."""
+    reader, pod = await marked(make_cluster, make_nodes, admin, namespace, terminationGracePeriodSeconds=0)
+    if lost:
+        proxy.fail(Fault(path=REMOVALS, method="POST" if evict else "DELETE", cut_after=True))
+    else:
+        await admin.delete("Pod", "a", namespace)
+    [answer] = await reader.do(Remove(3, pod, evict, TEXT))
+    assert answer.outcome is (Outcome.OK if lost else Outcome.GONE)
+    assert await admin.find("Pod", "a", namespace) is None
 
 
 async def test_a_process_that_has_not_written_the_mark_knows_it_too(

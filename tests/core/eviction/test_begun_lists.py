@@ -47,14 +47,10 @@ def killed_before_the_answer(cluster: Cluster) -> None:
 
 
 def gone_after_a_lost_answer(cluster: Cluster) -> None:
-    """The attempt that is answered finds nobody."""
-    cluster.change("w1", deleting_since=30.0)
-    cluster.run()
-    cluster.sent = True
+    """The attempt after the one that had an effect finds nobody."""
+    answered(cluster, "w1", Outcome.TRANSIENT)
     cluster.delete("w1")
     cluster.run()
-    answered(cluster, "w1", Outcome.GONE)
-    cluster.sent = False
 
 
 def at_once(cluster: Cluster) -> None:
@@ -378,6 +374,23 @@ def test_what_is_left_of_a_list_is_spared_when_it_ends_by_itself() -> None:
     cluster.change("w2", phase="Succeeded")
     cluster.run()
     assert recalled(cluster) == {"w2"}
+
+
+@pytest.mark.parametrize("disruption", ["gang", "pod"])
+def test_a_gang_that_leaves_whole_by_now_loses_no_further_member_singly(disruption: str) -> None:
+    """Its object is gone when two of three are chosen, and comes back when the first of them has left."""
+    nodes = [node(f"n{i}") for i in (1, 2, 3)]
+    low = [pod(f"w{i}").cpu(3).gang("low").on(f"n{i}") for i in (1, 2, 3)]
+    g = [pod(f"m{i}").cpu(3).priority(5).gang("g") for i in (1, 2)]
+    cluster = Cluster(*nodes, *low, gang("g").min(2).timeout(60), *g, gang_mode="off")
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    first, second = sorted(write.pod.name for write in cluster.waiting)
+    cluster.answer(first)
+    cluster.run()
+    cluster.show(gang("low").min(3).mode(disruption))
+    cluster.run()
+    assert recalled(cluster) == ({second} if disruption == "gang" else set())
 
 
 @pytest.mark.parametrize("lost", [True, False])

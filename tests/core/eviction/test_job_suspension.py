@@ -353,3 +353,21 @@ def test_a_job_that_loses_pods_elsewhere_is_asked_again_whether_it_survives(mean
     assert cluster.jobs["d", "train"].suspended is suspends
     assert any(isinstance(a, Remove) for a in cluster.log) is not suspends
     assert any("would fail" in text for d in cluster.decisions for text in d.warnings) is not suspends
+
+
+@pytest.mark.parametrize("stronger", [True, False])
+def test_who_counts_on_pods_by_which_their_job_would_fail_by_now_waits_for_what_becomes_of_them(stronger: bool) -> None:
+    """Four pods may leave singly for the first gang. Then their Job loses another, and the next gang counts on theirs:
+    they do not leave for it in a way that nobody has chosen, and the Job is suspended.
+    """
+    cluster = Cluster(*nodes(), job(failed=2), *running(), wide())
+    cluster.slow = lambda write: isinstance(write, Mark)
+    cluster.run()
+    assert [v.method for v in cluster.decisions[-1].victims] == ["delete"] * 4
+    cluster.show(job(failed=3), wide("next", 20) if stronger else pod("next").cpu(0.5).priority(9))
+    cluster.run()
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.pass_time(60)
+    assert cluster.jobs["d", "train"].suspended
+    assert not any(isinstance(a, Remove) for a in cluster.log)
