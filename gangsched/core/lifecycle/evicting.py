@@ -378,14 +378,19 @@ class Evictions:
         return list(found.values()), sorted(awaited - found.keys())
 
     def _shared(self, uids: Iterable[str]) -> Iterator[list[Victim]]:
-        """Of pods that other plans make leave, each with those that leave together with it. A plan by which a Job would
-        fail that has lost other pods since is about to be made anew: who counts on it waits for what becomes of it.
+        """What other plans make leave together with these pods. A plan by which a Job would fail that has lost others
+        since is about to be made anew: who counts on it waits for what becomes of it.
         """
+        units: dict[tuple[str, UnitRef | str], Eviction] = {}
         for uid in uids:
             eviction = self._condemned.first(uid)
-            if eviction is not None and (eviction.begun or not self._fails_jobs(eviction)):
-                one = eviction.victims[uid]
-                yield [one] if one.partial else [v for v in eviction.victims.values() if v.unit == one.unit]
+            if eviction is not None:
+                units[eviction.key, unit_of(eviction.victims[uid])] = eviction
+        evictions = {eviction.key: eviction for eviction in units.values()}
+        stand = {key for key, each in evictions.items() if each.begun or not self._fails_jobs(each)}
+        for (key, unit), eviction in units.items():
+            if key in stand:
+                yield [v for v in eviction.victims.values() if unit in (v.uid, v.unit)]
 
     def _fails_jobs(self, eviction: Eviction) -> bool:
         standing = [eviction.victims[pod.uid] for pod in eviction.standing(self._world.pods)]
