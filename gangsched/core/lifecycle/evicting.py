@@ -381,16 +381,20 @@ class Evictions:
         """What other plans make leave together with these pods. A plan by which a Job would fail that has lost others
         since is about to be made anew: who counts on it waits for what becomes of it.
         """
-        units: dict[tuple[str, UnitRef | str], Eviction] = {}
+        asked: dict[str, dict[UnitRef | str, None]] = {}
         for uid in uids:
             eviction = self._condemned.first(uid)
             if eviction is not None:
-                units[eviction.key, unit_of(eviction.victims[uid])] = eviction
-        evictions = {eviction.key: eviction for eviction in units.values()}
-        stand = {key for key, each in evictions.items() if each.begun or not self._fails_jobs(each)}
-        for (key, unit), eviction in units.items():
-            if key in stand:
-                yield [v for v in eviction.victims.values() if unit in (v.uid, v.unit)]
+                asked.setdefault(eviction.key, {})[unit_of(eviction.victims[uid])] = None
+        for key, units in asked.items():
+            eviction = self._condemned.evictions[key]
+            if not eviction.begun and self._fails_jobs(eviction):
+                continue
+            victims: dict[UnitRef | str, list[Victim]] = {}
+            for victim in eviction.victims.values():
+                for unit in (victim.uid, victim.unit):
+                    victims.setdefault(unit, []).append(victim)
+            yield from (victims[unit] for unit in units)
 
     def _fails_jobs(self, eviction: Eviction) -> bool:
         standing = [eviction.victims[pod.uid] for pod in eviction.standing(self._world.pods)]
