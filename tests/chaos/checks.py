@@ -203,6 +203,7 @@ def too_many_rounds(played: Played) -> list[str]:
     history = played.world.history
     ends = list(_given_up(played))
     gone = {e.uid for e in history if ends_object(e)}
+    bound_at = {e.uid: e.at_seconds for e in history.of(log.BIND) if e.outcome == log.OK}
     out: Counter[str] = Counter()
     last: dict[str, invariants.Round] = {}
     made = invariants.rounds(history)
@@ -216,6 +217,8 @@ def too_many_rounds(played: Played) -> list[str]:
         if before is None or before.bound or not gone.isdisjoint(before.nominated):
             continue
         began = history.entries[min((*each.nominated.values(), *each.marked.values()))].at_seconds
+        if any(bound_at.get(uid, math.inf) < began for uid in before.nominated):
+            continue  # without another eviction
         planned = max((history.entries[n].at_seconds for n in before.nominated.values()), default=math.inf)
         given_up = min((at for at, uid in ends if at >= planned and uid in before.nominated), default=math.inf)
         ended = min(history.entries[max(before.removed.values())].at_seconds, given_up)

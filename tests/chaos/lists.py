@@ -23,7 +23,18 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim import invariants
 from gangsched.cluster.sim.history import Entry, History, ends_object
 from gangsched.cluster.sim.invariants import Round
-from gangsched.core.actions import Action, Bind, BindVolume, Mark, Nominate, SelectNode, Unmark, WithdrawNomination
+from gangsched.core.actions import (
+    Action,
+    Bind,
+    BindVolume,
+    Mark,
+    Nominate,
+    Remove,
+    SelectNode,
+    Spare,
+    Unmark,
+    WithdrawNomination,
+)
 from gangsched.core.actuation.records import read_owners
 from gangsched.core.decision import BIND, Decision
 from gangsched.core.events import Event, Outcome, WriteDone
@@ -106,9 +117,10 @@ def _rightly(played: Played, each: Round, unmark: Entry) -> bool:
     same whose plans were made before. Or where a Job would fail by the loss of who stands, as it would not have before,
     or a gang that gives up a surplus member would run on with too few.
     """
-    batch = _asked_in(played, each, unmark)
-    if batch is None:
-        return False
+    return any(_right_then(played, each, batch) for batch in _asked_in(played, each, unmark))
+
+
+def _right_then(played: Played, each: Round, batch: int) -> bool:
     if _fails_jobs(played, each, batch):
         return True
     before, after = (_known(played, batch, asked=asked) for asked in (False, True))
@@ -117,25 +129,30 @@ def _rightly(played: Played, each: Round, unmark: Entry) -> bool:
     return any(_needless(played, each, known) or _hopeless(played, each, known) for known in (before, after))
 
 
-def _asked_in(played: Played, each: Round, unmark: Entry) -> int | None:
-    """The number of the batch in which it was asked that the victim does not leave for this gang any more: that it has
-    no mark, or one for others only. A process that takes over reads from the mark for whom it leaves.
+def _asked_in(played: Played, each: Round, unmark: Entry) -> list[int]:
+    """The numbers of the batches in which it was asked that the victim does not leave for this gang any more: that its
+    removal is not sent, and then that it has no mark, or one for others only. A plan may be over with the first. A
+    process that takes over reads from the mark for whom it leaves.
     """
     marks = [e for e in played.world.history.of(log.MARK) if e.uid == unmark.uid and e.outcome == log.OK]
-    found, process, listed = None, 0, True
+    found, spared, process, listed = list[int](), list[int](), 0, True
     for number, batch in enumerate(played.batches):
         if batch.at_seconds > unmark.at_seconds:
             break
         if batch.process != process:
             found_on_it = [e for e in marks if e.at_seconds <= batch.at_seconds][-1:]
             process, listed = batch.process, all(each.gang in _marked_for(e) for e in found_on_it)
+            spared = []
         for action in batch.actions:
-            if not isinstance(action, Mark | Unmark) or action.pod.uid != unmark.uid:
+            if not isinstance(action, Mark | Unmark | Remove | Spare) or action.pod.uid != unmark.uid:
+                continue
+            if isinstance(action, Remove | Spare):
+                spared = [number] if isinstance(action, Spare) else []
                 continue
             stays = isinstance(action, Mark) and each.gang in [name for name, _ in _named(action)]
             if listed and not stays:
-                found = number
-            listed = stays
+                found = [*spared, number]
+            listed, spared = stays, []
     return found
 
 

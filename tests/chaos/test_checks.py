@@ -170,16 +170,19 @@ def test_a_plan_whose_removals_are_recalled_is_given_up(recalled: bool, found: i
     assert len(too_many_rounds(run)) == found
 
 
-@pytest.mark.parametrize(("waited", "found"), [(False, 1), (True, 0)])
-def test_a_gang_that_was_bound_meanwhile_need_not_pause(waited: bool, found: int) -> None:
-    """A plan between two that evict has only waited for what the first of them had freed."""
+@pytest.mark.parametrize(("waited", "bound", "found"), [(False, False, 1), (True, True, 0), (False, True, 0)])
+def test_a_gang_that_was_bound_meanwhile_need_not_pause(waited: bool, bound: bool, found: int) -> None:
+    """A plan between two that evict has only waited for what the first of them had freed; or it was bound at once."""
     members = [pod(name).gang("h").priority(5) for name in ("h1", "h2")]
     run = played(node("n1"), gang("h").min(1), *members, *(pod(v).on("n1") for v in ("v1", "v2")))
     h1, h2, v1, v2 = (about(run, name) for name in ("h1", "h2", "v1", "v2"))
     does(run, Nominate(1, h1, "n1", "p", written(Intent("p", 1))), Mark(2, v1, FOR_H), Remove(3, v1, mark=FOR_H))
-    if waited:
+    if bound:
         does(run, WithdrawNomination(4, h1, "Withdrawn", "its plan is given up"))
-        does(run, Nominate(5, h1, "n1", "q", written(Intent("q", 0))), Bind(6, h1, "n1"))
+    if waited:
+        does(run, Nominate(5, h1, "n1", "q", written(Intent("q", 0))))
+    if bound:
+        does(run, Bind(6, h1, "n1"))
     run.world.clock.advance_to(5.0)
     does(run, Nominate(7, h2, "n1", "r", written(Intent("r", 1))), Mark(8, v2, FOR_H), Remove(9, v2, mark=FOR_H))
     assert len(too_many_rounds(run)) == found

@@ -17,6 +17,7 @@ from gangsched.core.actions import (
     Nominate,
     Remove,
     SelectNode,
+    Spare,
     Unmark,
     WithdrawNomination,
 )
@@ -125,6 +126,16 @@ def test_a_binding_of_which_nobody_knows_whether_it_was_made_takes_room(outcome:
     """It is repeated, so its room stays taken until that is known; a refused one takes none."""
     answers = [WriteDone(9, outcome)]
     assert lets_off(meanwhile=lambda run: [keeps(run, "equal", "n1", 1)], answers=answers) == found
+
+
+def test_a_list_that_ends_when_its_removals_are_recalled_is_judged_by_what_was_known_then() -> None:
+    """The mark is taken back later, when the removal has been answered, and so has the binding that was in the way."""
+    answers = [WriteDone(9, Outcome.REFUSED)]
+    found = lets_off(
+        meanwhile=lambda run: [keeps(run, "equal", "n1", 1), Spare(about(run, "v2"))],
+        answers=answers,
+    )
+    assert found == []
 
 
 @pytest.mark.parametrize(("priority", "minimum", "found"), [(6, 2, []), (5, 2, []), (4, 2, FOUND), (6, 1, FOUND)])

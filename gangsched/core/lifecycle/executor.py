@@ -236,10 +236,11 @@ class Executor:
             # Who comes while victims leave is found out when they are gone; that is not repeated after volumes.
             risky = changed | fuller if group.state is State.PREBINDING else changed
             if key in taken or not risky.isdisjoint(group.plan.node_of.values()):
-                at_risk.append(group)
-        # The strongest first: with the room that it gives up there may be enough for the others.
-        for group in sorted(at_risk, key=lambda each: queue_order(self.world, each.gangs)):
-            if group.plan is not None and group.holding and not self.phases.still_holds(group, group.plan):
+                at_risk.append((group, group.plan))
+        # The strongest first, and of equals the plan that was made first, which counts on no later one: with the room
+        # that it gives up there may be enough for the others.
+        for group, plan in sorted(at_risk, key=lambda each: (-self._priority(each[0]), each[1].eviction.number)):
+            if group.plan is plan and group.holding and not self.phases.still_holds(group, plan):
                 self._signal(group, Signal.BROKEN)
 
     def _counted_on_in_vain(self) -> None:

@@ -262,13 +262,16 @@ def test_a_stronger_gang_owns_the_victims_of_the_plan_whose_room_it_takes() -> N
     assert [name for kind, name in writes(cluster.log) if kind == "Remove"] == ["v"]
 
 
-def test_a_plan_stays_that_fits_beside_the_stronger_gang_when_others_have_lost_their_room() -> None:
-    """Of two plans for one node the stronger one is withdrawn, and the weaker one, whose room is left, is not."""
+@pytest.mark.parametrize("priority", [5, 6], ids=["weaker", "as strong, and older"])
+def test_a_plan_stays_that_fits_beside_the_stronger_gang_when_others_have_lost_their_room(priority: int) -> None:
+    """Of two plans for one node the one that was made first is withdrawn; the other one, whose room is left, is not."""
     cluster = Cluster(
         node("n1").cpu(6), pod("v1").cpu(4).on("n1"), pod("v2").cpu(1).on("n1"),
-        pod("a-weak").cpu(2).priority(5), pod("b-taken").cpu(4).priority(6),
+        pod("b-taken").cpu(4).priority(6).created(9),
     )  # fmt: skip
     cluster.slow = lambda write: isinstance(write, Nominate) and write.pod.name == "b-taken"
+    cluster.run()
+    cluster.show(pod("a-weak").cpu(2).priority(priority).created(1))
     cluster.run()
     assert evicted(cluster) == {"v1", "v2"}
     cluster.show(pod("strong").cpu(4).priority(9))
