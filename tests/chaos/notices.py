@@ -34,7 +34,7 @@ def end(world: World, chance: random.Random) -> None:
     """A pod ends."""
     pod = _told(world, chance)
     if pod is not None:
-        world.store.put_pod(msgspec.structs.replace(pod, phase="Succeeded"), CHANGED)
+        world.store.put_pod(msgspec.structs.replace(pod, phase="Succeeded", ended=world.clock.stamp), CHANGED)
 
 
 def _told(world: World, chance: random.Random) -> Pod | None:

@@ -127,7 +127,8 @@ def need_fewer(world: World, chance: random.Random) -> None:
 def end_victim(world: World, chance: random.Random) -> None:
     """A victim ends by itself."""
     if some := victims(world):
-        ended = msgspec.structs.replace(chance.choice(some), phase=chance.choice(("Succeeded", "Failed")))
+        pod, phase = chance.choice(some), chance.choice(("Succeeded", "Failed"))
+        ended = msgspec.structs.replace(pod, phase=phase, ended=world.clock.stamp)
         world.store.put_pod(ended, Cause(KUBELET, CHANGE))
 
 

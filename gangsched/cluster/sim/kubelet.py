@@ -100,7 +100,7 @@ class Kubelet:
         self._change(pod, RUN, {"node": pod.node}, phase="Running")
 
     def _finish(self, pod: Pod) -> None:
-        self._change(pod, SUCCEED, {"node": pod.node}, phase="Succeeded")
+        self._change(pod, SUCCEED, {"node": pod.node}, phase="Succeeded", ended=self._clock.stamp)
 
     def _change(self, pod: Pod, verb: str, detail: Detail, **fields: Any) -> None:
         self._store.put_pod(msgspec.structs.replace(pod, **fields), Cause(KUBELET, verb, detail))

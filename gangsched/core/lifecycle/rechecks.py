@@ -75,6 +75,14 @@ class Rechecks:
         """May all victims whose removal has not been asked for, or has come to nothing, be evicted now, and have to?"""
         return self._right(group, plan, self._look(group, plan))
 
+    def breaks_gangs(self, group: Group) -> bool:
+        """Would gangs run on with too few members if all victims left that an earlier process has chosen?"""
+        if group.plan is None:
+            return False
+        eviction = group.plan.eviction
+        standing = [eviction.victims[pod.uid] for pod in eviction.standing(self._world.pods)]
+        return breaks_gangs(standing, self._ledger.condemned, self._world, self._options)
+
     def _look(self, group: Group, plan: Plan, unanswered: Collection[str] = ()) -> _Look:
         """How far a plan has come. Removals of ``unanswered`` pods (UIDs) have been asked for and not been answered."""
         eviction, failures = plan.eviction, self._actuator.failures(plan.eviction.key)

@@ -145,10 +145,16 @@ class Recovery:
         """
         there, uids = Counter((o.kind, o.unit) for _, o in marked), {p.uid for p, _ in marked}
         begun = ((p, o) for p, o in marked if p.disruption_target and parse_time(o.not_before, "") <= self._world.now)
-        lost = [(p, o) for p, o in begun if there[o.kind, o.unit] < o.pods]
+        lost = [(p, o) for p, o in begun if there[o.kind, o.unit] + self._ended_since(p.gang, o, uids) < o.pods]
         gangs = {p.gang: (o.kind, o.unit) for p, o in lost if self._may_be_halved(p.gang)}
         stay = self._staying(list(gangs), uids)
         return {unit for gang, unit in gangs.items() if not stay[gang]}
+
+    def _ended_since(self, gang: GangId, owner: Owner, marked: Container[str]) -> int:
+        """How many of the group of this gang have ended by themselves since the plan was made, and bear no mark."""
+        membership, (made, _) = self._world.membership, _age(owner.plan)
+        pods = (pod for each in membership.group(gang)[0] for pod in membership.pods(each) if pod.uid not in marked)
+        return sum(p.finished and p.deleting_since is None and 1000 * p.ended >= made >= 0 for p in pods)
 
     def _as_begun(self, group: Group, pods: Sequence[Pod], said: Mapping[str, Owner]) -> list[Victim]:
         """These as victims: of the unit, and by the method, that stand on them. Where version 0.1 has marked them

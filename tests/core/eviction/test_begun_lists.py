@@ -252,6 +252,22 @@ def test_a_unit_of_which_a_part_is_gone_is_finished_after_a_restart(removed: boo
     assert names(cluster, Unmark) == (set() if removed or restarts > 1 else {"w1", "w2"})
 
 
+@pytest.mark.parametrize(("ended", "leave"), [(0.0, {"w2"}), (5.0, set())])
+def test_a_unit_of_which_a_part_has_ended_was_not_begun_for_that(ended: float, leave: set[str]) -> None:
+    """After a restart: its preemptor is gone, and its mark was taken back while that of the other was not. One that had
+    ended before the plan was made is not one of those that were marked for it.
+    """
+    cluster = two_gangs()
+    cluster.change("w1", phase="Succeeded", ended=cluster.now + ended - 1.0, disruption=None, evicted_for=None)
+    for name in ("m1", "m2"):
+        cluster.delete(name)
+    cluster.now += 10.0
+    cluster.restart()
+    cluster.slow = lambda _: False
+    cluster.run()
+    assert evicted(cluster) == leave
+
+
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize(("passed", "leave"), [(29.0, set()), (31.0, {"w2"})])
 def test_a_list_is_not_begun_before_its_notice_ends(passed: float, leave: set[str], before: bool) -> None:

@@ -122,6 +122,29 @@ def test_a_member_that_is_counted_on_leaves_with_the_rest_of_its_gang() -> None:
     assert evicted(cluster) == WS
 
 
+@pytest.mark.parametrize("second", [True, False])
+def test_a_surplus_member_stays_after_a_restart_when_the_rest_of_its_gang_is_let_off(second: bool) -> None:
+    """One of them is gone, which the others can do without. If the second gang is gone too they need not leave, and
+    the first one's victim is no surplus any more: it leaves with the others, as is decided anew.
+    """
+    cluster = whole(
+        pod("first").cpu(4).priority(5),
+        gang("second").min(2), *(pod(f"s{i}").gang("second").cpu(4).priority(4) for i in range(2)),
+    )  # fmt: skip
+    [surplus] = [name for name, each in owners(cluster).items() if "first" in each]
+    lost = min(WS - {surplus})
+    cluster.delete(lost)
+    if not second:
+        for name in ("s0", "s1"):
+            cluster.delete(name)
+        cluster.show(node(lost.replace("w", "n")).cordoned())
+    cluster.restart(gang_mode="elastic")
+    cluster.slow = lambda _: False
+    cluster.log.clear()
+    go_on(cluster)
+    assert {a.pod.name for a in cluster.log if isinstance(a, Remove)} == WS - {lost}
+
+
 def test_who_waits_for_all_of_a_gang_owns_its_surplus_as_a_part_of_it() -> None:
     """The first takes a surplus member, the second the others, the third waits for all of them, and is first to remove
     them: none of them is left when the others give up.
