@@ -50,9 +50,10 @@ def takes(
     also: Sequence[str] = (),
     process: int = 1,
     stay: bool = False,
+    asks: Sequence[Unmark] = (),
 ) -> None:
     """A plan for this gang takes these pods, ``over`` of them beyond a budget, and they leave at once, or ``stay``; so
-    do those that it ``also`` counts on.
+    do those that it ``also`` counts on. In the same moment its process ``asks`` for more.
     """
     ident = f"plan of {gang}"
     victims = tuple(Victim.of(run.world.store.pods["d", n], UnitRef("Pod", n), over_budget=n in over) for n in names)
@@ -62,7 +63,7 @@ def takes(
     nominate = Nominate(1, about(run, gang), "n1", ident, written(Intent(ident, len(names))))
     names = (*names, *also)
     marks = [Mark(2, about(run, name), text, owners=owners) for name in names]
-    told(run, decides=[decision], asks=[nominate, *marks], process=process)
+    told(run, decides=[decision], asks=[nominate, *marks, *asks], process=process)
     does(run, nominate, *marks, *(Remove(3, about(run, name), mark=text) for name in names if not stay))
 
 
@@ -208,6 +209,21 @@ def test_who_is_never_to_stay_leaves_for_whomever_it_is_in_the_end(
     if spared:
         told(run, asks=[Unmark(4, about(run, "low0"), "no longer needed", "PreemptionByScheduler")])
     takes(run, "z", "low0")
+    assert [text.partition("takes ")[2] for text in taken_together(run)] == found
+
+
+@pytest.mark.parametrize(("later", "found"), [(False, []), (True, ["2 of 3 of d/low"])])
+def test_a_mark_that_is_taken_back_in_the_moment_of_a_plan_may_be_so_after_it(later: bool, found: list[str]) -> None:
+    """The plan counts on the pod, which ends by itself before it is marked for that plan."""
+    run = played(node("n1"), gang("low").min(2), *LOW, *WAITING)
+    told(run, *seen(run))
+    takes(run, "h", "low0", stay=True)
+    unmark = Unmark(4, about(run, "low0"), "no longer needed", "PreemptionByScheduler")
+    if later:
+        told(run, asks=[unmark])
+    takes(run, "k", "low1", "low2", asks=[] if later else [unmark])
+    ended = msgspec.structs.replace(run.world.store.pods["d", "low0"], phase="Succeeded")
+    run.world.store.put_pod(ended, Cause(log.KUBELET, log.SUCCEED))
     assert [text.partition("takes ")[2] for text in taken_together(run)] == found
 
 

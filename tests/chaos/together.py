@@ -179,14 +179,16 @@ class _Life(msgspec.Struct):
             if not named and known.uid not in self.refused:
                 self.stays[known.uid] = (number, -1.0)
 
-    def before(self, plan: _Plan) -> set[str]:
+    def before(self, plan: _Plan, *, late: bool = False) -> set[str]:
         """The pods (UIDs) that were to leave for plans that were made before, and were never to stay since, be it that
-        they left for others in the end; also those that left for this one, which counted on that.
+        they left for others in the end; also those that left for this one, which counted on that. Whose mark was taken
+        back in the batch of this plan was to stay before it, or after it if that was ``late``.
         """
         out = {uid for uid, plans in self.leave_for.items() if plans.get(plan.ident) == _NEVER} - plan.victims
         for uid, plans in self.leave_for.items():
             if self.stays.get(uid, plan.place) <= plan.place:
-                out.update(uid for ident, end in plans.items() if self.places[ident] < plan.place < end)
+                ends = {ident: (end[0], math.inf if late else end[1]) for ident, end in plans.items()}
+                out.update(uid for ident, end in ends.items() if self.places[ident] < plan.place < end)
         return out
 
 
@@ -195,7 +197,7 @@ def taken_together(played: Played) -> list[str]:
     members and too few.
     """
     truth, out = _Truth.of(played.world.history), list[str]()
-    for plan, before, told, known in _plans(played, truth):
+    for plan, before, or_before, told, known in _plans(played, truth):
         went = truth.evicted_for(plan) & plan.victims
         about = f"at {plan.at_seconds:.3f} s: {plan.decision.gang.key} takes"
         for key, budget in sorted(told.budgets.items()):
@@ -208,8 +210,9 @@ def taken_together(played: Played) -> list[str]:
             if len(within) > allowed and any(p.uid in went for p in pods):
                 out.append(f"{about} {within} of {key}, which allows {allowed} beside {left}")
         for gang in sorted({known[uid].gang for uid in went & known.keys()}):
-            if text := _broken(told, gang, plan.victims, before, played.scenario.options):
-                out.append(f"{about} {text} of {gang.key}")
+            found = [_broken(told, gang, plan.victims, b, played.scenario.options) for b in (before, or_before)]
+            if all(found):
+                out.append(f"{about} {found[0]} of {gang.key}")
     return out
 
 
@@ -227,9 +230,9 @@ def _broken(told: Told, gang: GangId, victims: set[str], before: set[str], optio
 # -- the plans of each process -------------------------------------------------------------------------------------
 
 
-def _plans(played: Played, truth: _Truth) -> Iterator[tuple[_Plan, set[str], Told, Mapping[str, Pod]]]:
-    """Each plan, with the pods (UIDs) that were to leave before, and what its process had been told when it made it:
-    also of pods (by UID) that were gone by then.
+def _plans(played: Played, truth: _Truth) -> Iterator[tuple[_Plan, set[str], set[str], Told, Mapping[str, Pod]]]:
+    """Each plan, with the pods (UIDs) that were to leave before, or may have been, and what its process had been told
+    when it made it: also of pods (by UID) that were gone by then.
     """
     lives = _lives(played.batches, truth)
     process, told, known = 0, Told(), dict[str, Pod]()
@@ -241,7 +244,7 @@ def _plans(played: Played, truth: _Truth) -> Iterator[tuple[_Plan, set[str], Tol
         known.update(told.pods)
         for plan in lives[process].plans:
             if plan.place[0] == number and plan.ident:
-                yield plan, lives[process].before(plan), told, known
+                yield plan, lives[process].before(plan), lives[process].before(plan, late=True), told, known
         for action in batch.actions:
             told.asked(action)
 
