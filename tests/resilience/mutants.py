@@ -429,9 +429,9 @@ MUTANTS = (
         "who has a mark of an earlier process is removed without another look",
         (
             (
-                _RECOVERY,
-                "return may_leave(self._world, pod, group.gangs, self._decider.options.evict_daemonset_pods)",
-                "return pod.live",
+                _PHASES,
+                "        if self._goes_on(group, plan):\n            self._gangs.remove(group)\n",
+                "        if plan:\n            self._gangs.remove(group)\n",
             ),
         ),
         ("tests/core/recovery/test_restart.py::test_a_victim_that_may_no_longer_be_evicted_is_spared",),

@@ -443,7 +443,7 @@ class Executor:
         self._losses.begin()
         self._announced.take_over()
         found = Recovery(self.decider)
-        completed_first, resumed = self._begun(), list[Group]()
+        completed_first, resumed = self._begun(), list[tuple[Group, Plan]]()
         for key in self.queue.active():  # the strongest first: what it holds is not there for the others
             group = self.groups[key]
             plan = found.plan(group)
@@ -452,7 +452,7 @@ class Executor:
             goes_on = key in self._ledger.begun or self._priority(group) not in completed_first
             if plan.eviction.announced or goes_on:
                 self._resume(group, plan)
-                resumed.append(group)
+                resumed.append((group, plan))
         for group in self.groups.values():
             if group.plan is None:
                 self._bindings.withdraw(group)
@@ -462,11 +462,8 @@ class Executor:
             self._evictions.go_on(rest)
         for pod, owners in found.owned:
             self._evictions.take_over(pod, owners)
-        for group in resumed:  # now that it is known who leaves
-            if self.gangs.rechecks.breaks_gangs(group):
-                self.gangs.give_up(group)
-            else:
-                self._signal(group, Signal.RESUME)
+        for group, plan in resumed:  # now that it is known who leaves
+            self.phases.taken_over(group, plan)
         self._reporter.runs_with_quota()
 
     def _begun(self) -> set[int]:
@@ -504,3 +501,4 @@ class Executor:
         self._bindings.hold(group, plan)
         self._announced.resumed(group)
         self._bindings.clear(group, plan.nominated, notes.superseded(plan.ident))
+        self._signal(group, Signal.RESUME)

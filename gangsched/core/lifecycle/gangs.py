@@ -14,7 +14,7 @@ from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import Evictions
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.rechecks import Rechecks
-from gangsched.core.lifecycle.table import GIVE_UP, HOLDING, TABLE, TIMED, UNDER_WAY, Do, Signal, State
+from gangsched.core.lifecycle.table import HOLDING, TABLE, TIMED, UNDER_WAY, Do, Signal, State
 from gangsched.core.lifecycle.waiting import Waiting
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.scheduling_queue import Queue, UnschedulableGangs
@@ -51,7 +51,6 @@ class Gangs:
         self._do: dict[Do, Callable[[Group], None]] = {
             Do.NOMINATE: self.bindings.nominate,
             Do.MARK: self._mark,
-            Do.REMOVE: self.remove,
             Do.PREBIND: self.bindings.prebind,
             Do.BIND: self.bindings.bind_all,
             Do.LET_GO_ON: self.bindings.let_go_on,
@@ -154,11 +153,6 @@ class Gangs:
         reporter.event(report.trigger(self._world, group), report.PREEMPTED, note)
         reporter.pods_evicted(group, leaving, plan.ident)
         reporter.evicted_for_quota(group, plan, {victim.uid for victim in leaving})
-
-    def give_up(self, group: Group) -> None:
-        """Give up a plan of an earlier process, of which nothing has been asked for by this one."""
-        for do in GIVE_UP:
-            self._do[do](group)
 
     def _unmark(self, group: Group) -> None:
         if group.plan is not None:

@@ -273,6 +273,13 @@ class Phases:
         else:
             self._signal(group, Signal.BROKEN)
 
+    def taken_over(self, group: Group, plan: Plan) -> None:
+        """An earlier process has left a plan that can be finished, and is if its victims still have to leave."""
+        if self._goes_on(group, plan):
+            self._gangs.remove(group)
+        else:
+            self._signal(group, Signal.BROKEN)
+
     def _waits_in_vain(self, group: Group, plan: Plan) -> bool:
         """Is a pod that the gang waits for overdue? It is not waited for any more; where the gang needs its room it is
         decided anew: others may have to leave instead.

@@ -1,8 +1,8 @@
 """Whether the victims of a plan may still be evicted, and have to: asked again as long as they can be spared.
 
-That is so before the first removal, before removals are repeated, and whenever something happens that matters to
-removals that are on their way: they may have to wait, for their turn or for an API server that is busy. Those that are
-not wanted any more are not sent: their pods are spared.
+That is so before the first removal, when another process takes over, before removals are repeated, and whenever
+something happens that matters to removals that are on their way: they may have to wait, for their turn or for an API
+server that is busy. Those that are not wanted any more are not sent: their pods are spared.
 
 Announced evictions: victims know when they will leave, so that they may save their work before that. The time stands in
 the victims' ``gangsched.dev/EvictedFor``, without ``DisruptionTarget``, so a process that takes over knows it too. When
@@ -74,14 +74,6 @@ class Rechecks:
     def goes_on(self, group: Group, plan: Plan) -> bool:
         """May all victims whose removal has not been asked for, or has come to nothing, be evicted now, and have to?"""
         return self._right(group, plan, self._look(group, plan))
-
-    def breaks_gangs(self, group: Group) -> bool:
-        """Would gangs run on with too few members if all victims left that an earlier process has chosen?"""
-        if group.plan is None:
-            return False
-        eviction = group.plan.eviction
-        standing = [eviction.victims[pod.uid] for pod in eviction.standing(self._world.pods)]
-        return breaks_gangs(standing, self._ledger.condemned, self._world, self._options)
 
     def _look(self, group: Group, plan: Plan, unanswered: Collection[str] = ()) -> _Look:
         """How far a plan has come. Removals of ``unanswered`` pods (UIDs) have been asked for and not been answered."""

@@ -18,12 +18,11 @@ from gangsched.core.decision import Placement, UnitRef, Victim
 from gangsched.core.ledger.condemned import Cause, Eviction
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.binding import enough
-from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of, ref_of
 from gangsched.core.preemption.explain import failing
-from gangsched.core.preemption.removal import SUSPEND, as_begun, breaks_gangs, budgets_of, incomplete
+from gangsched.core.preemption.removal import SUSPEND, as_begun, budgets_of
 from gangsched.messages import notes
 from gangsched.model.records import SINGLE, GangId, Pod
 from gangsched.model.times import parse_time
@@ -54,9 +53,9 @@ class Recovery:
         """The plan of a gang that waits to be decided, if it can be finished exactly as it was begun; else None.
 
         That is so while every required member is nominated and all of them still fit on their nodes once the pods
-        that are marked for them have left. As long as no pod has been removed, a plan that is no longer needed, whose
-        marks may be incomplete, or by which Jobs would fail, of which it may not have warned, is not finished; nor is
-        ever one by which a gang would run on with too few members.
+        that are marked for them have left. As long as no pod has been removed, a plan whose marks may be incomplete, or
+        by which Jobs would fail, of which it may not have warned, is not finished. Whether its victims still have to
+        leave is asked as of any other plan, when all are known.
         """
         if group.without_pods:
             return self._plan_of_job(group)
@@ -65,31 +64,20 @@ class Recovery:
         if intent is None or not needs_more or not enough(self._world, group.gangs, {p.uid for p in placements}):
             return None
         said, leaving, victims = self._owned_by(group, intent.plan)
-        if self._beyond_it(said, leaving, victims):
-            return None
         fewer = not leaving and len(victims) < intent.victims
         if victims and fewer and any(self._torn(victims, said)):
             return None
         if leaving:
-            unmarked = self._unmarked(group, (*victims, *leaving), said)
+            unmarked = self._unmarked((*victims, *leaving), said)
             if len(victims) + len(leaving) + len(unmarked) <= intent.victims:
                 victims += unmarked
         staying = [p.uid for p in victims]
         if not self._decider.still_holds(group.gangs, placements, staying):
             return None
         begins = max((parse_time(o.not_before, "") for o in said.values()), default=0.0)
-        over = begins <= self._world.now  # no pod is removed while they have notice
-        marked = over and (not begins or any(p.disruption_target for p in victims))
-        halved = fewer and marked and any(self._may_be_halved(pod.gang) for pod in victims)
-        if not leaving and victims and not halved and self._needless(group, placements, staying):
-            return None
+        halved = self._halved([(p, said[p.uid]) for p in victims if p.uid in said and not said[p.uid].partial])
         chosen = self._as_begun(group, (*victims, *leaving), said)
-        ends_jobs = not (leaving or fewer) and failing(chosen, self._world)
-        listed = {v.uid for v in chosen}
-        if ends_jobs or incomplete(chosen, listed, self._world):
-            return None
-        leave = listed.union(pod.uid for pod, _ in self.owned)
-        if breaks_gangs((v for v in chosen if v.uid in staying), leave, self._world, self._decider.options):
+        if not (leaving or fewer) and failing(chosen, self._world):
             return None
         plan = Plan(placements, group.eviction(intent.plan, chosen))
         plan.nominated = {p.uid: p.node for p in placements}
@@ -97,8 +85,7 @@ class Recovery:
         _size(plan.eviction, said.values())
         plan.eviction.announced = bool(leaving)
         plan.eviction.left = {p.uid for p in leaving}
-        if halved:
-            plan.eviction.left |= {p.uid for p in victims if self._may_be_halved(p.gang)}
+        plan.eviction.left |= {v.uid for v in chosen if (v.unit.kind, v.unit.name) in halved}
         return plan
 
     def _plan_of_job(self, group: Group) -> Plan | None:
@@ -111,13 +98,11 @@ class Recovery:
         suspended = (self._world.jobs.owner_of(p) for p in victims)
         if not victims or not (leaving or any(job is not None and job.suspended for job in suspended)):
             return None
-        if self._beyond_it(said, leaving, victims):
-            return None
         staying = [p.uid for p in victims]
         placements = self._decider.places_without(group.gangs, staying)
-        chosen = self._as_begun(group, (*victims, *leaving), said)
-        if not placements or incomplete(chosen, {v.uid for v in chosen}, self._world):
+        if not placements:
             return None
+        chosen = self._as_begun(group, (*victims, *leaving), said)
         plan = Plan(placements, group.eviction(ident or f"{int(self._world.now * 1000):x}-0", chosen))
         plan.eviction.announced = True
         plan.eviction.left = {p.uid for p in leaving}
@@ -191,32 +176,19 @@ class Recovery:
 
     def _owned_by(self, group: Group, plan: str) -> tuple[dict[str, Owner], list[Pod], list[Pod]]:
         """The victims of this plan, and those of which only the gang is known for which they leave: what stands on them
-        of their unit, by UID; those who terminate; and those who still may leave.
+        of their unit, by UID; those who terminate; and those who stand.
         """
         known = self._by_owner.get((group.gangs[0].scheduler, group.name), ())
         marked = [(pod, owner) for pod, owner in known if owner.plan in (plan, "") and self._means(owner, group)]
         said = {pod.uid: owner for pod, owner in marked if owner.kind}
         leaving = [pod for pod, _ in marked if pod.bound and pod.deleting_since is not None]
-        return said, leaving, [pod for pod, _ in marked if self._may_leave(pod, group)]
-
-    def _beyond_it(self, said: Mapping[str, Owner], leaving: Sequence[Pod], victims: Sequence[Pod]) -> bool:
-        """Does a pod stand of what leaves as a whole, and has begun to, that the gang may not evict any more? That is
-        finished all the same, and the gang decided anew.
-        """
-        whole = {uid: (owner.kind, owner.unit) for uid, owner in said.items() if not owner.partial}
-        begun = {whole[pod.uid] for pod in leaving if pod.uid in whole}
-        chosen, pods = {pod.uid for pod in victims}, self._world.pods
-        return any(unit in begun and pods[uid].live and uid not in chosen for uid, unit in whole.items())
+        return said, leaving, [pod for pod, _ in marked if pod.bound and pod.live and pod.gang not in group.gangs]
 
     def _means(self, owner: Owner, group: Group) -> bool:
         """Groups of different APIs may have the same name: the gang's trigger pod says which is meant."""
         namespace, _, name = owner.trigger.partition("/")
         trigger = self._world.find(namespace, name)
         return trigger is None or trigger.gang in group.gangs
-
-    def _may_leave(self, pod: Pod, group: Group) -> bool:
-        """Is a marked pod that lives still one that this gang may evict?"""
-        return may_leave(self._world, pod, group.gangs, self._decider.options.evict_daemonset_pods)
 
     def _torn(self, chosen: Sequence[Pod], said: Mapping[str, Owner]) -> Iterator[GangId]:
         """Gangs that leave as a whole and of which only a part is among these: marking them may not have come to an
@@ -226,11 +198,11 @@ class Recovery:
         groups = {self._world.membership.group(p.gang)[0] for p in chosen if p.gang.family != SINGLE}
         return (gang for gangs in sorted(groups) if self._leaves_whole(gangs, uids, said) for gang in gangs)
 
-    def _unmarked(self, group: Group, chosen: Sequence[Pod], said: Mapping[str, Owner]) -> list[Pod]:
+    def _unmarked(self, chosen: Sequence[Pod], said: Mapping[str, Owner]) -> list[Pod]:
         """Those who leave with these and bear no mark any more. Pods of nodes that are gone never bore one."""
         uids, node = {p.uid for p in chosen}, self._world.snapshot.node
         others = (p for gang in self._torn(chosen, said) for p in self._world.membership.census(gang).bound)
-        return [p for p in others if p.uid not in uids and node(p.node) is not None and self._may_leave(p, group)]
+        return [p for p in others if p.uid not in uids and node(p.node) is not None]
 
     def _goes_on(self, gang: GangId, chosen: Container[str], said: Mapping[str, Owner]) -> bool:
         """Does any pod stay of the group of this gang, of which only these pods were chosen?"""
@@ -271,10 +243,6 @@ class Recovery:
             return False
         below = self._does_not_live_with(gang, len(membership.census(gang).bound))
         return below or membership.half_bound(membership.group(gang)[0])
-
-    def _needless(self, group: Group, placements: Sequence[Placement], victims: Container[str]) -> bool:
-        node_of = {p.uid: p.node for p in placements}
-        return self._decider.fits_without(group.gangs, node_of, victims) is not None
 
     def _victim(self, pod: Pod, *, partial: bool, over: bool = False) -> Victim:
         membership = self._world.membership

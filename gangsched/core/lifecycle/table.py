@@ -56,7 +56,6 @@ class Do(_Word):
 
     NOMINATE = "nominate every placed member"
     MARK = "mark every victim"
-    REMOVE = "remove every victim"
     PREBIND = "hold the members' room and bind their volumes"
     BIND = "bind every placed member"
     LET_GO_ON = "end the suspension of the Job and keep its room"
@@ -99,7 +98,7 @@ def _rows() -> tuple[Row, ...]:
     found: tuple[tuple[tuple[State, ...], Signal, State, tuple[Do, ...]], ...] = (
         ((s.GATHERING,), e.GATHERED, s.QUEUED, (d.ENQUEUE,)),
         ((s.GATHERING,), e.SCATTERED, s.GATHERING, (d.REPORT,)),
-        ((s.QUEUED,), e.RESUME, s.EVICTING, (d.DEQUEUE, d.REMOVE)),
+        ((s.QUEUED,), e.RESUME, s.EVICTING, (d.DEQUEUE,)),
         ((s.QUEUED, s.EVICTING), e.EVICT, s.EVICTING, (d.DEQUEUE, d.NOMINATE)),
         ((s.QUEUED,), e.ROLL_BACK, s.EVICTING, (d.DEQUEUE, d.WITHDRAW, d.REPORT, d.MARK)),
         ((s.QUEUED,), e.NO_FIT, s.BACKOFF, (d.DEQUEUE, d.WITHDRAW, d.REPORT, d.PARK)),

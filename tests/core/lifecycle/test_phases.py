@@ -66,7 +66,7 @@ def test_a_plan_only_moves_forward() -> None:
             first = {
                 Signal.EVICT: (State.EVICTING, Do.NOMINATE),
                 Signal.ROLL_BACK: (State.EVICTING, Do.MARK),
-                Signal.RESUME: (State.EVICTING, Do.REMOVE),
+                Signal.RESUME: (State.EVICTING, Do.DEQUEUE),
                 Signal.VOLUMES: (State.PREBINDING, Do.PREBIND),
                 Signal.FITS: (State.BINDING, Do.BIND),
             }
@@ -93,12 +93,11 @@ def test_the_writes_of_a_state_belong_to_the_step_into_it() -> None:
     """They are asked for on entering it and nowhere else."""
     entered = {
         do: {found.state for found in TABLE.values() if do in found.do}
-        for do in (Do.NOMINATE, Do.MARK, Do.REMOVE, Do.PREBIND, Do.BIND)
+        for do in (Do.NOMINATE, Do.MARK, Do.PREBIND, Do.BIND)
     }
     assert entered == {
         Do.NOMINATE: {State.EVICTING},
         Do.MARK: {State.EVICTING},
-        Do.REMOVE: {State.EVICTING},
         Do.PREBIND: {State.PREBINDING},
         Do.BIND: {State.BINDING},
     }

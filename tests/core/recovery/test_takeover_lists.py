@@ -156,3 +156,36 @@ def test_a_list_that_breaks_a_budget_is_finished_although_a_removal_fails() -> N
     assert not [a for a in cluster.log if isinstance(a, Unmark)]
     assert cluster.pod("v2").deleting_since is not None
     assert cluster.pod("v3").deleting_since is not None
+
+
+@pytest.mark.parametrize(
+    ("gone", "ended", "leave"),
+    [
+        (("a1", "a2"), "", set[str]()),
+        ((), "b1", set[str]()),
+        (("a1",), "", {"a2"}),
+        (("a1", "b1"), "", {"a2", "b2"}),
+    ],
+    ids=["the other is gone", "a member has ended", "half of the other is gone", "half of each is gone"],
+)
+def test_a_gang_of_which_no_member_was_removed_is_spared(gone: tuple[str, ...], ended: str, leave: set[str]) -> None:
+    """Two gangs of two were to leave for one of four, which has room without them by the time of the restart."""
+    cluster = Cluster(
+        *(node(f"n{i}").cpu(4) for i in (1, 2, 3, 4)),
+        *(gang(name).min(2) for name in "ab"),
+        *(pod(f"{name}{i}").cpu(4).gang(name).on(f"n{i + 2 * (name == 'b')}") for name in "ab" for i in (1, 2)),
+        gang("top").min(4),
+        *(pod(f"top{i}").cpu(4).priority(9).gang("top") for i in (1, 2, 3, 4)),
+    )
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    for name in gone:
+        cluster.leave(name) if cluster.pod(name).deleting_since is not None else cluster.delete(name)
+    if ended:
+        cluster.change(ended, phase="Succeeded", ended=cluster.now + 1)
+    cluster.show(*(node(f"n{i}").cpu(4) for i in (5, 6, 7, 8)))
+    cluster.log.clear()
+    cluster.restart()
+    cluster.slow = lambda _: False
+    cluster.run()
+    assert {a.pod.name for a in cluster.log if isinstance(a, Remove)} == leave
