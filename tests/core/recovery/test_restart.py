@@ -146,6 +146,20 @@ def test_a_gang_that_is_marked_in_part_is_not_evicted_in_part() -> None:
     assert order == [("Mark", "low1"), ("Mark", "low2"), ("Remove", "low1"), ("Remove", "low2")]
 
 
+@pytest.mark.parametrize("victims", [1, 2])
+def test_a_gang_of_which_half_is_gone_is_not_left_in_part(victims: int) -> None:
+    """Where nothing says how many pods leave together, a list of which some are gone has begun."""
+    cluster = Cluster(
+        node("n1"),
+        node("n2"),
+        gang("low").min(2),
+        mark(pod("low2").cpu(3).priority(1).gang("low").on("n2"), "d/p", "d/p"),
+        intend(pod("p").cpu(3).priority(5), "n1", victims),
+    )
+    cluster.run()
+    assert names(cluster, Remove) == ({"low2"} if victims == 2 else set())
+
+
 def test_marks_for_a_plan_that_is_not_needed_are_taken_back() -> None:
     """Room has turned up: nobody is evicted, and nothing of the plan stays."""
     cluster = found(*(mark(victim(n)) for n in (1, 2)), node("n3"), node("n4"))
