@@ -41,7 +41,7 @@ class Hint(enum.Flag):
     ROOM = enum.auto()  # a pod left, finished, shrank or began to terminate, or room is no longer held
     PODS = enum.auto()  # a pod came, or its labels changed
     VICTIMS = enum.auto()  # a pod or gang may be evicted that could not be, or not in this way
-    BUDGET = enum.auto()  # a disruption budget changed
+    BUDGET = enum.auto()  # a disruption budget changed, or a pod under one need not leave any more
     CLASSES = enum.auto()  # a PriorityClass changed
     NAMESPACES = enum.auto()  # the labels of a namespace changed
     VOLUMES = enum.auto()  # a claim, a volume or a storage class changed

@@ -76,7 +76,7 @@ class Eviction:
         self.ident = ident
         self.number = 0
         self.victims = {v.uid: v for v in victims}
-        #: Of how many pods each unit consisted when the list was made.
+        #: Of how many pods each unit consisted when they were first marked.
         self.sizes = Counter(map(unit_of, self.victims.values()))
         #: Message and reason of the victims' DisruptionTarget condition.
         self.mark = ""
@@ -141,6 +141,13 @@ class Eviction:
         """Victims that are still there (``pods`` by UID) and not terminating, by name."""
         found = (pods.get(uid) for uid in self.victims)
         return sorted((p for p in found if p is not None and p.live), key=lambda p: p.key)
+
+    def count(self, pods: Mapping[str, Pod]) -> None:
+        """How many of each unit are to bear its mark: who leaves, or is gone, before that is no sign that it has begun,
+        and one that has ended by itself says so.
+        """
+        there = (uid for uid in self.victims if (pod := pods.get(uid)) is not None and pod.deleting_since is None)
+        self.sizes = Counter(unit_of(self.victims[uid]) for uid in there)
 
     def to_go(self, pods: Mapping[str, Pod]) -> list[Pod]:
         """Those of them whose removal is still to be asked for, by name."""

@@ -83,6 +83,8 @@ class Evictions:
 
     def mark(self, eviction: Eviction) -> None:
         """The eviction is to stand by name on every victim that has not been removed."""
+        if not eviction.marked:
+            eviction.count(self._world.pods)
         eviction.phase = Phase.MARKING
         self._actuator.begin(eviction.key)
         for pod in eviction.to_go(self._world.pods):
@@ -340,12 +342,12 @@ class Evictions:
                 self._may_help(pod, Hint.ROOM)
 
     def spare(self, uid: str, key: str) -> None:
-        """The plan with this key does not need the pod to leave. If none does, it may be a victim again, and plans that
-        have counted on it are made anew.
+        """The plan with this key does not need the pod to leave. If none does, it may be a victim again, or another of
+        its budgets may be, and plans that have counted on it are made anew.
         """
         pod = self._world.pods.get(uid)
         if self._condemned.spare(uid, key) and pod is not None:
-            self._may_help(pod, Hint.VICTIMS)
+            self._may_help(pod, Hint.VICTIMS | Hint.BUDGET)
         self.spared.add(uid)
 
     def _may_help(self, pod: Pod, hint: Hint) -> None:

@@ -11,12 +11,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gangsched.core import events as ev
-from gangsched.core.actions import Action
+from gangsched.core.actions import Action, Mark
 from gangsched.model.constraints import LabelSelector, PodTerm, SpreadConstraint
 from gangsched.model.records import Namespace, PriorityClass
 from tests.builders import NodeBuilder, PodBuilder, gang, node, pdb, pod, selects
 from tests.core.harness import Built, Cluster
 from tests.core.queue.sleepers import sleeping_in_vain
+from tests.core.stories import names
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 
@@ -253,6 +254,25 @@ def test_budgets_wake_whom_they_stopped() -> None:
     waiting = [pod("p").cpu(3).priority(9), pod("q").cpu(3).priority(9).never()]
     cluster = crowded(*waiting, pdb("b").selects(app="x"), strict_budgets=True)
     assert tries(cluster, pdb("b").selects(app="x").field(disrupted=("another",))) == 1
+
+
+def test_a_plan_that_is_given_up_leaves_its_budget_to_others() -> None:
+    """Its victim had taken what the budget allows, on a node of no use to the gang that waits."""
+    top = pod("top").cpu(4).priority(9).shape(node_selector=(("kubernetes.io/hostname", "n1"),))
+    cluster = Cluster(
+        node("n1"), node("n2"), pdb("b").selects(app="x").allows(1), top,
+        pod("mid").cpu(4).label(app="x").priority(5).on("n1"), pod("low").cpu(4).label(app="x").priority(1).on("n2"),
+        strict_budgets=True,
+    )  # fmt: skip
+    cluster.slow = lambda write: isinstance(write, Mark)
+    cluster.run()
+    assert names(cluster, Mark) == {"mid"}
+    cluster.show(pod("p").cpu(4).priority(5))
+    cluster.run()
+    assert cluster.core.states()["d/p"] == "Backoff"
+    cluster.delete("top")
+    cluster.run()
+    assert names(cluster, Mark) == {"mid", "low"}
 
 
 def test_a_pod_that_may_leave_does_not_count_as_in_the_way() -> None:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from gangsched.core.actions import Write
+from gangsched.core.actions import Nominate, Remove, Write
+from gangsched.core.actuation.records import owners_of
 from tests.builders import gang, node, pod
 from tests.core.harness import Built, Cluster
-from tests.core.stories import assert_clean
+from tests.core.stories import assert_clean, names
 
 #: More writes than it takes until all members are bound.
 _MOST = 60
@@ -74,3 +75,33 @@ def test_plans_that_share_victims_are_finished_after_any_write(scenario: Callabl
         assert_clean(cluster)
         victims = {name for _, name in cluster.pods if name.startswith("v")}
         assert len(victims) >= 2 or not victims, (writes, victims)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the others are marked", "afterwards"])
+def test_who_leaves_for_another_before_the_rest_is_marked_does_not_begin_their_list(before: bool) -> None:
+    """A gang whose pods may leave singly loses one to the first, and the other is to leave for the second, which has
+    been deleted when another process takes over. The first is bound, or its victim bore the mark of the second too.
+    """
+    cluster = Cluster(
+        node("n1"),
+        node("n2"),
+        gang("low").min(2).mode("pod"),
+        *(pod(f"v{i}").cpu(4).gang("low").on(f"n{i}") for i in (1, 2)),
+        pod("first").cpu(4).priority(5).shape(node_selector=(("kubernetes.io/hostname", "n1"),)),
+    )
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    cluster.slow = lambda write: isinstance(write, Remove | Nominate) if before else isinstance(write, Remove)
+    cluster.show(pod("second").cpu(4).priority(5))
+    cluster.run()
+    cluster.answer("v1")
+    cluster.leave("v1")
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.answer("second")
+    cluster.run()
+    assert [each.name for each in owners_of(cluster.pod("v2"))] == ["d/second"]
+    cluster.delete("second")
+    cluster.restart()
+    cluster.log.clear()
+    cluster.run()
+    assert names(cluster, Remove) == (set() if before else {"v2"})
