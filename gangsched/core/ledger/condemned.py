@@ -53,6 +53,8 @@ class Phase(enum.Enum):
 
 #: Phases in which no removal has been asked for, unless an earlier process, or an earlier look, has.
 UNBEGUN = (Phase.NOMINATING, Phase.NOTICE, Phase.MARKING)
+#: Those after which it is seen whether (further) victims are removed.
+STOPS = (Phase.MARKING, Phase.REMOVING)
 
 
 def unit_of(victim: Victim) -> UnitRef | str:

@@ -23,7 +23,7 @@ from gangsched.core.decision import (
     Verdict,
 )
 from gangsched.core.events import Change, Hint
-from gangsched.core.ledger.condemned import NO_PLAN, UNBEGUN, Cause, Eviction, Phase
+from gangsched.core.ledger.condemned import NO_PLAN, STOPS, UNBEGUN, Cause, Eviction
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import bound_in_part, report
 from gangsched.core.lifecycle.bound_in_part import other_nodes, pause_of
@@ -351,7 +351,7 @@ class Executor:
         stopped before its victims left goes on without them, or is decided anew.
         """
         self._nominated.helped.pop(group.key, None)  # nothing is to be found for it until something else happens
-        plan, stopped = group.plan, group.evicts(Phase.MARKING)
+        plan, stopped = group.plan, group.evicts(*STOPS)
         if plan is None:
             return ()
         if stopped:

@@ -249,10 +249,10 @@ class Phases:
                 self._signal(group, Signal.BROKEN)
             elif (group.rolled_back and not marked) or self._goes_on(group, plan):
                 self._go_on(group, plan)
-            elif marked and not group.rolled_back:
-                self._nominated.stopped(group)  # what weaker gangs have just given up for its room may be enough
-            else:
+            elif group.rolled_back:
                 self._signal(group, Signal.BROKEN)
+            else:
+                self._nominated.stopped(group)  # what others have just given up may be enough
         elif group.rolled_back:
             self._signal(group, Signal.FAILED)
             group.failures.whole_again()

@@ -19,7 +19,7 @@ from gangsched.core.decision import Order
 from gangsched.core.events import Change, Hint
 from gangsched.core.framework.registry import PluginError
 from gangsched.core.ledger.backfill import STRICT
-from gangsched.core.ledger.condemned import Phase
+from gangsched.core.ledger.condemned import STOPS, Phase
 from gangsched.core.lifecycle.group import Failed, Group
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.blocked_gang import block, reserve
@@ -158,8 +158,8 @@ class NominatedGangs:
         return None
 
     def stopped(self, group: Group) -> None:
-        """Its victims are marked, and need not leave (any more), or may not. It keeps its room until it is looked at:
-        weaker gangs would take it, or the quota that they have given up with theirs.
+        """Its victims are marked, and need not leave (any more), or may not, though some may have left. It keeps its
+        room until it is looked at: weaker gangs would take it, or the quota that they have given up with theirs.
         """
         self.helped[group.key] = queue_order(self._world, group.gangs)
 
@@ -191,8 +191,8 @@ class NominatedGangs:
         return [room for room in free.values() if (room > 0).any()]
 
     def _quiet(self, group: Group) -> bool:
-        """Is no write to a victim, or of a nomination, on its way, and none about to be sent? When the marks are all
-        there, those who may go on have asked for removals: who has not is stopped.
+        """Is no write to a victim, or of a nomination, on its way, and none about to be sent? When all marks, or
+        removals, have been answered, those who may go on have asked for more: who has not is stopped.
         """
         waits = group.evicts(Phase.NOMINATING, Phase.NOTICE, Phase.LEAVING) and self._ledger.waits(group.key)
-        return bool(waits or group.evicts(Phase.MARKING)) and self._actuator.settled(group.key)
+        return bool(waits or group.evicts(*STOPS)) and self._actuator.settled(group.key)

@@ -418,3 +418,26 @@ def test_a_gang_that_needs_no_more_victims_keeps_its_room() -> None:
     cluster.leave()
     cluster.run()
     assert nodes_of(cluster.log) == {"strong": "n"}
+
+
+@pytest.mark.parametrize("how", ["recalled", "failed"])
+def test_a_gang_whose_removals_came_to_nothing_keeps_its_room_until_it_is_looked_at(how: str) -> None:
+    """One of two victims has left when room turns up that does instead of the other; a weaker pod waits as well."""
+    cluster = Cluster(
+        node("n").cpu(6),
+        *(pod(f"v{i}").cpu(2).priority(1).on("n") for i in (1, 2)),
+        pod("other").cpu(2).priority(9).on("n"),
+        pod("strong").cpu(4).priority(5),
+        pod("weak").cpu(2).priority(2).never(),
+    )
+    cluster.slow = lambda write: isinstance(write, Remove | WithdrawNomination)
+    cluster.run()
+    cluster.answer("v1")
+    cluster.leave("v1")
+    cluster.delete("other")
+    if how == "failed":
+        cluster.judge = lambda write: (Outcome.TRANSIENT, "busy") if isinstance(write, Remove) else None
+        cluster.answer("v2")
+    cluster.run()
+    assert names(cluster, Unmark) == {"v2"}
+    assert nodes_of(cluster.log) == {"strong": "n"}
