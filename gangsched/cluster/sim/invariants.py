@@ -40,6 +40,9 @@ from gangsched.model.volumes import PersistentVolumeClaim
 #: The preemptor in the message of a victim's DisruptionTarget condition.
 _PREEMPTOR = re.compile(r"preemptor: ([^,\s]+)")
 _DEFAULTS = Options()
+#: A mark that the disruption controller takes back so soon after it was written (seconds) is one that a plan needs:
+#: that controller waits for twice as long.
+HELD_SECONDS = 60.0
 
 
 def violations(history: History, options: Options = _DEFAULTS) -> list[str]:
@@ -182,7 +185,7 @@ def rounds(history: History) -> list[Round]:  # noqa: C901, PLR0912
             nominated_for[entry.uid] = by_plan[plan]
             newest.update(dict.fromkeys((gang, _job_key(entry), _jobset_key(entry)), by_plan[plan]))
             by_plan[plan].nominated.setdefault(entry.uid, entry.number)
-        elif entry.verb == log.MARK:
+        elif entry.verb == log.MARK and not (entry.uid in left and _written_again(entry, out)):
             owners = owners_in(str(entry.detail.get("owners", "")), str(entry.detail["message"]))
             named = {name: by_plan.get(plan) or newest.get(name) for name, plan in owners}
             plans = {name: each for name, each in named.items() if each is not None}
@@ -208,6 +211,12 @@ def rounds(history: History) -> list[Round]:  # noqa: C901, PLR0912
         elif entry.verb == log.BIND and (found := nominated_for.get(entry.uid)) is not None:
             found.bound.setdefault(entry.uid, entry.number)
     return out
+
+
+def _written_again(entry: Entry, known: Iterable[Round]) -> bool:
+    """Is it the mark by which a victim was evicted? The eviction has set the condition in its own words."""
+    said = preemptor_of(str(entry.detail["message"]))
+    return not entry.detail.get("owners") and any(each.gang == said and entry.uid in each.marked for each in known)
 
 
 def owners_in(data: str, message: str) -> list[tuple[str, str]]:
@@ -360,7 +369,8 @@ def abandoned_marks(history: History, judged_until: float = math.inf) -> list[st
 
     Meant for the end of a run, when no decision is in flight. Of a run that was ended in the middle of things, what the
     scheduler has done about a mark after ``judged_until`` (seconds from the start) may go on. A mark that the
-    disruption controller had to take back was abandoned too.
+    disruption controller had to take back was abandoned too, unless it had been written for another plan just before:
+    that controller counts from the first of the marks that follow each other.
     """
     marked: dict[str, Entry] = {}
     tried: dict[str, float] = {}
@@ -376,7 +386,8 @@ def abandoned_marks(history: History, judged_until: float = math.inf) -> list[st
             marked[entry.uid] = entry
         elif entry.verb == log.UNMARK and entry.uid in marked:
             mark = marked.pop(entry.uid)
-            if entry.actor == log.DISRUPTION_CONTROLLER:
+            held = entry.at_seconds - mark.at_seconds < HELD_SECONDS
+            if entry.actor == log.DISRUPTION_CONTROLLER and not held:
                 out.append(f"{_when(mark)} {entry.object} was marked, and left so for the controller to clear")
     return out + [
         f"{_when(mark)} {mark.object} was marked and is neither removed nor unmarked"

@@ -128,10 +128,12 @@ class Recovery:
 
     def _halved(self, marked: Sequence[tuple[Pod, Owner]]) -> set[tuple[str, str]]:
         """Of units that leave as a whole, with those who are marked for that, the gangs that have lost members of the
-        list, and too many of them for the others to go on. While they have notice no pod has been removed.
+        list, and too many of them for the others to go on. While they have notice no pod has been removed, nor before
+        they are marked afterwards; who never had any was marked at once, and others may have taken that back.
         """
         there, uids = Counter((o.kind, o.unit) for _, o in marked), {p.uid for p, _ in marked}
-        begun = ((p, o) for p, o in marked if p.disruption_target and parse_time(o.not_before, "") <= self._world.now)
+        since = self._world.now if any(p.disruption_target for p, _ in marked) else 0.0
+        begun = [(p, o) for p, o in marked if parse_time(o.not_before, "") <= since]
         lost = [(p, o) for p, o in begun if there[o.kind, o.unit] + self._ended_since(p.gang, o, uids) < o.pods]
         gangs = {p.gang: (o.kind, o.unit) for p, o in lost if self._may_be_halved(p.gang)}
         stay = self._staying(list(gangs), uids)

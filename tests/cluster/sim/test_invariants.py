@@ -3,7 +3,17 @@
 import pytest
 
 from gangsched.cluster.sim import invariants
-from gangsched.cluster.sim.history import CREATE, DELETE, JOB_CONTROLLER, SCHEDULER, SUSPEND, USER, Cause
+from gangsched.cluster.sim.history import (
+    CREATE,
+    DELETE,
+    DISRUPTION_CONTROLLER,
+    JOB_CONTROLLER,
+    SCHEDULER,
+    SUSPEND,
+    UNMARK,
+    USER,
+    Cause,
+)
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination
 from gangsched.core.events import Outcome
 from gangsched.model.records import Job
@@ -114,6 +124,15 @@ def test_a_new_plan_may_nominate_again():
     there = preemption()
     outcomes(there, *PHASES, nominate("a", "n2", "p2"), nominate("b", "n1", "p2"))
     assert invariants.phases_out_of_order(there.history) == []
+
+
+@pytest.mark.parametrize(("again", "found"), [(MARK_X, 0), (MARK_Y, 1)], ids=["one that leaves", "one that stands"])
+def test_a_mark_that_follows_an_eviction_is_of_no_plan(again, found):
+    """The gang nominates by a second plan while the first is carried out, and x was evicted by that."""
+    there = preemption()
+    outcomes(there, NOMINATE_A, NOMINATE_B, MARK_X, MARK_Y, REMOVE_X, nominate("a", "n2", "p2"))
+    outcomes(there, again, nominate("b", "n1", "p2"))
+    assert len(invariants.phases_out_of_order(there.history)) == found
 
 
 @pytest.mark.parametrize(("between", "found"), [([], 1), ([REMOVE_Y], 0), ([Unmark(3, ref("y"), "stay")], 0)])
@@ -243,6 +262,19 @@ def test_marks_that_nobody_acts_on_are_found():
     assert "ns/y was marked and is neither removed nor unmarked" in text
     outcomes(there, Unmark(5, ref("y"), "not needed"))
     assert invariants.abandoned_marks(there.history) == []
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(59.0, 0), (61.0, 1)])
+def test_a_mark_that_was_needed_just_before_the_controller_took_it_back_is_not_abandoned(seconds, found):
+    """Plans follow each other, each of which writes it for itself, and waits for a pod that takes long to be gone."""
+    there = preemption()
+    outcomes(there, NOMINATE_A, NOMINATE_B, MARK_X)
+    there.clock.advance_to(120.0 - seconds)
+    outcomes(there, MARK_X)
+    there.clock.advance_to(120.0)
+    unmarked = changed(get(there, "x"), disruption=None)
+    there.store.put_pod(unmarked, Cause(DISRUPTION_CONTROLLER, UNMARK))
+    assert len(invariants.abandoned_marks(there.history)) == found
 
 
 def test_the_mark_of_a_pod_that_terminates_is_not_abandoned():

@@ -113,6 +113,18 @@ def test_a_mark_that_others_have_taken_back_is_no_sign_of_an_unfinished_list(on_
     assert evicted(cluster) == found
 
 
+def test_a_list_of_which_all_marks_are_taken_back_has_begun_all_the_same() -> None:
+    """Of a gang w1 is gone. The others say still for whom they leave, and room has turned up: they are of no use."""
+    cluster = begun()
+    for name in ("w2", "w3"):
+        cluster.change(name, disruption=Condition("False", "PreemptionByScheduler", ""))
+    cluster.restart()
+    cluster.show(node("n4"), node("n5"), node("n6"))
+    cluster.slow = lambda _: False
+    cluster.run()
+    assert evicted(cluster) == {"w2", "w3"}
+
+
 def test_a_begun_list_is_finished_though_a_mark_cannot_be_written_at_once() -> None:
     """Of a gang w1 has been removed and is gone, and others have taken the mark of w3 back: it is written again, the
     second time with success.
