@@ -12,7 +12,7 @@ from gangsched.cluster.sim.history import Cause
 from gangsched.core.actions import Mark, Nominate, Remove, Unmark
 from gangsched.core.actuation.records import Intent, Owner, Owners, written
 from gangsched.core.decision import Preempt, UnitRef, Victim
-from gangsched.core.events import Changed, Event, Outcome, WriteDone
+from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
 from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.core.preemption.harm import Budgets
@@ -50,10 +50,12 @@ def takes(
     also: Sequence[str] = (),
     process: int = 1,
     stay: bool = False,
+    marked: bool = True,
     asks: Sequence[Unmark] = (),
 ) -> None:
     """A plan for this gang takes these pods, ``over`` of them beyond a budget, and they leave at once, or ``stay``; so
-    do those that it ``also`` counts on. In the same moment its process ``asks`` for more.
+    do those that it ``also`` counts on. In the same moment its process ``asks`` for more. They stay as long as they are
+    not ``marked``.
     """
     ident = f"plan of {gang}"
     victims = tuple(Victim.of(run.world.store.pods["d", n], UnitRef("Pod", n), over_budget=n in over) for n in names)
@@ -61,7 +63,7 @@ def takes(
     owner = Owner(ident, "preemption", OURS, f"d/{gang}", gang)
     text, owners = mark_message(OURS, f"d/{gang}", f"d/{gang}"), written(Owners.of([owner]))
     nominate = Nominate(1, about(run, gang), "n1", ident, written(Intent(ident, len(names))))
-    names = (*names, *also)
+    names = (*names, *also) if marked else ()
     marks = [Mark(2, about(run, name), text, owners=owners) for name in names]
     told(run, decides=[decision], asks=[nominate, *marks, *asks], process=process)
     does(run, nominate, *marks, *(Remove(3, about(run, name), mark=text) for name in names if not stay))
@@ -224,6 +226,20 @@ def test_a_mark_that_is_taken_back_in_the_moment_of_a_plan_may_be_so_after_it(la
     takes(run, "k", "low1", "low2", asks=[] if later else [unmark])
     ended = msgspec.structs.replace(run.world.store.pods["d", "low0"], phase="Succeeded")
     run.world.store.put_pod(ended, Cause(log.KUBELET, log.SUCCEED))
+    assert [text.partition("takes ")[2] for text in taken_together(run)] == found
+
+
+@pytest.mark.parametrize(("gone", "found"), [(True, []), (False, ["2 of 3 of d/low"])])
+def test_who_is_gone_before_it_is_marked_was_to_leave(gone: bool, found: list[str]) -> None:
+    """The plan between has counted on that: of the gang nobody runs on."""
+    run = played(node("n1"), gang("low").min(2), *LOW, *WAITING)
+    told(run, *seen(run))
+    takes(run, "h", "low0", marked=False)
+    takes(run, "k", "low1", "low2")
+    if gone:
+        uid = about(run, "low0").uid
+        deleted(run, "low0")
+        told(run, Gone("Pod", "d", "low0", uid))
     assert [text.partition("takes ")[2] for text in taken_together(run)] == found
 
 

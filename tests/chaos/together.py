@@ -22,7 +22,7 @@ from gangsched.cluster.sim.history import History, ends_object, removal
 from gangsched.core.actions import Action, Mark, Nominate, Remove, Unmark
 from gangsched.core.actuation.records import owners_of, read_owners
 from gangsched.core.decision import PREEMPT, Decision
-from gangsched.core.events import Event, Outcome, WriteDone
+from gangsched.core.events import Event, Gone, Outcome, WriteDone
 from gangsched.core.options import Options
 from gangsched.core.preemption.blocks import mode_of
 from gangsched.model.records import SINGLE, Budget, GangId, Pod
@@ -132,6 +132,9 @@ class _Life(msgspec.Struct):
     def hear(self, event: Event, now: float, truth: _Truth) -> None:
         """It is told this, now (seconds). What comes of a removal without an answer only the truth has."""
         self.told.hear(event, now)
+        if isinstance(event, Gone) and event.kind == "Pod":  # it may have been about to be marked
+            counting = [plan.ident for plan in self.last.values() if plan.ident and event.uid in plan.victims]
+            self.leave_for[event.uid] = {**dict.fromkeys(counting, _NEVER), **self.leave_for.get(event.uid, {})}
         if isinstance(event, WriteDone) and event.outcome is not Outcome.OK:
             lost = event.outcome is Outcome.TRANSIENT
             if event.outcome in (Outcome.REFUSED, Outcome.BLOCKED):

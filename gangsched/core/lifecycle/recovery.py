@@ -216,9 +216,9 @@ class Recovery:
         return any(self._staying(gangs, chosen).values()) and not self._leaves_whole(gangs, chosen, said)
 
     def _staying(self, gangs: Sequence[GangId], chosen: Container[str]) -> dict[GangId, int]:
-        """How many of each gang are bound and were not chosen."""
-        census = self._world.membership.census
-        return {gang: sum(p.uid not in chosen for p in census(gang).bound) for gang in gangs}
+        """How many of each gang are bound to nodes that are there, and were not chosen."""
+        census, node = self._world.membership.census, self._world.snapshot.node
+        return {g: sum(p.uid not in chosen and node(p.node) is not None for p in census(g).bound) for g in gangs}
 
     def _leaves_whole(self, gangs: Sequence[GangId], chosen: Container[str], said: Mapping[str, Owner]) -> bool:
         """Of a group of which only these pods were chosen: do the others leave with them?"""

@@ -129,6 +129,26 @@ def test_a_member_whose_node_is_gone_is_not_marked_anew() -> None:
     assert {a.pod.name for a in cluster.log if isinstance(a, Remove)} == {"m1", "m2"}
 
 
+def test_a_list_has_begun_whoever_was_on_a_node_that_is_gone() -> None:
+    """Of three members one was on such a node, and one has left: the room of that is enough, and the last leaves."""
+    cluster = Cluster(
+        *(node(f"n{i}").cpu(4) for i in (1, 2)),
+        gang("g").min(3),
+        *(pod(f"m{i}").cpu(4).gang("g").on(f"n{i}") for i in (1, 2, 3)),
+        pod("top").cpu(4).priority(9).shape(node_selector=(("kubernetes.io/hostname", "n1"),)),
+    )
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    cluster.answer("m1")
+    cluster.leave("m1")
+    cluster.restart()
+    cluster.slow = lambda _: False
+    cluster.log.clear()
+    cluster.run()
+    assert {a.pod.name for a in cluster.log if isinstance(a, Remove)} == {"m2"}
+    assert not [a for a in cluster.log if isinstance(a, Unmark)]
+
+
 def test_a_list_that_breaks_a_budget_is_finished_although_a_removal_fails() -> None:
     """It broke that from the start, as far as is known: no budget was tightened for which others may be better."""
     victims = [pod(f"v{i}").cpu(4).label(app="x").on(f"n{i}") for i in (1, 2, 3)]
