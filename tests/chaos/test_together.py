@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,6 +24,7 @@ from tests.chaos.made_up import about, deleted, does, played, told
 from tests.chaos.play import Played, play
 from tests.chaos.scenario import scenario
 from tests.chaos.together import taken_together
+from tests.core.harness import Built
 
 WEB = [pod(f"web{i}").label(app="web").on("n1") for i in range(4)]
 LOW = [pod(f"low{i}").gang("low").on("n1") for i in range(3)]
@@ -39,6 +41,13 @@ def replicas(process: int = 1) -> Played:
     keep = pdb("keep").selects(app="web").field(min_available=2)
     run = played(node("n1"), keep, *WEB, *WAITING)
     told(run, *seen(run), process=process)
+    return run
+
+
+def three(*more: Built, **options: Any) -> Played:
+    """Of three members two have to stay."""
+    run = played(node("n1"), gang("low").min(2), *LOW, *more, *WAITING, **options)
+    told(run, *seen(run))
     return run
 
 
@@ -142,8 +151,7 @@ def test_a_plan_that_evicts_no_pod_takes_nothing() -> None:
 @pytest.mark.parametrize(("gone", "found"), [("web0", []), ("low0", ["2 of 3 of d/low"])])
 def test_a_gang_of_which_a_plan_evicts_no_pod_is_whole(gone: str, found: list[str]) -> None:
     """The plan was made for one that takes the third member, and may be given up with that."""
-    run = played(node("n1"), gang("low").min(2), *LOW, *WEB, *WAITING)
-    told(run, *seen(run))
+    run = three(*WEB)
     takes(run, "h", "low0", "low1", "web0", stay=True)
     does(run, Remove(3, about(run, gone)))
     assert [text.partition("takes ")[2] for text in taken_together(run)] == found
@@ -151,8 +159,7 @@ def test_a_gang_of_which_a_plan_evicts_no_pod_is_whole(gone: str, found: list[st
 
 def test_what_is_evicted_for_the_plan_of_a_later_process_is_not_for_that_of_the_one_before() -> None:
     """That has died before it had nominated all members for which its plan was made."""
-    run = played(node("n1"), gang("low").min(2), *LOW, *WAITING)
-    told(run, *seen(run))
+    run = three()
     takes(run, "h", "low0", "low1", stay=True)
     told(run, *seen(run), process=2)
     takes(run, "k", "low0", "low1", "low2", process=2)
@@ -201,8 +208,7 @@ def test_who_is_never_to_stay_leaves_for_whomever_it_is_in_the_end(
     """The plan before is given up, and a later one takes its victim: a plan between them has counted on that. Who stays
     since the API has refused its removal has not been spared.
     """
-    run = played(node("n1"), gang("low").min(2), *LOW, *WAITING, pod("z").priority(5))
-    told(run, *seen(run))
+    run = three(pod("z").priority(5))
     takes(run, "h", "low0", stay=True)
     takes(run, "k", "low1", "low2")
     if refused:
@@ -217,8 +223,7 @@ def test_who_is_never_to_stay_leaves_for_whomever_it_is_in_the_end(
 @pytest.mark.parametrize(("later", "found"), [(False, []), (True, ["2 of 3 of d/low"])])
 def test_a_mark_that_is_taken_back_in_the_moment_of_a_plan_may_be_so_after_it(later: bool, found: list[str]) -> None:
     """The plan counts on the pod, which ends by itself before it is marked for that plan."""
-    run = played(node("n1"), gang("low").min(2), *LOW, *WAITING)
-    told(run, *seen(run))
+    run = three()
     takes(run, "h", "low0", stay=True)
     unmark = Unmark(4, about(run, "low0"), "no longer needed", "PreemptionByScheduler")
     if later:
@@ -232,8 +237,7 @@ def test_a_mark_that_is_taken_back_in_the_moment_of_a_plan_may_be_so_after_it(la
 @pytest.mark.parametrize(("gone", "found"), [(True, []), (False, ["2 of 3 of d/low"])])
 def test_who_is_gone_before_it_is_marked_was_to_leave(gone: bool, found: list[str]) -> None:
     """The plan between has counted on that: of the gang nobody runs on."""
-    run = played(node("n1"), gang("low").min(2), *LOW, *WAITING)
-    told(run, *seen(run))
+    run = three()
     takes(run, "h", "low0", marked=False)
     takes(run, "k", "low1", "low2")
     if gone:
@@ -275,8 +279,7 @@ def test_plans_that_take_the_same_surplus_are_found(
     first: Sequence[str], second: Sequence[str], options: dict[str, str], found: list[str]
 ) -> None:
     """Of a gang of three two are enough: one may go singly, or all together."""
-    run = played(node("n1"), gang("low").min(2), *LOW, *WAITING, gang_mode=options.get("gang_mode", "elastic"))
-    told(run, *seen(run))
+    run = three(gang_mode=options.get("gang_mode", "elastic"))
     takes(run, "h", *first)
     if second:
         takes(run, "k", *second)
@@ -285,8 +288,7 @@ def test_plans_that_take_the_same_surplus_are_found(
 
 def test_what_is_left_of_a_gang_leaves_with_those_that_another_plan_was_to_remove() -> None:
     """That plan was given up, and the pod leaves for the other. It counts in budgets like those that leave before."""
-    run = played(node("n1"), gang("low").min(2), *LOW, *WAITING)
-    told(run, *seen(run))
+    run = three()
     takes(run, "h", "low1", "low2", also=["low0"])
     assert taken_together(run) == []
     run = replicas()
@@ -296,8 +298,7 @@ def test_what_is_left_of_a_gang_leaves_with_those_that_another_plan_was_to_remov
 
 def test_a_gang_of_which_a_plan_takes_no_pod_itself_is_not_its_fault() -> None:
     """It waits for one that leaves for another, whose plan fails before the others leave, too."""
-    run = played(node("n1"), gang("low").min(2), *LOW, *WEB, *WAITING, gang_mode="atomic")
-    told(run, *seen(run))
+    run = three(*WEB, gang_mode="atomic")
     takes(run, "h", "web0", also=["low0"])
     assert taken_together(run) == []
 

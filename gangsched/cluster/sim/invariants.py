@@ -42,7 +42,7 @@ _PREEMPTOR = re.compile(r"preemptor: ([^,\s]+)")
 _DEFAULTS = Options()
 #: A mark that the disruption controller takes back so soon after it was written (seconds) is one that a plan needs:
 #: that controller waits for twice as long.
-HELD_SECONDS = 60.0
+_HELD_SECONDS = 60.0
 
 
 def violations(history: History, options: Options = _DEFAULTS) -> list[str]:
@@ -386,7 +386,7 @@ def abandoned_marks(history: History, judged_until: float = math.inf) -> list[st
             marked[entry.uid] = entry
         elif entry.verb == log.UNMARK and entry.uid in marked:
             mark = marked.pop(entry.uid)
-            held = entry.at_seconds - mark.at_seconds < HELD_SECONDS
+            held = entry.at_seconds - mark.at_seconds < _HELD_SECONDS
             if entry.actor == log.DISRUPTION_CONTROLLER and not held:
                 out.append(f"{_when(mark)} {entry.object} was marked, and left so for the controller to clear")
     return out + [

@@ -85,7 +85,7 @@ class Recovery:
         _size(plan.eviction, said.values())
         plan.eviction.announced = bool(leaving)
         plan.eviction.left = {p.uid for p in leaving}
-        plan.eviction.left |= {v.uid for v in chosen if (v.unit.kind, v.unit.name) in halved}
+        plan.eviction.left |= {v.uid for v in chosen if v.unit in halved}
         if fewer and not said:  # version 0.1 has not written down how many pods leave together
             plan.eviction.left |= {p.uid for p in victims if self._may_be_halved(p.gang)}
         return plan
@@ -115,9 +115,9 @@ class Recovery:
         for (scheduler, name), marked in self._by_owner.items():
             for ident in sorted({owner.plan for _, owner in marked if owner.plan and owner.plan not in known}):
                 whole = [(p, o) for p, o in marked if o.plan == ident and o.kind and not o.partial]
-                units = {(o.kind, o.unit) for p, o in whole if p.deleting_since is not None} | self._halved(whole)
+                units = {_unit_of(o) for p, o in whole if p.deleting_since is not None} | self._halved(whole)
                 victims = [self._on_record(self._victim(p, partial=False), o) for p, o in whole if p.live]
-                begun = [v for v in victims if (v.unit.kind, v.unit.name) in units]
+                begun = [v for v in victims if v.unit in units]
                 found = Eviction(Cause.PREEMPTION, notes.rest_of(ident), name, scheduler, ident, begun)
                 found.trigger, found.priority = whole[0][1].trigger if whole else "", -math.inf
                 found.mark = report.mark_message(scheduler, name, found.trigger)
@@ -126,16 +126,16 @@ class Recovery:
                 _size(found, (owner for _, owner in whole))
                 yield found.rest(begun)
 
-    def _halved(self, marked: Sequence[tuple[Pod, Owner]]) -> set[tuple[str, str]]:
+    def _halved(self, marked: Sequence[tuple[Pod, Owner]]) -> set[UnitRef]:
         """Of units that leave as a whole, with those who are marked for that, the gangs that have lost members of the
         list, and too many of them for the others to go on. While they have notice no pod has been removed, nor before
         they are marked afterwards; who never had any was marked at once, and others may have taken that back.
         """
-        there, uids = Counter((o.kind, o.unit) for _, o in marked), {p.uid for p, _ in marked}
+        there, uids = Counter(_unit_of(o) for _, o in marked), {p.uid for p, _ in marked}
         since = self._world.now if any(p.disruption_target for p, _ in marked) else 0.0
         begun = [(p, o) for p, o in marked if parse_time(o.not_before, "") <= since]
-        lost = [(p, o) for p, o in begun if there[o.kind, o.unit] + self._ended_since(p.gang, o, uids) < o.pods]
-        gangs = {p.gang: (o.kind, o.unit) for p, o in lost if self._may_be_halved(p.gang)}
+        lost = [(p, o) for p, o in begun if there[_unit_of(o)] + self._ended_since(p.gang, o, uids) < o.pods]
+        gangs = {p.gang: _unit_of(o) for p, o in lost if self._may_be_halved(p.gang)}
         stay = self._staying(list(gangs), uids)
         return {unit for gang, unit in gangs.items() if not stay[gang]}
 
@@ -160,8 +160,7 @@ class Recovery:
         """The victim as its mark has it. With a Job that has been suspended since it leaves in any case."""
         job = self._world.jobs.owner_of(self._world.pods[victim.uid])
         method = SUSPEND if job is not None and job.suspended else owner.method
-        unit = UnitRef(owner.kind, owner.unit)
-        return msgspec.structs.replace(victim, unit=unit, partial=owner.partial, method=method)
+        return msgspec.structs.replace(victim, unit=_unit_of(owner), partial=owner.partial, method=method)
 
     def _nominations(self, group: Group) -> tuple[Intent | None, list[Placement]]:
         """The newest plan on record, and where it has nominated members to; older records are stale."""
@@ -203,10 +202,9 @@ class Recovery:
         return (gang for gangs in sorted(groups) if self._leaves_whole(gangs, uids, said) for gang in gangs)
 
     def _unmarked(self, chosen: Sequence[Pod], said: Mapping[str, Owner]) -> list[Pod]:
-        """Those who leave with these and bear no mark any more. Pods of nodes that are gone never bore one."""
-        uids, node = {p.uid for p in chosen}, self._world.snapshot.node
-        others = (p for gang in self._torn(chosen, said) for p in self._world.membership.census(gang).bound)
-        return [p for p in others if p.uid not in uids and node(p.node) is not None]
+        """Those who leave with these and bear no mark any more."""
+        uids = {p.uid for p in chosen}
+        return [pod for gang in self._torn(chosen, said) for pod in self._others(gang, uids)]
 
     def _goes_on(self, gang: GangId, chosen: Container[str], said: Mapping[str, Owner]) -> bool:
         """Does any pod stay of the group of this gang, of which only these pods were chosen?"""
@@ -216,9 +214,13 @@ class Recovery:
         return any(self._staying(gangs, chosen).values()) and not self._leaves_whole(gangs, chosen, said)
 
     def _staying(self, gangs: Sequence[GangId], chosen: Container[str]) -> dict[GangId, int]:
-        """How many of each gang are bound to nodes that are there, and were not chosen."""
-        census, node = self._world.membership.census, self._world.snapshot.node
-        return {g: sum(p.uid not in chosen and node(p.node) is not None for p in census(g).bound) for g in gangs}
+        """How many of each gang are bound and were not chosen."""
+        return {gang: len(self._others(gang, chosen)) for gang in gangs}
+
+    def _others(self, gang: GangId, chosen: Container[str]) -> list[Pod]:
+        """Members that are bound and were not chosen. Pods of nodes that are gone never bore a mark."""
+        bound, node = self._world.membership.census(gang).bound, self._world.snapshot.node
+        return [pod for pod in bound if pod.uid not in chosen and node(pod.node) is not None]
 
     def _leaves_whole(self, gangs: Sequence[GangId], chosen: Container[str], said: Mapping[str, Owner]) -> bool:
         """Of a group of which only these pods were chosen: do the others leave with them?"""
@@ -254,10 +256,14 @@ class Recovery:
         return Victim.of(pod, unit, _WHY, partial=partial, over_budget=over)
 
 
+def _unit_of(owner: Owner) -> UnitRef:
+    return UnitRef(owner.kind, owner.unit)
+
+
 def _size(eviction: Eviction, owners: Iterable[Owner]) -> None:
     """Units had as many pods as its marks say."""
     for owner in owners:
-        unit = UnitRef(owner.kind, owner.unit)
+        unit = _unit_of(owner)
         eviction.sizes[unit] = max(eviction.sizes[unit], 0 if owner.partial else owner.pods)
 
 

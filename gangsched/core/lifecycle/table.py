@@ -89,8 +89,7 @@ HOLDING = (State.EVICTING, State.PREBINDING)
 #: Where something has a time by which it must have happened, and where writes are on their way.
 TIMED = (*HOLDING, State.STARTING)
 UNDER_WAY = (*TIMED, State.BINDING)
-#: What takes back what a plan has written, and frees its room.
-GIVE_UP = (Do.WITHDRAW, Do.UNMARK, Do.RELEASE)
+_GIVE_UP = (Do.WITHDRAW, Do.UNMARK, Do.RELEASE)
 
 
 def _rows() -> tuple[Row, ...]:
@@ -109,9 +108,9 @@ def _rows() -> tuple[Row, ...]:
         ((s.BACKOFF, s.BOUND), e.MORE, s.QUEUED, (d.ENQUEUE,)),
         ((s.BINDING, s.STARTING), e.DONE, s.BOUND, (d.RELEASE,)),
         # Much may have happened since the decision: it is made again, rather than waiting for more to happen.
-        (UNDER_WAY, e.FAILED, s.BACKOFF, (*GIVE_UP, d.REPORT, d.RETRY)),
-        (UNDER_WAY, e.BROKEN, s.QUEUED, (*GIVE_UP, d.ENQUEUE)),
-        (UNDER_WAY, e.SCATTERED, s.GATHERING, (*GIVE_UP, d.REPORT)),
+        (UNDER_WAY, e.FAILED, s.BACKOFF, (*_GIVE_UP, d.REPORT, d.RETRY)),
+        (UNDER_WAY, e.BROKEN, s.QUEUED, (*_GIVE_UP, d.ENQUEUE)),
+        (UNDER_WAY, e.SCATTERED, s.GATHERING, (*_GIVE_UP, d.REPORT)),
         ((s.QUEUED, s.BACKOFF, s.BOUND), e.SCATTERED, s.GATHERING, (d.DEQUEUE, d.WITHDRAW, d.REPORT)),
     )
     return tuple(Row(states, signal, Step(state, do)) for states, signal, state, do in found)
