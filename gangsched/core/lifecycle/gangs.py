@@ -261,6 +261,8 @@ class Gangs:
             self.signal(group, Signal.SCATTERED)
         elif not found:
             self.signal(group, Signal.GATHERED)
+        if group.state is State.PREBINDING:  # whoever of it bears a nomination to another node may be gone
+            self._actuator.check.add(group.key)
         if not pending and group.state in _RESTING:
             self._forget(group)
         elif pending and not found and (group.state is State.BOUND or (group.state is State.BACKOFF and other)):

@@ -10,7 +10,8 @@ import pytest
 from gangsched.cli.simulation import simulate
 from gangsched.cluster.sim.history import moment
 from gangsched.cluster.sim.invariants import violations
-from gangsched.core.actions import Mark, Nominate, Remove
+from gangsched.core.actions import Mark, Nominate, Remove, WithdrawNomination
+from gangsched.core.events import Outcome
 from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider
 from gangsched.model.records import GangId
@@ -105,6 +106,34 @@ def test_a_plan_that_depends_on_another_is_taken_back() -> None:
     cluster.leave()
     cluster.run()
     assert nodes_of(cluster.log) == {"first": "n1", "second": "n2"}
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_member_that_is_nominated_elsewhere_no_longer_keeps_the_others_waiting_when_it_is_gone(moves: bool) -> None:
+    """It is deleted, or becomes another gang's, before its nomination is taken back."""
+    cluster = Cluster(
+        node("n1"),
+        gang("g").min(1),
+        gang("h").min(2),
+        pod("v").cpu(4).on("n1"),
+        *(pod(f"m{i}").cpu(2).priority(5).gang("g") for i in (1, 2)),
+    )
+    cluster.slow = lambda write: isinstance(write, WithdrawNomination)
+    cluster.run()
+    cluster.show(node("n2").cpu(2))
+    cluster.run()
+    cluster.answer("m1")
+    cluster.run()
+    assert (nodes_of(cluster.log), names(cluster, WithdrawNomination)) == ({}, {"m1", "m2"})
+    if moves:
+        cluster.show(pod("m2").cpu(2).priority(5).gang("h").nominated("n1"))
+    else:
+        cluster.delete("m2")
+        cluster.judge = lambda write: (Outcome.GONE, "no such pod") if write.pod.name == "m2" else None
+    cluster.run()
+    cluster.answer("m2")
+    cluster.run()
+    assert nodes_of(cluster.log) == {"m1": "n2"}
 
 
 @pytest.mark.parametrize("priority", [4, 3], ids=["depends", "owns"])
