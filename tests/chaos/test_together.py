@@ -10,9 +10,9 @@ import pytest
 
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Cause
-from gangsched.core.actions import Mark, Nominate, Remove, Unmark
+from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination
 from gangsched.core.actuation.records import Intent, Owner, Owners, written
-from gangsched.core.decision import Preempt, UnitRef, Victim
+from gangsched.core.decision import Placement, Preempt, UnitRef, Victim
 from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
 from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.lifecycle.report import mark_message
@@ -68,7 +68,8 @@ def takes(
     """
     ident = f"plan of {gang}"
     victims = tuple(Victim.of(run.world.store.pods["d", n], UnitRef("Pod", n), over_budget=n in over) for n in names)
-    decision = Preempt(GangId(SINGLE, "d", gang, OURS), "Pod", (), 5, 1, victims=victims)
+    place = Placement("d", gang, about(run, gang).uid, "n1")
+    decision = Preempt(GangId(SINGLE, "d", gang, OURS), "Pod", (), 5, 1, placements=(place,), victims=victims)
     owner = Owner(ident, "preemption", OURS, f"d/{gang}", gang)
     text, owners = mark_message(OURS, f"d/{gang}", f"d/{gang}"), written(Owners.of([owner]))
     nominate = Nominate(1, about(run, gang), "n1", ident, written(Intent(ident, len(names))))
@@ -234,11 +235,29 @@ def test_a_mark_that_is_taken_back_in_the_moment_of_a_plan_may_be_so_after_it(la
     assert [text.partition("takes ")[2] for text in taken_together(run)] == found
 
 
-@pytest.mark.parametrize(("gone", "found"), [(True, []), (False, ["2 of 3 of d/low"])])
-def test_who_is_gone_before_it_is_marked_was_to_leave(gone: bool, found: list[str]) -> None:
-    """The plan between has counted on that: of the gang nobody runs on."""
+@pytest.mark.parametrize(
+    ("gone", "over", "found"),
+    [
+        (True, None, []),
+        (False, None, ["2 of 3 of d/low"]),
+        (True, WithdrawNomination, ["2 of 3 of d/low"]),
+        (True, Bind, ["2 of 3 of d/low"]),
+        (True, Gone, ["2 of 3 of d/low"]),
+    ],
+)
+def test_who_is_gone_before_it_is_marked_was_to_leave(
+    gone: bool, over: type[WithdrawNomination | Bind | Gone] | None, found: list[str]
+) -> None:
+    """The plan between has counted on that: of the gang nobody runs on. So it may not once the plan is over."""
     run = three()
     takes(run, "h", "low0", marked=False)
+    preemptor = about(run, "h")
+    if over is Gone:
+        told(run, Gone("Pod", "d", "h", preemptor.uid))
+    elif over is not None:
+        told(
+            run, asks=[Bind(5, preemptor, "n1") if over is Bind else WithdrawNomination(5, preemptor, "Withdrawn", "")]
+        )
     takes(run, "k", "low1", "low2")
     if gone:
         uid = about(run, "low0").uid

@@ -19,7 +19,7 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.controllers import selects
 from gangsched.cluster.sim.disrupted import leaves_whole
 from gangsched.cluster.sim.history import History, ends_object, removal
-from gangsched.core.actions import Action, Mark, Nominate, Remove, Unmark
+from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination
 from gangsched.core.actuation.records import owners_of, read_owners
 from gangsched.core.decision import PREEMPT, Decision
 from gangsched.core.events import Event, Gone, Outcome, WriteDone
@@ -94,12 +94,16 @@ class _Truth(msgspec.Struct):
 
 
 class _Plan(msgspec.Struct):
-    """A decision, the place and the time (seconds) at which its process made it, and the id of its plan."""
+    """A decision, the place and the time (seconds) at which its process made it, the id of its plan, and whether that
+    is ``over``: a member that it places is gone, or bound, or its nomination is taken back. Of one without nominations,
+    which is a Job's and marks at once whom it takes, the end is not seen.
+    """
 
     place: _Place
     at_seconds: float
     decision: Decision
     ident: str = ""
+    over: bool = False
 
     @property
     def victims(self) -> set[str]:
@@ -133,8 +137,10 @@ class _Life(msgspec.Struct):
         """It is told this, now (seconds). What comes of a removal without an answer only the truth has."""
         self.told.hear(event, now)
         if isinstance(event, Gone) and event.kind == "Pod":  # it may have been about to be marked
-            counting = [plan.ident for plan in self.last.values() if plan.ident and event.uid in plan.victims]
-            self.leave_for[event.uid] = {**dict.fromkeys(counting, _NEVER), **self.leave_for.get(event.uid, {})}
+            self._ends(event.uid)
+            plans = [plan for plan in self.last.values() if plan.ident and not plan.over and event.uid in plan.victims]
+            counting = dict.fromkeys((plan.ident for plan in plans), _NEVER)
+            self.leave_for[event.uid] = {**counting, **self.leave_for.get(event.uid, {})}
         if isinstance(event, WriteDone) and event.outcome is not Outcome.OK:
             lost = event.outcome is Outcome.TRANSIENT
             if event.outcome in (Outcome.REFUSED, Outcome.BLOCKED):
@@ -165,6 +171,8 @@ class _Life(msgspec.Struct):
         match action:
             case Nominate() if action.pod.uid in self.told.pods:
                 named = {action.plan: self.told.pods[action.pod.uid].gang.key}
+            case WithdrawNomination() | Bind():
+                self._ends(action.pod.uid)
             case Remove():
                 self.going[action.pod.uid] = action.id
             case Mark():
@@ -173,7 +181,7 @@ class _Life(msgspec.Struct):
             plan = self.last.get(named[ident])
             self.places[ident] = plan.place if plan is not None else (number, math.inf)
             if plan is not None:
-                plan.ident = ident
+                plan.ident, plan.over = ident, isinstance(action, Mark)
         known = self.told.pods.get(action.pod.uid) if isinstance(action, Mark | Unmark) else None
         if known is not None and known.live and known.uid not in self.going:
             before = self.leave_for.get(known.uid, {})
@@ -181,6 +189,11 @@ class _Life(msgspec.Struct):
             self.leave_for[known.uid] = {**ended, **dict.fromkeys(named, _NEVER)}
             if not named and known.uid not in self.refused:
                 self.stays[known.uid] = (number, -1.0)
+
+    def _ends(self, uid: str) -> None:
+        """The plan that this pod has been nominated for is over."""
+        for plan in self.last.values():
+            plan.over = plan.over or (bool(plan.ident) and any(uid == place.uid for place in plan.decision.placements))
 
     def before(self, plan: _Plan, *, late: bool = False) -> set[str]:
         """The pods (UIDs) that were to leave for plans that were made before, and were never to stay since, be it that
