@@ -253,6 +253,17 @@ def test_room_that_others_are_about_to_take_is_none() -> None:
         assert removes(run) == []
 
 
+@pytest.mark.parametrize(("seconds", "found"), [(59.9, 0), (60.1, 1)])
+def test_room_may_be_kept_where_a_member_was_to_be_bound_that_is_gone(seconds: float, found: int) -> None:
+    """Its binding was refused, and its room is for who takes its place."""
+    run = marked(gang("h").min(1), pod("x").gang("h").priority(9).cpu(4))
+    gone = about(run, "x")
+    told(run, asks=[Bind(7, gone, "n1")])
+    told(run, WriteDone(7, Outcome.REFUSED), Gone("Pod", "d", "x", gone.uid), node("n1").cpu(8))
+    run.world.clock.advance_to(seconds)
+    assert len(removes(run)) == found
+
+
 @pytest.mark.parametrize(("why", "found"), [(notes.OTHER_NODE, 0), ("it was not written", 1)])
 def test_room_may_be_kept_for_one_whose_nomination_to_another_node_is_taken_back(why: str, found: int) -> None:
     """It is bound when that is done; where, nobody has said yet."""

@@ -55,11 +55,11 @@ class Told(msgspec.Struct):
     which it was told that the binding has failed, or that nobody knows. ``unsure`` are the pods (UIDs) of which the
     last was not known: they may be bound. ``marked`` are the pods that it has marked and that stay marked. ``jobsets``
     are those that were ever seen (``namespace/name``). ``left`` is when a member of a gang was last told to have left a
-    node, or to be about to, ``leaves_by`` when the grace period of a pod (UID) that terminates ends. ``open`` has the
-    writes without an answer: by id, the gangs (``namespace/name``) for which they are; of ``removals`` also the pods
-    (UIDs) that they are about. ``lost`` are those of removals whose answer was lost since any was asked for, by the
-    gangs for which they are. ``moving`` are the pods (UIDs) that are to be bound to another node than the one to which
-    they were nominated, as soon as no nomination stands.
+    node, or one that was to be bound there, or to be about to, ``leaves_by`` when the grace period of a pod (UID) that
+    terminates ends. ``open`` has the writes without an answer: by id, the gangs (``namespace/name``) for which they
+    are; of ``removals`` also the pods (UIDs) that they are about. ``lost`` are those of removals whose answer was lost
+    since any was asked for, by the gangs for which they are. ``moving`` are the pods (UIDs) that are to be bound to
+    another node than the one to which they were nominated, as soon as no nomination stands.
     """
 
     pods: dict[str, Pod] = {}
@@ -120,8 +120,9 @@ class Told(msgspec.Struct):
                 self._answered(action_id, outcome)
 
     def _hear_of(self, pod: Pod, now: float, *, live: bool) -> None:
-        if pod.node and not live and pod.gang.family != SINGLE:
-            self.left[pod.node] = now
+        node = pod.node or self.tried.get(pod.uid, "")
+        if node and not live and pod.gang.family != SINGLE:
+            self.left[node] = now
         if pod.node or not live:
             self.bindings.pop(pod.uid, None)
             self.unsure.discard(pod.uid)
