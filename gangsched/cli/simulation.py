@@ -99,18 +99,14 @@ def simulate(
     ``start`` is the moment at which the virtual clock begins, in seconds since the epoch. Raises
     :class:`~gangsched.cluster.sim.arrival.InvalidHintError` for annotations of the simulation that are no durations.
     """
-    begins = max([start, *map(_deletion_asked, records(events, Pod))])
+    # A pod that is terminating in the input was deleted before the simulation begins.
+    begins = max([start, *(pod.deleted_at or 0.0 for pod in records(events, Pod))])
     world = World(arrivals(events, group_hints, file_order=file_order), start=begins, faults=faults)
     cluster = SimCluster(world, until_seconds=until_seconds)
     seen = _DecisionLog(world.history)
     run_loop(core or Scheduler(options), cluster, seen)
     cluster.close()
     return Simulation(world, options, seen.decisions, until_seconds, cluster.quiet)
-
-
-def _deletion_asked(pod: Pod) -> float:
-    """A pod that is terminating in the input was deleted before the simulation begins."""
-    return 0.0 if pod.deleting_since is None else pod.deleting_since - pod.grace_seconds
 
 
 # ---------------------------------------------------------------------------------------------------------- the answer

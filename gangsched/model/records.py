@@ -171,6 +171,11 @@ class Pod(Named, frozen=True):
         return self.deleting_since is None and not self.finished
 
     @property
+    def deleted_at(self) -> float | None:
+        """When its deletion was asked for, by the API server's clock (seconds); None while that has not happened."""
+        return None if self.deleting_since is None else self.deleting_since - self.grace_seconds
+
+    @property
     def disruption_target(self) -> bool:
         """True while its condition DisruptionTarget is, whoever has written it."""
         return self.disruption is not None and self.disruption.status == "True"

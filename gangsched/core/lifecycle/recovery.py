@@ -202,9 +202,14 @@ class Recovery:
         return (gang for gangs in sorted(groups) if self._leaves_whole(gangs, uids, said) for gang in gangs)
 
     def _unmarked(self, chosen: Sequence[Pod], said: Mapping[str, Owner]) -> list[Pod]:
-        """Those who leave with these and bear no mark any more."""
-        uids = {p.uid for p in chosen}
-        return [pod for gang in self._torn(chosen, said) for pod in self._others(gang, uids)]
+        """Those who leave with these and bear no mark any more. Who came when the first had been deleted, by the one
+        clock that stamps both, was never on the list.
+        """
+        uids, begun = (
+            {p.uid for p in chosen},
+            min((p.deleted_at for p in chosen if p.deleted_at is not None), default=0),
+        )
+        return [pod for gang in self._torn(chosen, said) for pod in self._others(gang, uids) if pod.created < begun]
 
     def _goes_on(self, gang: GangId, chosen: Container[str], said: Mapping[str, Owner]) -> bool:
         """Does any pod stay of the group of this gang, of which only these pods were chosen?"""

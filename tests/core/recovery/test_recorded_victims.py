@@ -64,7 +64,7 @@ def test_the_recorded_unit_is_used(minimum: int) -> None:
         node("n1"),
         node("n2"),
         gang("low").min(minimum),
-        *(pod(f"w{n}").cpu(3).priority(1).gang("low").on(f"n{n}") for n in (1, 2)),
+        *(pod(f"w{n}").cpu(3).priority(1).gang("low").on(f"n{n}").created(-60.0) for n in (1, 2)),
         pod("p").cpu(3).priority(5),
     )
     cluster.slow = removing

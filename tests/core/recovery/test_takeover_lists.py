@@ -129,6 +129,25 @@ def test_a_member_whose_node_is_gone_is_not_marked_anew() -> None:
     assert {a.pod.name for a in cluster.log if isinstance(a, Remove)} == {"m1", "m2"}
 
 
+@pytest.mark.parametrize(("ahead", "leave"), [(-1.0, {"m1", "m2", "m3"}), (0.0, {"m1", "m2"})], ids=["before", "after"])
+def test_who_joins_a_gang_after_the_first_removal_is_not_on_the_list(ahead: float, leave: set[str]) -> None:
+    """A member that comes for one that is gone, while another still terminates, is a new start of the gang. One that
+    was there before and bears no mark has had it taken back.
+    """
+    cluster = Cluster(
+        *(node(f"n{i}").cpu(4) for i in (1, 2)),
+        gang("g").min(1).mode("gang"),
+        *(pod(f"m{i}").cpu(4).gang("g").on(f"n{i}") for i in (1, 2)),
+        pod("top").cpu(4).priority(9).shape(node_selector=(("kubernetes.io/hostname", "n1"),)),
+    )
+    cluster.run()
+    cluster.leave("m2")
+    cluster.show(node("n3").cpu(4), pod("m3").cpu(4).gang("g").on("n3").created(cluster.now + ahead))
+    cluster.restart()
+    cluster.run()
+    assert {a.pod.name for a in cluster.log if isinstance(a, Remove)} == leave
+
+
 def test_a_list_has_begun_whoever_was_on_a_node_that_is_gone() -> None:
     """Of three members one was on such a node, and one has left: the room of that is enough, and the last leaves."""
     cluster = Cluster(
