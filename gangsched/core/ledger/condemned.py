@@ -240,6 +240,13 @@ class Leaving(msgspec.Struct):
     unsure: float | None = None
     counted: set[str] = msgspec.field(default_factory=set)
 
+    @property
+    def charged_until(self) -> float:
+        """Until when budgets are charged for it whose status does not count it (seconds): the going of a pod that was
+        not healthy changes none.
+        """
+        return math.inf if self.left is None else self.left + UNSEEN_SECONDS
+
 
 class Condemned:
     """The pods of all evictions under way. ``evictions`` has these by key, ``rests`` those of them without a gang.

@@ -203,7 +203,7 @@ class GangCycle:
             return outcomes.behind(outcomes.unschedulable("", None))
         why_not, retry_at = self._may_not_preempt(first)
         if not why_not:
-            retry_at = units.eligible_at if units is not None else None
+            retry_at = self._more_may_leave_at()
             why_not = self._no_plan(first.gate)
         if isinstance(first.gate, QuotaAssignment) and first.gate.mode.needs_preemption:
             found = without_quota(self._world, self._gangs, first.gate, why_not, first.left_out)
@@ -212,6 +212,14 @@ class GangCycle:
         gates = (context.gate for context in self._tried)
         had = {each for gate in gates if isinstance(gate, QuotaAssignment) for each in gate.had}
         return found.but(retry_at=retry_at, had_quota=tuple(sorted(had)))
+
+    def _more_may_leave_at(self) -> float | None:
+        """When more pods may be evicted though nothing happens: they have run long enough, or a budget is no longer
+        charged.
+        """
+        eligible = self._units.eligible_at if self._units is not None else None
+        charged = self._budgets.more_at if self._budgets is not None and self._options.strict_budgets else math.inf
+        return min((at for at in (eligible, charged) if at is not None and at < math.inf), default=None)
 
     def _no_plan(self, gate: QuotaAssignment | NoQuota) -> str:
         if self._over_cap:

@@ -58,6 +58,8 @@ class Budgets:
                 for budget in self.matching(pod):
                     if budget.key in healthy:
                         healthy[budget.key] += 1
+        #: When a budget allows more by then, be there a new status or not (seconds).
+        self.more_at = math.inf
         self.allowed: dict[str, int] = {}
         for group in self._by_namespace.values():
             for budget in group:
@@ -136,6 +138,7 @@ class Budgets:
             for key in self.keys(charge.pod):
                 if key not in charge.counted and (charge.left is None or key not in self._without_status):
                     self.allowed[key] = max(0, self.allowed[key] - 1)
+                    self.more_at = min(self.more_at, charge.charged_until)
 
     def unbreakable(self, pods: Iterable[Pod]) -> set[str]:
         """UIDs of the pods that the eviction API lets go under no circumstances: those whose budget allows nothing

@@ -15,7 +15,7 @@ from gangsched.core.actions import Action, Mark
 from gangsched.model.constraints import LabelSelector, PodTerm, SpreadConstraint
 from gangsched.model.records import Namespace, PriorityClass
 from tests.builders import NodeBuilder, PodBuilder, gang, node, pdb, pod, selects
-from tests.core.harness import Built, Cluster
+from tests.core.harness import Built, Cluster, nodes_of
 from tests.core.queue.sleepers import sleeping_in_vain
 from tests.core.stories import names
 
@@ -305,3 +305,22 @@ def test_any_pod_counts_for_a_selector_that_is_empty() -> None:
     term = PodTerm(HOST, LabelSelector(), ("d",))
     cluster = Cluster(node("n1"), pod("a").on("n1"), pod("p").shape(anti_affinity=(term,)))
     assert tries(cluster, ev.Gone("Pod", "d", "a", "uid-d-a")) == 1
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(29.5, {"mid"}), (30.5, {"mid", "low"})])
+def test_a_budget_that_is_charged_no_longer_lets_others_go(seconds: float, found: set[str]) -> None:
+    """The victim was not healthy: that it is gone changes nothing in the status, which no event brings."""
+    cluster = Cluster(
+        node("n1"), node("n2"), pdb("b").selects(app="x").allows(1),
+        pod("top").cpu(4).priority(9).shape(node_selector=(("kubernetes.io/hostname", "n1"),)),
+        pod("mid").cpu(4).label(app="x").priority(5).on("n1"), pod("low").cpu(4).label(app="x").priority(1).on("n2"),
+        strict_budgets=True,
+    )  # fmt: skip
+    cluster.run()
+    cluster.leave()
+    cluster.show(pod("p").cpu(4).priority(5))
+    cluster.run()
+    assert nodes_of(cluster.log) == {"top": "n1"}
+    cluster.pass_time(seconds)
+    cluster.run()
+    assert names(cluster, Mark) == found
