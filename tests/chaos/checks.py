@@ -55,7 +55,7 @@ def problems(played: Played) -> list[str]:
         for text in check(history)
     ]
     out += [f"abandoned_marks: {t}" for t in invariants.abandoned_marks(history, judged_until(played))]
-    out += [f"early_binds: {t}" for t in _without_races(history, invariants.early_binds(history))]
+    out += [f"early_binds: {t}" for t in bound_early(history)]
     out += [f"over_allocated: {t}" for t in _without_races(history, invariants.over_allocated(history))]
     out += [f"rejected_by_kubelet: {t}" for t in _without_races(history, invariants.rejected_by_kubelet(history))]
     out += [f"partial: {t}" for t in bound_in_part(played)]
@@ -74,6 +74,14 @@ def problems(played: Played) -> list[str]:
     out += [f"left over: {t}" for t in left_over(played)]
     out += [f"asleep: {t}" for t in asleep(played)]
     return out
+
+
+def bound_early(history: History) -> list[str]:
+    """The members of a plan fit together: what explains one of their bindings explains all."""
+    found = invariants.early_binds(history)
+    wrong = _without_races(history, found)
+    known, left = (Counter(text.split(" of ", 1)[1] for text in texts) for texts in (found, wrong))
+    return [text for text in wrong if left[text.split(" of ", 1)[1]] == known[text.split(" of ", 1)[1]]]
 
 
 def _without_races(history: History, texts: list[str]) -> list[str]:

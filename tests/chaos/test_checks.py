@@ -22,12 +22,14 @@ from gangsched.model.times import render_time
 from tests import generators
 from tests.builders import OURS, gang, node, pod
 from tests.chaos.__main__ import run as play_seed
-from tests.chaos.checks import asleep, bound_in_part, jobs_ended, too_many_rounds
+from tests.chaos.checks import asleep, bound_early, bound_in_part, jobs_ended, too_many_rounds
 from tests.chaos.made_up import about, deleted, does, played, told
+from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import Mortal, Played, next_crashes
 from tests.chaos.refusals import Rule
 from tests.chaos.scenario import PARTS, scenario
 from tests.chaos.trouble import Crash
+from tests.core.harness import event
 
 FOR_H = mark_message(OURS, "d/h", "d/h1")
 
@@ -67,6 +69,24 @@ def test_who_dies_in_the_middle_has_bound_no_part() -> None:
     told(run, node("n1"), gang("g").min(2), pod("m1").gang("g").on("n1"), *(pod(f"m{i}").gang("g") for i in (2, 3)))
     told(run, process=2)
     assert len(bound_in_part(run)) == 1
+
+
+@pytest.mark.parametrize(("ago", "found"), [(0.0, []), (RACE_SECONDS + 0.1, ["m1", "m2"])])
+def test_a_node_that_shrinks_under_a_binding_explains_that_of_the_other_members(ago: float, found: list[str]) -> None:
+    """They would all have fitted beside the victim that still terminates. Long before the scheduler knew of it."""
+    members = [pod("m1").priority(5).gang("g").cpu(4), pod("m2").priority(5).gang("g").cpu(2)]
+    victim = pod("v").priority(3).cpu(2).on("n2").field(grace_seconds=30.0)
+    run = played(node("n1").cpu(4), node("n2").cpu(4), gang("g").min(2), *members, victim)
+    mark = mark_message(OURS, "d/g", "d/m1")
+    for name, to in (("m1", "n1"), ("m2", "n2")):
+        does(run, Nominate(1, about(run, name), to, "p", written(Intent("p", 1))))
+    does(run, Mark(2, about(run, "v"), mark), Remove(3, about(run, "v"), mark=mark))
+    run.world.store.apply(event(node("n1").cpu(1)), Cause(log.USER, log.CHANGE))
+    run.world.clock.advance_to(run.world.clock.now + ago)
+    does(run, Bind(4, about(run, "m1"), "n1"), Bind(5, about(run, "m2"), "n2"))
+    assert [
+        name for name in ("m1", "m2") if any(f"d/{name} " in text for text in bound_early(run.world.history))
+    ] == found
 
 
 def test_a_binding_that_is_asked_for_again_begins_nothing() -> None:
