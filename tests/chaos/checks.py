@@ -111,7 +111,7 @@ def disturbed(history: History) -> set[str]:
     """Gangs (``namespace/name``) whose members or group object others have changed."""
     out = set()
     for entry in history:
-        if entry.actor != log.USER:
+        if entry.actor not in (log.USER, log.POD_GC):
             continue
         record = entry.record
         if isinstance(record, Gang):

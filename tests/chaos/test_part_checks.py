@@ -328,6 +328,14 @@ def test_whoever_deletes_a_claim_disturbs_its_gang() -> None:
     assert disturbed(run.world.history) == {"d/g"}
 
 
+@pytest.mark.parametrize(("actor", "found"), [(log.POD_GC, {"d/g"}), (log.SCHEDULER, set[str]())])
+def test_who_is_deleted_with_its_node_disturbs_its_gang(actor: str, found: set[str]) -> None:
+    """Bindings of other members may be on their way then."""
+    run = played(gang("g").min(1), pod("m").gang("g").on("n1"))
+    run.world.store.apply(Gone("Pod", "d", "m", about(run, "m").uid), Cause(actor, log.GONE))
+    assert disturbed(run.world.history) == found
+
+
 def test_a_pod_that_is_bound_out_of_reach_of_its_volume_is_found() -> None:
     """The volume is on one node."""
     for where, found in (("n1", 0), ("n2", 1)):
