@@ -129,10 +129,12 @@ class Recovery:
     def _halved(self, marked: Sequence[tuple[Pod, Owner]]) -> set[UnitRef]:
         """Of units that leave as a whole, with those who are marked for that, the gangs that have lost members of the
         list, and too many of them for the others to go on. While they have notice no pod has been removed, nor before
-        they are marked afterwards; who never had any was marked at once, and others may have taken that back.
+        they are marked afterwards; who never had any was marked at once, and others may have taken that back. A mark
+        that was taken back when the notice was over has stood then.
         """
         there, uids = Counter(_unit_of(o) for _, o in marked), {p.uid for p, _ in marked}
-        since = self._world.now if any(p.disruption_target for p, _ in marked) else 0.0
+        marks = [p.disruption for p, _ in marked if p.disruption is not None]
+        since = max((self._world.now if mark.status == "True" else mark.since for mark in marks), default=0.0)
         begun = [(p, o) for p, o in marked if parse_time(o.not_before, "") <= since]
         lost = [(p, o) for p, o in begun if there[_unit_of(o)] + self._ended_since(p.gang, o, uids) < o.pods]
         gangs = {p.gang: _unit_of(o) for p, o in lost if self._may_be_halved(p.gang)}

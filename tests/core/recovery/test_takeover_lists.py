@@ -6,8 +6,10 @@ import pytest
 
 from gangsched.core.actions import Mark, Remove, Unmark, Write
 from gangsched.core.events import Outcome
+from gangsched.model.records import Condition
 from tests.builders import gang, node, pdb, pod
 from tests.core.harness import Cluster
+from tests.core.stories import evicted
 
 
 def half_removed(*, mode: str | None, minimum: int, members: int = 2) -> Cluster:
@@ -146,6 +148,28 @@ def test_who_joins_a_gang_after_the_first_removal_is_not_on_the_list(ahead: floa
     cluster.restart()
     cluster.run()
     assert {a.pod.name for a in cluster.log if isinstance(a, Remove)} == leave
+
+
+@pytest.mark.parametrize(("since", "leave"), [(19.0, {"m1"}), (20.0, {"m1", "m2"})], ids=["before", "after"])
+def test_a_mark_that_is_taken_back_after_the_notice_has_stood(since: float, leave: set[str]) -> None:
+    """One of two has left, so the other leaves, too. A mark of an earlier plan says nothing of who is gone."""
+    cluster = Cluster(
+        *(node(f"n{i}").cpu(4) for i in (1, 2)),
+        gang("g").min(2),
+        *(pod(f"m{i}").cpu(4).gang("g").on(f"n{i}") for i in (1, 2)),
+        pod("top").cpu(4).priority(9).shape(node_selector=(("kubernetes.io/hostname", "n1"),)),
+        notice=(("", 20.0),),
+    )
+    cluster.slow = lambda write: isinstance(write, Remove)
+    cluster.run()
+    cluster.pass_time(20.0)
+    cluster.answer("m1")
+    cluster.leave("m1")
+    cluster.change("m2", disruption=Condition("False", "PreemptionByScheduler", "", since))
+    cluster.restart()
+    cluster.slow = lambda _: False
+    cluster.run()
+    assert evicted(cluster) | {"m1"} == leave
 
 
 def test_a_list_has_begun_whoever_was_on_a_node_that_is_gone() -> None:
