@@ -84,14 +84,15 @@ def unwanted_removals(played: Played) -> list[str]:
         if plan is not None and sent.entry.uid not in plan.victims:
             plan = None
         unit = wholes.get((sent.entry.uid, sent.preemptor), "")
-        opened_before = bool(unit) and opens[unit, sent.preemptor] < sent.entry.number
+        owners = (gang for uid, gang in wholes if uid == sent.entry.uid)  # the others of it may bear another's mark
+        opened_before = bool(unit) and any(opens.get((unit, g), sent.entry.number) < sent.entry.number for g in owners)
         if unit and sent.preemptor not in plans:
             leaving = (uid for (uid, gang), its in wholes.items() if (gang, its) == (sent.preemptor, unit))
             opened_before = opened_before or any(
                 (pod := told.pods.get(uid)) is None or pod.deleting_since is not None for uid in leaving
             )
         text = _ended(victim) if opened_before else _may_not(told, victim, sent.preemptor)
-        if not text and plan is not None and not _begun(told, plan, sent.preemptor):
+        if not (text or opened_before or plan is None or _begun(told, plan, sent.preemptor)):
             text = _need_not(told, plans, plan, sent.at_seconds) or _tightened(told, plan, over)
         if text:
             out.append(f"{about}: {text}")

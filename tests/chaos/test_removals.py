@@ -149,6 +149,26 @@ def test_the_rest_of_a_unit_goes_though_its_preemptor_is_gone(partial: bool) -> 
     assert found == (["nobody is left of that gang"] if partial else [])
 
 
+@pytest.mark.parametrize(("shared", "found"), [(True, []), (False, ["nobody is left of that gang"])])
+def test_the_rest_of_a_unit_goes_for_whichever_of_its_preemptors_it_was_begun(shared: bool, found: list[str]) -> None:
+    """Its pods are on the lists of g and h, and one bears a mark that names h, which is gone by now."""
+    run = marked(pod("w").priority(3).cpu(4).on("n1"), pod("h").priority(5))
+    for_h = mark_message(OURS, "d/h", "d/h")
+    g, h = (Owner(name, "Preemption", OURS, f"d/{name}", kind="PodGroup", unit="d/old") for name in "gh")
+    marks = [
+        Mark(5, about(run, "v"), FOR_G, owners=written(Owners.of([g, h]))),
+        Mark(6, about(run, "w"), for_h, owners=written(Owners.of([g, h] if shared else [h]))),
+    ]
+    told(run, asks=marks)
+    does(run, *marks)
+    assert removes(run) == []
+    told(run, Gone("Pod", "d", "h", about(run, "h").uid))
+    removal = Remove(7, about(run, "w"), mark=for_h)
+    told(run, asks=[removal])
+    does(run, removal)
+    assert [text.split(": ", 1)[1] for text in unwanted_removals(run)] == found
+
+
 @pytest.mark.parametrize("gone", [False, True], ids=["leaves", "is gone"])
 @pytest.mark.parametrize(("process", "found"), [(1, ["nobody is left of that gang"]), (2, [])], ids=["same", "later"])
 def test_a_process_that_takes_over_cannot_tell_who_has_deleted_a_marked_pod(

@@ -149,12 +149,16 @@ def test_a_plan_that_evicts_no_pod_takes_nothing() -> None:
     assert taken_together(run) == []
 
 
-@pytest.mark.parametrize(("gone", "found"), [("web0", []), ("low0", ["2 of 3 of d/low"])])
-def test_a_gang_of_which_a_plan_evicts_no_pod_is_whole(gone: str, found: list[str]) -> None:
-    """The plan was made for one that takes the third member, and may be given up with that."""
+@pytest.mark.parametrize(
+    ("gone", "found"), [(["web0"], []), (["low0", "web0"], []), (["low0", "low1"], ["2 of 3 of d/low"])]
+)
+def test_a_gang_of_which_a_plan_does_not_evict_all_that_it_takes_may_be_whole(
+    gone: Sequence[str], found: list[str]
+) -> None:
+    """The plan was made for one that takes the third member, and may be given up with that: others stay, too."""
     run = three(*WEB)
     takes(run, "h", "low0", "low1", "web0", stay=True)
-    does(run, Remove(3, about(run, gone)))
+    does(run, *(Remove(3, about(run, name)) for name in gone))
     assert [text.partition("takes ")[2] for text in taken_together(run)] == found
 
 

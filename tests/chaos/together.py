@@ -4,7 +4,8 @@ What was spent in the end the history shows, and not what could be known: the st
 it was computed, and others disrupt pods too. So each plan is judged as it was made. Of what it takes, and does not
 announce as beyond a budget, there is enough in the status that the process had been told, beside all who left for plans
 made before and whom that status does not count. Of a gang that leaves as a whole enough members stay, or none does.
-What a plan takes of a budget or a gang of which no pod was evicted for it does not matter: it may have been given up.
+What a plan takes of a budget of which no pod was evicted for it does not matter: it may have been given up. So may one
+that has not evicted all that it takes of a gang: what runs on without them is seen from that.
 """
 
 from __future__ import annotations
@@ -227,7 +228,7 @@ def taken_together(played: Played) -> list[str]:
                 out.append(f"{about} {within} of {key}, which allows {allowed} beside {left}")
         for gang in sorted({known[uid].gang for uid in went & known.keys()}):
             found = [_broken(told, gang, plan.victims, b, played.scenario.options) for b in (before, or_before)]
-            if all(found):
+            if all(found) and went.issuperset(u for u in plan.victims & known.keys() if known[u].gang == gang):
                 out.append(f"{about} {found[0]} of {gang.key}")
     return out
 
