@@ -80,8 +80,8 @@ def bound_early(history: History) -> list[str]:
     """The members of a plan fit together: what explains one of their bindings explains all."""
     found = invariants.early_binds(history)
     wrong = _without_races(history, found)
-    known, left = (Counter(text.split(" of ", 1)[1] for text in texts) for texts in (found, wrong))
-    return [text for text in wrong if left[text.split(" of ", 1)[1]] == known[text.split(" of ", 1)[1]]]
+    explained = {text.split(" of ", 1)[1] for text in found if text not in wrong}  # the plan comes behind its member
+    return [text for text in wrong if text.split(" of ", 1)[1] not in explained]
 
 
 def _without_races(history: History, texts: list[str]) -> list[str]:

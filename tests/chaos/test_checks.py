@@ -84,9 +84,8 @@ def test_a_node_that_shrinks_under_a_binding_explains_that_of_the_other_members(
     run.world.store.apply(event(node("n1").cpu(1)), Cause(log.USER, log.CHANGE))
     run.world.clock.advance_to(run.world.clock.now + ago)
     does(run, Bind(4, about(run, "m1"), "n1"), Bind(5, about(run, "m2"), "n2"))
-    assert [
-        name for name in ("m1", "m2") if any(f"d/{name} " in text for text in bound_early(run.world.history))
-    ] == found
+    texts = bound_early(run.world.history)
+    assert [name for name in ("m1", "m2") if any(f"d/{name} " in text for text in texts)] == found
 
 
 def test_a_binding_that_is_asked_for_again_begins_nothing() -> None:

@@ -207,10 +207,8 @@ class Recovery:
         """Those who leave with these and bear no mark any more. Who came when the first had been deleted, by the one
         clock that stamps both, was never on the list.
         """
-        uids, begun = (
-            {p.uid for p in chosen},
-            min((p.deleted_at for p in chosen if p.deleted_at is not None), default=0),
-        )
+        uids = {p.uid for p in chosen}
+        begun = min((p.deleted_at for p in chosen if p.deleted_at is not None), default=0)
         return [pod for gang in self._torn(chosen, said) for pod in self._others(gang, uids) if pod.created < begun]
 
     def _goes_on(self, gang: GangId, chosen: Container[str], said: Mapping[str, Owner]) -> bool:

@@ -217,9 +217,10 @@ class GangCycle:
         """When more pods may be evicted though nothing happens: they have run long enough, or a budget is no longer
         charged.
         """
-        eligible = self._units.eligible_at if self._units is not None else None
-        charged = self._budgets.more_at if self._budgets is not None and self._options.strict_budgets else math.inf
-        return min((at for at in (eligible, charged) if at is not None and at < math.inf), default=None)
+        times = [self._units.eligible_at] if self._units is not None else []
+        if self._budgets is not None and self._options.strict_budgets:
+            times.append(self._budgets.more_at)
+        return min((at for at in times if at is not None and at < math.inf), default=None)
 
     def _no_plan(self, gate: QuotaAssignment | NoQuota) -> str:
         if self._over_cap:
