@@ -48,7 +48,7 @@ class DocumentError(ValueError):
     def __init__(
         self, document: int | None, message: str, at: tuple[int, int] | None = None, *, syntax: bool = False
     ) -> None:
-        super().__init__(invalid.at_line(at[0], at[1], message) if at else message)
+        super().__init__(invalid.at_line(line=at[0], column=at[1], message=message) if at else message)
         self.document = document
         self.line = at[0] if at else None
         self.message = message
@@ -112,12 +112,12 @@ def _json(text: str, file: str) -> list[Document] | None:
         try:
             value, position = decoder.raw_decode(text, at)
         except _DuplicateKeyError as error:
-            message = invalid.key_twice(error.args[0], "object")
+            message = invalid.key_twice(key=error.args[0], kind="object")
             raise DocumentError(number, message) from None
         except json.JSONDecodeError as error:
             if not file.endswith(".json"):
                 return None
-            raise DocumentError(number, invalid.not_json(error.msg), (error.lineno, error.colno)) from None
+            raise DocumentError(number, invalid.not_json(why=error.msg), (error.lineno, error.colno)) from None
         except RecursionError:
             raise DocumentError(number, invalid.NESTED_TOO_DEEPLY) from None
         if value is not None:
@@ -215,7 +215,7 @@ def _yaml(text: str, builder: _Builder) -> Iterator[Document]:
         code = error.character if isinstance(error.character, int) else ord(error.character)
         place = text.find(chr(code))
         at = text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
-        raise DocumentError(builder.current, invalid.character_not_allowed(code), at) from None
+        raise DocumentError(builder.current, invalid.character_not_allowed(code=code), at) from None
 
 
 def _char(text: str, mark: Any) -> str:
@@ -302,7 +302,7 @@ class _Builder:
 
     def _begin(self, value: dict[str, Any] | list[Any], event: Any, tag: str) -> None:
         if event.tag not in (None, "!", _TAG + tag):
-            self._refuse(event, invalid.tag_not_allowed(_short(event.tag)))
+            self._refuse(event, invalid.tag_not_allowed(tag=_short(event.tag)))
         if len(self._stack) >= MAX_DEPTH:
             self._refuse(event, invalid.NESTED_TOO_DEEPLY)
         if self._wants_key():
@@ -324,13 +324,13 @@ class _Builder:
 
     def _alias(self, event: Any) -> None:
         if event.anchor in self._open:
-            self._refuse(event, invalid.alias_inside_itself(event.anchor))
+            self._refuse(event, invalid.alias_inside_itself(anchor=event.anchor))
         if event.anchor not in self._anchors:
-            self._refuse(event, invalid.alias_of_nothing(event.anchor))
+            self._refuse(event, invalid.alias_of_nothing(anchor=event.anchor))
         value, size = self._anchors[event.anchor]
         self._aliased += size
         if self._aliased > self._most_aliased:
-            self._refuse(event, invalid.aliases_too_large(self._most_aliased))
+            self._refuse(event, invalid.aliases_too_large(most=self._most_aliased))
         if self._wants_key():
             if not isinstance(value, str):
                 self._refuse(event, invalid.KEY_IS_NO_TEXT)
@@ -341,7 +341,7 @@ class _Builder:
     def _scalar(self, event: Any) -> None:
         if self._wants_key():
             if event.tag not in (None, "!", _TAG + "str"):
-                self._refuse(event, invalid.tag_on_key(_short(event.tag)))
+                self._refuse(event, invalid.tag_on_key(tag=_short(event.tag)))
             if event.anchor:
                 self._anchors[event.anchor] = (event.value, 1)
             # Only a plain << merges: a quoted one is a key like any other.
@@ -358,7 +358,7 @@ class _Builder:
     def _take_key(self, key: str, event: Any, *, merges: bool) -> None:
         frame = self._stack[-1]
         if key in frame.value and not merges:
-            self._refuse(event, invalid.key_twice(_short(key), "mapping"))
+            self._refuse(event, invalid.key_twice(key=_short(key), kind="mapping"))
         frame.key, frame.merges, frame.key_line = key, merges, _line(event)
 
     def _add(self, value: Any, size: int, event: Any, line: int) -> None:
@@ -393,12 +393,12 @@ class _Builder:
             return text
         wanted = _TAGGED.get(tag)
         if wanted is None:
-            self._refuse(event, invalid.tag_not_allowed(_short(tag)))
+            self._refuse(event, invalid.tag_not_allowed(tag=_short(tag)))
         value = _plain(text, self._truths)
         if wanted is float and type(value) is int:
             value = float(value)
         if type(value) is not wanted:
-            self._refuse(event, invalid.does_not_fit_tag(_short(text), _short(tag)))
+            self._refuse(event, invalid.does_not_fit_tag(value=_short(text), tag=_short(tag)))
         return value
 
 

@@ -122,26 +122,32 @@ def texts() -> Iterator[tuple[str, str, Text | str]]:
                 yield module, name, value
 
 
-def uses() -> Iterator[tuple[Path, str, str, int | None]]:
-    """File, module and name of each text that is used, and with how many values; None without a call."""
+def uses() -> Iterator[tuple[Path, str, str, ast.Call | None]]:
+    """File, module and name of each text that is used, and its call if it is called."""
     for path in sorted(PRODUCT.rglob("*.py")):
         tree = ast.parse(path.read_text())
-        calls = {id(node.func): len(node.args) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        calls = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in MODULES:
                 yield path, node.value.id, node.attr, calls.get(id(node))
 
 
-def test_texts_get_their_values() -> None:
-    """Each text is used, a text with fields is called with a value for each, and the rest is plain text."""
+def test_texts_get_their_values_by_name() -> None:
+    """Each text is used, each field of a text gets its value by keyword, and the rest is plain text."""
     known = {(module, name): value for module, name, value in texts()}
     used = set()
-    for path, module, name, values in uses():
+    for path, module, name, call in uses():
         if (module, name) not in known:
             continue
         text = known[module, name]
         used.add((module, name))
-        assert values == (len(text.fields) if isinstance(text, Text) else None), f"{path}: {module}.{name}"
+        where = f"{path}:{call.lineno if call else ''}: {module}.{name}"
+        if not isinstance(text, Text):
+            assert call is None, where
+        else:
+            assert call is not None, where
+            assert not call.args, f"{where} takes its values by keyword"
+            assert {each.arg for each in call.keywords} == text.fields, where
     assert set(known) - used == set()
 
 
@@ -152,9 +158,22 @@ def test_no_text_stands_twice() -> None:
     assert sorted({each for each in templates if templates.count(each) > 1}) == []
 
 
-def test_fields_stay_in_order() -> None:
-    """A field may stand twice; a value too many or too few is an error."""
+def test_a_text_takes_keywords_only() -> None:
+    """A field may stand twice, and the order of the values says nothing."""
     text = Text("{pod} waits; {pod!r} of {count:.1f} {{all}}")
-    assert text("a", 2) == "a waits; 'a' of 2.0 {all}"
-    with pytest.raises(ValueError, match="zip"):
-        text("a")
+    assert text(pod="a", count=2) == text(count=2, pod="a") == "a waits; 'a' of 2.0 {all}"
+
+
+@pytest.mark.parametrize(
+    ("positional", "named", "says"),
+    [
+        (("a", 2), {}, "positional argument"),
+        (("a",), {"count": 2}, "positional argument"),
+        ((), {"pod": "a"}, r"no value for \['count'\]"),
+        ((), {"pod": "a", "count": 2, "node": "n"}, r"no field for \['node'\]"),
+    ],
+)
+def test_a_text_refuses_other_values(positional: tuple[object, ...], named: dict[str, object], says: str) -> None:
+    """A value without a name, a missing one and one too many are errors that name it."""
+    with pytest.raises(TypeError, match=says):
+        Text("{pod} waits for {count}")(*positional, **named)

@@ -104,12 +104,12 @@ class Eta(_Result, frozen=True):
         if self.likely is None:
             yield causes.START_UNKNOWN
         else:
-            yield causes.starts(self.likely, self.earliest, self.latest or causes.LATEST_UNKNOWN)
-        yield causes.in_queue(self.position)
-        yield from (causes.if_so(each) for each in self.assumes)
+            yield causes.starts(likely=self.likely, earliest=self.earliest, latest=self.latest or causes.LATEST_UNKNOWN)
+        yield causes.in_queue(position=self.position)
+        yield from (causes.if_so(assumption=each) for each in self.assumes)
         if self.unknown:
-            yield causes.run_time_unknown(", ".join(self.unknown))
-        yield from (causes.would_help(each) for each in self.would_help)
+            yield causes.run_time_unknown(workloads=", ".join(self.unknown))
+        yield from (causes.would_help(what=each) for each in self.would_help)
 
 
 class Decision(_Result, frozen=True):

@@ -57,7 +57,7 @@ def etas(events: Sequence[Event], options: Options, now: float, decisions: Seque
         raised = [_raised(each, gang, above) for each in guesses[1]]
         at = started_at(simulate(raised, patient, until_seconds=LONGEST_SECONDS, start=now), required).get(gang)
         if at is not None and at + 1.0 < (runs[1].get(gang) or math.inf):
-            help_of[gang] = [causes.priority_of(above, render_time(at))]
+            help_of[gang] = [causes.priority_of(priority=above, time=render_time(at))]
     out = {}
     for position, gang in enumerate(required, 1):
         found = [at for run in runs if (at := run.get(gang)) is not None]
@@ -69,7 +69,7 @@ def etas(events: Sequence[Event], options: Options, now: float, decisions: Seque
             position,
             times.assumes(unknown),
             unknown[:_NAMED],
-            help_of.get(gang, []) + [causes.declared(EXPECTED_RUN_TIME)] * (bool(unknown) and gang in waiting),
+            help_of.get(gang, []) + [causes.declared(key=EXPECTED_RUN_TIME)] * (bool(unknown) and gang in waiting),
         )
     return out
 
@@ -139,7 +139,7 @@ class _RunTimes:
         pods = self._world.pods.values()
         out = [causes.NOTHING_NEW]
         if any(self._declared(pod, self._world.jobs.job_of(pod)) is not None for pod in pods):
-            out.append(causes.run_times_hold(EXPECTED_RUN_TIME))
+            out.append(causes.run_times_hold(key=EXPECTED_RUN_TIME))
         if self._learnt:
             out.append(causes.RUN_LIKE_BEFORE)
         if any(self._deadline(pod) is not None for pod in pods):

@@ -91,7 +91,7 @@ def _read(args: argparse.Namespace) -> tuple[Gangs, list[Problem]]:
     decisions = {decision.gang: decision for decision, _ in state.decisions}
     found = list(_chosen(args, rows(state.world, decisions), space))
     if args.name is not None and not found:
-        raise answers.UsageError(failures.no_gang(args.name))
+        raise answers.UsageError(failures.no_gang(name=args.name))
     return Gangs(found, state.now), read.warnings
 
 

@@ -120,9 +120,9 @@ async def _lines(configuration: Configuration, connection: Connection) -> list[L
         except ApiError as error:
             if error.status == 404:
                 return []  # no pod has been evicted yet
-            raise answers.UsageError(failures.record_unreadable(NAME, namespace, error)) from None
+            raise answers.UsageError(failures.record_unreadable(name=NAME, namespace=namespace, error=error)) from None
         except UnreachableError as error:
-            raise answers.UsageError(failures.unreadable(connection, error)) from None
+            raise answers.UsageError(failures.unreadable(source=connection, error=error)) from None
 
 
 def _entry(line: Line) -> dict[str, Any]:

@@ -30,7 +30,7 @@ _CANNOT = {
     "ReplicaSet": _SERVICE,
     "ReplicationController": _SERVICE,
     "DaemonSet": _SERVICE,
-    "Pod": failures.single_pod(GROUP_LABEL),
+    "Pod": failures.single_pod(label=GROUP_LABEL),
 }
 
 
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         place = Place(each.file, each.number, f"{_kind(value)} {_name(value)[1]}")
         cannot = _cannot(value, [template for template, _ in templates])
         if cannot:
-            answers.complain([told(place.warning("", failures.cannot_be_a_gang(cannot)))])
+            answers.complain([told(place.warning("", failures.cannot_be_a_gang(cannot=cannot)))])
             code = answers.BAD_INPUT
         elif templates:
             grouped = _kind(value) not in _BY_OWNER or _name(value) in groups
@@ -87,7 +87,7 @@ def _cannot(value: Any, templates: Sequence[dict[str, Any]]) -> str:
         return failures.WITHOUT_NAME
     labels = [(each.get("metadata") or {}).get("labels") or {} for each in templates]
     other = next((found[GROUP_LABEL] for found in labels if found.get(GROUP_LABEL, name) != name), None)
-    return "" if other is None else failures.in_another_gang(other)
+    return "" if other is None else failures.in_another_gang(other=other)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -151,4 +151,6 @@ def _changed(
         meta[field] = {**(meta.get(field) or {}), key: mark}
         template["spec"]["schedulerName"] = scheduler
     group = f"PodGroup {name} with minMember {total}; " if grouped else ""
-    return failures.made_a_gang(group, counted(len(templates), "template"), field[:-1], key, scheduler)
+    return failures.made_a_gang(
+        group=group, templates=counted(len(templates), "template"), field=field[:-1], key=key, scheduler=scheduler
+    )

@@ -111,7 +111,7 @@ def _add_configuration_arguments(parser: argparse.ArgumentParser, scheduler_name
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(failures.not_a_port(text))
+        raise argparse.ArgumentTypeError(failures.not_a_port(text=text))
     return int(text)
 
 
@@ -152,7 +152,7 @@ def _moment(raw: str) -> float:
     try:
         return parse_time(raw, "--now")
     except FieldError as error:
-        raise answers.UsageError(failures.or_seconds(error)) from None
+        raise answers.UsageError(failures.or_seconds(error=error)) from None
 
 
 def read_either(args: argparse.Namespace) -> Input:
@@ -198,7 +198,7 @@ def connect(args: argparse.Namespace) -> tuple[Configuration, Connection]:
 
     configuration = configure(args, log_level="error")
     connection = connected(configuration)
-    answers.complain([failures.reading(connection)])
+    answers.complain([failures.reading(connection=connection)])
     return configuration, connection
 
 
@@ -259,8 +259,8 @@ def named(text: str, namespace: str | None) -> tuple[str, str, str]:
     """
     before, slash, name = text.rpartition("/")
     if not name or "/" in before or (slash and not before):
-        raise UsageError(failures.not_a_name(text))
+        raise UsageError(failures.not_a_name(text=text))
     kind = _KIND_OF.get(before.lower().partition(".")[0], "")
     if before and not kind and namespace not in (None, before):
-        raise UsageError(failures.kind_unknown(before, ", ".join(sorted(_KIND_OF))))
+        raise UsageError(failures.kind_unknown(kind=before, names=", ".join(sorted(_KIND_OF))))
     return namespace or ("" if kind else before), kind, name

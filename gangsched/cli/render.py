@@ -103,7 +103,7 @@ def limited(lines: Sequence[Text], most: int) -> Sequence[Text]:
     """The lines, or the first of them and how many there are beside them."""
     if len(lines) <= most:
         return lines
-    return [*lines[: most - 1], Text(failures.rows_left_out(len(lines) - most + 1), style="dim")]
+    return [*lines[: most - 1], Text(failures.rows_left_out(count=len(lines) - most + 1), style="dim")]
 
 
 _STYLES = {

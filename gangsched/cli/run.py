@@ -63,4 +63,4 @@ def announce(connection: Connection, configuration: Configuration, *, dry_run: b
     """Say on standard error what is about to be touched, before anything is."""
     names = ", ".join(profile.scheduler_name for profile in configuration.profiles)
     answers.complain([str(connection)])
-    answers.complain([failures.scheduling(names, failures.DRY_RUN if dry_run else "")])
+    answers.complain([failures.scheduling(names=names, dry_run=failures.DRY_RUN if dry_run else "")])

@@ -122,18 +122,18 @@ def _trace(args: argparse.Namespace, options: Options) -> list[Source]:
         return []
     form, path = args.trace
     if form not in FORMATS:
-        raise answers.UsageError(f"--trace: {invalid.none_of(form, ', '.join(FORMATS))}")
+        raise answers.UsageError(f"--trace: {invalid.none_of(value=form, allowed=', '.join(FORMATS))}")
     return [read_trace(form, path, options.scheduler_names[0], most=args.jobs, nodes=not args.sources)]
 
 
 def _jobs(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(failures.not_a_number_of_jobs(text))
+        raise argparse.ArgumentTypeError(failures.not_a_number_of_jobs(text=text))
     return int(text)
 
 
 def _until(raw: str) -> float:
     seconds = duration_seconds(raw)
     if not seconds:
-        raise answers.UsageError(failures.until_no_duration(raw))
+        raise answers.UsageError(failures.until_no_duration(raw=raw))
     return seconds

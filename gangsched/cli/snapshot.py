@@ -53,7 +53,7 @@ async def _read(configuration: Configuration, connection: Connection, skipped: l
         try:
             return [each async for each in dump(client, configuration.quota.mode, skipped)]
         except (ApiError, UnreachableError) as error:
-            raise answers.UsageError(failures.unreadable(connection, error)) from None
+            raise answers.UsageError(failures.unreadable(source=connection, error=error)) from None
 
 
 def _write(items: list[dict[str, Any]], out: TextIO) -> None:

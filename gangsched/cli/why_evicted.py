@@ -40,6 +40,6 @@ def _read(args: argparse.Namespace) -> tuple[Record, list[Problem]]:
 
     record = Record(list(only(lines, wanted)), time.time())
     if not record.lines:
-        begins = failures.begins_at(lines[0].time) if lines else "is empty"
-        raise answers.UsageError(failures.no_eviction(kind or "pod", space, name, begins))
+        begins = failures.begins_at(time=lines[0].time) if lines else "is empty"
+        raise answers.UsageError(failures.no_eviction(kind=kind or "pod", space=space, name=name, begins=begins))
     return record, []

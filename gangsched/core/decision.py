@@ -181,8 +181,8 @@ class Gap(msgspec.Struct, frozen=True):
     def told(self) -> str:
         """As people read it: ``at most 3 pods more than needed at priority 0``."""
         noun = "gang" if self.component == GANGS else "pod"
-        where = "beyond PodDisruptionBudgets" if self.component == PDB else causes.at_priority(self.priority)
-        return causes.more_than_needed(counted(self.at_most, noun), where)
+        where = "beyond PodDisruptionBudgets" if self.component == PDB else causes.at_priority(priority=self.priority)
+        return causes.more_than_needed(at_most=counted(self.at_most, noun), where=where)
 
 
 class _Decided(msgspec.Struct, frozen=True):

@@ -74,7 +74,7 @@ class Connection:
             async with asyncio.timeout(LOGIN_TIMEOUT_SECONDS):
                 self._use(await self._read())
         except TimeoutError:
-            raise ConnectionConfigError(failures.no_credentials(where, LOGIN_TIMEOUT_SECONDS)) from None
+            raise ConnectionConfigError(failures.no_credentials(where=where, seconds=LOGIN_TIMEOUT_SECONDS)) from None
         except (OSError, ValueError) as error:
             raise ConnectionConfigError(f"{where}: {error}") from None
 
@@ -102,7 +102,7 @@ class Connection:
         self.server = found.host.rstrip("/")
         self.description = failures.SERVICE_ACCOUNT
         if self._kubeconfig:
-            self.description = failures.of_context(self._kubeconfig, found.context)
+            self.description = failures.of_context(path=self._kubeconfig, context=found.context)
 
     # --------------------------------------------------------------------------------------------------- using
 
@@ -149,7 +149,7 @@ async def load_connection(
     connection = Connection(_kubeconfig_path(kubeconfig), context, clock)
     await connection.load()
     if context and not connection.context:
-        raise ConnectionConfigError(failures.no_kubeconfig_for_context(context))
+        raise ConnectionConfigError(failures.no_kubeconfig_for_context(context=context))
     return connection
 
 
@@ -157,19 +157,19 @@ def _kubeconfig_path(given: str | os.PathLike[str] | None) -> str | None:
     if given is not None:
         path = Path(given).expanduser()
         if not path.is_file():
-            raise ConnectionConfigError(failures.kubeconfig_missing(path))
+            raise ConnectionConfigError(failures.kubeconfig_missing(path=path))
         return str(path)
     if os.environ.get("KUBERNETES_SERVICE_HOST") and Path(SERVICE_ACCOUNT_TOKEN).is_file():
         return None
     from_environment = os.environ.get("KUBECONFIG", "")
     if from_environment:
         if not any(Path(p).expanduser().is_file() for p in from_environment.split(os.pathsep) if p):
-            raise ConnectionConfigError(failures.kubeconfig_of_environment_missing(from_environment))
+            raise ConnectionConfigError(failures.kubeconfig_of_environment_missing(path=from_environment))
         return from_environment
     default = Path.home() / ".kube" / "config"
     if default.is_file():
         return str(default)
-    raise ConnectionConfigError(failures.no_cluster(default))
+    raise ConnectionConfigError(failures.no_cluster(default=default))
 
 
 def _tls_context(found: Credentials) -> ssl.SSLContext:

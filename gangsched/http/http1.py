@@ -135,7 +135,7 @@ class Reader:
 
     def _fits(self, size: int) -> None:
         if self._kept + size > self._max_bytes:
-            raise TooLargeError(failures.answer_too_large(self._max_bytes))
+            raise TooLargeError(failures.answer_too_large(most=self._max_bytes))
 
     def _complete(self, body: bytes, used: int) -> Answer:
         if len(self._buffer) > used:

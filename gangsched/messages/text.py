@@ -8,18 +8,21 @@ from string import Formatter
 
 
 class Text:
-    """``Text("{pod} waits for {node}")("a", "b")`` is "a waits for b". Values come in the order in which their fields
-    first stand in the text; a ValueError is raised if there are more or fewer.
+    """``Text("{pod} waits for {node}")(pod="a", node="b")`` is "a waits for b". Values are given by the names of the
+    fields only, so that a sentence may be put in another order; a TypeError names what is missing or unknown.
     """
 
     __slots__ = ("fields", "template")
 
     def __init__(self, template: str) -> None:
         self.template = template
-        self.fields = tuple(dict.fromkeys(name for _, name, _, _ in Formatter().parse(template) if name))
+        self.fields = frozenset(name for _, name, _, _ in Formatter().parse(template) if name)
 
-    def __call__(self, *values: object) -> str:
-        return self.template.format_map(dict(zip(self.fields, values, strict=True)))
+    def __call__(self, /, **values: object) -> str:
+        if values.keys() != self.fields:
+            missing, unknown = sorted(self.fields - values.keys()), sorted(values.keys() - self.fields)
+            raise TypeError(f"{self.template!r} has no value for {missing}, and no field for {unknown}")
+        return self.template.format_map(values)
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str = "known are", cutoff: float = 0.5) -> str:

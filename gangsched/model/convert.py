@@ -66,7 +66,8 @@ class Converter:
         meta, spec, status = raw.metadata, raw.spec, raw.status
         if spec.preemption_policy not in (None, PREEMPT_LOWER, PREEMPT_NEVER):
             raise FieldError(
-                "spec.preemptionPolicy", invalid.neither(repr(spec.preemption_policy), PREEMPT_LOWER, PREEMPT_NEVER)
+                "spec.preemptionPolicy",
+                invalid.neither(value=repr(spec.preemption_policy), one=PREEMPT_LOWER, other=PREEMPT_NEVER),
             )
         created = parse_time(meta.creation_timestamp, "metadata.creationTimestamp")
         notes = meta.annotations or {}
@@ -167,7 +168,7 @@ class Converter:
         meta, spec, status = raw.metadata, raw.spec, raw.status
         for field, value in (("minAvailable", spec.min_available), ("maxUnavailable", spec.max_unavailable)):
             if isinstance(value, str) and not (value.endswith("%") and value[:-1].isdigit()) and not value.isdigit():
-                raise FieldError(f"spec.{field}", invalid.not_a_number_or_percentage(value))
+                raise FieldError(f"spec.{field}", invalid.not_a_number_or_percentage(value=value))
         return Budget(
             namespace=meta.namespace,
             name=meta.name,
@@ -359,14 +360,14 @@ def replicated_jobs(raw: RawJobSet) -> Iterator[tuple[str, RawReplicatedJob]]:
     for i, each in enumerate(raw.spec.replicated_jobs):
         path = f"spec.replicatedJobs[{i}]"
         if not each.name or each.name in names:
-            problem = invalid.given_twice(each.name) if each.name else "is missing"
+            problem = invalid.given_twice(name=each.name) if each.name else "is missing"
             raise FieldError(f"{path}.name", problem)
         if not 0 <= each.replicas <= MAX_REPLICAS:
-            raise FieldError(f"{path}.replicas", invalid.not_between(each.replicas, 0, MAX_REPLICAS))
+            raise FieldError(f"{path}.replicas", invalid.not_between(value=each.replicas, low=0, high=MAX_REPLICAS))
         for k, other in enumerate(each.depends_on or ()):
             if other.name not in names:
                 has = ", ".join(names) or "none"
-                problem = invalid.no_replicated_job(other.name, has)
+                problem = invalid.no_replicated_job(name=other.name, has=has)
                 raise FieldError(f"{path}.dependsOn[{k}].name", problem)
         names.append(each.name)
         yield path, each

@@ -170,7 +170,7 @@ def cluster_queue(raw: RawClusterQueue) -> ClusterQueue:
     """One ClusterQueue of either version."""
     meta, spec = raw.metadata, raw.spec
     if spec.cohort and spec.cohort_name and spec.cohort != spec.cohort_name:
-        raise FieldError("spec.cohortName", invalid.cohorts_differ(spec.cohort_name, spec.cohort))
+        raise FieldError("spec.cohortName", invalid.cohorts_differ(name=spec.cohort_name, cohort=spec.cohort))
     cohort = spec.cohort_name or spec.cohort or ""
     strategy = _one_of("spec.queueingStrategy", spec.queueing_strategy, BEST_EFFORT_FIFO, STRICT_FIFO)
     checks = list(spec.admission_checks or ())
@@ -274,7 +274,7 @@ def _groups(
             _once(seen_flavors, flavor.name, f"{where}.name", "flavor", kind)
             names = tuple(r.name for r in flavor.resources or ())
             if names != covered:
-                text = invalid.other_resources(", ".join(covered), ", ".join(names) or "nothing")
+                text = invalid.other_resources(resources=", ".join(covered), names=", ".join(names) or "nothing")
                 raise FieldError(f"{where}.resources", text)
             limits = tuple(
                 (r.name, _limits(r, f"{where}.resources[{i}]", limits_allowed, without))
@@ -287,7 +287,7 @@ def _groups(
 
 def _once(seen: dict[str, str], name: str, where: str, what: str, kind: str) -> None:
     if name in seen:
-        raise FieldError(where, invalid.in_two_groups(name, seen[name], what, kind))
+        raise FieldError(where, invalid.in_two_groups(name=name, seen=seen[name], what=what, kind=kind))
     seen[name] = where
 
 
@@ -298,13 +298,16 @@ def _limits(raw: _ResourceQuota, at: str, allowed: bool, without: str) -> Limits
     borrowing = lending = None
     for field, value in (("borrowingLimit", raw.borrowing_limit), ("lendingLimit", raw.lending_limit)):
         if value is not None and not allowed:
-            raise FieldError(f"{at}.{field}", invalid.useless_without(without))
+            raise FieldError(f"{at}.{field}", invalid.useless_without(without=without))
     if raw.borrowing_limit is not None:
         borrowing = _units(raw.name, raw.borrowing_limit, f"{at}.borrowingLimit")
     if raw.lending_limit is not None:
         lending = _units(raw.name, raw.lending_limit, f"{at}.lendingLimit")
         if lending > nominal:
-            raise FieldError(f"{at}.lendingLimit", invalid.lends_too_much(raw.lending_limit, raw.nominal_quota))
+            raise FieldError(
+                f"{at}.lendingLimit",
+                invalid.lends_too_much(lending_limit=raw.lending_limit, nominal_quota=raw.nominal_quota),
+            )
     return Limits(nominal, borrowing, lending)
 
 
@@ -329,7 +332,7 @@ def _preemption(raw: _ClusterQueuePreemption | None) -> QueuePreemption:
     given = raw.borrow_within_cohort or _BorrowWithinCohort()
     borrow = _one_of(f"{at}.borrowWithinCohort.policy", given.policy, NEVER, LOWER)
     if borrow != NEVER and reclaim == NEVER:
-        raise FieldError(f"{at}.reclaimWithinCohort", invalid.contradicts_borrowing(NEVER, borrow))
+        raise FieldError(f"{at}.reclaimWithinCohort", invalid.contradicts_borrowing(policy=NEVER, borrow=borrow))
     if given.max_priority_threshold is not None:
         _int32(f"{at}.borrowWithinCohort.maxPriorityThreshold", given.max_priority_threshold)
     return QueuePreemption(within, reclaim, borrow, given.max_priority_threshold)
@@ -345,7 +348,7 @@ def _fungibility(raw: _FlavorFungibility | None) -> Fungibility:
     preempt = _one_of(f"{at}.whenCanPreempt", preempt, TRY_NEXT, MAY_STOP)
     preference = _one_of(f"{at}.preference", raw.preference, BORROWING_FIRST, PREEMPTION_FIRST)
     if raw.preference and (borrow, preempt) != (TRY_NEXT, TRY_NEXT):
-        raise FieldError(f"{at}.preference", invalid.needs_to_try_next(TRY_NEXT))
+        raise FieldError(f"{at}.preference", invalid.needs_to_try_next(value=TRY_NEXT))
     return Fungibility(borrow, preempt, preference)
 
 
@@ -362,7 +365,7 @@ def _weight(raw: _FairSharing | None) -> float:
     except FieldError as error:
         raise error.under(field) from None
     if value < 0 or 0 < value <= _LEAST_WEIGHT:
-        raise FieldError(field, invalid.weight_too_small(raw.weight))
+        raise FieldError(field, invalid.weight_too_small(weight=raw.weight))
     return float(value)
 
 
@@ -370,13 +373,13 @@ def _one_of(field: str, given: str | None, *allowed: str) -> str:
     """The value that is given; the first of those that are allowed where none is."""
     value = given or allowed[0]
     if value not in allowed:
-        raise FieldError(field, invalid.none_of(repr(value), ", ".join(allowed)))
+        raise FieldError(field, invalid.none_of(value=repr(value), allowed=", ".join(allowed)))
     return value
 
 
 def _int32(field: str, value: int) -> None:
     if not -_INT32 <= value < _INT32:
-        raise FieldError(field, invalid.not_32_bits(value))
+        raise FieldError(field, invalid.not_32_bits(value=value))
 
 
 # -- flavors -------------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class FieldError(UserError):
     @property
     def remark(self) -> Mistake:
         """The same of a value without which the object is understood all the same."""
-        return Mistake(self.field, invalid.and_is_ignored(self.message))
+        return Mistake(self.field, invalid.and_is_ignored(message=self.message))
 
     def under(self, prefix: str) -> FieldError:
         """The same error seen from the object that holds the field."""
@@ -127,7 +127,7 @@ class InvalidInputError(InputError):
     def lines(self) -> list[str]:
         """A line for each, but not for thousands."""
         more = len(self._found) - _MOST_LINES
-        return [str(each) for each in self._found[:_MOST_LINES]] + [invalid.and_more(more)] * (more > 0)
+        return [str(each) for each in self._found[:_MOST_LINES]] + [invalid.and_more(count=more)] * (more > 0)
 
 
 def told(problem: Problem) -> str:

@@ -87,13 +87,13 @@ def _mistake(owner: Job | JobSet) -> FieldError | None:
 
 def _too_many(owner: Job | JobSet) -> FieldError | None:
     if isinstance(owner, Job):
-        text = causes.too_large_to_wait(owner.wanted, MAX_WITHOUT_PODS, "Job")
+        text = causes.too_large_to_wait(pods=owner.wanted, most=MAX_WITHOUT_PODS, kind="Job")
         return FieldError("spec.parallelism", text) if owner.wanted > MAX_WITHOUT_PODS else None
     size = 0
     for i, each in enumerate(owner.replicated):
         size += each.replicas * max(1, each.job.wanted)
         if size > MAX_WITHOUT_PODS:
-            text = causes.too_large_to_wait(size, MAX_WITHOUT_PODS, "JobSet")
+            text = causes.too_large_to_wait(pods=size, most=MAX_WITHOUT_PODS, kind="JobSet")
             return FieldError(f"spec.replicatedJobs[{i}].replicas", text)
     return None
 

@@ -163,7 +163,7 @@ def int32(raw: str, key: str) -> int:
     """A whole number of 32 bits. Raises :class:`FieldError`."""
     value = int(raw) if _INT32.fullmatch(raw) else 2**31
     if not -(2**31) <= value < 2**31:
-        raise FieldError(_field(key), invalid.not_whole_between(repr(raw[:40]), -2147483648, 2147483647))
+        raise FieldError(_field(key), invalid.not_whole_between(value=repr(raw[:40]), low=-2147483648, high=2147483647))
     return value
 
 
@@ -192,5 +192,5 @@ def preemption_toleration(notes: Labels, priority: int) -> tuple[int, float]:
 
 def _seconds(raw: str, key: str) -> float:
     if not re.fullmatch(r"-?[0-9]{1,18}", raw):
-        raise FieldError(f"metadata.annotations[{key}]", invalid.not_whole_seconds(raw[:40]))
+        raise FieldError(f"metadata.annotations[{key}]", invalid.not_whole_seconds(raw=raw[:40]))
     return math.inf if int(raw) < 0 else min(float(raw), LONGEST_SECONDS)

@@ -50,17 +50,17 @@ _CACHE_LIMIT = 50_000
 def parse(raw: RawQuantity) -> Decimal:
     """The exact value of a quantity. Raises :class:`FieldError` when it is not one."""
     if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
-        raise FieldError("", invalid.not_a_quantity(raw))
+        raise FieldError("", invalid.not_a_quantity(value=raw))
     match = _FORM.fullmatch(str(raw))
     if match is None:
-        raise FieldError("", invalid.not_a_quantity(raw))
+        raise FieldError("", invalid.not_a_quantity(value=raw))
     number, exponent, suffix = match.groups()
     with localcontext() as context:
         context.prec = 120  # the form allows 80 digits; nothing may round before base_units does
         try:
             return Decimal(number + (exponent or "")) * _SUFFIX[suffix or ""]
         except InvalidOperation:  # pragma: no cover - the regular expression admits no such number
-            raise FieldError("", invalid.not_a_quantity(raw)) from None
+            raise FieldError("", invalid.not_a_quantity(value=raw)) from None
 
 
 def base_units(resource: str, raw: RawQuantity) -> int:
@@ -74,10 +74,10 @@ def base_units(resource: str, raw: RawQuantity) -> int:
     except KeyError:
         pass
     except TypeError:
-        raise FieldError("", invalid.not_a_quantity(raw)) from None
+        raise FieldError("", invalid.not_a_quantity(value=raw)) from None
     value = parse(raw)
     if value < 0:
-        raise FieldError("", invalid.quantity_negative(raw))
+        raise FieldError("", invalid.quantity_negative(raw=raw))
     with localcontext() as context:
         context.prec = 120
         scaled = value * 1000 if resource == "cpu" else value
@@ -85,7 +85,7 @@ def base_units(resource: str, raw: RawQuantity) -> int:
         if units != scaled:
             units += 1
     if units > MAX_BASE_UNITS:
-        raise FieldError("", invalid.quantity_too_large(raw))
+        raise FieldError("", invalid.quantity_too_large(raw=raw))
     if len(_cache) >= _CACHE_LIMIT:  # hostile input must not grow the process
         _cache.clear()
     _cache[key] = units

@@ -38,14 +38,14 @@ def requirement(raw: wire.LabelSelectorRequirement, field: str, allowed: tuple[s
     if not raw.key:
         raise FieldError(f"{field}.key", invalid.SELECTOR_WITHOUT_KEY)
     if raw.operator not in allowed:
-        raise FieldError(f"{field}.operator", invalid.none_of(repr(raw.operator), ", ".join(allowed)))
+        raise FieldError(f"{field}.operator", invalid.none_of(value=repr(raw.operator), allowed=", ".join(allowed)))
     values = tuple(raw.values or ())
     if raw.operator in (IN, NOT_IN) and not values:
-        raise FieldError(f"{field}.values", invalid.operator_needs_values(raw.operator))
+        raise FieldError(f"{field}.values", invalid.operator_needs_values(operator=raw.operator))
     if raw.operator in (EXISTS, DOES_NOT_EXIST) and values:
-        raise FieldError(f"{field}.values", invalid.operator_takes_no_values(raw.operator))
+        raise FieldError(f"{field}.values", invalid.operator_takes_no_values(operator=raw.operator))
     if raw.operator in (GT, LT) and (len(values) != 1 or integer(values[0]) is None):
-        raise FieldError(f"{field}.values", invalid.operator_needs_integer(raw.operator))
+        raise FieldError(f"{field}.values", invalid.operator_needs_integer(operator=raw.operator))
     return Requirement(raw.key, raw.operator, tuple(sorted(values)))
 
 
@@ -84,7 +84,7 @@ def required_node_terms(affinity: wire.Affinity, field: str) -> tuple[NodeTerm, 
 def taint(raw: wire.Taint, field: str) -> Taint:
     """One taint. Raises :class:`FieldError`."""
     if raw.effect not in _EFFECTS:
-        raise FieldError(f"{field}.effect", invalid.none_of(repr(raw.effect), ", ".join(_EFFECTS)))
+        raise FieldError(f"{field}.effect", invalid.none_of(value=repr(raw.effect), allowed=", ".join(_EFFECTS)))
     return Taint(raw.key, raw.value, raw.effect)
 
 
@@ -92,7 +92,9 @@ def toleration(raw: wire.Toleration, field: str) -> Toleration:
     """One toleration. Raises :class:`FieldError`."""
     operator = raw.operator or "Equal"
     if operator not in _TOLERATION_OPERATORS:
-        raise FieldError(f"{field}.operator", invalid.none_of(repr(raw.operator), ", ".join(_TOLERATION_OPERATORS)))
+        raise FieldError(
+            f"{field}.operator", invalid.none_of(value=repr(raw.operator), allowed=", ".join(_TOLERATION_OPERATORS))
+        )
     return Toleration(raw.key, operator, raw.value, raw.effect, raw.toleration_seconds)
 
 

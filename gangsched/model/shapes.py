@@ -292,7 +292,7 @@ def _pod_term(raw: wire.PodAffinityTerm, meta: wire.ObjectMeta, field: str) -> P
 
 def _spread(raw: wire.TopologySpreadConstraint, meta: wire.ObjectMeta, field: str) -> SpreadConstraint:
     if raw.max_skew < 1:
-        raise FieldError(f"{field}.maxSkew", invalid.below(raw.max_skew, 1))
+        raise FieldError(f"{field}.maxSkew", invalid.below(value=raw.max_skew, least=1))
     if not raw.topology_key:
         raise FieldError(f"{field}.topologyKey", invalid.NO_TOPOLOGY_KEY_OF_SPREAD)
     selector = _with_label_keys(

@@ -27,7 +27,7 @@ def parse_time(raw: str | None, field: str) -> float:
     try:
         moment = datetime.fromisoformat(raw)
     except ValueError:
-        raise FieldError(field, invalid.not_a_time(raw)) from None
+        raise FieldError(field, invalid.not_a_time(raw=raw)) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
@@ -64,9 +64,9 @@ def parse_duration(raw: str, field: str) -> float:
     """``1h30m``, ``90s``, ``0`` in seconds; from 0 to a year. Raises :class:`FieldError`."""
     seconds = 0.0 if raw.strip() == "0" else duration_seconds(raw.strip())
     if seconds is None:
-        raise FieldError(field, invalid.not_a_duration(raw[:_MAX_TEXT]))
+        raise FieldError(field, invalid.not_a_duration(raw=raw[:_MAX_TEXT]))
     if seconds > LONGEST_SECONDS:
-        raise FieldError(field, invalid.longer_than_a_year(raw))
+        raise FieldError(field, invalid.longer_than_a_year(raw=raw))
     return seconds
 
 

@@ -403,7 +403,9 @@ def storage_class(raw: RawStorageClass) -> StorageClass:
     """One StorageClass; without a volumeBindingMode it binds at once, as the API server defaults it."""
     mode = raw.volume_binding_mode or "Immediate"
     if mode not in ("Immediate", "WaitForFirstConsumer"):
-        raise FieldError("volumeBindingMode", invalid.neither(repr(mode), "Immediate", "WaitForFirstConsumer"))
+        raise FieldError(
+            "volumeBindingMode", invalid.neither(value=repr(mode), one="Immediate", other="WaitForFirstConsumer")
+        )
     return StorageClass(
         name=raw.metadata.name,
         provisioner=raw.provisioner,

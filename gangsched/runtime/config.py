@@ -67,9 +67,9 @@ def load(path: FilePath) -> Configuration:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigurationError([f"{path}: {invalid.cannot_be_read(error.strerror or error)}"]) from None
+        raise ConfigurationError([f"{path}: {invalid.cannot_be_read(why=error.strerror or error)}"]) from None
     except UnicodeDecodeError as error:
-        raise ConfigurationError([f"{path}: {invalid.not_utf8(error.reason, error.start)}"]) from None
+        raise ConfigurationError([f"{path}: {invalid.not_utf8(reason=error.reason, start=error.start)}"]) from None
     return parse(text, str(path))
 
 
@@ -119,29 +119,32 @@ def check(configuration: Configuration) -> Iterator[Problem]:
     if not retry * RETRY_JITTER < renew:
         yield (
             ("leaderElection", "renewDeadline"),
-            invalid.not_longer_than_retries(election.renew_deadline, RETRY_JITTER),
+            invalid.not_longer_than_retries(renew_deadline=election.renew_deadline, times=RETRY_JITTER),
         )
     if lease < 1:
-        yield ("leaderElection", "leaseDuration"), invalid.lease_too_short(election.lease_duration)
+        yield ("leaderElection", "leaseDuration"), invalid.lease_too_short(lease_duration=election.lease_duration)
     elif not renew < lease:
-        yield ("leaderElection", "leaseDuration"), invalid.not_longer_than_deadline(election.lease_duration)
+        yield (
+            ("leaderElection", "leaseDuration"),
+            invalid.not_longer_than_deadline(lease_duration=election.lease_duration),
+        )
     connection = configuration.client_connection
     timeout = seconds_of(connection.request_timeout)
     if not 0 < timeout <= MAX_REQUEST_TIMEOUT_SECONDS:
         yield (
             ("clientConnection", "requestTimeout"),
-            invalid.not_between(connection.request_timeout, "1ms", f"{MAX_REQUEST_TIMEOUT_SECONDS:g}s"),
+            invalid.not_between(value=connection.request_timeout, low="1ms", high=f"{MAX_REQUEST_TIMEOUT_SECONDS:g}s"),
         )
     elif election.leader_elect and renew < lease <= renew + timeout:
         yield (
             ("clientConnection", "requestTimeout"),
-            invalid.timeout_does_not_fit(connection.request_timeout),
+            invalid.timeout_does_not_fit(request_timeout=connection.request_timeout),
         )
     queue = configuration.queue
     if not seconds_of(queue.backoff_initial) > 0:
         yield ("queue", "backoffInitial"), invalid.NOT_LONGER_THAN_ZERO
     if seconds_of(queue.backoff_max) < seconds_of(queue.backoff_initial):
-        yield ("queue", "backoffMax"), invalid.shorter_than_initial(queue.backoff_max)
+        yield ("queue", "backoffMax"), invalid.shorter_than_initial(backoff_max=queue.backoff_max)
     if not seconds_of(configuration.preemption.gang_timeout) > 0:
         yield ("preemption", "gangTimeout"), invalid.NOT_LONGER_THAN_ZERO
     yield from _check_profiles(configuration)
@@ -153,7 +156,7 @@ def _check_profiles(configuration: Configuration) -> Iterator[Problem]:
         path = ("profiles", index)
         name = profile.scheduler_name
         if name in seen:
-            yield (*path, "schedulerName"), invalid.name_of_two_profiles(name, seen[name])
+            yield (*path, "schedulerName"), invalid.name_of_two_profiles(name=name, seen=seen[name])
         seen.setdefault(name, index)
         yield from (((*path, *_parts(below)), text) for below, text in plugin_problems(profile))
 
@@ -189,7 +192,7 @@ def _check_document(value: Any) -> Iterator[Problem]:
         return
     for key, wanted in (("apiVersion", Configuration().api_version), ("kind", Configuration().kind)):
         if key not in value:
-            yield (key,), invalid.missing(wanted)
+            yield (key,), invalid.missing(wanted=wanted)
     yield from _check(value, inspect.type_info(Configuration), ())
 
 
@@ -201,7 +204,7 @@ def _check(value: Any, kind: inspect.Type, path: Path) -> Iterator[Problem]:
         kinds = [each for each in kind.types if not isinstance(each, inspect.NoneType)]
         kind = next((k for k in kinds if isinstance(k, inspect.DictType) is isinstance(value, dict)), kinds[0])
     if isinstance(kind, inspect.StructType | inspect.DictType) and not isinstance(value, dict):
-        yield path, invalid.must_be(invalid.TYPES["object"], _describe(value))
+        yield path, invalid.must_be(wanted=invalid.TYPES["object"], found=_describe(value))
     elif isinstance(kind, inspect.StructType):
         yield from _check_struct(value, kind, path)
     elif isinstance(kind, inspect.VarTupleType):
@@ -221,7 +224,7 @@ def _check_struct(value: dict[str, Any], kind: inspect.StructType, path: Path) -
         if key in fields:
             yield from _check(child, fields[key].type, (*path, key))
         else:
-            yield (*path, key), invalid.unknown_key(nearest(key, sorted(fields)))
+            yield (*path, key), invalid.unknown_key(hint=nearest(key, sorted(fields)))
     for name, field in fields.items():
         if field.required and name not in value:
             yield (*path, name), "missing"
@@ -239,12 +242,12 @@ def _check_arguments(plugin: dict[str, Any], path: Path) -> Iterator[Problem]:
 
 def _check_list(value: Any, kind: inspect.VarTupleType, path: Path) -> Iterator[Problem]:
     if not isinstance(value, list):
-        yield path, invalid.must_be(invalid.TYPES["array"], _describe(value))
+        yield path, invalid.must_be(wanted=invalid.TYPES["array"], found=_describe(value))
         return
     if kind.min_length is not None and len(value) < kind.min_length:
-        yield path, invalid.too_few_items(kind.min_length)
+        yield path, invalid.too_few_items(min_length=kind.min_length)
     if kind.max_length is not None and len(value) > kind.max_length:
-        yield path, invalid.too_many(kind.max_length, "items")
+        yield path, invalid.too_many(most=kind.max_length, what="items")
     for index, child in enumerate(value):
         yield from _check(child, kind.item_type, (*path, index))
 
@@ -256,30 +259,32 @@ def _scalar_problem(value: Any, kind: inspect.Type) -> str | None:
         words = [str(word) for word in kind.values]
         if value in words:
             return None
-        wanted = words[0] if len(words) == 1 else invalid.one_of(", ".join(words))
-        return invalid.must_be(wanted, said)
+        wanted = words[0] if len(words) == 1 else invalid.one_of(allowed=", ".join(words))
+        return invalid.must_be(wanted=wanted, found=said)
     if isinstance(kind, inspect.BoolType):
-        return None if isinstance(value, bool) else invalid.must_be(invalid.TYPES["bool"], said)
+        return None if isinstance(value, bool) else invalid.must_be(wanted=invalid.TYPES["bool"], found=said)
     if isinstance(kind, inspect.StrType):
         if kind.pattern:
             fits = isinstance(value, str) and re.search(kind.pattern, value)
-            return None if fits else invalid.must_be(invalid.DURATION, said)
+            return None if fits else invalid.must_be(wanted=invalid.DURATION, found=said)
         if not isinstance(value, str):
-            return invalid.must_be(invalid.TYPES["str"], said)
+            return invalid.must_be(wanted=invalid.TYPES["str"], found=said)
         if kind.min_length and not value:
             return invalid.EMPTY
         if kind.max_length and len(value) > kind.max_length:
-            return invalid.too_many(kind.max_length, "characters")
+            return invalid.too_many(most=kind.max_length, what="characters")
         return None
     assert isinstance(kind, inspect.IntType | inspect.FloatType), kind
     whole = isinstance(kind, inspect.IntType)
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or math.isnan(value):
-        return invalid.must_be(invalid.TYPES["int" if whole else "float"], said)
+        return invalid.must_be(wanted=invalid.TYPES["int" if whole else "float"], found=said)
     low, high = kind.ge if kind.ge is not None else kind.gt, kind.le
     above = value >= kind.ge if kind.ge is not None else kind.gt is None or value > kind.gt
     if not above or (high is not None and value > high):
         edge = "between" if kind.ge is not None else "above"
-        return invalid.beyond_limits(said, edge, low, "at most " if edge == "above" else "", high)
+        return invalid.beyond_limits(
+            value=said, edge=edge, low=low, more="at most " if edge == "above" else "", high=high
+        )
     return None
 
 

@@ -42,7 +42,7 @@ def cannot_listen(configuration: Configuration, error: OSError) -> StartError:
     """The port for probes is not to be had."""
     host, port = probe_host(configuration), configuration.http.port
     where = f"{host or 'port'}{':' if host else ' '}{port}"
-    return StartError(failures.port_taken(where, error.strerror or error))
+    return StartError(failures.port_taken(where=where, error=error.strerror or error))
 
 
 def free_port(configuration: Configuration) -> int:
@@ -79,10 +79,10 @@ def connect(
                 # A connection that breaks once or twice is no server that cannot be reached.
                 await client.get("/version", attempt_seconds=_PROBE_SECONDS, retry_seconds=_PROBE_RETRY_SECONDS)
             except UnreachableError as error:
-                raise StartError(failures.unreachable(connection, error)) from None
+                raise StartError(failures.unreachable(connection=connection, error=error)) from None
             except ApiError as error:
                 if not error.transient:  # a server that is too busy now will answer later: what reads it asks again
-                    raise StartError(failures.refused(connection, error)) from None
+                    raise StartError(failures.refused(connection=connection, error=error)) from None
             announce(connection)
             if elects and configuration.leader_election.leader_elect:
                 await _ensure_namespace(client, namespace)
@@ -122,7 +122,7 @@ async def _ensure_namespace(client: Client, name: str) -> None:
             _log.info("namespace created for the Lease", namespace=name)
     except ApiError as error:
         if error.status == 403:
-            text = failures.namespace_missing(name)
+            text = failures.namespace_missing(name=name)
             raise StartError(text) from None
     except UnreachableError:
         return
@@ -165,6 +165,6 @@ def follow(configuration: Configuration, connection: Connection) -> Generator[tu
                 yield events, now
                 events = []
             elif problem := unreadable(cluster, now - began):
-                raise StartError(failures.unreadable(connection, problem))
+                raise StartError(failures.unreadable(source=connection, error=problem))
     finally:
         cluster.stop()

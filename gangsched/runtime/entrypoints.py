@@ -77,21 +77,23 @@ def _load(group: str, name: str) -> type[Any] | None:
     if not found:
         return None
     if len({point.value for point in found}) > 1:
-        raise LoadError(invalid.several_packages(", ".join(sorted(map(_origin, found)))))
+        raise LoadError(invalid.several_packages(names=", ".join(sorted(map(_origin, found)))))
     point = found[0]
     try:
         kind = point.load()
     except (Exception, SystemExit) as error:  # importing runs code of others
-        raise LoadError(invalid.cannot_be_imported(point.value, type(error).__name__, error)) from error
+        raise LoadError(
+            invalid.cannot_be_imported(value=point.value, kind=type(error).__name__, error=error)
+        ) from error
     if not isinstance(kind, type):
-        raise LoadError(invalid.no_class(point.value))
+        raise LoadError(invalid.no_class(value=point.value))
     if getattr(kind, "name", None) != name:
-        raise LoadError(invalid.named_differently(point.value, getattr(kind, "name", None), name))
+        raise LoadError(invalid.named_differently(value=point.value, kind=getattr(kind, "name", None), name=name))
     missing = [method for method in _METHODS[group] if not callable(getattr(kind, method, None))]
     if missing:
-        raise LoadError(invalid.no_method(point.value, ", ".join(missing)))
+        raise LoadError(invalid.no_method(value=point.value, names=", ".join(missing)))
     if not isinstance(getattr(kind, _FLAG[group], None), bool):
-        raise LoadError(invalid.no_flag(point.value, _FLAG[group]))
+        raise LoadError(invalid.no_flag(value=point.value, flag=_FLAG[group]))
     return kind
 
 

@@ -63,10 +63,10 @@ class DecisionPulse(Observer):
     def check(self) -> str | None:
         """None, or why no decisions are made."""
         if self._failure is not None:
-            return failures.thread_ended(self._failure)
+            return failures.thread_ended(failure=self._failure)
         since = self._busy_since
         if since is not None and (seconds := self._clock() - since) > self._stuck_after_seconds:
-            return failures.thread_stands(seconds)
+            return failures.thread_stands(seconds=seconds)
         return None
 
     def check_synced(self) -> str | None:

@@ -196,9 +196,9 @@ class Process:
                 waited = time.monotonic() - began
             health = kube.health()
             if not health.synced and (problem := unreadable(kube, waited)):
-                raise StartError(failures.unreadable("the cluster", problem))
+                raise StartError(failures.unreadable(source="the cluster", error=problem))
             if health.synced and not health.leading and waited >= LIMIT_SECONDS:
-                raise StartError(failures.lease_not_free(health.lease_holder or failures.LEASE_NOT_TAKEN))
+                raise StartError(failures.lease_not_free(holder=health.lease_holder or failures.LEASE_NOT_TAKEN))
         return self._asked.get()
 
     # -------------------------------------------------------------------------------------------------- its threads

@@ -192,7 +192,7 @@ class _Reader:
         for index, name in enumerate(names):
             at = f"{path}[{index}].name"
             if name in names[:index]:
-                self.problems.append((at, invalid.listed_twice(name)))
+                self.problems.append((at, invalid.listed_twice(name=name)))
                 continue
             if name not in _BUILT_IN and name not in self._foreign:
                 self._load(at, name)
@@ -200,16 +200,16 @@ class _Reader:
             if plugin is None:
                 continue
             if ".filter." in path and plugin.filters is None:
-                self.problems.append((at, invalid.only_a_score(name)))
+                self.problems.append((at, invalid.only_a_score(name=name)))
             if ".score." in path and plugin.score is None:
-                self.problems.append((at, invalid.only_a_filter(name)))
+                self.problems.append((at, invalid.only_a_filter(name=name)))
 
     def _load(self, path: str, name: str) -> None:
         """Import a plug-in of others."""
         try:
             found = entrypoints.load(name)
         except entrypoints.LoadError as error:
-            self.problems.append((path, invalid.plugin_unusable(name, error)))
+            self.problems.append((path, invalid.plugin_unusable(name=name, error=error)))
             return
         if found is None:
             self.problems.append((path, self._unknown(name)))
@@ -218,8 +218,8 @@ class _Reader:
 
     def _unknown(self, name: str) -> str:
         if name in _PARTS:
-            return invalid.no_plugin(name)
-        return invalid.unknown_plugin(name, nearest(name, [*_BUILT_IN, *self._installed]))
+            return invalid.no_plugin(name=name)
+        return invalid.unknown_plugin(name=name, hint=nearest(name, [*_BUILT_IN, *self._installed]))
 
     def _check_disabled(self, point: str, names: Sequence[str]) -> None:
         plugins = self.profile.plugins
@@ -233,7 +233,9 @@ class _Reader:
                 self.problems.append((path, self._unknown(name)))
             elif plugin is not None and plugin.indispensable and point != "score" and name not in kept:
                 instead = invalid.AND_SCORE_DISABLED if plugin.score is not None else ""
-                self.problems.append((path, invalid.indispensable(name, plugin.indispensable, instead)))
+                self.problems.append(
+                    (path, invalid.indispensable(name=name, indispensable=plugin.indispensable, instead=instead))
+                )
 
     # -- arguments -----------------------------------------------------------------------------------------
 
@@ -243,13 +245,13 @@ class _Reader:
         for index, config in enumerate(self.profile.plugin_config):
             path = f"pluginConfig[{index}]"
             if config.name in given:
-                self.problems.append((f"{path}.name", invalid.configured_twice(config.name)))
+                self.problems.append((f"{path}.name", invalid.configured_twice(plugin=config.name)))
             elif config.name in _BUILT_IN:
                 given[config.name] = self._built_in(config, path)
             elif config.name in self._foreign:
                 given[config.name] = self._of_others(config, path)
             elif config.name in self._installed:
-                self.problems.append((f"{path}.name", invalid.not_enabled(config.name)))
+                self.problems.append((f"{path}.name", invalid.not_enabled(plugin=config.name)))
             else:
                 self.problems.append((f"{path}.name", self._unknown(config.name)))
         for name in sorted(self._foreign):
@@ -268,7 +270,7 @@ class _Reader:
         if kind is None:
             if config.args:
                 hint = _ELSEWHERE.get(config.name, "")
-                self.problems.append((f"{path}.args", invalid.takes_no_arguments(config.name) + hint))
+                self.problems.append((f"{path}.args", invalid.takes_no_arguments(plugin=config.name) + hint))
             return None
         try:
             arguments = msgspec.convert(config.args, kind)
@@ -283,12 +285,14 @@ class _Reader:
         kind = self._foreign[config.name].arguments
         if kind is None:
             if config.args:
-                self.problems.append((f"{path}.args", invalid.takes_no_arguments(config.name)))
+                self.problems.append((f"{path}.args", invalid.takes_no_arguments(plugin=config.name)))
             return None
         fields = {field.encode_name for field in msgspec.structs.fields(kind)}
         strange = [key for key in config.args if key not in fields]
         if strange:
-            self.problems += [(f"{path}.args.{k}", invalid.unknown_key(nearest(k, sorted(fields)))) for k in strange]
+            self.problems += [
+                (f"{path}.args.{k}", invalid.unknown_key(hint=nearest(k, sorted(fields)))) for k in strange
+            ]
             return None
         try:
             return msgspec.convert(config.args, kind)
@@ -308,7 +312,7 @@ class _Reader:
                 if plugin.score is not None and plugin.name in dict(found.scores):
                     GuardedScore(plugin.score(found.arguments_of(plugin.name)))
             except (Exception, SystemExit) as error:  # noqa: BLE001 - constructors of others may raise anything
-                text = invalid.plugin_cannot_be_made(plugin.name, type(error).__name__, error)
+                text = invalid.plugin_cannot_be_made(plugin=plugin.name, kind=type(error).__name__, error=error)
                 self.problems.append((self._where(plugin.name), text))
         return found
 

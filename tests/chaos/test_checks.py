@@ -133,7 +133,7 @@ def test_a_gang_that_pauses_is_not_asleep(until: float, found: list[str]) -> Non
     """
     ours = [each.scheduler(generators.SCHEDULER).cpu(1) for each in (pod("v").on("n1"), pod("p").priority(5))]
     run = played(node("n1").cpu(1), *ours)
-    said = {"message": causes.not_yet("it pauses", render_time(until))}
+    said = {"message": causes.not_yet(why="it pauses", time=render_time(until))}
     uid, failed = about(run, "p").uid, {"message": "no answer"}
     run.world.history.add(Cause(log.SCHEDULER, log.CONDITION, said), "Pod", "d/p", uid=uid)
     again = Cause(log.SCHEDULER, log.CONDITION, failed)

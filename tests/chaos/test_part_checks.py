@@ -25,7 +25,7 @@ from tests.core.harness import Built, event
 
 # -- rollbacks -----------------------------------------------------------------------------------------------------
 
-ROLLBACK = rolling_back(OURS, "d/g", "d/m3")
+ROLLBACK = rolling_back(scheduler=OURS, gang="d/g", trigger="d/m3")
 
 
 def half_of_three(*, refused: bool = True, **options: Any) -> Played:

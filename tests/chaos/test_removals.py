@@ -24,7 +24,7 @@ from tests.chaos.scenario import scenario
 from tests.chaos.waiting import Waiting
 from tests.core.harness import Built
 
-BACK = rolling_back(OURS, "d/g", "d/m1")
+BACK = rolling_back(scheduler=OURS, gang="d/g", trigger="d/m1")
 FOR_G = mark_message(OURS, "d/g", "d/m1")
 MEMBER = pod("m1").gang("g").priority(5).cpu(4)
 VICTIM = pod("v").priority(3).cpu(4).label(app="red").on("n1")

@@ -122,7 +122,7 @@ class Health(NamedTuple):
     def dead(self) -> str:
         """Why nothing is read or written any more, in words; empty while the I/O loop turns."""
         stuck = self.tick_age_seconds >= DEAD_AFTER_SECONDS
-        return self.failure or (failures.io_loop_stands(self.tick_age_seconds) if stuck else "")
+        return self.failure or (failures.io_loop_stands(seconds=self.tick_age_seconds) if stuck else "")
 
     @property
     def problems(self) -> tuple[str, ...]:

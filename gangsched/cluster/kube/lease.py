@@ -252,7 +252,7 @@ class Elector:
                     await asyncio.sleep(max(0.0, pause))
                     started = self._clock()
                     if not await self._renew():
-                        self._stop_leading(failures.lease_of_another(self.holder or "no process"))
+                        self._stop_leading(failures.lease_of_another(holder=self.holder or "no process"))
                         return
                     self._until = started + settings.renew_deadline_seconds
             except TimeoutError:
@@ -260,7 +260,7 @@ class Elector:
             except (ApiError, UnreachableError) as error:
                 _log.warning("lease not renewed", remaining_seconds=round(remaining, 1), error=str(error))
             if self._clock() >= self._until:
-                self._stop_leading(failures.lease_not_renewed(settings.renew_deadline_seconds))
+                self._stop_leading(failures.lease_not_renewed(seconds=settings.renew_deadline_seconds))
                 return
 
     def _start_leading(self) -> None:
@@ -429,6 +429,6 @@ class FormerOwners:
         except ApiError as error:
             if error.transient:
                 raise
-            return "" if error.status == 404 else notes.lease_unreadable(lease, error)
+            return "" if error.status == 404 else notes.lease_unreadable(lease=lease, error=error)
         standing = self._watchers[lease].look(spec, self._clock())
-        return notes.lease_held(lease, spec.holder_identity) if standing == "held" else ""
+        return notes.lease_held(lease=lease, holder=spec.holder_identity) if standing == "held" else ""

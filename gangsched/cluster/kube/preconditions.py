@@ -73,7 +73,7 @@ class Preconditions:
         newest = self._newest.get(action.node)
         if newest is None or newest[0] <= known or self._ours.get(uid) == action.node or uid in self._bound:
             return ""
-        return notes.bound_since(newest[1], newest[2], action.node)
+        return notes.bound_since(namespace=newest[1], name=newest[2], node=action.node)
 
     def leaves(self, action: Bind) -> None:
         """This binding is being sent."""

@@ -86,12 +86,12 @@ async def look_at_job(
     if job.spec.suspend == isinstance(action, SuspendJob):
         return (Outcome.OK, ""), request
     if jobset_finished(job) if isinstance(job, jobsets.RawJobSet) else job_finished(job):
-        return (Outcome.CONFLICT, notes.owner_finished(what.kind, what.key)), request
+        return (Outcome.CONFLICT, notes.owner_finished(kind=what.kind, owner=what.key)), request
     by = None if isinstance(action, ResumeJob) and action.held else action.scheduler
     if job.spec.suspend and (job.metadata.annotations or {}).get(SUSPENDED_BY) != by:
-        return (Outcome.CONFLICT, notes.owner_suspended(what.kind, what.key)), request
+        return (Outcome.CONFLICT, notes.owner_suspended(kind=what.kind, owner=what.key)), request
     if by is None and isinstance(action, ResumeJob) and QUEUE_LABEL not in (job.metadata.labels or {}):
-        return (Outcome.CONFLICT, notes.owner_without_queue(what.kind, what.key)), request
+        return (Outcome.CONFLICT, notes.owner_without_queue(kind=what.kind, owner=what.key)), request
     version = job.metadata.resource_version
     if not writes_templates(request):
         return ((Outcome.REFUSED, error.message) if error.status == 422 else None), job_request(action, version)

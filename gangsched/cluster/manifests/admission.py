@@ -75,7 +75,7 @@ class PriorityAdmission:
             self._resolve(spec, path)
             return
         if spec.priority not in (None, 0):
-            text = invalid.priority_without_class(spec.priority, "pod")
+            text = invalid.priority_without_class(priority=spec.priority, kind="pod")
             raise FieldError(f"{path}.priority", text)
         spec.priority = 0
 
@@ -90,7 +90,7 @@ class PriorityAdmission:
         if spec.priority_class_name or self._default is not None:
             self._resolve(spec, "spec")
         elif spec.priority not in (None, 0):
-            text = invalid.priority_without_class(spec.priority, "group")
+            text = invalid.priority_without_class(priority=spec.priority, kind="group")
             raise FieldError("spec.priority", text)
 
     def _resolve(self, spec: Prioritised, path: str) -> None:
@@ -98,27 +98,27 @@ class PriorityAdmission:
         found = self._classes.get(name) if name else self._default
         if found is None:
             hint = and_nearest(name, self._classes, 0.7)
-            raise FieldError(f"{path}.priorityClassName", invalid.no_priority_class(name, hint))
+            raise FieldError(f"{path}.priorityClassName", invalid.no_priority_class(name=name, hint=hint))
         name = name or found.metadata.name
         if spec.priority not in (None, found.value):
-            text = invalid.priority_not_of_class(spec.priority, found.value, name)
+            text = invalid.priority_not_of_class(priority=spec.priority, value=found.value, name=name)
             raise FieldError(f"{path}.priority", text)
         policy = found.preemption_policy or PREEMPT_LOWER
         if spec.preemption_policy not in (None, policy):
-            text = invalid.policy_not_of_class(spec.preemption_policy, policy, name)
+            text = invalid.policy_not_of_class(preemption_policy=spec.preemption_policy, policy=policy, name=name)
             raise FieldError(f"{path}.preemptionPolicy", text)
         spec.priority, spec.preemption_policy, spec.priority_class_name = found.value, policy, name
 
 
 def _check(each: wire.PriorityClass) -> None:
     if each.preemption_policy not in (None, PREEMPT_LOWER, PREEMPT_NEVER):
-        text = invalid.neither(repr(each.preemption_policy), PREEMPT_LOWER, PREEMPT_NEVER)
+        text = invalid.neither(value=repr(each.preemption_policy), one=PREEMPT_LOWER, other=PREEMPT_NEVER)
         raise FieldError("preemptionPolicy", text)
     if each.metadata.name not in BUILT_IN and each.value > MAX_USER_PRIORITY:
-        text = invalid.priority_too_high(each.value, MAX_USER_PRIORITY)
+        text = invalid.priority_too_high(value=each.value, most=MAX_USER_PRIORITY)
         raise FieldError("value", text)
     if each.value < -(2**31) or each.value >= 2**31:
-        raise FieldError("value", invalid.not_32_bits(each.value))
+        raise FieldError("value", invalid.not_32_bits(value=each.value))
 
 
 #: More pods than this are not made of one input.
@@ -167,14 +167,14 @@ def pods_wanted(job: wire.Job, path: str = "spec") -> int:
     parallelism = 1 if spec.parallelism is None else spec.parallelism
     for name, value in (("parallelism", parallelism), ("completions", spec.completions)):
         if value is not None and value < 0:
-            raise FieldError(f"{path}.{name}", invalid.below(value, 0))
+            raise FieldError(f"{path}.{name}", invalid.below(value=value, least=0))
     if spec.suspend or job_finished(job):
         return 0
     wanted = parallelism
     if spec.completions is not None:
         wanted = min(parallelism, max(0, spec.completions - job.status.succeeded))
     if wanted > MAX_PODS:
-        raise FieldError(f"{path}.parallelism", invalid.too_many_pods(wanted, MAX_PODS))
+        raise FieldError(f"{path}.parallelism", invalid.too_many_pods(wanted=wanted, most=MAX_PODS))
     return wanted
 
 

@@ -107,7 +107,7 @@ def missing(found: Sequence[Found]) -> Iterator[Problem]:
         for named in _named_by(each):
             if (named.kind, named.group) not in known:
                 known.add((named.kind, named.group))
-                text = invalid.kind_missing(named.kind, named.resources)
+                text = invalid.kind_missing(kind=named.kind, resources=named.resources)
                 yield each.place.warning(named.field, text)
 
 
@@ -221,7 +221,7 @@ def _load(sources: Iterable[Source], around: Around | None, *, skip_invalid: boo
                 meta = each.object.metadata
                 key = (each.kind.name, each.kind.group, meta.namespace, meta.name)
                 if key in places:
-                    error = InputError(each.place, "metadata.name", invalid.defined_already(places[key]))
+                    error = InputError(each.place, "metadata.name", invalid.defined_already(place=places[key]))
                     refused.append(error)
                     continue
                 places[key] = each.place
@@ -382,7 +382,7 @@ class _Loading:
             return
         self._made += count
         if self._made > MAX_PODS:
-            text = invalid.too_many_pods_of_jobs(MAX_PODS)
+            text = invalid.too_many_pods_of_jobs(most=MAX_PODS)
             raise FieldError(f"{path}.parallelism", text)
         for pod in pods_of(raw, count):
             self._claim(place, "Pod", pod.metadata)
@@ -396,7 +396,9 @@ class _Loading:
         """A made object must not have the name of another one."""
         key = (kind, meta.namespace, meta.name)
         if key in self._names:
-            text = invalid.owner_defined_already(kind, meta.namespace, meta.name, self._names[key])
+            text = invalid.owner_defined_already(
+                kind=kind, namespace=meta.namespace, name=meta.name, place=self._names[key]
+            )
             raise FieldError("metadata.name", text)
         self._names[key] = place
 
@@ -412,7 +414,9 @@ class _Loading:
         known = self._workloads.get((raw.metadata.namespace, workload))
         if known is not None and template not in known:
             has = ", ".join(known) or "none"
-            self._warnings.append(place.warning(field, invalid.no_template(workload, template, has)))
+            self._warnings.append(
+                place.warning(field, invalid.no_template(workload=workload, template=template, has=has))
+            )
 
     def _warn_of_missing_nodes(self) -> None:
         known = {node.name for node in records(self._events, Node)}
@@ -420,7 +424,7 @@ class _Loading:
             for pod in records([event], Pod):
                 if pod.bound and pod.node not in known:
                     known.add(pod.node)
-                    text = invalid.no_node(pod.node)
+                    text = invalid.no_node(node=pod.node)
                     self._warnings.append(place.warning("spec.nodeName", text))
 
 
@@ -449,4 +453,4 @@ def _check_workload(raw: Workload) -> None:
         if not name:
             raise FieldError(f"spec.{field}[{i}].name", "is missing")
         if name in names[:i]:
-            raise FieldError(f"spec.{field}[{i}].name", invalid.given_twice(name))
+            raise FieldError(f"spec.{field}[{i}].name", invalid.given_twice(name=name))

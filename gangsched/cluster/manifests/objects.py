@@ -99,11 +99,11 @@ def _read_stdin(stdin: IO[bytes] | IO[str] | None) -> bytes:
 
 def _decoded(name: str, data: bytes) -> str:
     if len(data) > MAX_BYTES:
-        raise InputError(Place(name), "", invalid.too_large(MAX_BYTES // 2**20))
+        raise InputError(Place(name), "", invalid.too_large(most=MAX_BYTES // 2**20))
     try:
         return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(Place(name), "", invalid.not_utf8(error.reason, error.start)) from None
+        raise InputError(Place(name), "", invalid.not_utf8(reason=error.reason, start=error.start)) from None
 
 
 def _reason(error: OSError) -> str:
@@ -112,7 +112,7 @@ def _reason(error: OSError) -> str:
             return invalid.NO_SUCH_FILE
         case PermissionError():
             return invalid.PERMISSION_DENIED
-    return invalid.cannot_be_read(error.strerror or error)
+    return invalid.cannot_be_read(why=error.strerror or error)
 
 
 #: Of generateName, as the API server cuts it.
@@ -161,7 +161,7 @@ def _unpacked(document: Document, raw: Any, label: str) -> Iterator[tuple[str, d
     """The object, or the items of a list (also of typed ones such as PodList), with a name for unnamed items."""
     where = f"{label}: " if label else ""
     if not isinstance(raw, dict):
-        text = invalid.no_object(where, invalid.TYPES[_type_of(raw)])
+        text = invalid.no_object(where=where, found=invalid.TYPES[_type_of(raw)])
         raise InputError(Place(document.file, document.number), "", text)
     kind, items = raw.get("kind"), raw.get("items")
     if not (isinstance(kind, str) and (kind == "List" or (kind.endswith("List") and "items" in raw))):
@@ -169,7 +169,7 @@ def _unpacked(document: Document, raw: Any, label: str) -> Iterator[tuple[str, d
         return
     if items is not None and not isinstance(items, list):
         place = Place(document.file, document.number, kind)
-        raise InputError(place, "items", invalid.not_a_list(invalid.TYPES[_type_of(items)]))
+        raise InputError(place, "items", invalid.not_a_list(found=invalid.TYPES[_type_of(items)]))
     for i, item in enumerate(items or ()):
         typed = item
         if kind != "List" and isinstance(item, dict):
@@ -185,7 +185,7 @@ def _object(
     place = Place(document.file, document.number, _title(kind_name, raw, label))
     for field, value in (("kind", kind_name), ("apiVersion", api_version)):
         if not isinstance(value, str) or not value:
-            problem = "is missing" if value is None or value == "" else invalid.not_text(value)
+            problem = "is missing" if value is None or value == "" else invalid.not_text(value=value)
             raise InputError(place, field, problem)
     assert isinstance(kind_name, str)
     assert isinstance(api_version, str)
@@ -195,7 +195,7 @@ def _object(
         warnings.append(_unread(place, kind_name, api_version, raw))
         return None
     if version not in kind.versions:
-        text = invalid.version_not_read(api_version, kind.api_versions)
+        text = invalid.version_not_read(api_version=api_version, api_versions=kind.api_versions)
         warnings.append(place.warning("apiVersion", text))
         return None
     place = Place(place.file, place.document, _title(kind_name, _with_namespace(raw, kind, defaults.namespace), label))
@@ -243,14 +243,14 @@ def _unread(place: Place, kind: str, api_version: str, raw: dict[str, Any]) -> P
     if kind == "GangSchedulerConfiguration":
         return place.warning("kind", invalid.CONFIGURATION)
     if kind in TEMPLATED:
-        return place.warning("kind", invalid.kind_ignored(kind))
+        return place.warning("kind", invalid.kind_ignored(kind=kind))
     if kind in UNREAD:
         return place.warning("kind", invalid.NOT_READ)
     if any(known == kind for known, _ in KINDS):
         apis = " or ".join(k.api_versions for k in KINDS.values() if k.name == kind)
-        return place.warning("apiVersion", invalid.kind_not_known(kind, api_version, apis))
+        return place.warning("apiVersion", invalid.kind_not_known(kind=kind, api_version=api_version, apis=apis))
     hint = and_nearest(kind, {k for k, _ in KINDS}) or (invalid.AND_USE_PODS if _makes_pods(raw) else "")
-    return place.warning("kind", invalid.unknown_kind(kind, hint))
+    return place.warning("kind", invalid.unknown_kind(kind=kind, hint=hint))
 
 
 def _makes_pods(raw: Any) -> bool:
@@ -278,11 +278,11 @@ def _check_metadata(meta: wire.ObjectMeta) -> None:
         raise FieldError("metadata.name", "is missing")
     for field, value in (("metadata.name", meta.name), ("metadata.namespace", meta.namespace)):
         if value and not _DNS_NAME.fullmatch(value):
-            text = invalid.not_a_name(value)
+            text = invalid.not_a_name(value=value)
             raise FieldError(field, text)
     for key, value in (meta.labels or {}).items():
         if not _LABEL_VALUE.fullmatch(value):
-            text = invalid.not_a_label_value(value)
+            text = invalid.not_a_label_value(value=value)
             raise FieldError(f"metadata.labels[{key}]", text)
 
 
@@ -292,7 +292,7 @@ def _misspelt(place: Place, kind: Kind, raw: dict[str, Any]) -> Iterator[Problem
     if known is not None:
         for key, value in spec.items():
             if key not in known and value is not None:
-                yield place.warning(f"spec.{key}", invalid.not_a_field(kind.name, and_nearest(key, known)))
+                yield place.warning(f"spec.{key}", invalid.not_a_field(kind=kind.name, hint=and_nearest(key, known)))
     path = "spec"
     if kind.name == "Job":
         spec, path = (spec.get("template") or {}).get("spec") or {}, "spec.template.spec"
@@ -300,7 +300,7 @@ def _misspelt(place: Place, kind: Kind, raw: dict[str, Any]) -> Iterator[Problem
         for key, value in spec.items():
             # New versions add fields, so only a key that looks like a known one is worth a word.
             if key not in POD_SPEC_KEYS and value is not None and (near := and_nearest(key, POD_SPEC_KEYS)):
-                yield place.warning(f"{path}.{key}", invalid.not_a_field_of_pods(near))
+                yield place.warning(f"{path}.{key}", invalid.not_a_field_of_pods(hint=near))
 
 
 # --------------------------------------------------------------------------------------------------------- wrong types
@@ -315,10 +315,10 @@ def _type_error(raw: dict[str, Any], text: str) -> FieldError:
     path, value = _follow(raw, match["path"] or "$", got)
     wanted = invalid.TYPES.get(want, want)
     if got in ("array", "object", "null"):
-        return FieldError(path, invalid.is_not(invalid.TYPES[got], wanted))
+        return FieldError(path, invalid.is_not(found=invalid.TYPES[got], wanted=wanted))
     shown = {True: "true", False: "false"}.get(value) if isinstance(value, bool) else repr(value)
     hint = invalid.AND_QUOTES if want == "str" else ""
-    return FieldError(path, invalid.not_that(shown, wanted, hint))
+    return FieldError(path, invalid.not_that(shown=shown, wanted=wanted, hint=hint))
 
 
 def _follow(raw: Any, path: str, got: str) -> tuple[str, Any]:

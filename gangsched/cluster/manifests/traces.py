@@ -67,7 +67,7 @@ class _Row(NamedTuple):
         """The class of priority. Raises :class:`InputError` for one that is not known."""
         name = self.text(column)
         if name not in _PRIORITIES:
-            raise self._error(column, invalid.none_of(repr(name), ", ".join(_PRIORITIES)))
+            raise self._error(column, invalid.none_of(value=repr(name), allowed=", ".join(_PRIORITIES)))
         return name
 
     def number(self, column: str) -> float:
@@ -78,7 +78,7 @@ class _Row(NamedTuple):
         except ValueError:
             value = -1.0
         if not (math.isfinite(value) and value >= 0):
-            raise self._error(column, invalid.not_a_number(raw))
+            raise self._error(column, invalid.not_a_number(value=raw))
         return value
 
     def seconds(self, column: str) -> float:
@@ -87,7 +87,7 @@ class _Row(NamedTuple):
         try:
             return datetime.fromisoformat(raw).replace(tzinfo=UTC).timestamp() if ":" in raw else self.number(column)
         except ValueError:
-            raise self._error(column, invalid.not_a_number(raw)) from None
+            raise self._error(column, invalid.not_a_number(value=raw)) from None
 
 
 class _Work(NamedTuple):

@@ -94,8 +94,10 @@ def _text(eviction: Eviction, uid: str) -> str:
     victim = eviction.victims.get(uid)
     if victim is None or victim.reason not in REASON_TEXT:
         return eviction.mark
-    why = notes.workload_due_to(REASON_TEXT[victim.reason])
-    return notes.preempting(eviction.scheduler, why, eviction.owner, eviction.trigger)
+    why = notes.workload_due_to(reason=REASON_TEXT[victim.reason])
+    return notes.preempting(
+        scheduler=eviction.scheduler, higher=why, preemptor=eviction.owner, trigger=eviction.trigger
+    )
 
 
 # -- the writes -------------------------------------------------------------------------------------------
@@ -145,8 +147,8 @@ def mark_or_unmark(world: World, pod: Pod, former: str) -> Mark | Unmark:
         return wanted
     kind = former.partition(" ")[0]
     if kind in STOPPED:
-        return Unmark(_UNSENT, reference(pod), notes.no_longer_drained(former), STOPPED[kind])
-    return Unmark(_UNSENT, reference(pod), notes.no_longer_needed(former), MARK_REASON)
+        return Unmark(_UNSENT, reference(pod), notes.no_longer_drained(owner=former), STOPPED[kind])
+    return Unmark(_UNSENT, reference(pod), notes.no_longer_needed(owner=former), MARK_REASON)
 
 
 def remove(eviction: Eviction, pod: Pod, evict: bool) -> Remove:
@@ -176,7 +178,7 @@ def again(world: World, options: Options, asked: Kept) -> Kept | str:
     match asked:
         case Bind():
             takes = world.still_takes(pod.uid, asked.node, options.plugins_of(pod.scheduler).ignores)
-            return asked if takes else notes.node_refused(asked.node, pod.key)
+            return asked if takes else notes.node_refused(node=asked.node, pod=pod.key)
         case WithdrawNomination():
             return "" if pod.node else asked
         case _ if not pod.live:

@@ -96,11 +96,11 @@ class NodeResourcesFitArgs(PluginArguments, frozen=True, kw_only=True):
             if name in _ALWAYS_CHECKED:
                 yield (
                     f"ignoredResources[{index}]",
-                    invalid.always_looked_at(name),
+                    invalid.always_looked_at(name=name),
                 )
         for index, group in enumerate(self.ignored_resource_groups):
             if "/" in group:
-                yield f"ignoredResourceGroups[{index}]", invalid.no_resource_group(group)
+                yield f"ignoredResourceGroups[{index}]", invalid.no_resource_group(group=group)
         strategy = self.scoring_strategy
         yield from _resources_problems(strategy.resources, "scoringStrategy.resources")
         points = strategy.requested_to_capacity_ratio.shape
@@ -108,7 +108,7 @@ class NodeResourcesFitArgs(PluginArguments, frozen=True, kw_only=True):
         if strategy.type == "RequestedToCapacityRatio" and not points:
             yield path, invalid.NO_SHAPE
         if strategy.type != "RequestedToCapacityRatio" and points:
-            yield path, invalid.shape_of_other_type(strategy.type)
+            yield path, invalid.shape_of_other_type(type=strategy.type)
         for index in range(1, len(points)):
             if points[index - 1].utilization >= points[index].utilization:
                 yield f"{path}.shape[{index}].utilization", invalid.POINTS_NOT_RISING
@@ -141,7 +141,7 @@ class NodeResourcesBalancedAllocationArgs(PluginArguments, frozen=True, kw_only=
         yield from _resources_problems(self.resources, "resources")
         for index, resource in enumerate(self.resources):
             if resource.weight != 1:
-                yield f"resources[{index}].weight", invalid.must_be(1, resource.weight)
+                yield f"resources[{index}].weight", invalid.must_be(wanted=1, found=resource.weight)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -153,7 +153,7 @@ def _resources_problems(resources: Sequence[ResourceSpec], path: str) -> Problem
     names = [r.name for r in resources]
     for index, name in enumerate(names):
         if name in names[:index]:
-            yield f"{path}[{index}].name", invalid.listed_twice(name)
+            yield f"{path}[{index}].name", invalid.listed_twice(name=name)
         if name == "pods":
             yield f"{path}[{index}].name", invalid.PODS_DO_NOT_RANK
 
@@ -291,7 +291,10 @@ class PodTopologySpreadArgs(PluginArguments, frozen=True, kw_only=True):
             path = f"defaultConstraints[{index}]"
             key = (rule.topology_key, rule.when_unsatisfiable)
             if key in seen:
-                yield path, invalid.two_constraints(rule.topology_key, rule.when_unsatisfiable)
+                yield (
+                    path,
+                    invalid.two_constraints(topology_key=rule.topology_key, when_unsatisfiable=rule.when_unsatisfiable),
+                )
             seen.add(key)
             if rule.min_domains > 1 and rule.when_unsatisfiable != "DoNotSchedule":
                 yield f"{path}.minDomains", invalid.FOR_DO_NOT_SCHEDULE

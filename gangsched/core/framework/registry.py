@@ -45,7 +45,7 @@ class PluginError(Exception):
     def __init__(self, plugin: str, method: str, problem: str) -> None:
         # Addresses of objects differ from try to try: with them every try would be news.
         words = _ADDRESS.sub("0x…", " ".join(problem.split()))[:_MOST_CHARACTERS]
-        super().__init__(invalid.plugin_failed(plugin, method, words))
+        super().__init__(invalid.plugin_failed(plugin=plugin, method=method, words=words))
         self.plugin = plugin
 
 
@@ -79,7 +79,7 @@ class _Guard:
 
     def _bools(self, method: str, answer: Any, size: int) -> Bools:
         if not isinstance(answer, np.ndarray) or answer.dtype != np.bool_ or answer.shape != (size,):
-            raise self._refuse(method, invalid.no_booleans(_form(answer), size))
+            raise self._refuse(method, invalid.no_booleans(answer=_form(answer), size=size))
         return answer
 
 
@@ -110,7 +110,7 @@ class GuardedFilter(_Guard):
         found: list[Any] = self._call("failures", lambda: list(self._inner.failures(state.state)))
         for failure in found:
             if not isinstance(failure, Failure) or not isinstance(failure.text, str):
-                raise self._refuse("failures", invalid.no_failure(_form(failure)))
+                raise self._refuse("failures", invalid.no_failure(answer=_form(failure)))
             self._bools("failures", failure.nodes, len(state.feasible))
         return found
 
@@ -136,22 +136,22 @@ class GuardedScore(_Guard):
         answer: Any = self._call("values", lambda: self._inner.values(state.state))
         size = len(state.feasible)
         if not isinstance(answer, np.ndarray) or answer.dtype != np.float64 or answer.shape != (size,):
-            raise self._refuse("values", invalid.no_floats(_form(answer), size))
+            raise self._refuse("values", invalid.no_floats(answer=_form(answer), size=size))
         wrong = state.feasible & ~((answer >= 0.0) & (answer <= MAX_SCORE))
         if wrong.any():
-            raise self._refuse("values", invalid.no_score(answer[wrong][0]))
+            raise self._refuse("values", invalid.no_score(answer=answer[wrong][0]))
         return np.asarray(answer)
 
     def value(self, state: _Kept, row: int) -> float:
         answer = self._call("value", lambda: float(self._inner.value(state.state, row)))
         if not 0.0 <= answer <= MAX_SCORE:
-            raise self._refuse("value", invalid.no_score(answer))
+            raise self._refuse("value", invalid.no_score(answer=answer))
         return answer
 
 
 def _form(answer: Any) -> str:
     if isinstance(answer, np.ndarray):
-        return invalid.array_of_shape(answer.dtype, answer.shape)
+        return invalid.array_of_shape(dtype=answer.dtype, shape=answer.shape)
     return f"{type(answer).__name__}"
 
 

@@ -124,7 +124,7 @@ def kept_nodes(ahead: Iterable[Blocked], sim: Simulation) -> Restriction | None:
             names.append(gang.name)
     if not names:
         return None
-    return Restriction(~kept, ((causes.kept_for_others(listed(names, 1)), kept),))
+    return Restriction(~kept, ((causes.kept_for_others(names=listed(names, 1)), kept),))
 
 
 def both(one: Restriction | None, other: Restriction | None) -> Restriction | None:

@@ -132,7 +132,7 @@ class Eviction:
 
     def rest(self, victims: Iterable[Victim]) -> Eviction:
         """What goes on of it for these victims when it is abandoned, as far as it has come."""
-        out = Eviction(self.cause, notes.rest_of(self.ident), self.owner, self.scheduler, self.ident, victims)
+        out = Eviction(self.cause, notes.rest_of(plan=self.ident), self.owner, self.scheduler, self.ident, victims)
         out.former, out.phase, out.announced = self.key, Phase.REMOVING, True
         out.mark, out.reason, out.trigger, out.priority = self.mark, self.reason, self.trigger, self.priority
         out.acknowledged, out.removed, out.left = set(self.acknowledged), set(self.removed), set(self.left)

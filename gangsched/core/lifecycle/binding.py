@@ -156,7 +156,7 @@ class Bindings:
             return
         plan.claims = found
         names = listed(sorted("/".join(b.key) for b in found), 5)
-        group.message = causes.waits_for_volumes(names) if found else causes.NOMINATED_ELSEWHERE
+        group.message = causes.waits_for_volumes(names=names) if found else causes.NOMINATED_ELSEWHERE
         for binding in found:
             if binding.ours:
                 index.assume(binding.key, binding.target)
@@ -169,7 +169,7 @@ class Bindings:
         for binding in plan.claims:
             bound, problem = progress(self._world.snapshot, binding)
             if problem:
-                return False, causes.binding_volumes(problem)
+                return False, causes.binding_volumes(problem=problem)
             everything = everything and bound
         return everything, ""
 
@@ -217,7 +217,7 @@ class Bindings:
         if group.plan is None or job is None:
             return
         self.hold(group, group.plan)
-        group.message = causes.waits_for_pods_of(gang.family, job.key)
+        group.message = causes.waits_for_pods_of(family=gang.family, job=job.key)
         self._ledger.resume(group.key, job.uid)
         waits, templates = held(self._world, job), _changed_templates(self._world, group, job)
         about = report.job_reference(job)

@@ -297,7 +297,7 @@ class AnnouncedRoom:
             about = report.stands_for(self._world, room.gangs[0])
             if about is not None:
                 kept = ", ".join(f"{count} {what}" for what, count in sorted(self._sizes(room, room.places).items()))
-                note = notes.announced_room_released(int(self._hold_seconds), kept)
+                note = notes.announced_room_released(seconds=int(self._hold_seconds), kept=kept)
                 self._reporter.event(about, report.ROOM_RELEASED, note)
             self._keep(key, msgspec.structs.replace(room, places=[]))
 
@@ -403,7 +403,7 @@ def mark_text(world: World, group: Group) -> str:
     """What the marks of its members say: a restart finds out by it that this was under way, and takes it back."""
     pending = [pod for gang in group.gangs for pod in world.membership.census(gang).pending]
     trigger = min((pod.key for pod in pending), default=group.gangs[0].key)
-    return notes.rolling_back(group.gangs[0].scheduler, group.name, trigger)
+    return notes.rolling_back(scheduler=group.gangs[0].scheduler, gang=group.name, trigger=trigger)
 
 
 # -- members whose binding was refused --------------------------------------------------------------------
@@ -417,8 +417,8 @@ def pause_of(world: World, group: Group) -> Pause:
             del group.failures.refusals[uid]
     refused = max((refusal.until for refusal in group.failures.refusals.values()), default=0.0)
     rounds = group.failures.count(Failed.ROUND)
-    many = notes.rounds(rounds) if rounds > 1 else notes.ONE_ROUND
-    paused = Pause(group.failures.paused_until, notes.pauses(many))
+    many = notes.rounds(rounds=rounds) if rounds > 1 else notes.ONE_ROUND
+    paused = Pause(group.failures.paused_until, notes.pauses(many=many))
     return max(Pause(refused, notes.BINDING_REFUSED), paused)
 
 

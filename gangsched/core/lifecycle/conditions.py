@@ -71,7 +71,7 @@ _RUNS: Condition = (ADMITTED, "True", ADMITTED, notes.WORKLOAD_ADMITTED)
 
 
 def _has_quota(queue: str) -> Condition:
-    return RESERVED, "True", RESERVED, notes.quota_reserved(queue)
+    return RESERVED, "True", RESERVED, notes.quota_reserved(queue=queue)
 
 
 def _told_as(gang: GangId) -> str:
@@ -166,8 +166,8 @@ class Reporter:
             return group.message
         bound = sum(len(membership.census(gang).bound) for gang in group.gangs)
         needed = sum(membership.lacking(group.gangs))
-        text = notes.bound_in_part(group.message.rstrip("."), bound, needed)
-        return notes.and_bound_are_removed(text) if group.rolled_back else text
+        text = notes.bound_in_part(message=group.message.rstrip("."), bound=bound, needed=needed)
+        return notes.and_bound_are_removed(text=text) if group.rolled_back else text
 
     def tell(self, group: Group, reason: str, text: str, event: str, early: bool = False) -> bool:
         """Condition and Event on every pending member, when the text is a new one for it. If it is ``early``, those
@@ -215,7 +215,7 @@ class Reporter:
         """A pod has been bound by a write of the phase of the group ``key`` (empty: of none)."""
         pod = self._world.pods.get(action.pod.uid)
         if pod is None or not self._as_one(pod.gang):
-            self.event(action.pod, report.SCHEDULED, notes.assigned(action.pod.key, action.node))
+            self.event(action.pod, report.SCHEDULED, notes.assigned(pod=action.pod.key, node=action.node))
         else:
             self.unsaid.setdefault(key, {}).setdefault(pod.gang, []).append(action)
         if group is not None:
@@ -291,7 +291,7 @@ class Reporter:
         uids = self._world.ledger.waits(group.key) if group.evicts(Phase.LEAVING) else ()
         stay = {pod.uid for pod in group.plan.eviction.to_go(self._world.pods)} if group.plan is not None else ()
         names = sorted(self._world.pods[uid].key for uid in uids if uid in self._world.pods and uid not in stay)
-        return notes.still_terminating(group.message, listed(names, 5)) if names else group.message
+        return notes.still_terminating(message=group.message, names=listed(names, 5)) if names else group.message
 
     def room_taken(self, group: Group, plan: Plan, why: str) -> str:
         """Say who took the room that was freed, on the gang's first member too."""
@@ -301,7 +301,7 @@ class Reporter:
             for p in self._world.snapshot.pods_on(node)
             if p.uid not in plan.neighbours and p.deleting_since is None
         )
-        text = notes.room_taken(" by " + ", ".join(thieves[:5]) if thieves else "", why)
+        text = notes.room_taken(by=" by " + ", ".join(thieves[:5]) if thieves else "", why=why)
         self.event(report.trigger(self._world, group), report.ROOM_TAKEN, text)
         return text
 
@@ -321,7 +321,9 @@ class Reporter:
         for victim in members:
             pod = self._world.pods.get(victim.uid)
             if pod is not None and pod.owner is not None:
-                note = notes.rolled_back(victim.node, group.name, pod.owner.kind, pod.owner.name, group.message)
+                note = notes.rolled_back(
+                    node=victim.node, gang=group.name, kind=pod.owner.kind, owner=pod.owner.name, why=group.message
+                )
                 self.event(victim, report.ROLLED_BACK, note)
 
     def pods_evicted(self, group: Group, victims: Iterable[Victim], plan: str) -> None:
@@ -362,7 +364,7 @@ class Reporter:
             return
         text = use.short or verdict.message
         if verdict.victims:
-            text += notes.and_pending_preemption(len({v.unit for v in verdict.victims}))
+            text += notes.and_pending_preemption(count=len({v.unit for v in verdict.victims}))
         elif use.short:
             text += f". {verdict.message}"
         self._waits(group, text, told=False)
@@ -377,7 +379,7 @@ class Reporter:
             group.told.pop(_told_as(gang), None)
         condition = _has_quota(use.queue)
         waited = max(0, int(self._world.now - self._waits_since(group)))
-        note = notes.quota_reserved_after(condition[3], waited)
+        note = notes.quota_reserved_after(condition=condition[3], waited=waited)
         for about in self._objects(group.gangs):
             self.event(about, RESERVED, note)
             self.set_conditions(about, condition)
@@ -397,7 +399,7 @@ class Reporter:
         if group.key not in self.reserved:
             return
         queue, since = self.reserved.pop(group.key)
-        note = notes.admitted_after(queue, max(0, int(self._world.now - since)))
+        note = notes.admitted_after(queue=queue, waited=max(0, int(self._world.now - since)))
         for about in self._objects(group.gangs):
             self.event(about, ADMITTED, note)
             self.set_conditions(about, _RUNS)
@@ -451,7 +453,7 @@ class Reporter:
                 stay = [reference(pod) for pod in membership.census(gang).bound if pod.uid not in gone]
                 if stay:
                     names = listed(sorted(ref.key for ref in stay), 5)
-                    note = notes.left_broken(eviction.owner, eviction.ident, names, why)
+                    note = notes.left_broken(preemptor=eviction.owner, plan=eviction.ident, staying=names, why=why)
                     self.event(self._spokesman(gang, stay), report.GANG_BROKEN, note)
 
     def evicted_for_quota(self, group: Group, plan: Plan, uids: Container[str]) -> None:
@@ -469,14 +471,14 @@ class Reporter:
             if victim is None:
                 continue
             said = managed.quota.message(victim.workload, reason, workload, owner)
-            note = notes.evicted_for_quota(said, group.name, workload.priority, plan.ident)
+            note = notes.evicted_for_quota(message=said, gang=group.name, priority=workload.priority, plan=plan.ident)
             for about in self._objects(gangs):
                 self.event(about, EVICTED, note, asking)
                 self.set_conditions(about, ("Evicted", "True", PREEMPTED, said), (PREEMPTED, "True", reason, said))
 
     def drained(self, gangs: Iterable[GangId], stop: Stop) -> None:
         """These gangs are being removed because their queue is drained."""
-        note = notes.drained_workload(stop.message, stop)
+        note = notes.drained_workload(message=stop.message, stop=stop)
         for about in self._objects(gangs):
             self.event(about, report.EVICTED_DUE_TO + stop.reason, note)
             self.set_conditions(about, ("Evicted", "True", stop.reason, stop.message))
@@ -484,7 +486,7 @@ class Reporter:
     def drain_blocked(self, gangs: Iterable[GangId], stop: Stop, why: str) -> None:
         """These gangs have to leave because their queue is drained, and cannot for now."""
         for about in self._objects(gangs):
-            note = notes.drain_blocked(stop, why)
+            note = notes.drain_blocked(stop=stop, why=why)
             self.event(about, report.DRAIN_BLOCKED, note)
 
     def _workloads(self, plan: Plan, uids: Container[str]) -> Iterator[tuple[tuple[GangId, ...], str]]:

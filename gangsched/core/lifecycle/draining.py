@@ -127,14 +127,14 @@ class Drains:
         gangs = self._world.managed.gangs_of(uid)
         ours = gangs[0].scheduler in self._world.membership.ours
         scheduler = gangs[0].scheduler if ours else self._options.scheduler_names[0]
-        plan = notes.drain_of(names_of(gangs))
+        plan = notes.drain_of(workload=names_of(gangs))
         return Drain(uid, gangs, stop, Eviction(Cause.DRAIN, key_of(uid), str(stop), scheduler, plan))
 
     def _say(self, drain: Drain, stop: Stop) -> None:
         """This is the queue because of which the workload leaves, and what the marks of its pods say."""
         drain.stop, eviction = stop, drain.eviction
         eviction.owner, eviction.reason = str(stop), stop.reason
-        text = notes.draining(self._options.scheduler_names[0], stop, drain.name)
+        text = notes.draining(scheduler=self._options.scheduler_names[0], stop=stop, workload=drain.name)
         if text != eviction.mark:
             eviction.acknowledged.clear()
         eviction.mark = text
@@ -354,7 +354,7 @@ class Drains:
         if drain is not None and (len(drain.gangs) > 1 or len(eviction.victims) > 1 or any(_in_group(v) for v in pods)):
             stop, reason = drain.stop, report.EVICTED_DUE_TO + drain.stop.reason
             for v in pods:
-                note = notes.drained_pod(stop.message, stop, drain.name, v.node)
+                note = notes.drained_pod(message=stop.message, stop=stop, workload=drain.name, node=v.node)
                 self._reporter.event(v, reason, note)
 
 

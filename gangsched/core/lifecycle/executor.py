@@ -193,7 +193,7 @@ class Executor:
         if taken:
             self.gangs.leave(name)
         if owner.shown_by is not None:
-            note = notes.pods_left_to_owner(owner.text, name) if taken else notes.name_served(name)
+            note = notes.pods_left_to_owner(text=owner.text, name=name) if taken else notes.name_served(name=name)
             reason = report.NAME_TAKEN if taken else report.NAME_SERVED
             self._reporter.event(owner.shown_by, reason, note)
 
@@ -277,7 +277,7 @@ class Executor:
                 self._signal(group, Signal.DONE)
                 self.gangs.refresh(group.gangs[0])
                 continue
-            group.message = notes.timed_out(group.stage, self._reporter.waits_for(group))
+            group.message = notes.timed_out(stage=group.stage, waits_for=self._reporter.waits_for(group))
             self._signal(group, Signal.FAILED)
         self._actuator.check.update(self._evictions.removals.due(self.world.now))
         self._announced.time_over()
@@ -404,7 +404,7 @@ class Executor:
         eviction.begins = self._rechecks.notice_ends(eviction.victims.values(), group.noticed)
         eviction.weighed_again = bool(group.noticed)
         if eviction.begins > self.world.now:
-            group.message = notes.announced_until(group.message, render_time(eviction.begins))
+            group.message = notes.announced_until(message=group.message, when=render_time(eviction.begins))
 
     def _condemn(self, group: Group, plan: Plan) -> None:
         """The group's plan makes its victims leave from now on."""
@@ -497,8 +497,8 @@ class Executor:
                 plan.eviction.acknowledged.add(uid)
         if plan.eviction.announced:
             group.failures.record(Failed.ROUND)
-        group.message = notes.finishing_plan(plan.ident)
+        group.message = notes.finishing_plan(plan=plan.ident)
         self._bindings.hold(group, plan)
         self._announced.resumed(group)
-        self._bindings.clear(group, plan.nominated, notes.superseded(plan.ident))
+        self._bindings.clear(group, plan.nominated, notes.superseded(plan=plan.ident))
         self._signal(group, Signal.RESUME)

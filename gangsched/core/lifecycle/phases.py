@@ -102,7 +102,7 @@ class Phases:
         if isinstance(action, Remove) and outcome is Outcome.OUTDATED:
             self._rechecks.look_again(group)  # if its pod is gone, it has not left for this gang, as it might have
         if isinstance(action, ResumeJob) and group.plan is not None and outcome is Outcome.OK:
-            note = notes.job_resumed(counted(len(group.plan.placements), "pod"))
+            note = notes.job_resumed(pods=counted(len(group.plan.placements), "pod"))
             note = f"{note}; {message}" if message else note
             self._reporter.event(action.job, report.RESUMED, note)
             self._reporter.admitted(group)
@@ -137,7 +137,7 @@ class Phases:
             self._reporter.rolled_back(group, victims)
         elif eviction.former:
             for v in victims:
-                note = notes.finished(v.node, v.unit.kind, v.unit.name, eviction.owner)
+                note = notes.finished(node=v.node, kind=v.unit.kind, name=v.unit.name, preemptor=eviction.owner)
                 self._reporter.event(v, report.PREEMPTED, note)
         elif group is not None:
             trigger, priority = (
@@ -145,10 +145,19 @@ class Phases:
                 self._world.membership.preemptor_priority(group.gangs),
             )
             for v in victims:
-                note = notes.preempted_by(group.name, priority, trigger.key, v.node, v.reason, v.why)
+                note = notes.preempted_by(
+                    preemptor=group.name,
+                    priority=priority,
+                    trigger=trigger.key,
+                    node=v.node,
+                    reason=v.reason,
+                    why=v.why,
+                )
                 self._reporter.event(v, report.PREEMPTED, note, trigger)
             if isinstance(removal, SuspendJob):
-                note = notes.job_suspended(group.name, priority, trigger.key, eviction.ident)
+                note = notes.job_suspended(
+                    preemptor=group.name, priority=priority, trigger=trigger.key, plan=eviction.ident
+                )
                 self._reporter.event(removal.job, report.PREEMPTED, note, trigger, "Suspending")
 
     def _bound(self, key: str, group: Group | None, action: Bind, outcome: Outcome) -> None:
@@ -290,7 +299,7 @@ class Phases:
         if not overdue or self.still_holds(group, plan):
             return False
         names = ", ".join(sorted(self._world.pods[uid].key for uid in overdue)[:5])
-        group.message = notes.timed_out_while_terminating(group.stage, names)
+        group.message = notes.timed_out_while_terminating(stage=group.stage, names=names)
         self._reporter.where_it_stands(group)
         self._signal(group, Signal.BROKEN)
         return True

@@ -223,7 +223,7 @@ class Rechecks:
 
     def announce(self, eviction: Eviction, preemptor: str) -> None:
         """Report it on each victim that stands, as an Event."""
-        note = notes.eviction_announced(preemptor, render_time(eviction.begins))
+        note = notes.eviction_announced(preemptor=preemptor, when=render_time(eviction.begins))
         for pod in eviction.standing(self._world.pods):
             self._reporter.event(reference(pod), report.EVICTION_ANNOUNCED, note)
 

@@ -118,7 +118,7 @@ class Recovery:
                 units = {_unit_of(o) for p, o in whole if p.deleting_since is not None} | self._halved(whole)
                 victims = [self._on_record(self._victim(p, partial=False), o) for p, o in whole if p.live]
                 begun = [v for v in victims if v.unit in units]
-                found = Eviction(Cause.PREEMPTION, notes.rest_of(ident), name, scheduler, ident, begun)
+                found = Eviction(Cause.PREEMPTION, notes.rest_of(plan=ident), name, scheduler, ident, begun)
                 found.trigger, found.priority = whole[0][1].trigger if whole else "", -math.inf
                 found.mark = report.mark_message(scheduler, name, found.trigger)
                 found.acknowledged = {p.uid for p, _ in whole if p.disruption_target} & found.victims.keys()

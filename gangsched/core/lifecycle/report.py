@@ -188,16 +188,18 @@ def members_scheduled(about: Reference, bound: Iterable[tuple[PodRef, str]]) -> 
     places = sorted((pod.name, node) for pod, node in bound)
     shown = listed([f"{name} to {node}" for name, node in places], _NAMES)
     nodes = len({node for _, node in places})
-    return event(about, SCHEDULED, notes.pods_assigned(counted(len(places), "pod"), nodes, shown))
+    return event(about, SCHEDULED, notes.pods_assigned(pods=counted(len(places), "pod"), nodes=nodes, names=shown))
 
 
 def evicted_for(preemptor: str, victims: Iterable[Victim], plan: str) -> str:
     """Which pods are evicted, and for which gang: on the preemptor, and on the victims' owners."""
     names = sorted(v.key for v in victims)
-    note = notes.preempted_pods(counted(len(names), "pod"), preemptor, plan, listed(names, _NAMES))
+    note = notes.preempted_pods(
+        pods=counted(len(names), "pod"), preemptor=preemptor, plan=plan, names=listed(names, _NAMES)
+    )
     return note[:_NOTE_LIMIT]
 
 
 def mark_message(scheduler: str, preemptor: str, trigger: str) -> str:
     """The message of a victim's DisruptionTarget condition, in the words that Koordinator's users know."""
-    return notes.preempting(scheduler, notes.HIGHER_PRIORITY, preemptor, trigger)
+    return notes.preempting(scheduler=scheduler, higher=notes.HIGHER_PRIORITY, preemptor=preemptor, trigger=trigger)

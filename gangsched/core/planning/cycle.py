@@ -163,7 +163,7 @@ class GangCycle:
             return causes.PREEMPTION_POLICY_NEVER, None
         until, why = asked.pause
         if until > self._world.now:
-            return causes.not_yet(why, render_time(until)), until
+            return causes.not_yet(why=why, time=render_time(until)), until
         delay = context.patience.delay({g: census.pending for g, census in context.census.items()})
         since = asked.waiting_since
         if since is None:
@@ -327,7 +327,7 @@ class Decider:
         other = self._answer(msgspec.structs.replace(asked, wait_until=limit))
         if isinstance(other.first, Fits | FitsWhenFreed | Preempt) and self._waits_until(other) < slow:
             return other
-        warning = causes.waits_for_slow_pods(render_time(slow))
+        warning = causes.waits_for_slow_pods(time=render_time(slow))
         return found.but(warnings=(*found.first.warnings, warning))
 
     def _waits_until(self, found: Verdict) -> float:

@@ -111,7 +111,7 @@ def priority_warnings(census: Mapping[GangId, Census]) -> tuple[str, ...]:
         found = {p.priority for p in (*members.pending, *members.bound)}
         if len(found) > 1:
             listed = ", ".join(map(str, sorted(found)))
-            out.append(causes.priorities_differ(gang.key, listed))
+            out.append(causes.priorities_differ(gang=gang.key, priorities=listed))
     return tuple(out)
 
 

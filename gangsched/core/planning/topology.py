@@ -189,7 +189,7 @@ class Topology:
                 if required:
                     self.problem = _split(level, bound)
             elif not level.names and required:
-                self.problem = causes.no_node_has_label(_keys(keys))
+                self.problem = causes.no_node_has_label(keys=_keys(keys))
             if required or (level.names and (level.only is not None or not self._bound)):
                 self.levels.append(level)
         #: False when the gang asks for nothing.
@@ -301,10 +301,14 @@ class Topology:
         if self.problem or not level.keys:
             return self.problem
         if level.only is not None:
-            return causes.bound_in_domain(level.label(level.only))
+            return causes.bound_in_domain(domain=level.label(level.only))
         count = len(level.names)
-        best = causes.nearest_of_domains(count, domain.label) if count > 1 else causes.only_domain(domain.label)
-        return causes.one_domain_needed(_keys(level.keys), best)
+        best = (
+            causes.nearest_of_domains(count=count, nearest=domain.label)
+            if count > 1
+            else causes.only_domain(domain=domain.label)
+        )
+        return causes.one_domain_needed(keys=_keys(level.keys), best=best)
 
 
 class Plan(NamedTuple):
@@ -409,12 +413,12 @@ def _split(level: Level, bound: Sequence[tuple[str, int]]) -> str:
     """Why members that are bound already leave no domain for the others."""
     without = sorted(name for name, row in bound if level.codes[row] < 0)
     if without:
-        return causes.bound_outside_domains(without[0], _keys(level.keys))
+        return causes.bound_outside_domains(pod=without[0], keys=_keys(level.keys))
     places: dict[int, str] = {}
     for name, row in sorted(bound):
         places.setdefault(int(level.codes[row]), name)
     listed = ", ".join(f"{level.label(n)} ({places[n]})" for n in sorted(places)[:5])
-    return causes.bound_in_several_domains(len(places), listed)
+    return causes.bound_in_several_domains(count=len(places), domains=listed)
 
 
 def _keys(keys: Sequence[str]) -> str:
@@ -422,4 +426,4 @@ def _keys(keys: Sequence[str]) -> str:
 
 
 def _unlabelled(keys: Sequence[str]) -> str:
-    return causes.label_missing(_keys(keys))
+    return causes.label_missing(keys=_keys(keys))

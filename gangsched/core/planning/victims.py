@@ -196,7 +196,9 @@ class VictimsOf:
         """Why there was no choice, if it is for the number of victims alone."""
         if self._cap is None or not self._smallest:
             return ""
-        return causes.no_choice_of_at_most(counted(self._cap.most, "victim"), self._cap.setting, min(self._smallest))
+        return causes.no_choice_of_at_most(
+            victims=counted(self._cap.most, "victim"), setting=self._cap.setting, smallest=min(self._smallest)
+        )
 
     # -- where quota decides -------------------------------------------------------------------------------
 

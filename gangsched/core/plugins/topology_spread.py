@@ -170,7 +170,7 @@ class PodTopologySpread:
         missing, skewed = self._parts(state)
         text = causes.TOPOLOGY_SPREAD
         return [
-            Failure(causes.missing_label(text), missing, resolvable=False),
+            Failure(causes.missing_label(text=text), missing, resolvable=False),
             Failure(text, skewed, resolvable=True),
         ]
 

@@ -93,7 +93,7 @@ class VolumeFilter:
 
 
 def _not_found(kind: str, name: str) -> str:
-    return causes.object_not_found(kind, name)
+    return causes.object_not_found(kind=kind, name=name)
 
 
 def _claims(pod: PodClass, sim: Simulation) -> list[PersistentVolumeClaim | None]:
@@ -263,15 +263,15 @@ class VolumeBinding(VolumeFilter):
             claim = state.named(name)
             if claim is None:
                 if name in state.asked.owned:
-                    return causes.claim_not_created_yet(name)
+                    return causes.claim_not_created_yet(name=name)
                 return _not_found("persistentvolumeclaim", name)
             if claim.phase == "Lost":
-                return causes.claim_bound_to_nothing(name, claim.volume_name)
+                return causes.claim_bound_to_nothing(name=name, volume_name=claim.volume_name)
             if claim.deleting:
-                return causes.claim_being_deleted(name)
+                return causes.claim_being_deleted(name=name)
             if name in state.asked.owned and claim.owner_uid != state.pod.uid:
                 where = state.pod.namespace
-                return causes.claim_of_another_pod(where, name, state.pod.name)
+                return causes.claim_of_another_pod(where=where, name=name, pod=state.pod.name)
         claims = [c for c in map(state.named, state.asked.claims) if c is not None]
         if any(not c.bound and not state.index.waits(c) for c in claims):
             return causes.UNBOUND_IMMEDIATE_CLAIMS

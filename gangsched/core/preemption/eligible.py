@@ -136,20 +136,20 @@ def too_young(seconds: float, until: float) -> str:
     """Why a pod is spared for now."""
     if math.isinf(until):
         return f"it {FOR_EVER}"
-    return causes.minimum_run_time(render_duration(seconds), render_time(until))
+    return causes.minimum_run_time(duration=render_duration(seconds), time=render_time(until))
 
 
 def member_too_young(pod: Pod, seconds: float, until: float) -> str:
     """Why a unit is spared for now: ``pod`` is the member that keeps it longest."""
     if math.isinf(until):
-        return causes.member(pod.key, FOR_EVER)
-    late = causes.not_run_for_minimum(render_duration(seconds))
-    return causes.member_protected_until(pod.key, late, render_time(until))
+        return causes.member(pod=pod.key, why=FOR_EVER)
+    late = causes.not_run_for_minimum(duration=render_duration(seconds))
+    return causes.member_protected_until(pod=pod.key, late=late, time=render_time(until))
 
 
 def delayed(seconds: float, until: float) -> str:
     """Why a gang does not evict yet."""
-    return causes.preemption_delay(render_duration(seconds), render_time(until))
+    return causes.preemption_delay(duration=render_duration(seconds), time=render_time(until))
 
 
 class Spared(NamedTuple):
@@ -180,14 +180,14 @@ class LoopGuard:
             return None
         if self._nodes_alone:
             why = causes.QUOTA_SUFFICES
-            return Spared(causes.of_pods_and_queue(why), 0.0)
+            return Spared(causes.of_pods_and_queue(why=why), 0.0)
         units = {unit_of(pod) for pod in pods} if self._limit else ()
         until = max((self._evictions.protected_until(unit, self._limit, self._now) for unit in units), default=0.0)
         if until <= self._now:
             return None
         times = max(self._evictions.times(unit, self._now) for unit in units)
-        why = causes.evicted_often(counted(times, "time"))
-        return Spared(causes.evictable_again(why, render_time(until)), until)
+        why = causes.evicted_often(times=counted(times, "time"))
+        return Spared(causes.evictable_again(why=why, time=render_time(until)), until)
 
 
 #: At most so many pods without a group are listed as too young to be evicted.

@@ -71,19 +71,19 @@ def _with_loss(text: str, units: Units, slots: Sequence[int]) -> str:
 
 def _for_quota(unit: UnitRef, reason: str) -> str:
     """Kueue's words about the quota that it gives back."""
-    whole = "" if unit.kind == "Pod" else causes.and_unit_leaves(unit.kind, unit.name)
+    whole = "" if unit.kind == "Pod" else causes.and_unit_leaves(unit_kind=unit.kind, unit=unit.name)
     return f"{REASON_TEXT[reason]}{whole}"
 
 
 def _why(unit: UnitRef, whole: bool, partial: bool, priority: int, preemptor: int) -> str:
-    needed = causes.lower_priority(priority, preemptor)
+    needed = causes.lower_priority(priority=priority, preemptor=preemptor)
     if whole:
-        return causes.unit_leaves_whole(needed, unit.kind, unit.name)
+        return causes.unit_leaves_whole(needed=needed, unit_kind=unit.kind, unit=unit.name)
     if unit.kind == "Pod":
         return needed
     if partial:
-        return causes.rest_of_unit_runs(needed, unit.kind, unit.name)
-    return causes.of_unit(needed, unit.kind, unit.name)
+        return causes.rest_of_unit_runs(needed=needed, unit_kind=unit.kind, unit=unit.name)
+    return causes.of_unit(needed=needed, unit_kind=unit.kind, unit=unit.name)
 
 
 def spared(units: Units, choice: Choice, victims: Sequence[Victim]) -> tuple[Spared, ...]:
@@ -152,9 +152,9 @@ def no_plan(units: Units | None, budgets: Budgets | None = None) -> str:
     """Why there is no set of victims. ``budgets`` are given where they may not be broken."""
     if units is not None and units.over_budgets:
         allowed = _budgets(units.over_budgets)
-        text = causes.fits_only_beyond_budget(allowed)
+        text = causes.fits_only_beyond_budget(allowed=allowed)
         if units.unproven:
-            text = causes.no_victims_within(allowed)
+            text = causes.no_victims_within(allowed=allowed)
     elif units is None or units.empty:
         text = causes.NO_LOWER_PRIORITY_PODS
     elif units.cut_short:
@@ -163,22 +163,24 @@ def no_plan(units: Units | None, budgets: Budgets | None = None) -> str:
         text = causes.NO_VICTIMS_FOUND
     else:
         count = len(units.everything())
-        pods = causes.ONLY_LOWER_PRIORITY_POD if count == 1 else causes.all_lower_priority_pods(count)
-        text = causes.would_not_fit_even_if(pods)
+        pods = causes.ONLY_LOWER_PRIORITY_POD if count == 1 else causes.all_lower_priority_pods(count=count)
+        text = causes.would_not_fit_even_if(pods=pods)
     if units is not None and units.eligible_at is not None:
         run = "has" if units.later == 1 else "have"
-        text += causes.and_minimum_run_times(counted(units.later, "unit"), run, render_time(units.eligible_at))
+        text += causes.and_minimum_run_times(
+            units=counted(units.later, "unit"), run=run, time=render_time(units.eligible_at)
+        )
     kept = [units.pod(s) for s in sorted(units.inviolable)] if units is not None else []
     if kept and budgets is not None:
         names = sorted({b.key for p in kept for b in budgets.matching(p)})
-        text += causes.and_kept_pods(counted(len(kept), "further pod"), _budgets(names))
+        text += causes.and_kept_pods(pods=counted(len(kept), "further pod"), names=_budgets(names))
     return text
 
 
 def message(nodes: int, reasons: Iterable[Reason], why_not: str, topology: str = "") -> str:
     """``0/N nodes are available: ...``, reasons in the order of their text, as kube-scheduler prints them."""
     parts = sorted(r.told for r in reasons)
-    text = causes.nodes_available(nodes)
+    text = causes.nodes_available(nodes=nodes)
     text += f": {', '.join(parts)}." if parts else "."
     if why_not:
         text += f" preemption: {why_not if why_not.endswith('.') else why_not + '.'}"
@@ -191,14 +193,14 @@ def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequenc
     """One sentence for an outcome with placements. ``lost`` is the work that is lost, where that is known."""
     members = counted(placed, "member")
     if outcome == BIND:
-        return causes.can_be_bound_now(members)
+        return causes.can_be_bound_now(members=members)
     waits = counted(len(awaiting), "pod" if any(a.plan for a in awaiting) else "terminating pod")
     if outcome == WAIT:
-        return causes.can_be_bound_when(members, waits)
+        return causes.can_be_bound_when(members=members, waits=waits)
     if outcome == PREEMPT:
         units = {(v.unit.kind, v.unit.name) for v in gone}
-        text = causes.needs_to_evict(counted(len(gone), "pod"), counted(len(units), "unit"), members)
-        text += causes.and_waits_for(waits) if awaiting else ""
+        text = causes.needs_to_evict(pods=counted(len(gone), "pod"), units=counted(len(units), "unit"), members=members)
+        text += causes.and_waits_for(waits=waits) if awaiting else ""
         return f"{text}; {lost}" if lost else text
     return ""
 
@@ -208,16 +210,20 @@ def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
     out = []
     for job, count in failing(gone, world):
         if job.fails_on_disruption:
-            out.append(causes.job_would_fail_by_policy(job.key))
+            out.append(causes.job_would_fail_by_policy(job=job.key))
         else:
             exceed = "pod exceeds" if count == 1 else "pods exceed"
-            out.append(causes.job_would_fail_by_backoff_limit(job.key, count, exceed, job.backoff_limit))
+            out.append(
+                causes.job_would_fail_by_backoff_limit(
+                    job=job.key, count=count, pods_exceed=exceed, backoff_limit=job.backoff_limit
+                )
+            )
     pods = (world.pods.get(victim.uid) for victim in gone)
     owners = {(p.owner.kind, p.namespace, p.owner.name) for p in pods if p is not None and p.owner is not None}
     for kind, namespace, name in sorted(owners):
         operator = OPERATORS.get(kind)
         if operator is not None and operator.fails:
-            out.append(causes.owner_would_fail(kind, f"{namespace}/{name}", operator.fails))
+            out.append(causes.owner_would_fail(kind=kind, owner=f"{namespace}/{name}", would=operator.fails))
     return tuple(out)
 
 
@@ -310,8 +316,8 @@ def fits_without(pods: Sequence[Pod], options: Options) -> str:
         parts.append(f"{sum(number for _, number in kinds[_NAMED:])} more")
     listed = " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
     if len(pods) >= MOST_IN_THE_WAY:
-        return causes.fits_without_many_protected(listed)
-    return causes.fits_without_protected(listed, "is" if len(pods) == 1 else "are")
+        return causes.fits_without_many_protected(pods=listed)
+    return causes.fits_without_protected(pods=listed, are="is" if len(pods) == 1 else "are")
 
 
 def _kind(pod: Pod, options: Options) -> tuple[str, bool]:

@@ -393,7 +393,7 @@ def told(pods: Iterable[Pod], slots: Sequence[int], found: Unsaved | None, now: 
     seconds = np.maximum(0.0, now - found.since[at])
     text = f"{_hours(pods, seconds.tolist())} lost"
     if not np.isnan(known).all():
-        text += causes.and_last_checkpoint(render_duration(round(max(0.0, now - float(np.nanmin(known))))))
+        text += causes.and_last_checkpoint(duration=render_duration(round(max(0.0, now - float(np.nanmin(known))))))
     return text
 
 
@@ -407,4 +407,4 @@ def _hours(pods: Sequence[Pod], seconds: Sequence[float]) -> str:
             elif name == "cpu":
                 cpus += units / 1000.0 * spent / 3600.0
     amount, unit = (gpus, "GPU-hours") if gpus else (cpus, "CPU-hours")
-    return f"{amount:.1f} {unit}" if amount >= 0.05 or not amount else causes.less_than(unit)
+    return f"{amount:.1f} {unit}" if amount >= 0.05 or not amount else causes.less_than(unit=unit)

@@ -232,8 +232,8 @@ def _with_job(victim: Victim, job: Suspendable) -> Victim:
 
 def _whole(job: Suspendable) -> str:
     if isinstance(job, JobSet):
-        return causes.jobset_suspended_whole(job.key)
-    return causes.job_suspended_whole(job.key)
+        return causes.jobset_suspended_whole(job=job.key)
+    return causes.job_suspended_whole(job=job.key)
 
 
 #: No priority protects a pod: it leaves because its queue is stopped, without a preemptor.
@@ -303,7 +303,7 @@ def leaving(
     Where budgets may not be broken it leaves when they let all of its pods go, and not before.
     """
     gangs = world.managed.gangs_of(uid)
-    unit, why = ref_of(world.membership, gangs), causes.stopped_and_drained(stop)
+    unit, why = ref_of(world.membership, gangs), causes.stopped_and_drained(stop=stop)
     found = [Victim.of(pod, unit, why, method=options.removal, reason=stop.reason) for pod in pods]
     victims = by_suspension(found, world, options, _ABOVE_ALL, budgets)
     all_pods = [world.pods[v.uid] for v in victims]
@@ -313,7 +313,7 @@ def leaving(
             return Leaving(uid, gangs, stop, (), causes.SEVERAL_BUDGETS)
         if beyond:
             keys = sorted({key for p in all_pods if p.uid in beyond for key in budgets.keys(p)})
-            text = causes.budget_refuses_all(", ".join(keys) or "a PodDisruptionBudget", len(all_pods))
+            text = causes.budget_refuses_all(names=", ".join(keys) or "a PodDisruptionBudget", count=len(all_pods))
             return Leaving(uid, gangs, stop, (), text)
     marked = tuple(msgspec.structs.replace(v, over_budget=v.uid in beyond, reason=stop.reason) for v in victims)
     return Leaving(uid, gangs, stop, marked)

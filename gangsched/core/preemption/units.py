@@ -279,7 +279,7 @@ class Units(Eligible):
         singles = any(part.single for part in parts)
         priority = self.unit_priority(by_gang, whole[table.alone[table.gang[whole]]])
         if takes_whole and (fixed or not self.queued_apart(group) or not self.whole_allowed(whole, priority)):
-            why = causes.job_would_end("more" if singles else "any") if endings else causes.MEMBER_NOT_EVICTABLE
+            why = causes.job_would_end(less="more" if singles else "any") if endings else causes.MEMBER_NOT_EVICTABLE
             self.spared.append((ref, why))
             takes_whole = False
         if self.young:

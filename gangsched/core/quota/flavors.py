@@ -121,14 +121,14 @@ def mismatch(flavor: ResourceFlavor, shape: PodShape) -> str:
         if taint.effect in ("NoSchedule", "NoExecute") and not (
             tolerates(shape.tolerations, taint) or tolerates(flavor.tolerations, taint)
         ):
-            return causes.flavor_taint(taint.key, taint.value, taint.effect, flavor.name)
+            return causes.flavor_taint(taint=taint.key, value=taint.value, effect=taint.effect, flavor=flavor.name)
     labels = flavor.labels
     if any(labels.get(key, value) != value for key, value in shape.node_selector):
-        return causes.flavor_affinity(flavor.name)
+        return causes.flavor_affinity(flavor=flavor.name)
     terms = [[e for e in term.expressions if e.key in labels] for term in shape.node_terms or ()]
     # Terms are alternatives: one that says nothing about the flavor's keys admits it.
     if terms and all(terms) and not any(all(requirement_matches(e, labels) for e in term) for term in terms):
-        return causes.flavor_affinity(flavor.name)
+        return causes.flavor_affinity(flavor=flavor.name)
     return ""
 
 
@@ -195,7 +195,9 @@ class FlavorAssigner:
                 cell = (choice.flavor, resource)
                 self.usage[cell] = self.usage.get(cell, 0) + pod_set.requests(self.covered)[resource]
         message = "; ".join(
-            causes.no_flavors_for_pod_set(p.name, ", ".join(sorted(p.problems))) for p in out if p.problems
+            causes.no_flavors_for_pod_set(pod_set=p.name, names=", ".join(sorted(p.problems)))
+            for p in out
+            if p.problems
         )
         usage = tuple(sorted((cell, units) for cell, units in self.usage.items() if units))
         return Assignment(mode, level, tuple(out), usage, message, self.left)
@@ -212,7 +214,7 @@ class FlavorAssigner:
             if group is None and self.queue.foreign:
                 continue
             if group is None:
-                text = causes.resource_not_in_queue(resource)
+                text = causes.resource_not_in_queue(resource=resource)
                 return PodSetFlavors(pod_set.name, {}, (text,)), False
             found = self._group(pod_set, group, {r: requests[r] for r in sorted(group.resources) if r in requests})
             problems += found.problems
@@ -234,7 +236,7 @@ class FlavorAssigner:
             if (*what, name) in self.passed:
                 continue
             flavor = self.flavors.get(name)
-            problem = causes.not_found("flavor", name) if flavor is None else mismatch(flavor, pod_set.shape)
+            problem = causes.not_found(kind="flavor", name=name) if flavor is None else mismatch(flavor, pod_set.shape)
             if problem:
                 found.problems.append(problem)
                 continue
@@ -275,11 +277,11 @@ class FlavorAssigner:
         wanted = before + units
         if wanted > node.potential[cell]:
             text = causes.quota_insufficient(
-                resource,
-                flavor,
-                quantity(resource, before),
-                quantity(resource, units),
-                quantity(resource, node.potential[cell]),
+                resource=resource,
+                flavor=flavor,
+                before=quantity(resource, before),
+                requested=quantity(resource, units),
+                most=quantity(resource, node.potential[cell]),
             )
             return Mode.NO_FIT, 0, text
         level, more_above = lowest_fitting(node, cell, wanted)
@@ -287,7 +289,7 @@ class FlavorAssigner:
         if wanted <= room:
             return Mode.FIT, level, ""
         missing = quantity(resource, wanted - room)
-        text = causes.unused_quota_insufficient(resource, flavor, missing)
+        text = causes.unused_quota_insufficient(resource=resource, flavor=flavor, missing=missing)
         if wanted <= node.nominal[cell] or more_above or self.displaces_while_borrowing:
             mode, level = self.oracle(cell, wanted)
             return mode, level, text

@@ -189,7 +189,7 @@ class Managed:
         mark = self._jobs.admitted_by_kueue(gangs) if self.active else ""
         if not mark or not self.written_labels(gangs).local_queue:
             return ""
-        return causes.two_admitters(QUEUE_LABEL, mark, gangs[0].scheduler)
+        return causes.two_admitters(queue_label=QUEUE_LABEL, mark=mark, scheduler=gangs[0].scheduler)
 
     def is_managed(self, gangs: Sequence[GangId]) -> bool:
         """Does quota count for this gang?"""
@@ -293,7 +293,7 @@ class Managed:
         first = next((e for e in self._pending.get(workload.queue, ()) if e[1] != workload.uid), None)
         if first is None or first[0] > workload.place:
             return ""
-        return causes.ahead_in_queue(names_of(self._gangs_of.get(first[1], ())), workload.queue)
+        return causes.ahead_in_queue(names=names_of(self._gangs_of.get(first[1], ())), queue=workload.queue)
 
     def pods_of(self, uid: str) -> list[Pod]:
         """The pods that hold a workload's quota on nodes, terminating ones included, in name order."""

@@ -164,9 +164,9 @@ class Quota:
             return local_queue, ""
         found = self.local_queues.get(f"{namespace}/{local_queue}")
         if found is None:
-            return "", causes.local_queue_missing(local_queue)
+            return "", causes.local_queue_missing(local_queue=local_queue)
         if found.stop != STOP_NONE:
-            return found.cluster_queue, causes.local_queue_stopped(local_queue)
+            return found.cluster_queue, causes.local_queue_stopped(local_queue=local_queue)
         return found.cluster_queue, ""
 
     def inactive(self, queue: str) -> str:
@@ -185,9 +185,9 @@ class Quota:
         """Why a workload cannot even be considered, in Kueue's words; empty if it can."""
         spec = self.queues.get(workload.queue)
         if spec is None:
-            return causes.not_found("ClusterQueue", workload.queue)
+            return causes.not_found(kind="ClusterQueue", name=workload.queue)
         if self.inactive(workload.queue):
-            return causes.queue_inactive(workload.queue)
+            return causes.queue_inactive(queue=workload.queue)
         if not selector_matches(spec.namespaces, namespace_labels):
             return causes.NAMESPACE_NOT_SELECTED
         return ""
@@ -320,11 +320,11 @@ class Quota:
     def message(self, victim: Workload, reason: str, preemptor: Workload, owner_uid: str = "") -> str:
         """What conditions and events of a displaced workload say, in Kueue's words."""
         return causes.preempted_in_queue(
-            preemptor.uid or _UNKNOWN,
-            owner_uid or _UNKNOWN,
-            REASON_TEXT.get(reason) or _UNKNOWN,
-            self._path(preemptor.queue) or _UNKNOWN,
-            self._path(victim.queue) or _UNKNOWN,
+            uid=preemptor.uid or _UNKNOWN,
+            owner_uid=owner_uid or _UNKNOWN,
+            reason=REASON_TEXT.get(reason) or _UNKNOWN,
+            preemptor_path=self._path(preemptor.queue) or _UNKNOWN,
+            preemptee_path=self._path(victim.queue) or _UNKNOWN,
         )
 
     def _path(self, queue: str) -> str:

@@ -186,7 +186,7 @@ class QueueStatuses:
             "admittedWorkloads": sums.admitted,
             "flavorsReservation": _flavors(queue, sums.reserved, borrowed=True),
             "flavorsUsage": _flavors(queue, sums.used, borrowed=True),
-            "active": ("False", inactive, causes.cannot_admit(inactive)) if inactive else _READY,
+            "active": ("False", inactive, causes.cannot_admit(inactive=inactive)) if inactive else _READY,
         }
         if self._quota.fair_sharing:
             status["fairSharing"] = self._share(node)

@@ -37,7 +37,7 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
     @property
     def message(self) -> str:
         """The same as a sentence."""
-        return causes.queue_is_stopped(self.kind)
+        return causes.queue_is_stopped(kind=self.kind)
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"

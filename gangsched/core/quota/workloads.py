@@ -110,7 +110,7 @@ def workload_priority(
         return pod_priority, ""
     found = classes.get(class_name)
     if found is None:
-        return pod_priority, causes.not_found("WorkloadPriorityClass", class_name)
+        return pod_priority, causes.not_found(kind="WorkloadPriorityClass", name=class_name)
     return found.value, ""
 
 

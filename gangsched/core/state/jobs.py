@@ -255,7 +255,7 @@ def mark_of(pod: Pod) -> str:
     """What on a pod says that Kueue admits it, in words; empty if nothing does."""
     gate = next((each for each in pod.gates if each.startswith(KUEUE_PREFIX)), "")
     if gate:
-        return causes.scheduling_gate(gate)
+        return causes.scheduling_gate(gate=gate)
     label = next((each for each in KUEUE_LABELS if each in pod.labels), "")
     return f"label {label}" if label else ""
 

@@ -335,14 +335,14 @@ class Membership:
         if spec is None or not spec.group:
             return (gang,), ""
         if spec.key not in spec.group:
-            return (gang,), causes.gang_group_without_itself(spec.key)
+            return (gang,), causes.gang_group_without_itself(spec=spec.key)
         out = []
         for key, other_id in zip(spec.group, spec.grouped(gang.scheduler), strict=True):
             other = self.spec(other_id)
             if other is None:
-                return (gang,), causes.gang_of_group_missing(key)
+                return (gang,), causes.gang_of_group_missing(key=key)
             if other.group != spec.group:
-                return (gang,), causes.gang_group_differs(key)
+                return (gang,), causes.gang_group_differs(key=key)
             out.append(other_id)
         return tuple(out), ""
 
@@ -358,25 +358,25 @@ class Membership:
         spec = self.spec(gang)
         if spec is None:
             if gang.family == SINGLE:
-                return causes.not_grouped(next(pod.ungrouped for pod in self.pods(gang)))
+                return causes.not_grouped(by=next(pod.ungrouped for pod in self.pods(gang)))
             if any(needs_object(p) for p in self.pods(gang)):
-                return causes.group_missing(gang.key)
-            return causes.no_minimum(gang.key, minimum_key(gang.family))
+                return causes.group_missing(gang=gang.key)
+            return causes.no_minimum(gang=gang.key, annotation=minimum_key(gang.family))
         if spec.mistake is not None:
             is_object = (gang.family, gang.namespace, gang.name) in self.objects
-            said = causes.group_refused(gang.key) if is_object else causes.GROUP_INVALID
+            said = causes.group_refused(gang=gang.key) if is_object else causes.GROUP_INVALID
             return f"{said}: {spec.mistake}"
         present = len(census.pending) + self._placed(gang, spec, census)
         lacking = spec.min_member - present
         if lacking <= 0:
             return self._without_roles(gang, spec, census)
         if not census.gated:
-            bound = causes.and_bound(len(census.bound)) if census.bound else ""
-            return causes.members_missing(present, spec.min_member, bound, lacking)
+            bound = causes.and_bound(count=len(census.bound)) if census.bound else ""
+            return causes.members_missing(present=present, min_member=spec.min_member, bound=bound, lacking=lacking)
         gates = ", ".join(sorted({gate for p in census.gated for gate in p.gates}))
         if gang.family == SINGLE:
-            return causes.waits_for_gates(gates)
-        text = causes.members_gated(present, spec.min_member, len(census.gated))
+            return causes.waits_for_gates(gates=gates)
+        text = causes.members_gated(present=present, min_member=spec.min_member, count=len(census.gated))
         text += f" ({gates})"
         return text if len(census.gated) >= lacking else f"{text}, {lacking - len(census.gated)} missing"
 
@@ -386,7 +386,7 @@ class Membership:
         ready = Counter(role_of(pod, spec) for pod in census.pending) if lacking else Counter()
         for role, short in lacking.items():
             if ready[role] < short:
-                return causes.role_missing(short - ready[role], role)
+                return causes.role_missing(short=short - ready[role], role=role)
         return ""
 
     def chosen(self, gang: GangId, pending: Sequence[Pod], needed: int) -> Sequence[Pod]:
@@ -471,7 +471,7 @@ class Membership:
         leaving = sum(pod.uid in uids for pod in census.bound)
         if not leaving or self._placed(gang, spec, census) - leaving >= spec.min_member:
             return ""
-        return causes.members_leave(leaving, len(census.bound))
+        return causes.members_leave(leaving=leaving, count=len(census.bound))
 
     def half_bound(self, gangs: Collection[GangId]) -> bool:
         """Are some members bound, and fewer than these gangs need together? Not where each member starts by itself."""

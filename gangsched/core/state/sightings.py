@@ -299,7 +299,7 @@ class SchedulerNames:
         """A pod has a new record instead of the ``old`` one, while we are not binding it."""
         bound = old is not None and not old.node and pod.node
         if bound and pod.scheduler in self.guarded and pod.uid not in self._ours:
-            text = causes.bound_by_another(pod.key, pod.node)
+            text = causes.bound_by_another(pod=pod.key, node=pod.node)
             self._bindings[pod.scheduler] = Owner(text, ("v1", "Pod", pod.namespace, pod.name, pod.uid))
             self.alive.at(pod.scheduler, now + ALIVE_SECONDS)
 

@@ -79,7 +79,7 @@ def assign(snapshot: Snapshot, pods: Mapping[str, Pod], placements: Sequence[Pla
         made, enough = choices.makes(claim)
         name = matched.get(claim.key, "")
         if not name and not (row >= 0 and made[row] and enough[row]):
-            return causes.no_volume_for_claim(claim.name)
+            return causes.no_volume_for_claim(claim=claim.name)
         binding = found[claim.key]
         binding.target = Target(name, binding.target.node)
     return list(found.values())
@@ -138,11 +138,11 @@ def progress(snapshot: Snapshot, binding: ClaimBinding) -> tuple[bool, str]:
     claim = snapshot.volume_choices.index.claims.get(binding.key)
     name = binding.claim.name
     if claim is None or claim.uid != binding.claim.uid:
-        return False, causes.object_not_found("persistentvolumeclaim", name)
+        return False, causes.object_not_found(kind="persistentvolumeclaim", name=name)
     if claim.deleting:
-        return False, causes.claim_being_deleted(name)
+        return False, causes.claim_being_deleted(name=name)
     if claim.phase == "Lost":
-        return False, causes.claim_bound_to_nothing(name, claim.volume_name)
+        return False, causes.claim_bound_to_nothing(name=name, volume_name=claim.volume_name)
     if claim.bound:
         return _reached(snapshot, binding, claim)
     index = snapshot.volume_choices.index
@@ -150,7 +150,7 @@ def progress(snapshot: Snapshot, binding: ClaimBinding) -> tuple[bool, str]:
         if claim.selected_node == binding.target.node:
             binding.shown = True
         elif binding.shown or claim.selected_node:
-            return False, causes.provisioning_failed(name)
+            return False, causes.provisioning_failed(name=name)
         return False, _given_up(binding, index)
     return False, _promised(binding, claim, index)
 
@@ -163,7 +163,7 @@ def _reached(snapshot: Snapshot, binding: ClaimBinding, claim: PersistentVolumeC
         return False, ""  # it is on its way to us
     row = snapshot.row_of.get(binding.target.node, -1)
     if row < 0 or not choices.reach.mask(volume.node_terms)[row]:
-        return False, causes.volume_elsewhere(volume.name, binding.target.node)
+        return False, causes.volume_elsewhere(volume=volume.name, node=binding.target.node)
     return True, ""
 
 
@@ -171,13 +171,13 @@ def _promised(binding: ClaimBinding, claim: PersistentVolumeClaim, index: Volume
     """Why the volume that was chosen for a claim will not be bound to it; empty while it may."""
     volume = index.volumes.get(binding.target.volume)
     if volume is None:
-        return causes.object_not_found("persistentvolume", binding.target.volume)
+        return causes.object_not_found(kind="persistentvolume", name=binding.target.volume)
     if volume.claim is None:
-        return causes.claim_reference_reset(volume.name) if binding.shown else _given_up(binding, index)
+        return causes.claim_reference_reset(volume=volume.name) if binding.shown else _given_up(binding, index)
     if volume.claim.uid == claim.uid:
         binding.shown = True
     elif not volume.belongs_to(claim):
-        return causes.volume_of_another_claim(volume.name)
+        return causes.volume_of_another_claim(volume=volume.name)
     return _given_up(binding, index)
 
 
@@ -185,4 +185,4 @@ def _given_up(binding: ClaimBinding, index: VolumeIndex) -> str:
     """Why a claim that the cluster has not been seen to know of is not waited for: the gang that asked has gone."""
     if binding.ours or binding.shown or binding.key in index.assumed:
         return ""
-    return causes.no_volume_requested(binding.claim.name)
+    return causes.no_volume_requested(name=binding.claim.name)

@@ -55,5 +55,5 @@ def _leaving(world: World, gangs: Sequence[GangId]) -> str:
         owners = map(world.jobs.owner_of, world.membership.census(gang).pending if condemned.suspends else ())
         suspended = next((o for o in owners if o is not None and o.uid in condemned.suspends), None)
         if suspended is not None:
-            return causes.owner_leaves(suspended.key)
+            return causes.owner_leaves(name=suspended.key)
     return ""

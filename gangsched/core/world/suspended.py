@@ -62,7 +62,7 @@ def _problem(world: World, owner: Suspendable) -> FieldError | None:
     if problem is not None or isinstance(owner, Job):
         return problem
     wanted = sum(max(0, job.wanted) for job in _planned(world, owner) if not job.finished)
-    text = causes.too_large_to_wait(wanted, MAX_WITHOUT_PODS, "JobSet")
+    text = causes.too_large_to_wait(pods=wanted, most=MAX_WITHOUT_PODS, kind="JobSet")
     return FieldError("spec.replicatedJobs", text) if wanted > MAX_WITHOUT_PODS else None
 
 

@@ -78,7 +78,7 @@ def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[GangId, Mista
         mistake = grouped.mistake_of(labels, notes) if grouped is not None and not spec.node_name else None
         return GangId(SINGLE, meta.namespace, meta.name, spec.scheduler_name), mistake
     if not is_subdomain(name):
-        wrong = Mistake(field, invalid.not_a_gang_name(shown(name), ALLOWED))
+        wrong = Mistake(field, invalid.not_a_gang_name(value=shown(name), rule=ALLOWED))
         return GangId(SINGLE, meta.namespace, meta.name, spec.scheduler_name), wrong
     mistake = dialect.mistake_of(labels, notes)
     if mistake is not None and not spec.node_name and dialect.needs_object(labels):

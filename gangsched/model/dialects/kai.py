@@ -123,7 +123,7 @@ def gang_from_object(obj: PodGroup) -> Gang:
         raise FieldError("spec.minSubGroup", invalid.MEMBERS_OR_SUBGROUPS)
     if spec.preemptibility not in _PREEMPTIBILITY:
         allowed = ", ".join(filter(None, _PREEMPTIBILITY))
-        raise FieldError("spec.preemptibility", invalid.none_of(shown(spec.preemptibility), allowed))
+        raise FieldError("spec.preemptibility", invalid.none_of(value=shown(spec.preemptibility), allowed=allowed))
     minimum = members(spec.min_member or 0, "spec.minMember")
     tree = _tree(spec) if spec.sub_groups or spec.min_sub_group is not None else None
     roles = as_roles(tree) if tree is not None else None
@@ -150,7 +150,7 @@ def _tree(spec: PodGroupSpec) -> Part:
     for number, each in enumerate(spec.sub_groups or ()):
         field = f"spec.subGroups[{number}]"
         if not each.name or each.name in names:
-            raise FieldError(f"{field}.name", invalid.subgroup_twice(shown(each.name)))
+            raise FieldError(f"{field}.name", invalid.subgroup_twice(name=shown(each.name)))
         if each.min_member is not None and each.min_sub_group is not None:
             raise FieldError(f"{field}.minSubGroup", invalid.MEMBERS_OR_SUBGROUPS)
         names.add(each.name)
@@ -159,9 +159,9 @@ def _tree(spec: PodGroupSpec) -> Part:
     def whole(name: str, least: int | None, field: str, depth: int) -> Part:
         listed = below.pop(name, [])
         if not depth:
-            raise FieldError(field, invalid.subgroups_too_deep(MAX_DEPTH))
+            raise FieldError(field, invalid.subgroups_too_deep(most=MAX_DEPTH))
         if least is not None and not 0 <= least <= len(listed):
-            raise FieldError(f"{field}.minSubGroup", invalid.few_subgroups(len(listed), least))
+            raise FieldError(f"{field}.minSubGroup", invalid.few_subgroups(wanted=len(listed), count=least))
         parts = [
             leaf(each, where) if each.name not in below else whole(each.name, each.min_sub_group, where, depth - 1)
             for where, each in listed
@@ -176,7 +176,7 @@ def _tree(spec: PodGroupSpec) -> Part:
     tree = whole("", spec.min_sub_group, "spec", MAX_DEPTH)
     if below:  # their parents are not there, or in a circle
         field, each = next(iter(below.values()))[0]
-        raise FieldError(f"{field}.parent", invalid.no_subgroup(shown(each.parent or "")))
+        raise FieldError(f"{field}.parent", invalid.no_subgroup(name=shown(each.parent or "")))
     return tree
 
 

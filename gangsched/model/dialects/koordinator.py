@@ -149,7 +149,9 @@ def gang_of(obj: PodGroup, family: str) -> Gang:
     spec = obj.spec
     minimum = members(spec.min_member, "spec.minMember", 1)
     seconds = spec.schedule_timeout_seconds or 0
-    below = FieldError("spec.scheduleTimeoutSeconds", invalid.below(seconds, 0)).remark if seconds < 0 else None
+    below = (
+        FieldError("spec.scheduleTimeoutSeconds", invalid.below(value=seconds, least=0)).remark if seconds < 0 else None
+    )
     return described(
         family,
         obj,
@@ -240,19 +242,21 @@ def _total(notes: Labels, minimum: int) -> None:
         return
     field = f"metadata.annotations[{TOTAL}]"
     if _count(raw, field) < minimum:
-        raise FieldError(field, invalid.less_than_minimum(raw, minimum, MIN))
+        raise FieldError(field, invalid.less_than_minimum(raw=raw, minimum=minimum, field=MIN))
 
 
 def _count(raw: str, field: str) -> int:
     if not re.fullmatch(r"[0-9]{1,7}", raw) or not 1 <= int(raw) <= MAX_MEMBERS:
-        raise FieldError(field, invalid.not_whole_between(shown(raw), 1, MAX_MEMBERS))
+        raise FieldError(field, invalid.not_whole_between(value=shown(raw), low=1, high=MAX_MEMBERS))
     return int(raw)
 
 
 def _strict(notes: Labels) -> bool:
     raw = notes.get(MODE) or MODES[0]
     if raw not in MODES:
-        raise FieldError(f"metadata.annotations[{MODE}]", invalid.neither(shown(raw), MODES[0], MODES[1]))
+        raise FieldError(
+            f"metadata.annotations[{MODE}]", invalid.neither(value=shown(raw), one=MODES[0], other=MODES[1])
+        )
     return raw == MODES[0]
 
 
@@ -268,7 +272,9 @@ def _match_policy(notes: Labels) -> str:
     key = MATCH_POLICY if notes.get(MATCH_POLICY) else MATCH_POLICY_ALIAS
     raw = notes.get(key) or MATCH_POLICIES[0]
     if raw not in MATCH_POLICIES:
-        raise FieldError(f"metadata.annotations[{key}]", invalid.none_of(shown(raw), ", ".join(MATCH_POLICIES)))
+        raise FieldError(
+            f"metadata.annotations[{key}]", invalid.none_of(value=shown(raw), allowed=", ".join(MATCH_POLICIES))
+        )
     return raw
 
 
@@ -276,7 +282,7 @@ def _groups(notes: Labels) -> tuple[str, ...]:
     raw = notes.get(GROUPS)
     field = f"metadata.annotations[{GROUPS}]"
     if raw and len(raw) > MAX_LIST:
-        raise FieldError(field, invalid.group_too_long(len(raw), MAX_GROUPS))
+        raise FieldError(field, invalid.group_too_long(count=len(raw), most=MAX_GROUPS))
     return _listed(raw, field) if raw else ()
 
 
@@ -290,10 +296,10 @@ def _listed(raw: str, where: str) -> tuple[str, ...]:
         raise FieldError(where, invalid.NOT_A_LIST_OF_GANGS)
     wrong = next((name for name in value if not is_key(name)), None)
     if wrong is not None:
-        raise FieldError(where, invalid.lists_no_gang_name(shown(wrong), ALLOWED))
+        raise FieldError(where, invalid.lists_no_gang_name(value=shown(wrong), rule=ALLOWED))
     names = tuple(sorted(set(value)))
     if len(names) > MAX_GROUPS:
-        raise FieldError(where, invalid.too_many_gangs(len(names), MAX_GROUPS))
+        raise FieldError(where, invalid.too_many_gangs(count=len(names), most=MAX_GROUPS))
     return names if len(names) > 1 else ()
 
 
@@ -313,11 +319,14 @@ def _topology(notes: Labels) -> tuple[tuple[str, bool], ...]:
         text = invalid.NOT_A_TOPOLOGY
         raise FieldError(where, f"{text}: {error}"[:300]) from None
     if len(listed) > MAX_LAYERS:
-        raise FieldError(where, invalid.too_many_layers(len(listed), MAX_LAYERS))
+        raise FieldError(where, invalid.too_many_layers(count=len(listed), most=MAX_LAYERS))
     required: dict[str, bool] = {}
     for entry in listed:
         if entry.strategy not in _GATHER:
-            raise FieldError(where, invalid.no_strategy(shown(entry.strategy), shown(entry.layer), list(_GATHER)))
+            raise FieldError(
+                where,
+                invalid.no_strategy(strategy=shown(entry.strategy), layer=shown(entry.layer), allowed=list(_GATHER)),
+            )
         key = _label_key(entry.layer, where)
         if key:
             required[key] = required.get(key, False) or _GATHER[entry.strategy]
@@ -336,7 +345,7 @@ def _label_key(layer: str, where: str) -> str:
     if name in LAYERS and (match or name in ("zone", "region", "host", "node")):
         return LAYERS[name]
     if len(layer) > MAX_KEY or not _LABEL_KEY.fullmatch(layer):
-        raise FieldError(where, invalid.no_layer(shown(layer)))
+        raise FieldError(where, invalid.no_layer(layer=shown(layer)))
     return layer
 
 
@@ -361,7 +370,7 @@ def _waiting_time(notes: Labels) -> float | None:
     field = f"metadata.annotations[{WAIT}]"
     seconds = parse_duration(raw, field)
     if not seconds:
-        raise FieldError(field, invalid.no_time_to_wait(shown(raw)))
+        raise FieldError(field, invalid.no_time_to_wait(value=shown(raw)))
     return seconds
 
 

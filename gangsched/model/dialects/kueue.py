@@ -56,7 +56,7 @@ def _total(notes: Labels) -> int:
     if raw is None:
         raise FieldError(field, invalid.NO_TOTAL)
     if not (raw.isascii() and raw.isdecimal() and len(raw) <= 7 and 1 <= int(raw) <= MAX_MEMBERS):
-        raise FieldError(field, invalid.not_whole_between(shown(raw), 1, MAX_MEMBERS))
+        raise FieldError(field, invalid.not_whole_between(value=shown(raw), low=1, high=MAX_MEMBERS))
     return int(raw)
 
 

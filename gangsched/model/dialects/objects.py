@@ -46,7 +46,7 @@ _NAMESPACE = re.compile(_LABEL)
 #: So much of a wrong name is shown.
 _SHOWN = 60
 
-ALLOWED = invalid.subdomain(MAX_NAME)
+ALLOWED = invalid.subdomain(most=MAX_NAME)
 
 
 def is_subdomain(name: str) -> bool:
@@ -68,7 +68,7 @@ def shown(text: str) -> str:
 def members(count: int, field: str, least: int = 0) -> int:
     """So many members. Raises :class:`FieldError` if it cannot be so many."""
     if not least <= count <= MAX_MEMBERS:
-        raise FieldError(field, invalid.not_between(count, least, MAX_MEMBERS))
+        raise FieldError(field, invalid.not_between(value=count, low=least, high=MAX_MEMBERS))
     return count
 
 

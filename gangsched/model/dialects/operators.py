@@ -298,5 +298,5 @@ def _workers(spec: RayClusterSpec, groups: Iterable[WorkerGroup]) -> Iterable[in
 
 def _count(value: int, field: str) -> int:
     if not 0 <= value <= _MOST:
-        raise FieldError(field, invalid.not_between(value, 0, _MOST))
+        raise FieldError(field, invalid.not_between(value=value, low=0, high=_MOST))
     return value

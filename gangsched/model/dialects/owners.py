@@ -54,7 +54,7 @@ def declared(notes: Labels) -> bool | None:
     if raw is None:
         return None
     if raw not in _WORDS:
-        raise FieldError(f"metadata.annotations[{GANG}]", invalid.neither(shown(raw), "true", "false"))
+        raise FieldError(f"metadata.annotations[{GANG}]", invalid.neither(value=shown(raw), one="true", other="false"))
     return _WORDS[raw]
 
 

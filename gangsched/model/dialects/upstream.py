@@ -32,7 +32,7 @@ def gang_from_object(obj: wire.UpstreamPodGroup) -> Gang:
     policy = spec.scheduling_policy
     minimum = policy.gang.min_count if policy.gang is not None else 1
     if minimum < 1:
-        raise FieldError("spec.schedulingPolicy.gang.minCount", invalid.below(minimum, 1))
+        raise FieldError("spec.schedulingPolicy.gang.minCount", invalid.below(value=minimum, least=1))
     if policy.gang is not None and policy.basic is not None:
         raise FieldError("spec.schedulingPolicy", invalid.GANG_OR_BASIC)
     return described(
@@ -61,7 +61,7 @@ def gang_of_job(job: wire.Job) -> Gang | None:
         raise FieldError("spec.scheduling.schedulingPolicy", invalid.GANG_OR_BASIC)
     minimum = policy.gang.min_count
     if minimum is not None and minimum < 1:
-        raise FieldError("spec.scheduling.schedulingPolicy.gang.minCount", invalid.below(minimum, 1))
+        raise FieldError("spec.scheduling.schedulingPolicy.gang.minCount", invalid.below(value=minimum, least=1))
     try:
         topology, disruption = _topology(asked.scheduling_constraints), _disruption(asked.disruption_mode)
     except FieldError as error:
@@ -94,7 +94,9 @@ def _disruption(raw: object) -> str:
         return _MODES[raw]
     if isinstance(raw, dict) and len(raw) == 1 and (key := next(iter(raw))) in _UNION:
         return _UNION[key]
-    raise FieldError("spec.disruptionMode", invalid.none_of(repr(raw), "Pod, PodGroup, {single: {}}, {all: {}}"))
+    raise FieldError(
+        "spec.disruptionMode", invalid.none_of(value=repr(raw), allowed="Pod, PodGroup, {single: {}}, {all: {}}")
+    )
 
 
 def group_of(_meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[str, str]:

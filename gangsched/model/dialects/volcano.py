@@ -146,7 +146,7 @@ def _sub_groups(spec: PodGroupSpec) -> tuple[Part | None, Mistake | None]:
         field, keys = f"spec.subGroupPolicy[{number}]", tuple(each.match_label_keys or ())
         name = each.name or f"{number}"
         if "/" in name or name in names:
-            raise FieldError(f"{field}.name", invalid.subgroup_twice(shown(name)))
+            raise FieldError(f"{field}.name", invalid.subgroup_twice(name=shown(name)))
         asked = each.network_topology
         if asked is not None and (asked.highest_tier_allowed is not None or asked.highest_tier_name):
             if asked.mode != "soft":
@@ -179,7 +179,9 @@ def _topology(asked: NetworkTopology | None) -> tuple[tuple[tuple[str, bool], ..
     if highest is None:
         return (), None if required else Mistake("spec.networkTopology", invalid.SOFT_TOPOLOGY_WITHOUT_TIER)
     if not 0 <= highest <= MAX_TIER:
-        raise FieldError("spec.networkTopology.highestTierAllowed", invalid.not_between(highest, 0, MAX_TIER))
+        raise FieldError(
+            "spec.networkTopology.highestTierAllowed", invalid.not_between(value=highest, low=0, high=MAX_TIER)
+        )
     return tuple((f"{TIER}{tier}", required and tier == highest) for tier in range(highest, -1, -1)), None
 
 
@@ -236,7 +238,7 @@ def hyper_node(obj: RawHyperNode) -> HyperNode:
         name = of.exact_match.name if of.exact_match is not None else ""
         members.append(HyperMember(each.type == "HyperNode", name, pattern, selector))
     if not 0 <= obj.spec.tier <= MAX_TIER:
-        raise FieldError("spec.tier", invalid.not_between(obj.spec.tier, 0, MAX_TIER))
+        raise FieldError("spec.tier", invalid.not_between(value=obj.spec.tier, low=0, high=MAX_TIER))
     return HyperNode(obj.metadata.name, obj.spec.tier, obj.spec.tier_name, tuple(members))
 
 

@@ -87,7 +87,7 @@ def gang_from_member(pod: Pod) -> Gang:
     roles = tuple((each.role, each.count) for each in announced if each.count)
     if pod.labels.get(_SPARK_ROLE) == _DRIVER:
         if sum(count for _, count in roles) > MAX_WITHOUT_PODS:
-            mistake = Mistake(_FIELD, invalid.too_many_announced(MAX_WITHOUT_PODS))
+            mistake = Mistake(_FIELD, invalid.too_many_announced(most=MAX_WITHOUT_PODS))
             return msgspec.structs.replace(gang, min_member=MAX_MEMBERS, mistake=mistake)
         own = tuple((name, 1) for name, _ in roles if name == pod.hints.get(TASK_GROUP))
         return msgspec.structs.replace(gang, roles=own, announced=announced)
@@ -107,16 +107,16 @@ def _groups(raw: str) -> tuple[Announced, ...]:
         return ()
     try:
         if len(raw) > MAX_LIST:
-            raise FieldError(_FIELD, invalid.too_many_task_groups(MAX_GROUPS))
+            raise FieldError(_FIELD, invalid.too_many_task_groups(most=MAX_GROUPS))
         listed = msgspec.json.decode(raw, type=list[_TaskGroup])
     except (msgspec.DecodeError, RecursionError) as error:
         raise FieldError(_FIELD, f"{invalid.NOT_TASK_GROUPS}: {error}"[:300]) from None
     if not 1 <= len(listed) <= MAX_GROUPS:
-        raise FieldError(_FIELD, invalid.too_many_task_groups(MAX_GROUPS))
+        raise FieldError(_FIELD, invalid.too_many_task_groups(most=MAX_GROUPS))
     found: dict[str, Announced] = {}
     for each in listed:
         if not each.name or each.name in found:
-            raise FieldError(_FIELD, invalid.task_group_twice(shown(each.name)))
+            raise FieldError(_FIELD, invalid.task_group_twice(name=shown(each.name)))
         found[each.name] = Announced(each.name, members(each.min_member, _FIELD), _shape(each))
     members(sum(each.count for each in found.values()), _FIELD)
     return tuple(found[name] for name in sorted(found))

@@ -28,7 +28,14 @@ SPACE = "gangsched-system"
 def evicted(number: int, gang: str = "d/g") -> Report:
     """The Event of a victim."""
     victim = Victim("d", f"v{number}", f"uid-{number}", f"n{number}", UnitRef("Pod", f"d/v{number}"), False, 0, False)
-    note = notes.preempted_by(gang, 9, TRIGGER.key, victim.node, "LowerPriority", "lower priority (0 < 9)")
+    note = notes.preempted_by(
+        preemptor=gang,
+        priority=9,
+        trigger=TRIGGER.key,
+        node=victim.node,
+        reason="LowerPriority",
+        why="lower priority (0 < 9)",
+    )
     return report.event(victim, report.PREEMPTED, note, TRIGGER)
 
 

@@ -394,7 +394,7 @@ def test_giant_names_make_no_giant_texts(made: PodBuilder) -> None:
 @pytest.mark.parametrize("owner", ["m", "other"])
 def test_a_forged_mark_of_a_rollback_removes_nobody(owner: str) -> None:
     """Nor does one that names the pod's own gang, or another: it is taken back, and the pod runs on."""
-    text = notes.rolling_back("py-gang-scheduler", f"d/{owner}", "d/x")
+    text = notes.rolling_back(scheduler="py-gang-scheduler", gang=f"d/{owner}", trigger="d/x")
     forged = pod("m").cpu(1).on("n1").field(disruption=Condition("True", MARK_REASON, text))
     cluster = Cluster(node("n1"), forged, pod("other").cpu(1), rollback=True)
     cluster.run()
