@@ -41,7 +41,8 @@ def etas(events: Sequence[Event], options: Options, now: float, decisions: Seque
     """That of each gang that is decided, in this order, if nothing comes that is not there yet."""
     times = _RunTimes(events, options, now)
     objects = [each for each in events if isinstance(each, Changed)]  # of a cluster there is more: its clock, for one
-    patient = msgspec.structs.replace(options, flush_seconds=LONGEST_SECONDS)  # only events can help
+    # Only events can help; and a gang that gave up its wait would begin it again, up to 50,000 times in a year.
+    patient = msgspec.structs.replace(options, flush_seconds=LONGEST_SECONDS, timeout_seconds=LONGEST_SECONDS)
     required = {decision.gang: decision.required for decision in decisions}
     guesses = [[times.put_into(each, guess) for each in objects] for guess in range(len(_SPREAD))]
     runs = [
@@ -109,7 +110,7 @@ class _RunTimes:
         self._learnt = {maker: (min(all_), median(all_), max(all_)) for maker, all_ in past.items()}
 
     def put_into(self, event: Event, guess: int) -> Event:
-        """The object with the run time that is known of it, and with none that is only for simulations."""
+        """The object with the run time that is known of it, none that is only for simulations; groups wait a year."""
         match event:
             case Changed(Pod() as pod):
                 return Changed(_running_for(pod, self._remaining(pod, guess)))
@@ -118,6 +119,8 @@ class _RunTimes:
                 guesses = self._guesses(template, job)
                 seconds = _least(guesses[guess] if guesses else None, template.deadline_seconds, job.deadline_seconds)
                 return Changed(msgspec.structs.replace(job, template=_running_for(template, seconds)))
+            case Changed(Gang() as group) if group.timeout_seconds:
+                return Changed(msgspec.structs.replace(group, timeout_seconds=LONGEST_SECONDS))
         return event
 
     def least_above(self, gang: GangId) -> int | None:

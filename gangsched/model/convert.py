@@ -37,7 +37,7 @@ from gangsched.model.records import (
 )
 from gangsched.model.selectors import label_selector, taint
 from gangsched.model.shapes import parse_list, pod_shape, shape_key
-from gangsched.model.times import parse_duration, parse_time, true_since
+from gangsched.model.times import clamp_duration, parse_duration, parse_time, true_since
 from gangsched.model.volumes import pod_volumes
 
 #: Our own condition types on pods.
@@ -100,7 +100,7 @@ class Converter:
             created=created,
             started=parse_time(status.start_time, "status.startTime") or created,
             deleting_since=deleting,
-            grace_seconds=30.0 if grace is None else float(grace),
+            grace_seconds=30.0 if grace is None else clamp_duration(float(grace)),
             nominated_node=status.nominated_node_name,
             gates=tuple(g.name for g in spec.scheduling_gates or ()),
             owner=owner,

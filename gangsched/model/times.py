@@ -18,6 +18,8 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 #: Longer texts and durations are refused: a year is longer than any plausible wait.
 _MAX_TEXT = 40
 LONGEST_SECONDS = 366 * 86400.0
+_FIRST = datetime(1, 1, 1, tzinfo=UTC).timestamp()
+_LAST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
 
 
 def parse_time(raw: str | None, field: str) -> float:
@@ -37,14 +39,24 @@ def true_since(conditions: Iterable[Condition] | None, name: str) -> float:
     return parse_time(next(times, None), f"status.conditions[{name}].lastTransitionTime")
 
 
+def _moment(seconds: float) -> datetime:
+    """A moment of the calendar: what lies before year 1 or after year 9999, or is no number, is the nearest of them."""
+    return datetime.fromtimestamp(min(max(seconds, _FIRST), _LAST), UTC)
+
+
 def render_time(seconds: float) -> str:
-    """The API's form, with whole seconds."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """The API's form, with whole seconds. Moments beyond the years 1 to 9999 become the first or the last of them."""
+    return f"{_moment(seconds):%Y-%m-%dT%H:%M:%SZ}".zfill(20)
 
 
 def render_micro_time(seconds: float) -> str:
-    """The API's MicroTime, used by leases and events."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    """The API's MicroTime, used by leases and events. Moments beyond the years 1 to 9999 become the first or last."""
+    return f"{_moment(seconds):%Y-%m-%dT%H:%M:%S.%fZ}".zfill(27)
+
+
+def clamp_duration(seconds: float) -> float:
+    """Seconds between none and a year. The API takes any 64-bit number; sums with a greater one leave the calendar."""
+    return min(max(seconds, 0.0), LONGEST_SECONDS)
 
 
 def duration_seconds(text: str) -> float | None:

@@ -339,3 +339,34 @@ def test_with_run_times_that_hold_and_nothing_to_come_the_likely_start_is_the_re
     for waiter, eta in said.items():
         assert eta.likely is not None
         assert abs(parse_time(eta.likely, "") - happened[waiter]) <= 3
+
+
+@pytest.mark.parametrize("grace", [9_223_372_036, 10**15, 2**63 - 1])
+def test_a_victim_that_may_take_centuries_to_leave_is_no_endless_forecast(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], grace: int
+) -> None:
+    """The API server takes such grace periods; a gang that waits does not begin its wait again 50,000 times."""
+    low = {"name": "low", "namespace": "d", "uid": "low"}
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "4"}}}], "priority": 1, "nodeName": "n1"}
+    objects = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4"}}},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": low, "spec": spec | {"terminationGracePeriodSeconds": grace}},
+        *(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": "d", "uid": name},
+                "spec": {
+                    "schedulerName": "py-gang-scheduler",
+                    "priority": 9,
+                    "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}],
+                },
+            }
+            for name in ("a", "b")
+        ),
+    ]
+    (tmp_path / "in.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    assert main(["plan", "-f", str(tmp_path / "in.json"), "--eta", "-o", "json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)["decisions"]
+    assert (first["outcome"], second["outcome"]) == ("preempt", "wait")
+    assert first["eta"]["latest"] is None

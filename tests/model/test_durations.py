@@ -8,7 +8,7 @@ from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.dialects import coscheduling, koordinator, objects, upstream
 from gangsched.model.errors import FieldError
-from gangsched.model.times import parse_duration, render_duration
+from gangsched.model.times import LONGEST_SECONDS, parse_duration, render_duration, render_micro_time, render_time
 
 
 @pytest.mark.parametrize(
@@ -91,3 +91,31 @@ def test_a_schedule_timeout_below_zero_counts_as_not_said() -> None:
     assert made[1].remark is None
     assert made[0].remark is not None
     assert made[0].remark.field == "spec.scheduleTimeoutSeconds"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "1970-01-01T00:00:00"),
+        (1e15, "9999-12-31T23:59:59"),
+        (2.0**63, "9999-12-31T23:59:59"),
+        (float("inf"), "9999-12-31T23:59:59"),
+        (-1e15, "0001-01-01T00:00:00"),
+        (float("-inf"), "0001-01-01T00:00:00"),
+    ],
+)
+def test_every_moment_can_be_written(seconds: float, text: str) -> None:
+    """A moment outside the calendar is written as its first or its last second, and can be read again."""
+    assert render_time(seconds) == f"{text}Z"
+    assert render_micro_time(seconds) == f"{text}.000000Z"
+
+
+@pytest.mark.parametrize(
+    ("written", "read"), [(0, 0.0), (60, 60.0), (-5, 0.0), (10**15, LONGEST_SECONDS), (2**63 - 1, LONGEST_SECONDS)]
+)
+def test_grace_periods_end_after_a_year_at_the_latest(written: int, read: float) -> None:
+    """The API server takes any 64-bit number as a grace period; sums with the greatest leave the calendar."""
+    of_spec = wire.Pod(wire.ObjectMeta(name="p", uid="p"), wire.PodSpec(termination_grace_period_seconds=written))
+    of_deletion = wire.Pod(wire.ObjectMeta(name="p", uid="p", deletion_grace_period_seconds=written), wire.PodSpec())
+    assert Converter().pod(of_spec).grace_seconds == read
+    assert Converter().pod(of_deletion).grace_seconds == read

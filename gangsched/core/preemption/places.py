@@ -8,6 +8,7 @@ for members of several kinds a table over the number of each for few, and one ki
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -69,7 +70,7 @@ class SeveralKinds:
         """The numbers of each kind that some node can hold, and the nodes that can."""
         most = [np.where(there, self._nodes.capacity(free, k), 0) for k in range(self._nodes.kinds)]
         ranges = [range(int(m.max(initial=0)) + 1) for m in most]
-        if int(np.prod([len(r) for r in ranges])) > 16 * _OPTIONS:
+        if np.prod([len(r) for r in ranges], dtype=np.float64) > 16 * _OPTIONS:  # int64 wraps from 63 kinds on
             return None
         options: list[tuple[int, ...]] = []
         nodes: list[Ints] = []
@@ -94,11 +95,13 @@ class SeveralKinds:
         would be too large, or nothing fits.
         """
         need = self._demand.need
-        states = int(np.prod([n + 1 for n in need]))
-        found = self._options(self._nodes.room(offer), there) if states * sum(need) <= _TABLE else None
+        if np.prod([n + 1 for n in need], dtype=np.float64) * sum(need) > _TABLE:  # int64 wraps from 63 kinds on
+            return None
+        found = self._options(self._nodes.room(offer), there)
         if found is None:
             return None
         options, nodes = found
+        states = math.prod(n + 1 for n in need)
         if not options or states * len(options) * sum(need) > _TABLE:
             return None
         size = len(there)
