@@ -19,7 +19,7 @@ from gangsched.core.quota.workloads import quantity
 from gangsched.messages.text import and_nearest, are, counted, listed
 from gangsched.model.children import JOBSET_NAME
 from gangsched.model.constraints import Taint
-from gangsched.model.records import PREEMPT_NEVER, SINGLE, SYSTEM_CRITICAL_PRIORITY, GangId, Node, Pod
+from gangsched.model.records import PREEMPT_NEVER, SINGLE, SYSTEM_CRITICAL_PRIORITY, Gang, GangId, Node, Pod
 from gangsched.model.selectors import any_node_term_matches
 
 
@@ -45,7 +45,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain(state: State, namespace: str, name: str, kind: str = "") -> Explanation:
-    """Explain the gang or the pod of this name (a gang goes first), else a pod of what has it; ``kind`` if only that.
+    """Explain the gang or the pod of this name (a gang goes first), else the pods of the owner that has it.
 
     Raises :class:`UsageError` if there is none.
     """
@@ -55,14 +55,38 @@ def explain(state: State, namespace: str, name: str, kind: str = "") -> Explanat
     pod = state.world.find(namespace, name) if kind in ("", "Pod") else None
     if pod is not None:
         return _pod(state, pod)
-    named = (g for g in sorted(state.world.membership.members) if (g.namespace, g.name) == (namespace, name))
-    gang = next((g for g in named if g.family != SINGLE), None) if kind != "Pod" else None
-    if gang is not None:
-        return _running_gang(state, gang)
+    gangs = [] if kind == "Pod" else _gangs_named(state, namespace, name, kind)
+    placed = next((gang for gang in gangs if state.world.membership.placed(gang)), None)
+    if placed is not None:
+        return _running_gang(state, placed)
     owned = [p for p in state.world.pods.values() if p.namespace == namespace and _owns(kind, name, p)]
-    if owned:  # the question is about what has no node yet
-        return _pod(state, min(owned, key=lambda p: (not p.live, bool(p.node), p.name)))
+    if owned:
+        return _owner(state, namespace, name, kind, owned)
+    if gangs:
+        return _running_gang(state, gangs[0])
     raise UsageError(_unknown(state, f"{namespace}/{name}"))
+
+
+def _gangs_named(state: State, namespace: str, name: str, kind: str) -> list[GangId]:
+    """The gangs of this name, of this kind where one is asked for: a Job may have the name of its PodGroup."""
+    membership = state.world.membership
+    named = [g for g in sorted(membership.members) if (g.namespace, g.name) == (namespace, name) and g.family != SINGLE]
+    return [g for g in named if kind in ("", _kind(membership.spec(g)))]
+
+
+def _kind(spec: Gang | None) -> str:
+    return spec.kind if spec is not None else "PodGroup"
+
+
+def _owner(state: State, namespace: str, name: str, kind: str, owned: Sequence[Pod]) -> Explanation:
+    """What owns these pods: the gang of those that have no node yet, for that is what people ask about; else all that
+    have one.
+    """
+    first = min(owned, key=lambda p: (not p.live, bool(p.node), p.name))
+    if not first.node or not first.live:
+        return _pod(state, first)
+    placed = sorted((p for p in owned if p.node and p.live), key=lambda p: p.name)
+    return _placed(state, f"{namespace}/{name}  {kind or 'owner'} · {counted(len(placed), 'pod')} on nodes", placed)
 
 
 def _owns(kind: str, name: str, pod: Pod) -> bool:
@@ -108,7 +132,7 @@ def _running_gang(state: State, gang: GangId) -> Explanation:
     census = state.world.membership.census(gang)
     spec = state.world.membership.spec(gang)
     placed = [*census.bound, *census.terminating]
-    title = f"{gang.key}  {spec.kind if spec is not None else 'PodGroup'} · {len(placed)} pods on nodes"
+    title = f"{gang.key}  {_kind(spec)} · {counted(len(placed), 'pod')} on nodes"
     if not placed:
         return Explanation(title, "finished" if census.succeeded else "empty", "none of its pods takes room", ())
     return _placed(state, title, placed)

@@ -398,3 +398,37 @@ def test_how_good_the_choice_is(fields, expected, stopped):
         assert any(line.startswith(expected) for line in lines)
         assert sum("proven" in line or "optimal" in line for line in lines) == bool(expected)
     assert f"the search was cut short at its limit{stopped}" in to_victim
+
+
+def grouped(node=""):
+    """The recipe of the guide: two pods of a Job that bear the label of a PodGroup of the Job's name."""
+    group = """
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: train}
+spec: {minMember: 2}
+"""
+    owner = "ownerReferences: [{apiVersion: batch/v1, kind: Job, name: train, uid: u-train, controller: true}]"
+    label = "scheduling.x-k8s.io/pod-group: train"
+    pods = [pod(f"train-{i}", cls="high", node=node and f"n{i + 1}", labels=label) for i in range(2)]
+    pods = [text.replace("metadata: {", f"metadata: {{{owner}, ") for text in pods]
+    job = JOB.replace("metadata: {", "metadata: {uid: u-train, ").replace(
+        "template:\n", f"template:\n    metadata: {{labels: {{{label}}}}}\n"
+    )
+    return (CLASSES % "0s", NODES, group, job, *pods)
+
+
+def test_a_job_with_the_name_of_its_group_is_the_gang_that_waits(explain):
+    """`job/train` is answered with the decision about PodGroup train, in which its pods are."""
+    code, out, _ = explain("job/train", *grouped())
+    assert code == 0
+    assert out.startswith("default/train PodGroup · priority 1000")
+    assert "2 members can start now" in out
+    assert "EMPTY" not in out
+
+
+def test_a_job_with_the_name_of_its_group_that_runs(explain):
+    """`job/train` of which all pods have a node is answered with all of them."""
+    code, out, _ = explain("job/train", *grouped(node="yes"))
+    assert code == 0
+    assert out.startswith("default/train Job · 2 pods on nodes")
