@@ -21,7 +21,7 @@ from functools import partial
 import msgspec
 
 from gangsched.cluster.sim import history as log
-from gangsched.core.events import Outcome
+from tests.chaos import removals
 from tests.chaos.checks import problems
 from tests.chaos.play import play
 from tests.chaos.refusals import REFUSED
@@ -55,14 +55,13 @@ def run(seed: int, parts: Collection[str] | None = None) -> Result:
     seen["pods evicted"] = sum(
         1 for e in history.of(log.DELETE, log.EVICT, actor=log.SCHEDULER) if e.outcome == log.OK and e.changed
     )
-    seen["removals recalled"] = sum(
-        e.outcome == Outcome.OUTDATED for e in history.of(log.DELETE, log.EVICT, log.SUSPEND, actor=log.SCHEDULER)
-    )
+    seen["beyond the promise: let off after the first removal"] = removals.let_off(played)
+    seen["beyond the promise: removals that were outdated when they were sent"] = removals.outdated(played)
     seen["Jobs suspended"] = sum(e.changed and e.outcome == log.OK for e in history.of(log.SUSPEND))
     seen["Jobs resumed"] = sum(e.changed and e.outcome == log.OK for e in history.of(log.RESUME))
-    removals = [e for e in history.of(log.DELETE, log.EVICT, log.SUSPEND) if e.outcome == log.OK and e.changed]
-    seen["rolled back"] = sum(bool(log.rolled_back_for(e)) for e in removals)
-    seen["drained"] = sum(log.drained_by(e) is not None for e in removals)
+    removed = [e for e in history.of(log.DELETE, log.EVICT, log.SUSPEND) if e.outcome == log.OK and e.changed]
+    seen["rolled back"] = sum(bool(log.rolled_back_for(e)) for e in removed)
+    seen["drained"] = sum(log.drained_by(e) is not None for e in removed)
     seen["claims bound or asked for"] = sum(
         e.changed and e.outcome == log.OK for e in history.of(log.BIND_VOLUME, log.SELECT_NODE, actor=log.SCHEDULER)
     )

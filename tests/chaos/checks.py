@@ -22,7 +22,7 @@ from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
 from gangsched.model.times import parse_time
-from tests.chaos import lists, notices, part_checks, removals, rooms, together
+from tests.chaos import notices, part_checks, removals, rooms, together
 from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import UNTIL_SECONDS, Played
 from tests.chaos.told import Told
@@ -66,8 +66,7 @@ def problems(played: Played) -> list[str]:
     out += [f"bound_before_the_gangs_volumes: {t}" for t in early]
     out += [f"rounds: {t}" for t in too_many_rounds(played)]
     out += [f"room given away: {t}" for t in rooms.given_away(played)]
-    out += [f"unwanted removal: {t}" for t in removals.unwanted_removals(played)]
-    out += [f"second list: {t}" for t in lists.second_lists(played)]
+    out += [f"forbidden removal: {t}" for t in removals.forbidden(played)]
     out += [f"taken together: {t}" for t in together.taken_together(played)]
     out += [f"broken: {t}" for t in disrupted.broken_gangs(history, played.scenario.options)]
     out += [f"too early: {t}" for t in notices.left_too_early(played.world)]

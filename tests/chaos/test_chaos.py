@@ -7,8 +7,6 @@ from functools import cache
 
 import pytest
 
-from gangsched.core.lifecycle.rechecks import Rechecks
-from gangsched.core.lifecycle.recovery import Recovery
 from tests.chaos.__main__ import Result, run
 from tests.chaos.scenario import PARTS
 
@@ -27,20 +25,6 @@ def test_what_may_never_happen_does_not(first: int) -> None:
     """Whatever fails and whoever interferes: nobody is removed without a record, nothing is forgotten."""
     failed = {r.seed: r.problems for r in map(played, range(first, first + CHUNK)) if r.problems}
     assert failed == {}
-
-
-def test_a_process_that_begins_anew_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that takes over and finishes nothing lets off victims of lists that were begun."""
-    monkeypatch.setattr(Recovery, "plan", lambda *_: None)
-    found = [text for seed in (19, 33, 63) for text in run(seed, ("takeovers",)).problems]
-    assert any(text.startswith("second list: ") for text in found)
-
-
-def test_a_process_that_lets_victims_off_in_vain_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that takes every list that was begun for needless leaves its gangs without the room."""
-    monkeypatch.setattr(Rechecks, "_needless", lambda _, __, ___, now: bool(now.begun))
-    found = [text for seed in (19, 54, 72) for text in run(seed).problems]
-    assert any(text.startswith("second list: ") for text in found)
 
 
 def test_the_seeds_are_worth_playing() -> None:
