@@ -13,7 +13,6 @@ from typing import Literal
 
 import msgspec
 
-from gangsched.core.actuation.sentences import intent_in_words, owner_in_words
 from gangsched.model.errors import FieldError
 from gangsched.model.records import Pod
 from gangsched.model.times import parse_time
@@ -102,16 +101,12 @@ def owners_of(pod: Pod) -> tuple[Owner, ...]:
     DisruptionTarget back.
     """
     said = pod.evicted_for
-    found = read_owners(said.message) if said is not None and said.status == "True" else None
-    if found is None:
-        old = owner_in_words(pod.disruption) if pod.disruption is not None and pod.disruption_target else None
-        return (Owner("", *old),) if old is not None else ()
-    return found
+    return (read_owners(said.message) or ()) if said is not None and said.status == "True" else ()
 
 
 def bears(pod: Pod, name: str, plan: str) -> bool:
-    """Does a pod bear the eviction for this gang or queue by this plan, or by one that is not known?"""
-    return any(owner.name == name and owner.plan in (plan, "") for owner in owners_of(pod))
+    """Return whether a pod bears the eviction for this gang or queue by this plan."""
+    return any(owner.name == name and owner.plan == plan for owner in owners_of(pod))
 
 
 def intent_of(pod: Pod) -> Intent | None:
@@ -119,6 +114,4 @@ def intent_of(pod: Pod) -> Intent | None:
     said = pod.intent
     if said is None or not pod.on_record or not pod.nominated_node:
         return None
-    found = read_intent(said.message)
-    old = intent_in_words(said.message) if found is None else None
-    return Intent(*old) if old is not None else found
+    return read_intent(said.message)

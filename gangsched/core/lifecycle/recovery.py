@@ -86,8 +86,6 @@ class Recovery:
         plan.eviction.announced = bool(leaving)
         plan.eviction.left = {p.uid for p in leaving}
         plan.eviction.left |= {v.uid for v in chosen if v.unit in halved}
-        if fewer and not said:  # version 0.1 has not written down how many pods leave together
-            plan.eviction.left |= {p.uid for p in victims if self._may_be_halved(p.gang)}
         return plan
 
     def _plan_of_job(self, group: Group) -> Plan | None:

@@ -158,11 +158,11 @@ def test_plans_that_share_a_victim_outlive_the_process() -> None:
 @pytest.mark.parametrize(
     "said", ["", "no JSON", "{}", '{"version":2,"owners":[]}', '{"version":1,"owners":[{}]}', "[1]"]
 )
-def test_what_cannot_be_read_is_left_to_the_words(said: str) -> None:
-    """A message of a later version, or of nobody's, says nothing: for whom a pod leaves stands in its mark as well."""
+def test_what_cannot_be_read_names_no_owner(said: str) -> None:
+    """A message of a later version, or of nobody's, says nothing."""
     cluster = stopped_in(Remove)
     cluster.change("v1", evicted_for=Condition("True", "Owned", said))
-    assert [(owner.name, owner.plan) for owner in owners_of(cluster.pod("v1"))] == [("d/g", "")]
+    assert owners_of(cluster.pod("v1")) == ()
 
 
 def owners(cluster: Cluster) -> dict[str, list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -21,20 +20,6 @@ from tests.core.stories import G, assert_clean, evicted, member, names, stopped_
 OURS = "py-gang-scheduler"
 
 
-@pytest.fixture(params=["data", "sentences"], autouse=True)
-def written_as(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What is found was written as data, or by version 0.1: in sentences, of which one names one gang and no plan."""
-    Written.as_data = request.param == "data"
-    yield
-    Written.as_data = True
-
-
-class Written:
-    """How the records are written."""
-
-    as_data = True
-
-
 def mark(
     victim: PodBuilder,
     preemptor: str = G,
@@ -45,17 +30,13 @@ def mark(
     """The victim bears the mark of a preemptor, for these plans."""
     text = report.mark_message(scheduler, preemptor, trigger)
     victim = victim.field(disruption=Condition("True", MARK_REASON, text))
-    if not Written.as_data:
-        return victim
     data = Owners.of(Owner(each, "preemption", scheduler, preemptor, trigger) for each in plans)
     return victim.field(evicted_for=Condition("True", "Owned", written(data)))
 
 
 def intend(member: PodBuilder, to: str, victims: int = 2, plan: str = "10-1") -> PodBuilder:
     """The member is nominated, with our record of it."""
-    text = f"plan {plan}: nominated to {to}; waiting for {victims} victims and 0 terminating pods"
-    if Written.as_data:
-        text = written(Intent(plan, victims, to))
+    text = written(Intent(plan, victims, to))
     return member.field(nominated_node=to, intent=Condition("True", "Nominated", text))
 
 
@@ -79,8 +60,7 @@ def found(*more: Built, members: bool = True, **options: Any) -> Cluster:
 def test_a_mark_can_be_read_back(preemptor: str) -> None:
     """For whom the victim leaves, and by which plan if that is known."""
     made = mark(pod("v"), preemptor, "d/m1", "another").obj()
-    plan = "10-1" if Written.as_data else ""
-    assert owners_of(made) == (Owner(plan, "preemption", "another", preemptor, "d/m1"),)
+    assert owners_of(made) == (Owner("10-1", "preemption", "another", preemptor, "d/m1"),)
 
 
 @pytest.mark.parametrize(
@@ -144,20 +124,6 @@ def test_a_gang_that_is_marked_in_part_is_not_evicted_in_part() -> None:
     cluster.run()
     order = [(kind, name) for kind, name in writes(cluster.log) if kind in ("Mark", "Remove")]
     assert order == [("Mark", "low1"), ("Mark", "low2"), ("Remove", "low1"), ("Remove", "low2")]
-
-
-@pytest.mark.parametrize("victims", [1, 2])
-def test_a_gang_of_which_half_is_gone_is_not_left_in_part(victims: int) -> None:
-    """Where nothing says how many pods leave together, a list of which some are gone has begun."""
-    cluster = Cluster(
-        node("n1"),
-        node("n2"),
-        gang("low").min(2),
-        mark(pod("low2").cpu(3).priority(1).gang("low").on("n2"), "d/p", "d/p"),
-        intend(pod("p").cpu(3).priority(5), "n1", victims),
-    )
-    cluster.run()
-    assert names(cluster, Remove) == ({"low2"} if victims == 2 else set())
 
 
 def test_marks_for_a_plan_that_is_not_needed_are_taken_back() -> None:
