@@ -47,14 +47,13 @@ def page(simulation: Simulation) -> str:
     """The whole page."""
     summary = summary_of(simulation)
     counts = ", ".join(f"{number} {phase.lower()}" for phase, number in summary["pods"].items())
-    notes = [f"<p class='bad'>violated: {escape(v)}</p>" for v in summary["violations"]]
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>gangsched simulate</title>"
         "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         "<meta name='viewport' content='width=device-width'>"
         f"<style>{_STYLE}</style></head><body>\n<h1>Simulated run</h1>\n"
         f"<p>{escape(counts or 'no pods')}; {summary['binds']} bound, {summary['preempted']} preempted; last change at"
-        f" {clock(summary['seconds'])} of {clock(summary['until'])}.</p>\n{''.join(notes)}\n"
+        f" {clock(summary['seconds'])} of {clock(summary['until'])}.</p>\n"
         f"{_lanes(simulation, summary['seconds'])}\n<h2>What happened</h2>\n{_table(simulation)}\n</body></html>\n"
     )
 

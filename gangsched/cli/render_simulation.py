@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -14,13 +14,11 @@ from rich.text import Text
 from gangsched.cli.answers import natural
 from gangsched.cli.render import headline, make_console, most_rows, printed
 from gangsched.cli.simulation import Simulation, amount, clock, pods_of, quantity, scarcest, summary_of, timeline
-from gangsched.cli.trace_figures import Figures
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import History, Moment, moment
 from gangsched.model import quantity as quantities
 from gangsched.model.errors import one_line
 from gangsched.model.records import GangId, Node, Pod
-from gangsched.model.times import render_duration
 
 #: On a terminal longer tables end in a line that says so; ``-o json`` has everything.
 MAX_ROWS = 400
@@ -52,11 +50,7 @@ _STYLES = {
 
 def render(simulation: Simulation, console: Console | None = None) -> None:
     """Print the run."""
-    trace = simulation.trace
-    printed(
-        console or make_console(),
-        lambda out: _print(out, simulation) if trace is None else _print_figures(out, trace),
-    )
+    printed(console or make_console(), lambda out: _print(out, simulation))
 
 
 def _print(out: Console, simulation: Simulation) -> None:
@@ -177,8 +171,7 @@ def _summary(summary: dict[str, Any]) -> list[Text]:
     after = "nothing more could happen" if summary["ended"] == "quiet" else f"played until {clock(summary['until'])}"
     drained = f", {summary['drained']} drained" if "drained" in summary else ""
     text = f"{counts or 'no pods'}; {summary['binds']} bound, {summary['preempted']} preempted{drained}; "
-    lines = [Text(f"{text}last change at {clock(summary['seconds'])}, {after}", style="bold")]
-    return lines + [Text(f"violated: {one_line(v)}", style="bold red") for v in summary["violations"]]
+    return [Text(f"{text}last change at {clock(summary['seconds'])}, {after}", style="bold")]
 
 
 MAX_NODES = 16
@@ -266,22 +259,3 @@ def _segment(name: str, cells: int, fill: str) -> str:
 def _clean(text: str) -> str:
     """Names come from strangers: nothing of them may steer the terminal."""
     return set_cell_size(one_line(text), min(cell_len(one_line(text)), 60))
-
-
-def _print_figures(out: Console, figures: Figures) -> None:
-    titles = ("PRIORITY", "JOBS", "NEVER STARTED", "MEAN WAIT", "MEDIAN", "95 %")
-    table = _table({title: {"justify": "right", "no_wrap": True} for title in titles})
-    for priority, each in figures.waits.items():
-        times = (each.mean_seconds, each.median_seconds, each.p95_seconds)
-        table.add_row(priority, str(each.jobs), str(each.never_started), *map(render_duration, map(round, times)))
-    out.print(table)
-    out.print()
-    for line in _cost_lines(figures):
-        out.print(line)
-
-
-def _cost_lines(figures: Figures) -> Iterator[str]:
-    span = render_duration(round(figures.makespan_seconds))
-    yield f"makespan {span}, {figures.gpu_allocation:.1%} of the GPUs allocated while jobs came"
-    evicted = f"{figures.evicted_pods} pods of {figures.interrupted_jobs} jobs evicted"
-    yield f"{evicted}: {figures.gpu_hours_lost:.1f} GPU-hours lost, {figures.gpu_hours_done:.1f} done"

@@ -8,21 +8,16 @@ from __future__ import annotations
 import argparse
 import sys
 
-import msgspec
-
 from gangsched.cli import answers, render_html
 from gangsched.cli.answers import Contract
 from gangsched.cli.inputs import add_input_arguments, read_options
 from gangsched.cli.simulation import Simulation, fields_of, simulate
 from gangsched.cluster.manifests import load
-from gangsched.cluster.manifests.objects import Source
-from gangsched.cluster.manifests.traces import FORMATS, read_trace
 from gangsched.cluster.sim.arrival import InvalidHintError
 from gangsched.cluster.sim.faults import SeededFaults
-from gangsched.core.options import Options
-from gangsched.messages import failures, invalid
+from gangsched.messages import failures
 from gangsched.model.errors import InputError, Problem
-from gangsched.model.times import LONGEST_SECONDS, duration_seconds
+from gangsched.model.times import duration_seconds
 
 DEFAULT_UNTIL = "10m"
 FILE_ORDER = "file-order"
@@ -33,18 +28,12 @@ _JITTER_SECONDS = 0.02
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    add_input_arguments(parser, required=False)
-    parser.add_argument(
-        "--trace",
-        nargs=2,
-        metavar=("FORMAT", "FILE"),
-        help="play the jobs of a public trace of GPU clusters (philly, openb or gfs), on the nodes of -f, if any",
-    )
-    parser.add_argument("--jobs", type=_jobs, metavar="N", help="with --trace: only the first N jobs to arrive")
+    add_input_arguments(parser)
     parser.add_argument(
         "--until",
         metavar="TIME",
-        help="virtual time to play, such as 90s or 2h (default: 10m; with --trace: to the end)",
+        default=DEFAULT_UNTIL,
+        help="virtual time to play, such as 90s or 2h (default: %(default)s)",
     )
     parser.add_argument(
         "--arrival",
@@ -83,13 +72,8 @@ CONTRACT: Contract[Simulation] = Contract(
 
 def _played(args: argparse.Namespace) -> tuple[Simulation, list[Problem]]:
     options = read_options(args)
-    if args.trace is not None:  # in a simulation only events can help
-        options = msgspec.structs.replace(options, flush_seconds=LONGEST_SECONDS)
-    if args.until is None and args.trace is not None:
-        until_seconds = LONGEST_SECONDS
-    else:
-        until_seconds = _until(args.until or DEFAULT_UNTIL)
-    loaded = load(args.sources or (), skip_invalid=args.skip_invalid, made=_trace(args, options))
+    until_seconds = _until(args.until)
+    loaded = load(args.sources, skip_invalid=args.skip_invalid)
     faults = None
     if args.seed is not None:
         faults = SeededFaults(args.seed, write_delay_seconds=_JITTER_SECONDS, watch_delay_seconds=_JITTER_SECONDS)
@@ -105,31 +89,7 @@ def _played(args: argparse.Namespace) -> tuple[Simulation, list[Problem]]:
         )
     except InvalidHintError as error:
         raise InputError(loaded.places[error.position], error.field, error.message) from None
-    if args.trace is None:
-        return simulation, loaded.warnings
-    from gangsched.cli.trace_figures import figures_of  # noqa: PLC0415 - for traces alone
-
-    return msgspec.structs.replace(simulation, trace=figures_of(simulation.history)), loaded.warnings
-
-
-def _trace(args: argparse.Namespace, options: Options) -> list[Source]:
-    """The manifests that a trace is made into, if one is asked for. Raises :class:`UserError`."""
-    if args.trace is None:
-        if not args.sources:
-            raise answers.UsageError(failures.NOTHING_TO_SIMULATE)
-        if args.jobs is not None:
-            raise answers.UsageError(failures.JOBS_WITHOUT_TRACE)
-        return []
-    form, path = args.trace
-    if form not in FORMATS:
-        raise answers.UsageError(f"--trace: {invalid.none_of(value=form, allowed=', '.join(FORMATS))}")
-    return [read_trace(form, path, options.scheduler_names[0], most=args.jobs, nodes=not args.sources)]
-
-
-def _jobs(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(failures.not_a_number_of_jobs(text=text))
-    return int(text)
+    return simulation, loaded.warnings
 
 
 def _until(raw: str) -> float:

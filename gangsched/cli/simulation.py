@@ -8,13 +8,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gangsched.cli.trace_figures import Figures
 from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.arrival import GroupKey, arrivals
 from gangsched.cluster.sim.faults import Faults
-from gangsched.cluster.sim.history import DECIDE, SCHEDULER, Cause, Entry, History, drained_by, drained_queue
-from gangsched.cluster.sim.invariants import preemptor_of, violations
+from gangsched.cluster.sim.history import (
+    DECIDE,
+    SCHEDULER,
+    Cause,
+    Entry,
+    History,
+    drained_by,
+    drained_queue,
+    preemptor_of,
+)
 from gangsched.core.actions import Action
 from gangsched.core.decision import Decision, Preempt
 from gangsched.core.events import Event, records
@@ -34,8 +41,7 @@ _HIDDEN = (log.EXISTS, log.CONDITION, log.EVENT, log.STATUS, log.ADMIT)
 class Simulation(msgspec.Struct, frozen=True):
     """A finished run: the cluster as it is at the end, with its history, and the decisions that changed something.
 
-    ``decisions`` are (entry number in the history, decision), without repetitions of the same answer. ``trace`` are
-    the figures of a trace, if one was played.
+    ``decisions`` are (entry number in the history, decision), without repetitions of the same answer.
     """
 
     world: World
@@ -43,7 +49,6 @@ class Simulation(msgspec.Struct, frozen=True):
     decisions: list[tuple[int, Decision]]
     until_seconds: float
     quiet: bool
-    trace: Figures | None = None
 
     @property
     def history(self) -> History:
@@ -232,7 +237,7 @@ def _new_pod(pod: Pod, at: float) -> dict[str, Any]:
 
 
 def summary_of(simulation: Simulation) -> dict[str, Any]:
-    """Counts, the gangs, and what the run may never show (``violations``, empty if all is well).
+    """Counts and the gangs. ``violations`` is always empty: it stays for a version since the contract has it.
 
     ``seconds`` is when the last thing happened; ``ended`` is ``quiet`` when nothing more could happen, else
     ``until``.
@@ -253,8 +258,7 @@ def summary_of(simulation: Simulation) -> dict[str, Any]:
         "binds": sum(e.changed for e in history.of(log.BIND, actor=SCHEDULER)),
         "preempted": len({e.uid for e in removed}),
         **({"drained": drained} if drained else {}),
-        "violations": violations(history, simulation.options),
-        **({"trace": simulation.trace.fields()} if simulation.trace is not None else {}),
+        "violations": [],
     }
 
 

@@ -1,6 +1,6 @@
 """What may never happen, whatever goes wrong: sentences about a run, none if all is well.
 
-The checks of :mod:`gangsched.cluster.sim.invariants` hold for undisturbed clusters too. Where others change the cluster
+The checks of :mod:`tests.judge.invariants` hold for undisturbed clusters too. Where others change the cluster
 between a decision and its effect, a race at the API server is nobody's fault: such entries are excused, by time and
 by object, never by the whole run.
 """
@@ -12,10 +12,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from gangsched.cluster.sim import SimCluster, disrupted, invariants
+from gangsched.cluster.sim import SimCluster
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim.history import Entry, History, ends_object
-from gangsched.cluster.sim.invariants import preemptor_of
+from gangsched.cluster.sim.history import Entry, History, ends_object, preemptor_of
 from gangsched.core.actions import Bind, Remove, Spare, SuspendJob, WithdrawNomination
 from gangsched.core.decision import BIND, PREEMPT, WAIT
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
@@ -26,6 +25,7 @@ from tests.chaos import notices, part_checks, removals, rooms, together
 from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import UNTIL_SECONDS, Played
 from tests.chaos.told import Told
+from tests.judge import disrupted, invariants
 
 _OF_PARTS = (part_checks.wrong_rollbacks, part_checks.untold, part_checks.left_in_a_drained_queue)
 

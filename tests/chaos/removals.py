@@ -10,14 +10,13 @@ from collections import deque
 from collections.abc import Iterator
 
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim import invariants
-from gangsched.cluster.sim.history import Entry, drained_by, ends_object
-from gangsched.cluster.sim.invariants import preemptor_of
+from gangsched.cluster.sim.history import Entry, drained_by, ends_object, preemptor_of
 from gangsched.core.actions import Remove, SuspendJob
 from gangsched.model.children import JOBSET_NAME
 from gangsched.model.records import PREEMPT_NEVER, Pod
 from tests.chaos.play import Played
 from tests.chaos.told import AT_ONCE, Told
+from tests.judge import invariants
 
 
 def forbidden(played: Played) -> list[str]:

@@ -18,7 +18,6 @@ import msgspec
 
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.controllers import selects
-from gangsched.cluster.sim.disrupted import leaves_whole
 from gangsched.cluster.sim.history import History, ends_object, removal
 from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination
 from gangsched.core.actuation.records import owners_of, read_owners
@@ -29,6 +28,7 @@ from gangsched.core.preemption.blocks import mode_of
 from gangsched.model.records import SINGLE, Budget, GangId, Pod
 from tests.chaos.play import Played
 from tests.chaos.told import AT_ONCE, Batch, Told
+from tests.judge.disrupted import leaves_whole
 
 #: The place of a plan in the order in which its process made them: the number of the batch, and that in the batch.
 _Place = tuple[int, float]

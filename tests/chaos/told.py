@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gangsched.cluster.sim.invariants import owners_in, preemptor_of
+from gangsched.cluster.sim.history import preemptor_of
 from gangsched.core.actions import (
     Action,
     Bind,
@@ -31,6 +31,7 @@ from gangsched.model import dialects
 from gangsched.model.jobsets import JobSet
 from gangsched.model.queues import queue_labels
 from gangsched.model.records import SINGLE, Budget, Gang, GangId, Job, Node, Pod
+from tests.judge.invariants import owners_in
 
 #: Times are whole microseconds, told by fractions.
 AT_ONCE = 1e-6

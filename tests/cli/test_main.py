@@ -84,7 +84,7 @@ def test_an_unknown_command_names_the_nearest(arg, words, capsys):
     [
         (["plan", "-f", "x", "--frobnicate"], "unrecognized arguments: --frobnicate (see gangsched plan --help)"),
         (["plan"], "give manifests with -f, or --cluster to read a cluster, or both"),
-        (["simulate"], "there is nothing to simulate: name manifests with -f, or a trace with --trace"),
+        (["simulate"], "the following arguments are required: -f/--filename (see gangsched simulate --help)"),
         (["config", "validate"], "the following arguments are required: FILE (see gangsched config validate --help)"),
         (["version", "--foo"], "version takes no arguments"),
     ],

@@ -86,7 +86,6 @@ def test_a_whole_group_leaves_in_the_workload_example(capsys):
     assert code == 0
     ends = Counter((key.removeprefix("default/")[:2], each["phase"]) for key, each in answer["pods"].items())
     assert ends == {("lp", "Deleted"): 4, ("hp", "Running"): 4}
-    assert answer["summary"]["violations"] == []
 
 
 @pytest.mark.parametrize("output", ["json", "html", "table"])
@@ -105,7 +104,6 @@ def test_a_seed_moves_things(capsys):
     runs = [run_json(capsys, "-f", KOORDINATOR, "--seed", seed)[1] for seed in ("1", "2")]
     first, second = ([e["at"] for e in run["events"]] for run in runs)
     assert first != second
-    assert [r["summary"]["violations"] for r in runs] == [[], []]
     assert [{k: p["phase"] for k, p in r["pods"].items()} for r in runs] == [
         {k: p["phase"] for k, p in runs[0]["pods"].items()}
     ] * 2

@@ -13,16 +13,16 @@ from gangsched.cluster.manifests import load
 from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.arrival import arrivals
-from gangsched.cluster.sim.disrupted import drained_while_open
 from gangsched.cluster.sim.faults import SeededFaults
 from gangsched.cluster.sim.history import USER, Cause, drained_by
-from gangsched.cluster.sim.invariants import violations
 from gangsched.core.events import Changed
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.queues import STOP_DRAIN, STOP_HOLD, STOP_NONE, ClusterQueue, LocalQueue, QueueObject
 from gangsched.model.records import Job, Pod
 from gangsched.runtime.loop import run_loop
+from tests.judge.disrupted import drained_while_open
+from tests.judge.invariants import violations
 from tests.properties.job_runs import JOBS, manifests
 
 #: Queues are stopped and opened in this time (seconds); afterwards all are open.

@@ -187,11 +187,10 @@ def load(
     stdin: IO[bytes] | IO[str] | None = None,
     around: Around | None = None,
     skip_invalid: bool = False,
-    made: Sequence[Source] = (),
 ) -> Loaded:
     """Read files, folders (with their sub-folders) and ``-`` (``stdin``, by default the process's). With ``around``
     they are to be applied to a cluster, and need not be complete by themselves. With ``skip_invalid`` an object that
-    cannot be understood is left out, with a warning. ``made`` are texts that come before those of ``sources``.
+    cannot be understood is left out, with a warning.
 
     Raises :class:`InvalidInputError` with all objects that cannot be understood, and :class:`InputError` for a file
     that is no YAML or JSON of objects.
@@ -201,9 +200,7 @@ def load(
     collects = gc.isenabled()
     gc.disable()
     try:
-        return _load(
-            [*made, *read(sources, stdin)] if made else read(sources, stdin), around, skip_invalid=skip_invalid
-        )
+        return _load(read(sources, stdin), around, skip_invalid=skip_invalid)
     finally:
         if collects:
             gc.enable()

@@ -138,6 +138,8 @@ _ROLLED_BACK = re.compile(r"rolling back a gang that is bound in part: ([^,\s]+)
 
 #: Kind and name of the queue in the message of the DisruptionTarget condition of a pod whose queue is drained, or in
 #: what a Job says that is suspended for it.
+#: The preemptor in the message of a victim's DisruptionTarget condition.
+_PREEMPTOR = re.compile(r"preemptor: ([^,\s]+)")
 _DRAINED = re.compile(r"(?:^|draining )((?:Cluster|Local)Queue) ([^,\s]+)(?:, which is stopped: |$)")
 
 
@@ -214,6 +216,12 @@ def drained_queue(message: str) -> tuple[str, str] | None:
     """Kind and name of the queue that a mark names because it is drained; None for other marks."""
     found = _DRAINED.search(message)
     return (found[1], found[2]) if found else None
+
+
+def preemptor_of(message: str) -> str:
+    """``namespace/gang`` for whose sake a victim was marked; empty when the message does not say."""
+    found = _PREEMPTOR.search(message)
+    return found[1] if found else ""
 
 
 def marked_so(history: History, removal: Entry) -> bool:

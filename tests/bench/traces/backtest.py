@@ -14,8 +14,6 @@ import msgspec
 
 from gangsched.cli.eta import etas
 from gangsched.cli.simulation import Simulation, started_at
-from gangsched.cluster.manifests import load
-from gangsched.cluster.manifests.traces import read_trace
 from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim.arrival import arrivals
 from gangsched.cluster.sim.store import Store
@@ -27,6 +25,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import GangId, Job, Pod
 from gangsched.model.times import LONGEST_SECONDS, parse_time
 from gangsched.runtime.loop import Observer, run_loop
+from tests.bench.traces import formats
 from tests.bench.traces.played import OPTIONS
 
 _WAITING = (UNSCHEDULABLE, WAIT)
@@ -67,8 +66,8 @@ class _Questions(Observer):
 
 def asked(form: str, path: str, jobs: int, questions: int, *, every: int = 10, seed: int = 0) -> list[Asked]:
     """Answers at so many moments in which a job began to wait, for every job that waits then."""
-    loaded = load((), made=[read_trace(form, path, OPTIONS.scheduler_names[0], most=jobs)])
-    world = World(arrivals(_declaring(loaded.events, random.Random(seed))), start=0.0)
+    trace = formats.loaded(form, path, OPTIONS.scheduler_names[0], most=jobs)
+    world = World(arrivals(_declaring(trace.events, random.Random(seed))), start=0.0)
     cluster = SimCluster(world, until_seconds=LONGEST_SECONDS)
     noted = _Questions(world.store, every, questions)
     run_loop(Scheduler(OPTIONS), cluster, noted)

@@ -18,14 +18,14 @@ from statistics import mean
 import msgspec
 
 from gangsched.cli.simulation import simulate
-from gangsched.cli.trace_figures import gpus_of
-from gangsched.cluster.manifests import load
-from gangsched.cluster.manifests.traces import NODES_OF_OPENB, read_trace
 from gangsched.cluster.sim import history as log
 from gangsched.core.options import Options
 from gangsched.model.records import Pod
 from gangsched.runtime import config
 from tests.bench import svg
+from tests.bench.traces import formats
+from tests.bench.traces.figures import gpus_of
+from tests.bench.traces.formats import NODES_OF_OPENB
 from tests.bench.traces.played import OPTIONS
 
 #: GPU allocation (%) when 130 % has arrived, the mean of 10 seeds: analysis_allo_discrete.csv of the
@@ -71,8 +71,8 @@ def curve(pods: Path, strategy: str, seed: int, *, whole: bool = False) -> list[
             writer = csv.DictWriter(file, rows.fieldnames or ())
             writer.writeheader()
             writer.writerows(_drawn(list(rows), seed, total * _LOAD, whole=whole))
-        loaded = load((), made=[read_trace("openb", str(shuffled), "py-gang-scheduler")])
-    run = simulate(loaded.events, options(strategy), until_seconds=OPTIONS.flush_seconds)
+        trace = formats.loaded("openb", str(shuffled), "py-gang-scheduler")
+    run = simulate(trace.events, options(strategy), until_seconds=OPTIONS.flush_seconds)
     arrived = allocated = 0.0
     out, seen = [], set()
     for entry in run.history:

@@ -9,15 +9,14 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.cli.simulation import simulate
-from gangsched.cli.trace_figures import Figures, figures_of
-from gangsched.cluster.manifests import load
-from gangsched.cluster.manifests.traces import read_trace
-from gangsched.cluster.sim.invariants import violations
 from gangsched.core.options import Options
 from gangsched.model.times import LONGEST_SECONDS, render_duration
 from tests.bench import svg
 from tests.bench.table import table
+from tests.bench.traces import formats
+from tests.bench.traces.figures import Figures, figures_of
 from tests.bench.traces.policies import BY_WORK, POLICIES, chosen_by
+from tests.judge.invariants import violations
 
 #: In a simulation only events can help a gang that waits.
 OPTIONS = msgspec.structs.replace(Options(), flush_seconds=LONGEST_SECONDS)
@@ -34,13 +33,13 @@ class Played(NamedTuple):
 
 def play(form: str, path: str, jobs: int | None, policies: Sequence[str] = tuple(POLICIES)) -> list[Played]:
     """The trace under each policy, on the same nodes."""
-    loaded = load((), made=[read_trace(form, path, OPTIONS.scheduler_names[0], most=jobs)])
+    trace = formats.loaded(form, path, OPTIONS.scheduler_names[0], most=jobs)
     out = []
     for policy in policies:
         options = msgspec.structs.replace(OPTIONS, harm_by_work=policy == BY_WORK)
         begun = time.process_time()
         with chosen_by(policy):
-            run = simulate(loaded.events, options, until_seconds=LONGEST_SECONDS)
+            run = simulate(trace.events, options, until_seconds=LONGEST_SECONDS)
         spent = time.process_time() - begun
         out.append(Played(policy, figures_of(run.history), len(violations(run.history, options)), spent))
         print(f"  {policy}: {spent:.0f} s", flush=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gangsched.cluster.manifests import load
-from gangsched.cluster.sim import SimCluster, World, invariants
+from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.arrival import arrivals
 from gangsched.cluster.sim.history import Entry
@@ -19,6 +19,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Gang, Node, Pod
 from gangsched.runtime.loop import run_loop
 from tests.cluster.sim.objects import event, gang, node, pod, world
+from tests.judge import invariants
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 #: Seconds without a scheduler: as long as a write may take, and longer than any grace period of these stories.

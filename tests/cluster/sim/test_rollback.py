@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gangsched.cluster.manifests import load
-from gangsched.cluster.sim import SimCluster, World, invariants
+from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.arrival import arrivals
 from gangsched.cluster.sim.faults import BEFORE, NO_FAULT, NoFaults, WriteFault
@@ -16,6 +16,7 @@ from gangsched.core.events import Outcome
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.runtime.loop import run_loop
+from tests.judge import invariants
 
 STORY = """
 apiVersion: v1

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim import invariants
 from gangsched.cluster.sim.clock import Timing
 from gangsched.core.events import Changed
 from tests.cluster.sim.volume_story import EXPECTED, STORY, live, outcome, world
+from tests.judge import invariants
 
 VICTIM = """
 ---

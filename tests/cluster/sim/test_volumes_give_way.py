@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.cluster.sim import World, invariants
+from gangsched.cluster.sim import World
 from gangsched.cluster.sim import history as log
 from gangsched.core.events import Changed, Gone
 from gangsched.model.records import Pod
 from tests.builders import pod
 from tests.cluster.sim.volume_story import EXPECTED, STORY, live, outcome, world
+from tests.judge import invariants
 
 
 @pytest.mark.parametrize("tenths", range(0, 40, 3))

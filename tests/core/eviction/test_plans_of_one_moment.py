@@ -9,7 +9,6 @@ import pytest
 
 from gangsched.cli.simulation import simulate
 from gangsched.cluster.sim.history import moment
-from gangsched.cluster.sim.invariants import violations
 from gangsched.core.actions import Mark, Nominate, Remove
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT
 from gangsched.core.events import Changed, LeadershipChanged, Outcome, records
@@ -19,6 +18,7 @@ from gangsched.model.constraints import PodTerm
 from gangsched.model.records import Pod
 from tests.builders import OTHERS, gang, node, pdb, pod, selects
 from tests.core.harness import Built, Cluster, event, nodes_of, plan, reports, writes
+from tests.judge.invariants import violations
 
 BESIDE = (PodTerm("kubernetes.io/hostname", selects(app="db"), ("d",)),)
 

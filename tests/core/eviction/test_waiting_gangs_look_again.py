@@ -9,7 +9,6 @@ import pytest
 
 from gangsched.cli.simulation import simulate
 from gangsched.cluster.sim.history import moment
-from gangsched.cluster.sim.invariants import violations
 from gangsched.core.actions import Mark, Nominate, Remove, WithdrawNomination
 from gangsched.core.events import Outcome
 from gangsched.core.options import Options
@@ -18,6 +17,7 @@ from gangsched.model.records import GangId
 from tests.builders import gang, node, pod
 from tests.core.harness import Built, Cluster, event, nodes_of
 from tests.core.stories import names
+from tests.judge.invariants import violations
 
 
 def waiting(*others: Built, **options: Any) -> Cluster:

@@ -8,9 +8,7 @@ import msgspec
 import pytest
 
 from gangsched.cli.simulation import Simulation, simulate
-from gangsched.cluster.sim.disrupted import broken_gangs, overspent_budgets
 from gangsched.cluster.sim.history import DECIDE, DELETE, GONE, KUBELET, SCHEDULER, SUCCEED, USER, Cause
-from gangsched.cluster.sim.invariants import violations
 from gangsched.core.actions import Mark, Remove
 from gangsched.core.events import Changed, Gone, Outcome
 from gangsched.core.ledger.condemned import Condemned
@@ -21,6 +19,8 @@ from tests.builders import gang, node, pdb
 from tests.cluster.sim import objects
 from tests.cluster.sim.objects import outcomes, ref, world
 from tests.core.harness import Built, event
+from tests.judge.disrupted import broken_gangs, overspent_budgets
+from tests.judge.invariants import violations
 
 MESSAGE = "sched: preempting to accommodate higher priority pods, preemptor: ns/g, triggerpod: ns/a"
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from gangsched.cluster.sim import invariants
 from gangsched.cluster.sim.history import (
     CREATE,
     DELETE,
@@ -18,6 +17,7 @@ from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, Withdra
 from gangsched.core.events import Outcome
 from gangsched.model.records import Job
 from tests.cluster.sim.objects import changed, event, gang, get, node, outcomes, pod, ref, world
+from tests.judge import invariants
 
 MESSAGE = "sched: preempting to accommodate higher priority pods, preemptor: ns/g, triggerpod: ns/a"
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gangsched.cluster.manifests import load
-from gangsched.cluster.manifests.traces import GPU, GPU_MILLI, NODES_OF_OPENB, read_trace
 from gangsched.model.errors import InputError
+from tests.bench.traces import formats
+from tests.bench.traces.formats import GPU, GPU_MILLI, NODES_OF_OPENB, read_trace
 
 PHILLY = """\
 timestamp,duration,num_gpus,gpu_time,cluster
@@ -107,9 +107,9 @@ def test_only_the_first_jobs_and_the_scheduler_that_is_asked_for(tmp_path: Path)
 @pytest.mark.parametrize(("form", "text"), [("philly", PHILLY), ("openb", OPENB), ("gfs", GFS)])
 def test_every_format_is_read_without_a_warning(tmp_path: Path, form: str, text: str) -> None:
     """What a trace becomes are manifests that are understood whole."""
-    loaded = load((), made=[read_trace(form, str(_file(tmp_path, text)), "mine")])
-    assert not loaded.warnings
-    assert loaded.events
+    trace = formats.loaded(form, str(_file(tmp_path, text)), "mine")
+    assert not trace.warnings
+    assert trace.events
 
 
 @pytest.mark.parametrize(

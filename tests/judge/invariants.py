@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim.disrupted import (
-    broken_gangs,
-    drained_before_marked,
-    drained_while_open,
-    marked_while_open,
-    overspent_budgets,
-)
 from gangsched.cluster.sim.history import (
     Entry,
     History,
@@ -26,6 +18,7 @@ from gangsched.cluster.sim.history import (
     marked_so,
     minimum_of,
     moment,
+    preemptor_of,
     removal,
     rolled_back_for,
 )
@@ -36,9 +29,14 @@ from gangsched.model.children import JOBSET_NAME
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
 from gangsched.model.volumes import PersistentVolumeClaim
+from tests.judge.disrupted import (
+    broken_gangs,
+    drained_before_marked,
+    drained_while_open,
+    marked_while_open,
+    overspent_budgets,
+)
 
-#: The preemptor in the message of a victim's DisruptionTarget condition.
-_PREEMPTOR = re.compile(r"preemptor: ([^,\s]+)")
 _DEFAULTS = Options()
 #: A mark that the disruption controller takes back so soon after it was written (seconds) is one that a plan needs:
 #: that controller waits for twice as long.
@@ -225,12 +223,6 @@ def owners_in(data: str, message: str) -> list[tuple[str, str]]:
     if owners is not None:
         return [(owner.name, owner.plan) for owner in owners if owner.cause == Cause.PREEMPTION.value]
     return [(preemptor_of(message), "")]
-
-
-def preemptor_of(message: str) -> str:
-    """``namespace/gang`` for whose sake a victim was marked; empty when the message does not say."""
-    found = _PREEMPTOR.search(message)
-    return found[1] if found else ""
 
 
 def _has_marked(removed: Entry, newest: Mapping[str, Round], known: Sequence[Round]) -> Round | None:

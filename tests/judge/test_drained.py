@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from gangsched.cluster.sim import World
-from gangsched.cluster.sim.disrupted import drained_before_marked, drained_while_open, marked_while_open
 from gangsched.cluster.sim.history import CHANGE, USER, Cause
-from gangsched.cluster.sim.invariants import unplanned_removals, unplanned_suspensions, violations
 from gangsched.core.actions import JobRef, Mark, Remove, SuspendJob, Unmark
 from gangsched.core.events import Changed, Gone
 from gangsched.model.queues import STOP_DRAIN, STOP_HOLD, STOP_NONE, ClusterQueue
 from gangsched.model.records import Job, Owner, Pod
 from tests.cluster.sim.objects import event, node, outcomes, pod, ref, world
+from tests.judge.disrupted import drained_before_marked, drained_while_open, marked_while_open
+from tests.judge.invariants import unplanned_removals, unplanned_suspensions, violations
 
 TEXT = "sched: draining ClusterQueue a, which is stopped: ns/g leaves"
 MARK_X, MARK_Y = Mark(1, ref("x"), TEXT), Mark(2, ref("y"), TEXT)

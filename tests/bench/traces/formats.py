@@ -22,6 +22,7 @@ one, which real devices do not allow.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import zlib
@@ -30,6 +31,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gangsched.cluster.manifests import load
+from gangsched.cluster.manifests.loading import Loaded
 from gangsched.cluster.manifests.objects import Source, text_of
 from gangsched.cluster.sim.arrival import ARRIVE_AFTER, RUN_FOR
 from gangsched.messages import invalid
@@ -211,3 +214,8 @@ def _object(
 ) -> dict[str, Any]:
     metadata = {"name": name, **({"annotations": annotations} if annotations else {})}
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **rest}
+
+
+def loaded(form: str, path: str, scheduler: str, most: int | None = None) -> Loaded:
+    """The trace, read as ``-f`` would read its manifests."""
+    return load(["-"], stdin=io.StringIO(read_trace(form, path, scheduler, most=most).text))
