@@ -33,9 +33,6 @@ TYPES = {
     "int | str": "a whole number or text",
     "object | str": "text or a mapping",
 }
-NO_VALUE_IN_TRACE = "has no value"
-EMPTY_TRACE = "has no jobs"
-not_a_number = Text("{value!r} is neither a number of at least 0 nor a time such as 2017-10-09 07:01:55")
 DURATION = "a duration such as 15s or 1m30s"
 subdomain = Text("a DNS-1123 subdomain: at most {most} of a-z, 0-9, '-' and '.', beginning and ending with a-z or 0-9")
 

@@ -44,6 +44,7 @@ NODES_OF_OPENB = "openb_node_list_all_node.csv"
 
 _PER_NODE = {"cpu": "96", "memory": "768Gi", GPU: "8", "pods": "110"}
 _GPUS_PER_NODE = 8
+_NO_NUMBER = "{!r} is neither a number of at least 0 nor a time such as 2017-10-09 07:01:55"
 #: No number of evictions makes a Job fail: all of its work is done in the end.
 _BACKOFF_LIMIT = 2**31 - 1
 _PRIORITIES = {"high": 1000, "low": 0, "LS": 1000, "Burstable": 500, "Guaranteed": 500, "BE": 0, "HP": 1000, "Spot": 0}
@@ -63,7 +64,7 @@ class _Row(NamedTuple):
         """The value. Raises :class:`InputError` without one."""
         value = self.values.get(column)
         if value is None or value == "":
-            raise self._error(column, invalid.NO_VALUE_IN_TRACE)
+            raise self._error(column, "has no value")
         return value
 
     def priority(self, column: str) -> str:
@@ -81,7 +82,7 @@ class _Row(NamedTuple):
         except ValueError:
             value = -1.0
         if not (math.isfinite(value) and value >= 0):
-            raise self._error(column, invalid.not_a_number(value=raw))
+            raise self._error(column, _NO_NUMBER.format(raw))
         return value
 
     def seconds(self, column: str) -> float:
@@ -90,7 +91,7 @@ class _Row(NamedTuple):
         try:
             return datetime.fromisoformat(raw).replace(tzinfo=UTC).timestamp() if ":" in raw else self.number(column)
         except ValueError:
-            raise self._error(column, invalid.not_a_number(value=raw)) from None
+            raise self._error(column, _NO_NUMBER.format(raw)) from None
 
 
 class _Work(NamedTuple):
@@ -146,7 +147,7 @@ def read_trace(form: str, path: str, scheduler_name: str, *, most: int | None = 
     """
     works = sorted(map(_FORMATS[form], _rows(Path(path))), key=lambda work: work.arrives)[:most]
     if not works:
-        raise InputError(Place(path), "", invalid.EMPTY_TRACE)
+        raise InputError(Place(path), "", "has no jobs")
     items: list[dict[str, Any]] = []
     if nodes:
         beside = Path(path).with_name(NODES_OF_OPENB)
