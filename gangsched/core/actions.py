@@ -56,6 +56,21 @@ class GroupRef(PodRef, frozen=True, gc=False):
     version: str = ""
 
 
+class NodeRef(PodRef, frozen=True, gc=False):
+    """One incarnation of a node, as it was in a ``version``: how many ``taints`` it had then, and the place (from 0)
+    of that by which room on it was held, if it was.
+    """
+
+    version: str = ""
+    taints: int = 0
+    held_at: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        return self.name
+
+
 class _Action(msgspec.Struct, frozen=True, gc=False):
     pass
 
@@ -188,6 +203,32 @@ class SelectNode(_Action, frozen=True):
     node: str
 
 
+class _NodeWrite(_Action, frozen=True):
+    id: int
+    node: NodeRef
+
+    @property
+    def pod(self) -> NodeRef:
+        """What is written to."""
+        return self.node
+
+
+class HoldNode(_NodeWrite, frozen=True):
+    """PATCH the taint ``gangsched.dev/held=<value>:NoSchedule`` onto a node, or give it this value, on condition of the
+    node's UID and of the version that is changed; its other taints stay as they are.
+    """
+
+    value: str
+
+
+class ReleaseNode(_NodeWrite, frozen=True):
+    """PATCH that taint off a node, on the same conditions. ``value`` is its last value: that of another scheduler
+    stays.
+    """
+
+    value: str
+
+
 class Spare(_Action, frozen=True):
     """No removal of this pod, or suspension of this Job, is wanted: what has not been sent is not, and what has is not
     repeated. This one has no answer; each of those has its own, ``outdated`` if it can have had no effect.
@@ -273,7 +314,8 @@ class JobStatus(GangStatus, frozen=True):
 VolumeWrite: TypeAlias = BindVolume | SelectNode
 PodWrite: TypeAlias = Bind | Nominate | WithdrawNomination | Mark | Unmark | Remove
 JobWrite: TypeAlias = SuspendJob | ResumeJob
-Write: TypeAlias = PodWrite | VolumeWrite | JobWrite
+NodeWrite: TypeAlias = HoldNode | ReleaseNode
+Write: TypeAlias = PodWrite | VolumeWrite | JobWrite | NodeWrite
 Removal: TypeAlias = Remove | SuspendJob
 #: What is a request of its own.
 Sent: TypeAlias = Write | SetCondition | SetGroupStatus | Report | GangStatus
@@ -285,6 +327,8 @@ _OVERRULED: Mapping[type[Action], type[Any] | UnionType] = {
     Unmark: Mark,
     Nominate: WithdrawNomination,
     WithdrawNomination: Nominate,
+    HoldNode: NodeWrite,
+    ReleaseNode: HoldNode,
 }
 
 

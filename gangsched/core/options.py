@@ -40,6 +40,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     victim's PriorityClass (empty: of all others). No annotation of ``ignore_keys`` protects a pod for ever. Owners of
     the kinds ``gang_owners`` (:data:`gangsched.model.dialects.owners.Kind`) are gangs unless they, or their namespace,
     say otherwise. Room for announced members is kept for ``announced_hold_seconds`` from the first binding.
+    ``hold_room`` says when nodes on which room is freed are held against other schedulers: always, never, or
+    with auto where one of these has a part in it.
     ``profiles`` has the scheduler names whose filters or scores are not the default ones.
     """
 
@@ -77,6 +79,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     protect_after_evictions: int = 3
     gang_owners: tuple[str, ...] = ()
     announced_hold_seconds: float = 600.0
+    hold_room: str = "auto"
     profiles: tuple[tuple[str, PluginSet], ...] = ()
 
     @property

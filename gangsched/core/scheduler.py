@@ -13,6 +13,7 @@ from gangsched.core.decision import Decision
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.backfill import STRICT
 from gangsched.core.lifecycle.executor import Executor, Ids
+from gangsched.core.lifecycle.holding import HeldRoom
 from gangsched.core.lifecycle.table import State
 from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider
@@ -138,6 +139,10 @@ class Scheduler:
     def evicted_repeatedly(self) -> int:
         """How many units were evicted in the last hour as often as it takes to be protected."""
         return self.world.evictions.repeatedly(self.options.protect_after_evictions, self.world.now)
+
+    def held_room(self) -> HeldRoom:
+        """How many nodes are held against other schedulers, and whether that is not allowed."""
+        return self._run.gangs.holding.status()
 
     def queue_counts(self) -> dict[str, int]:
         """Gangs by queue: active, backoff, unschedulable, gathering."""

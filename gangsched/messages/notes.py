@@ -20,6 +20,12 @@ NO_RESERVATION = "The workload has no reservation"
 
 bound_in_part = Text("{message}. The gang is bound in part: {bound} bound, {needed} more needed")
 room_taken = Text("the room that was freed is taken{by}: {why}")
+room_not_held = Text(
+    "The nodes on which room is freed cannot be held against other schedulers, which may take it: {why}"
+    " (RBAC: patch nodes; preemption.holdRoom)"
+)
+NO_REASON = "the API server has refused it"
+not_held_yet = Text("not held against other schedulers yet: {nodes}{why}")
 NO_ROOM_ANY_MORE = "the gang does not fit any more"
 and_bound_are_removed = Text("{text}; those that are bound are removed")
 still_terminating = Text("{message}; still terminating: {names}")

@@ -19,6 +19,7 @@ from gangsched.model.dialects import HINT_PREFIXES, membership, remark, ungroupe
 from gangsched.model.dialects.objects import owner_of
 from gangsched.model.dialects.owners import declared
 from gangsched.model.errors import FieldError
+from gangsched.model.held import without_held
 from gangsched.model.jobsets import JobSet, RawJobSet, RawReplicatedJob, ReplicatedJob
 from gangsched.model.preemptible import KEYS as STAKES
 from gangsched.model.preemptible import preemption_toleration, stakes_of
@@ -148,12 +149,13 @@ class Converter:
         room = parse_list(status.capacity if status.allocatable is None else status.allocatable, field)
         room.setdefault("pods", 110)
         ready = next((c.status for c in status.conditions or () if c.type == "Ready"), "True")
+        taints, held = without_held(tuple(taint(t, f"spec.taints[{i}]") for i, t in enumerate(spec.taints or ())))
         return Node(
             name=meta.name,
             uid=meta.uid,
             labels=self._intern_labels(meta.labels),
             allocatable=tuple(sorted(room.items())),
-            taints=tuple(taint(t, f"spec.taints[{i}]") for i, t in enumerate(spec.taints or ())),
+            taints=taints,
             unschedulable=spec.unschedulable,
             ready=ready == "True",
             deleting=bool(meta.deletion_timestamp),
@@ -161,6 +163,7 @@ class Converter:
             created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
             version=meta.resource_version,
             features=tuple(sorted(status.declared_features or ())),
+            held=held,
         )
 
     def budget(self, raw: wire.PodDisruptionBudget) -> Budget:

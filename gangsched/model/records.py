@@ -23,6 +23,7 @@ from gangsched.model.constraints import (
     Taint,
 )
 from gangsched.model.errors import Mistake
+from gangsched.model.held import Held
 
 #: Pods with at least this priority are system pods: only a preemptor with more may evict them (2 * 10^9).
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
@@ -194,7 +195,8 @@ class Pod(Named, frozen=True):
 
 class Node(Record, frozen=True):
     """One node. ``allocatable`` is in base units and includes ``pods``. Of one that is ``outdated`` the newest state
-    could not be understood: the rest is what was known before.
+    could not be understood: the rest is what was known before. ``taints`` are without that by which room on it is
+    ``held`` for a plan: schedulers of other installations, and other schedulers, respect it.
     """
 
     name: str
@@ -210,6 +212,7 @@ class Node(Record, frozen=True):
     version: str = ""
     features: tuple[str, ...] = ()
     outdated: bool = False
+    held: Held | None = None
 
 
 #: The family of the pods of a Job with a queue: they start together.

@@ -23,6 +23,7 @@ from gangsched.core.actions import Action, Bind, Report
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Event, Gone, Outcome, SearchCancelled, WriteDone
 from gangsched.core.framework.pipeline import Stopwatch
+from gangsched.core.lifecycle.holding import HeldRoom
 from gangsched.core.lifecycle.report import GANG_BROKEN
 from gangsched.model.records import Pod
 from gangsched.runtime.loop import Observer
@@ -108,6 +109,14 @@ DECLARED: Mapping[str, Declared] = {
     "gangsched_units_evicted_repeatedly": Declared(
         "Gangs, and pods of one controller, that were evicted preemption.protectAfterEvictions times or more in the"
         " last hour.",
+        level=True,
+    ),
+    "gangsched_held_nodes": Declared(
+        "Nodes that bear the taint gangsched.dev/held for a plan, or are about to.", level=True
+    ),
+    "gangsched_hold_refused": Declared(
+        "1 while nodes cannot be held against other schedulers, because the API server does not let them be patched:"
+        " see the Event RoomNotHeld.",
         level=True,
     ),
     "gangsched_api_request_seconds": Declared(
@@ -274,6 +283,11 @@ class Metrics(Observer):
     def evictions(self, repeatedly: int) -> None:
         """How many units were evicted again and again."""
         self.note("units_evicted_repeatedly", repeatedly)
+
+    def held_room(self, held: HeldRoom) -> None:
+        """How many nodes are held against other schedulers, and whether that is not allowed."""
+        self.note("held_nodes", held.nodes)
+        self.note("hold_refused", bool(held.refused))
 
     def _asked(self, actions: Sequence[Action]) -> None:
         self._binding.update({action.id: action for action in actions if isinstance(action, Bind)})

@@ -287,6 +287,7 @@ class _QueueDepths(Observer):
             self._read_at = now
             self._metrics.queued(self._scheduler.queue_counts())
             self._metrics.evictions(self._scheduler.evicted_repeatedly())
+            self._metrics.held_room(self._scheduler.held_room())
             self._metrics.names_taken(self._scheduler.world.names.taken)
 
 

@@ -178,6 +178,14 @@ class Preemption(Section, frozen=True, kw_only=True):
             their grace periods, evicts others instead if it fits sooner then."""
         ),
     ] = "2m"
+    hold_room: Annotated[
+        Literal["auto", "always", "never"],
+        _doc(
+            """When the nodes on which room is freed for a gang are held against all other schedulers, by the taint
+            gangsched.dev/held, from before the first removal until its members are bound. auto: where one of the pods
+            that leave, or any pod that waits in the cluster, is of a scheduler that is none of the profiles."""
+        ),
+    ] = "auto"
     max_victims: Annotated[
         int,
         _doc(
@@ -442,6 +450,7 @@ class Configuration(Section, frozen=True, kw_only=True):
             timeout_seconds=seconds_of(self.preemption.gang_timeout),
             overdue_after_seconds=seconds_of(self.preemption.overdue_after),
             max_wait_seconds=seconds_of(self.preemption.max_wait),
+            hold_room=self.preemption.hold_room,
             max_victims=self.preemption.max_victims,
             max_victims_per_member=self.preemption.max_victims_per_member,
             protect_after_evictions=self.preemption.protect_after_evictions,

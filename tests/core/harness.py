@@ -12,9 +12,12 @@ from gangsched.core.actions import (
     Action,
     Bind,
     BindVolume,
+    HoldNode,
     Mark,
+    NodeWrite,
     Nominate,
     PodWrite,
+    ReleaseNode,
     Remove,
     Report,
     ResumeJob,
@@ -35,6 +38,7 @@ from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.simulation import Phantom
+from gangsched.model.held import Held
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import JOB, Budget, Condition, Gang, GangId, Job, Node, Pod
 from gangsched.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim, StorageObject
@@ -112,6 +116,7 @@ class Cluster:
         self.core = Scheduler(Options(**options))
         self.now = 0.0
         self.pods: dict[tuple[str, str], Pod] = {}
+        self.nodes: dict[str, Node] = {}
         self.storage: dict[tuple[str, str], StorageObject] = {}
         self.jobs: dict[tuple[str, str], Job] = {}
         self.jobsets: dict[tuple[str, str], JobSet] = {}
@@ -137,6 +142,10 @@ class Cluster:
                     self.pods[(shown.namespace, shown.name)] = shown
                 case ev.Gone("Pod", namespace, name):
                     self.pods.pop((namespace, name), None)
+                case ev.Changed(Node() as shown):
+                    self.nodes[shown.name] = shown
+                case ev.Gone("Node", _, name):
+                    self.nodes.pop(name, None)
                 case ev.Changed(Job() as job):
                     self.jobs[(job.namespace, job.name)] = job
                 case ev.Changed(JobSet() as jobset):
@@ -252,7 +261,7 @@ class Cluster:
                 action.pod.uid,
                 scheduled_condition=Condition("False", action.reason, action.message),
             )
-        if isinstance(action, PodWrite | Spare) and not self.sent:
+        if isinstance(action, PodWrite | NodeWrite | Spare) and not self.sent:
             self._overrule(action)
         if not isinstance(action, Write):
             return
@@ -261,7 +270,7 @@ class Cluster:
         else:
             self._write(action)
 
-    def _overrule(self, by: PodWrite | Spare) -> None:
+    def _overrule(self, by: PodWrite | NodeWrite | Spare) -> None:
         overruled = [w for w in self.waiting if w.pod.uid == by.pod.uid and isinstance(w, overruled_by(by))]
         self.waiting = [w for w in self.waiting if w not in overruled]
         self._events += [ev.WriteDone(write.id, Outcome.OUTDATED, "not wanted any more") for write in overruled]
@@ -273,6 +282,9 @@ class Cluster:
             return
         if isinstance(action, SuspendJob | ResumeJob):
             self._write_job(action)
+            return
+        if isinstance(action, NodeWrite):
+            self._write_node(action)
             return
         found = self.pods.get((action.pod.namespace, action.pod.name))
         if found is None or found.uid != action.pod.uid:
@@ -309,6 +321,15 @@ class Cluster:
             case Remove():
                 return {"deleting_since": self.now + found.grace_seconds}
         return {}
+
+    def _write_node(self, action: HoldNode | ReleaseNode) -> None:
+        found = self.nodes.get(action.node.name)
+        if found is None or found.uid != action.node.uid:
+            self._events.append(ev.WriteDone(action.id, Outcome.GONE, "not found"))
+            return
+        held = Held(action.value, len(found.taints)) if isinstance(action, HoldNode) else None
+        self.show(msgspec.structs.replace(found, held=held))
+        self._events.append(ev.WriteDone(action.id, Outcome.OK))
 
     def _write_job(self, action: SuspendJob | ResumeJob) -> None:
         """The Job controller deletes the pods of a suspended Job at once; it creates none for one that goes on. That of

@@ -22,7 +22,7 @@ CLUSTER_RIGHTS = {
     ("", "pods/status"): {"patch"},
     ("", "pods/binding"): {"create"},
     ("", "pods/eviction"): {"create"},
-    ("", "nodes"): FOLLOW,
+    ("", "nodes"): READ | {"patch"},
     ("", "namespaces"): READ,
     ("", "services"): FOLLOW,
     ("", "replicationcontrollers"): FOLLOW,

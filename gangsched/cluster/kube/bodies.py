@@ -15,9 +15,11 @@ from gangsched.core.actions import (
     Bind,
     BindVolume,
     JobRef,
+    JobWrite,
     Mark,
     Nominate,
     PodRef,
+    PodWrite,
     Remove,
     Report,
     ResumeJob,
@@ -26,8 +28,8 @@ from gangsched.core.actions import (
     SetGroupStatus,
     SuspendJob,
     Unmark,
+    VolumeWrite,
     WithdrawNomination,
-    Write,
 )
 from gangsched.model import jobsets
 from gangsched.model.children import ADDED_BY_FLAVOR, added_by_flavor
@@ -65,7 +67,7 @@ def pod_path(pod: PodRef, subresource: str = "") -> str:
     return f"{path}/{subresource}" if subresource else path
 
 
-def write_request(action: Write | SetCondition | SetGroupStatus, now: float) -> Request:
+def write_request(action: PodWrite | VolumeWrite | JobWrite | SetCondition | SetGroupStatus, now: float) -> Request:
     """The request for one action on a pod or Job, or for the volumes of a pod.
 
     ``now`` (seconds since the epoch) is when its conditions changed.

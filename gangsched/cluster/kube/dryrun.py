@@ -10,10 +10,13 @@ from gangsched.core.actions import (
     Bind,
     BindVolume,
     GangStatus,
+    HoldNode,
     JobRef,
     Mark,
+    NodeRef,
     Nominate,
     PodRef,
+    ReleaseNode,
     Remove,
     Report,
     ResumeJob,
@@ -39,6 +42,8 @@ _TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
     ResumeJob: ("resume", ()),
     BindVolume: ("bind", ("claim", "pod")),
     SelectNode: ("ask for a volume for", ("node", "pod")),
+    HoldNode: ("hold", ("value",)),
+    ReleaseNode: ("no longer hold", ()),
     SetCondition: ("set PodScheduled=False on", ("reason", "message")),
     Report: ("write an Event on", ("reason", "note")),
     SetGroupStatus: ("update the status of", ()),
@@ -69,4 +74,6 @@ def _object(action: Action) -> str:
             return f"PersistentVolumeClaim {pod.namespace}/{claim}"
     if isinstance(action, SetGroupStatus):
         return f"group {action.pod.key}"
+    if isinstance(action.pod, NodeRef):
+        return f"Node {action.pod.name}"
     return f"{action.pod.kind if isinstance(action.pod, JobRef) else 'Pod'} {action.pod.key}"

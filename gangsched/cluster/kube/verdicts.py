@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from gangsched import logs
+from gangsched.cluster.kube import nodes
 from gangsched.cluster.kube.bodies import (
     Request,
     claim_path,
@@ -26,6 +27,7 @@ from gangsched.core.actions import (
     BindVolume,
     JobRef,
     Mark,
+    NodeWrite,
     Remove,
     Report,
     ResumeJob,
@@ -171,10 +173,22 @@ class Verdicts:
         self._preconditions = preconditions
         self._timeout_seconds = timeout_seconds
 
-    async def prepared(self, action: Remove | ResumeJob) -> tuple[Request | None, Verdict | None]:
+    async def _look_at_node(self, action: NodeWrite) -> tuple[Verdict | None, Request | None]:
+        """What a node says about an attempt that was refused; neither when it could not be read."""
+        try:
+            request, verdict = await nodes.look_at_node(self._client, self._timeout_seconds, action)
+        except ApiError as error:
+            return (None if error.transient or error.status == 401 else (Outcome.REFUSED, error.message)), None
+        except UnreachableError:
+            return None, None
+        return verdict, request
+
+    async def prepared(self, action: Remove | ResumeJob | NodeWrite) -> tuple[Request | None, Verdict | None]:
         """The request for an action that may rest on what the server has now, or what comes of it without one; neither
         when that could not be read. Raises :class:`ApiError` and :class:`UnreachableError`.
         """
+        if isinstance(action, NodeWrite):
+            return await nodes.prepared(self._client, self._timeout_seconds, action)
         if isinstance(action, ResumeJob):
             wanted = action.templates is not None
             found = await read_job(self._client, self._timeout_seconds, action.job) if wanted else None
@@ -196,6 +210,8 @@ class Verdicts:
             refused = (403, 409, 422) if writes_templates(request) else (409, 422)
             if error.status in refused:
                 return await look_at_job(self._client, self._timeout_seconds, action, request, error)
+        if error.status in (409, 422) and isinstance(action, NodeWrite):
+            return await self._look_at_node(action)
         if error.status == 409 and isinstance(action, Remove):
             self._preconditions.forget_mark(action.pod)  # it is not in this version any more
         return await self._outcome(action, error), next_request(action, request)

@@ -16,7 +16,17 @@ from gangsched.cluster.kube.preconditions import Preconditions
 from gangsched.cluster.kube.retry import Backoff, Window, end
 from gangsched.cluster.kube.verdicts import Verdict, Verdicts, left_out, next_request
 from gangsched.cluster.queue import Item, Lane, Sendable, WriteQueue
-from gangsched.core.actions import Action, Bind, GangStatus, Remove, Report, ResumeJob, SetCondition, SetGroupStatus
+from gangsched.core.actions import (
+    Action,
+    Bind,
+    GangStatus,
+    NodeWrite,
+    Remove,
+    Report,
+    ResumeJob,
+    SetCondition,
+    SetGroupStatus,
+)
 from gangsched.core.events import Event, Outcome, WriteDone
 from gangsched.messages import notes
 
@@ -265,7 +275,7 @@ class Writer:
         """
         if isinstance(action, Report):
             return report_request(action, self._controller, self._instance, self._now()), None
-        if isinstance(action, Remove | ResumeJob):
+        if isinstance(action, Remove | ResumeJob | NodeWrite):
             return await self._verdicts.prepared(action)
         return write_request(action, self._now()), None
 

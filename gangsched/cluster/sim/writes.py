@@ -21,11 +21,14 @@ from gangsched.core.actions import (
     Bind,
     BindVolume,
     GangStatus,
+    HoldNode,
     JobStatus,
     Mark,
+    NodeWrite,
     Nominate,
     PodRef,
     PodWrite,
+    ReleaseNode,
     Remove,
     Report,
     ResumeJob,
@@ -40,6 +43,7 @@ from gangsched.core.actions import (
 )
 from gangsched.core.events import Changed, Gone, Outcome, WriteDone
 from gangsched.model.constraints import Directives
+from gangsched.model.held import Held
 from gangsched.model.jobsets import JOBSET, JobSet
 from gangsched.model.records import Condition, Job, Pod
 from gangsched.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim
@@ -156,6 +160,8 @@ class ApiServer:
                 return self._select_node(action)
             case SuspendJob() | ResumeJob():
                 return self._suspend_or_resume(action)
+            case HoldNode() | ReleaseNode():
+                return self._hold_or_release(action)
         pod = self._store.pod(action.pod.namespace, action.pod.name, action.pod.uid)
         return _GONE if pod is None else self._write(action, pod)
 
@@ -191,6 +197,17 @@ class ApiServer:
         if isinstance(action, ResumeJob) and action.templates is not None:
             changed = _given(changed, action.templates)
         self._store.apply(Changed(changed), Cause(SCHEDULER, verb_of(action), _said(action)))
+        return _OK
+
+    def _hold_or_release(self, action: HoldNode | ReleaseNode) -> Verdict:
+        """What the adapter makes of it in the end: another version of the node alone is no obstacle."""
+        node = self._store.nodes.get(action.node.name)
+        if node is None or (node.uid or node.name) != action.node.uid:
+            return Verdict(Outcome.GONE, "no node with this name and UID")
+        place = node.held.place if node.held is not None else len(node.taints)
+        held = Held(action.value, place) if isinstance(action, HoldNode) else None
+        cause = Cause(SCHEDULER, verb_of(action), _said(action))
+        self._store.apply(Changed(msgspec.structs.replace(node, held=held)), cause)
         return _OK
 
     def _select_node(self, action: SelectNode) -> Verdict:
@@ -311,6 +328,8 @@ class ApiServer:
             kind, key, uid = action.regarding[1], "/".join(filter(None, action.regarding[2:4])), action.regarding[4]
         elif isinstance(action, SuspendJob | ResumeJob):
             kind, key, uid = action.job.kind, action.job.key, action.job.uid
+        elif isinstance(action, NodeWrite):
+            kind, key, uid = "Node", action.node.name, action.node.uid
         elif isinstance(action, GangStatus):
             kind, key, uid = "PodGroup", f"{action.namespace}/{action.name}", action.uid
         else:
@@ -336,6 +355,8 @@ _TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
     SelectNode: (log.SELECT_NODE, ("node", "claim")),
     SuspendJob: (log.SUSPEND, ("preemptor", "plan")),
     ResumeJob: (log.RESUME, ()),
+    HoldNode: (log.HOLD, ("value",)),
+    ReleaseNode: (log.RELEASE, ()),
     SetCondition: (log.CONDITION, ("reason", "message")),
     Report: (log.EVENT, ()),
 }

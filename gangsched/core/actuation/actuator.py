@@ -17,18 +17,31 @@ from typing import NamedTuple
 
 import msgspec
 
-from gangsched.core.actions import Action, Bind, Mark, Nominate, Removal, Spare, Unmark, WithdrawNomination, Write
+from gangsched.core.actions import (
+    Action,
+    Bind,
+    HoldNode,
+    Mark,
+    Nominate,
+    ReleaseNode,
+    Removal,
+    Spare,
+    Unmark,
+    WithdrawNomination,
+    Write,
+)
 from gangsched.core.actuation.desired import Kept
 from gangsched.core.agenda import Page
 from gangsched.core.events import Failure, Outcome
 
 
 class Aspect(enum.Enum):
-    """What of a pod a write is about: of each, what was wanted last is what is wanted."""
+    """What of a pod or node a write is about: of each, what was wanted last is what is wanted."""
 
     BINDING = "binding"
     NOMINATION = "nomination"
     MARK = "mark"
+    HOLD = "hold"
 
 
 _ASPECTS: dict[type[Write], Aspect] = {
@@ -37,6 +50,8 @@ _ASPECTS: dict[type[Write], Aspect] = {
     WithdrawNomination: Aspect.NOMINATION,
     Mark: Aspect.MARK,
     Unmark: Aspect.MARK,
+    HoldNode: Aspect.HOLD,
+    ReleaseNode: Aspect.HOLD,
 }
 
 

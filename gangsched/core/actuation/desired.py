@@ -19,9 +19,12 @@ from gangsched.core.actions import (
     MARK_REASON,
     Bind,
     BindVolume,
+    HoldNode,
     JobRef,
     Mark,
+    NodeRef,
     Nominate,
+    ReleaseNode,
     Remove,
     ResumeJob,
     SelectNode,
@@ -41,11 +44,11 @@ from gangsched.core.volumes.binding import ClaimBinding
 from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.model.constraints import Directives
-from gangsched.model.records import Pod
+from gangsched.model.records import Node, Pod
 from gangsched.model.times import render_time
 
 #: Writes that are asked for again, as they are desired then.
-Kept: TypeAlias = Bind | WithdrawNomination | Mark | Unmark
+Kept: TypeAlias = Bind | WithdrawNomination | Mark | Unmark | HoldNode | ReleaseNode
 #: The number of a write that has not been asked for yet.
 _UNSENT = 0
 
@@ -168,10 +171,24 @@ def resume(
     return ResumeJob(_UNSENT, job, version, scheduler, held=held, templates=templates)
 
 
+def hold(world: World, node: Node, last: str) -> HoldNode | ReleaseNode:
+    """Let a node bear the taint that is to stand on it, or none. ``last`` is what was asked for, or seen, last."""
+    value = world.ledger.held.get(node.name)
+    at = node.held.place if node.held is not None else None
+    taints = len(node.taints) + (at is not None)
+    about = NodeRef("", node.name, node.uid or node.name, node.version, taints, at)
+    return ReleaseNode(_UNSENT, about, last) if value is None else HoldNode(_UNSENT, about, value)
+
+
 def again(world: World, options: Options, asked: Kept) -> Kept | str:
     """What is desired instead of this, which had no effect that is known. Nothing any more: why it has come to nothing,
     or an empty text where it is as desired.
     """
+    if isinstance(asked, HoldNode | ReleaseNode):
+        node = world.snapshot.node(asked.node.name)
+        if isinstance(asked, HoldNode) and asked.node.name not in world.ledger.held:
+            return ""
+        return hold(world, node, asked.value) if node is not None and asked.node.uid in (node.uid, node.name) else ""
     pod = world.pods.get(asked.pod.uid)
     if pod is None:
         return ""

@@ -103,6 +103,8 @@ class Ledger:
         self.changes: list[Change] = []
         self.taken_from: set[str] = set()
         self.condemned = Condemned(self.agenda.page())
+        #: The nodes that are to be held against other schedulers, by name, with the value of the taint.
+        self.held: dict[str, str] = {}
         self._waits: dict[str, set[str]] = {}
         self._rooms: dict[str, Reservation] = {}
         self._turns: dict[str, Reservation] = {}

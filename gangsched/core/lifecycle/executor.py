@@ -23,7 +23,7 @@ from gangsched.core.decision import (
     Verdict,
 )
 from gangsched.core.events import Change, Hint
-from gangsched.core.ledger.condemned import NO_PLAN, STOPS, UNBEGUN, Cause, Eviction
+from gangsched.core.ledger.condemned import NO_PLAN, STOPS, UNBEGUN, Cause, Eviction, Phase
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import bound_in_part, report
 from gangsched.core.lifecycle.bound_in_part import other_nodes, pause_of
@@ -122,6 +122,7 @@ class Executor:
                 self._time_passed()
             if self._actuator.check or ledger.condemned.rests:
                 self.phases.over()
+            self.gangs.holding.follow()
             if self.drains.at_work:
                 self.drains.follow()  # who was being bound until now, and whose queue is drained, may leave
             changes = self._take_changes()
@@ -233,8 +234,10 @@ class Executor:
                 self.gangs.no_longer_kept(group)
             if group is None or group.plan is None or not group.holding:
                 continue
-            # Who comes while victims leave is found out when they are gone; that is not repeated after volumes.
-            risky = changed | fuller if group.state is State.PREBINDING else changed
+            # Who comes before any victim leaves is in time to save them all; who comes while they leave is found out
+            # when they are gone, and that is not repeated after volumes.
+            in_time = group.state is State.PREBINDING or group.evicts(Phase.MARKING)
+            risky = changed | fuller if in_time else changed
             if key in taken or not risky.isdisjoint(group.plan.node_of.values()):
                 at_risk.append((group, group.plan))
         # The strongest first, and of equals the plan that was made first, which counts on no later one: with the room
@@ -272,12 +275,14 @@ class Executor:
 
     def _time_passed(self) -> None:
         """Timeouts and the ends of backoffs."""
-        for group in [self.groups[key] for key in self._ledger.deadlines.due(self.world.now)]:
+        over = [*self._ledger.deadlines.due(self.world.now), *self.gangs.holding.in_vain()]
+        for group in [self.groups[key] for key in dict.fromkeys(over)]:
             if group.state is State.STARTING:
                 self._signal(group, Signal.DONE)
                 self.gangs.refresh(group.gangs[0])
                 continue
-            group.message = notes.timed_out(stage=group.stage, waits_for=self._reporter.waits_for(group))
+            waits_for = self.gangs.holding.waits_for(group) or self._reporter.waits_for(group)
+            group.message = notes.timed_out(stage=group.stage, waits_for=waits_for)
             self._signal(group, Signal.FAILED)
         self._actuator.check.update(self._evictions.removals.due(self.world.now))
         self._announced.time_over()
@@ -441,6 +446,7 @@ class Executor:
         """Finish what an earlier process has begun, or take it back. Called once, before the first decision."""
         self._refresh()
         self._losses.begin()
+        self.gangs.holding.begin()
         self._announced.take_over()
         found = Recovery(self.decider)
         completed_first, resumed = self._begun(), list[tuple[Group, Plan]]()

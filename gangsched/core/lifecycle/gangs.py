@@ -13,6 +13,7 @@ from gangsched.core.lifecycle.bound_in_part import AnnouncedRoom, Losses
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import Evictions
 from gangsched.core.lifecycle.group import Failed, Group, Plan
+from gangsched.core.lifecycle.holding import Holding
 from gangsched.core.lifecycle.rechecks import Rechecks
 from gangsched.core.lifecycle.table import HOLDING, TABLE, TIMED, UNDER_WAY, Do, Signal, State
 from gangsched.core.lifecycle.waiting import Waiting
@@ -29,7 +30,8 @@ class Gangs:
 
     ``evictions`` carries out those for them, ``bindings`` brings their members to nodes, ``waiting`` and
     ``unschedulable`` know those that do not fit. ``rechecks`` looks again at those that evict, and ``losses`` is what
-    those have lost that run, ``announced`` the room that is kept for members that come later.
+    those have lost that run, ``announced`` the room that is kept for members that come later. ``holding`` holds nodes
+    against other schedulers.
     """
 
     def __init__(self, decider: Decider, actuator: Actuator, reporter: Reporter, queue: Queue) -> None:
@@ -41,6 +43,7 @@ class Gangs:
         self.evictions = Evictions(world, decider.options, actuator, reporter)
         self.bindings = Bindings(world, decider.options, actuator, reporter)
         self.groups: dict[str, Group] = {}
+        self.holding = Holding(world, decider.options.hold_room, actuator, reporter, self.groups)
         self.losses = Losses(world)
         self.announced = AnnouncedRoom(decider, reporter)
         self.rechecks = Rechecks(decider, actuator, reporter, self.groups)
@@ -141,6 +144,9 @@ class Gangs:
         plan, reporter = group.plan, self._reporter
         if plan is None:
             return
+        if not self.holding.stands(plan.eviction):
+            self.evictions.mark(plan.eviction)
+            return
         first = not plan.eviction.announced
         leaving = self.evictions.remove(plan.eviction)
         if not leaving:
@@ -172,6 +178,7 @@ class Gangs:
             self.evictions.end(eviction)
             self.bindings.forget_claims(plan)
         self._actuator.end(group.key)
+        self.holding.touch([group.key])
         self._reporter.reserved.pop(group.key, None)
         world.ledger.stop_waiting(group.key)
         world.ledger.release(group.key)

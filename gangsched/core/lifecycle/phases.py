@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from gangsched.core.actions import (
     Action,
     Bind,
+    HoldNode,
+    ReleaseNode,
     Removal,
     Remove,
     ResumeJob,
@@ -55,6 +57,7 @@ class Phases:
         self._evictions = gangs.evictions
         self._losses = gangs.losses
         self._rechecks = gangs.rechecks
+        self._holding = gangs.holding
         self._gangs = gangs
         self._groups = gangs.groups
         self._signal = gangs.signal
@@ -85,6 +88,9 @@ class Phases:
 
     def _follow_up(self, answer: Answer) -> None:
         key, action, outcome, message = answer[:4]
+        if isinstance(action, HoldNode | ReleaseNode):
+            self._holding.answered(answer)
+            return
         eviction, group = self._ledger.condemned.evictions.get(key), self._groups.get(key)
         if answer.in_phase:
             if isinstance(action, Remove | SuspendJob) and eviction is not None and outcome is Outcome.OK:
@@ -180,6 +186,7 @@ class Phases:
             self._evictions.follow_rests()
         check = sorted(self._actuator.check)
         self._actuator.check.clear()
+        self._holding.touch(check)
         for key in check:
             if self._losses.touched:  # the room of a plan that has just failed may be kept for its gang
                 self._losses.follow(self._groups, self._drains.holds, ())
@@ -219,6 +226,8 @@ class Phases:
                     self._fail(group, plan, failures)
                 else:
                     self._evictions.mark(eviction)
+            case Phase.MARKING if not (group.rolled_back or self._holding.stands(eviction)):
+                pass
             case Phase.MARKING | Phase.REMOVING:
                 self._victims_written(group, plan)
 

@@ -33,6 +33,7 @@ UNSCHEDULABLE = "Unschedulable"
 ROOM_RELEASED = "AnnouncedRoomReleased"
 SCHEDULER_ERROR = "SchedulerError"
 ROOM_TAKEN = "FreedRoomTaken"
+ROOM_NOT_HELD = "RoomNotHeld"
 RESUMED = "Resumed"
 ROLLED_BACK = "RolledBack"
 NAME_TAKEN, NAME_SERVED = "SchedulerNameTaken", "SchedulerNameServed"
@@ -58,6 +59,7 @@ EVENTS = {
     EVICTION_ANNOUNCED: ("Normal", "Preempting"),
     GANG_BROKEN: ("Warning", "Preempting"),
     ROOM_TAKEN: ("Warning", "Preempting"),
+    ROOM_NOT_HELD: ("Warning", "Preempting"),
     RESUMED: ("Normal", "Resuming"),
     ROLLED_BACK: ("Warning", "RollingBack"),
     TWO_ADMITTERS: ("Warning", "Admitting"),

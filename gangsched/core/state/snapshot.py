@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
@@ -86,8 +87,10 @@ class Snapshot:
 
     def set_node(self, node: Node) -> None:
         """Insert or replace a node."""
-        self.generation += 1
         old = self._known.get(node.name)
+        # That room on it is held for a plan is in the ledger, and a version says nothing by itself.
+        if old is None or msgspec.structs.replace(old, version=node.version, held=node.held) != node:
+            self.generation += 1
         self._known[node.name] = node
         number = self.node_ids.join(node.name) if old is None else self.node_ids.number(node.name)
         self._note_images(number, old.images if old is not None else (), node.images)

@@ -30,6 +30,7 @@ from gangsched.core.world.owner_gangs import OwnerGangs
 from gangsched.model.constraints import Labels
 from gangsched.model.dialects.objects import MAX_MEMBERS
 from gangsched.model.errors import Mistake
+from gangsched.model.held import is_of, with_held
 from gangsched.model.preemptible import protected
 from gangsched.model.queues import STOP_HOLD, ClusterQueue, QueueObject, queue_labels
 from gangsched.model.records import JOB, Budget, ClusterNetworkTopology, Gang, GangId, Node, Owner, Pod, PriorityClass
@@ -86,6 +87,12 @@ class World:
         self.ledger = Ledger()
         self.turns = Turns(strict_order, self.ledger)
         self.pods: dict[str, Pod] = {}
+        #: The UIDs of pods that wait for other schedulers.
+        self.waits_for_others: set[str] = set()
+        #: Nodes on which the taint of this scheduler was seen, by name, and those of which that has changed: whoever
+        #: follows it up empties the second.
+        self.held: dict[str, Node] = {}
+        self.held_changed: set[str] = set()
         #: By namespace and name, of pods that the cluster knows.
         self.uid_of: dict[tuple[str, str], str] = {}
         self._told_apart = 0
@@ -157,6 +164,10 @@ class World:
             self.snapshot.keep_shapes(p.shape for p in self.pods.values())
         if pod.node:
             self.ledger.assumed.pop(pod.uid, None)
+        if pod.live and not (pod.node or pod.gates or self.membership.is_ours(pod.gang)):
+            self.waits_for_others.add(pod.uid)
+        else:
+            self.waits_for_others.discard(pod.uid)
         self._recharge(pod)
         return old
 
@@ -164,6 +175,7 @@ class World:
         """Remove a pod; returns its last record."""
         pod = self.pods.pop(uid, None)
         self.ledger.assumed.pop(uid, None)
+        self.waits_for_others.discard(uid)
         self.sightings.gone(uid, pod, self.now)
         if pod is None:
             return None
@@ -311,15 +323,31 @@ def _storage(world: World, kind: str, namespace: str, name: str, now: StorageObj
 
 def _node(world: World, name: str, node: Node | None) -> Change | None:
     snapshot = world.snapshot
+    _held(world, name, node)
     if node is None:
         snapshot.drop_node(name)
         return Change(Hint.NODE_GONE, name)
+    if node.held is not None and name not in world.held:  # another installation holds it
+        node = msgspec.structs.replace(node, taints=with_held(node.taints, node.held), held=None)
     node = world.hyper_nodes.labelled(node) if world.hyper_nodes else node
     row = snapshot.row_of.get(node.name)
     old = snapshot.nodes[row] if row is not None else None
     snapshot.set_node(node)
     kind = Hint.NODE_ADDED if old is None else _differences(old, node)
     return Change(kind, node.name) if kind else None
+
+
+def _held(world: World, name: str, node: Node | None) -> None:
+    """Note whether a node bears the taint of this scheduler. That is no news for any gang: what of the node is free is
+    in the ledger.
+    """
+    ours = node is not None and node.held is not None and is_of(node.held.value, world.membership.ours)
+    before = world.held.pop(name, None)
+    if ours and node is not None:
+        world.held[name] = node
+    after = world.held.get(name)
+    if (before and (before.uid, before.held)) != (after and (after.uid, after.held)):
+        world.held_changed.add(name)
 
 
 def _differences(old: Node, node: Node) -> Hint:

@@ -1,0 +1,96 @@
+"""The taint by which room on a node is held for a plan: its requests, and what a node says when one is refused.
+
+Other clients keep taints on the same node, and each writes the whole list. So ours is added, changed and taken off at
+its place in the version of the node that is known (JSON patch, whose tests the API server makes on what it changes): no
+other taint is read here, nor written. When the node is in another version by then, it is read, and the patch made for
+that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from gangsched.cluster.kube.bodies import Request
+from gangsched.cluster.kube.client import METADATA, ApiError, Client, answer_of, segment
+from gangsched.cluster.kube.json_limits import bounded
+from gangsched.core.actions import HoldNode, NodeRef, NodeWrite, ReleaseNode
+from gangsched.core.events import Outcome
+from gangsched.model import wire
+from gangsched.model.held import HELD, HELD_EFFECT
+
+JSON_PATCH = "application/json-patch+json"
+_TAINTS = "/spec/taints"
+_BRIEF = f"{METADATA}, application/json"
+_node_decoder = msgspec.json.Decoder(wire.Node)
+
+
+def node_path(name: str) -> str:
+    """The URL path of a node."""
+    return f"/api/v1/nodes/{segment(name)}"
+
+
+def node_request(action: NodeWrite) -> Request:
+    """The request for a node that still is as it was in the version that the action names."""
+    node, steps = action.node, list[dict[str, Any]]()
+    steps.append({"op": "test", "path": "/metadata/uid", "value": node.uid})
+    steps.append({"op": "test", "path": "/metadata/resourceVersion", "value": node.version})
+    if isinstance(action, ReleaseNode):
+        steps.append({"op": "remove", "path": f"{_TAINTS}/{node.held_at}" if node.taints > 1 else _TAINTS})
+    elif node.held_at is not None:
+        steps.append({"op": "replace", "path": f"{_TAINTS}/{node.held_at}/value", "value": action.value})
+    else:
+        made = {"key": HELD, "value": action.value, "effect": HELD_EFFECT}
+        path, value = (f"{_TAINTS}/-", made) if node.taints else (_TAINTS, [made])
+        steps.append({"op": "add", "path": path, "value": value})
+    return Request("PATCH", node_path(node.name), msgspec.json.encode(steps), JSON_PATCH, _BRIEF)
+
+
+async def prepared(
+    client: Client, timeout_seconds: float, action: NodeWrite
+) -> tuple[Request | None, tuple[Outcome, str] | None]:
+    """The request for an action, or what comes of it without one. Raises :class:`ApiError`, and
+    :class:`UnreachableError`.
+
+    A taint that has not been seen yet cannot be taken off by its place: then the node is read first.
+    """
+    if isinstance(action, ReleaseNode) and action.node.held_at is None:
+        return await look_at_node(client, timeout_seconds, action)
+    return node_request(action), None
+
+
+async def look_at_node(
+    client: Client, timeout_seconds: float, action: NodeWrite
+) -> tuple[Request | None, tuple[Outcome, str] | None]:
+    """What the node says about an attempt that was refused, or has not been made: it is as it should be, it is not the
+    one that is meant, or this request is to be tried. Raises :class:`ApiError` and :class:`UnreachableError`.
+    """
+    path = node_path(action.node.name)
+    try:
+        body = await client.attempt("GET", path, timeout_seconds=timeout_seconds)
+    except ApiError as error:
+        if error.status == 404:
+            return None, (Outcome.GONE, error.message)
+        raise
+    found = answer_of(_node_decoder, bounded(body), f"GET {path}")
+    if found.metadata.uid != action.node.uid:
+        return None, (Outcome.GONE, "another node of this name")
+    taints = found.spec.taints or ()
+    at = _place(taints)
+    value = taints[at].value if at is not None else None
+    others = value is not None and _scheduler(value) not in ("", _scheduler(action.value))
+    as_wanted = value == action.value if isinstance(action, HoldNode) else value is None
+    if as_wanted or others:  # two of one key and effect cannot stand on a node
+        return None, (Outcome.OK, "")
+    now = NodeRef("", found.metadata.name, found.metadata.uid, found.metadata.resource_version, len(taints), at)
+    return node_request(msgspec.structs.replace(action, node=now)), None
+
+
+def _place(taints: Sequence[wire.Taint]) -> int | None:
+    return next((i for i, each in enumerate(taints) if (each.key, each.effect) == (HELD, HELD_EFFECT)), None)
+
+
+def _scheduler(value: str) -> str:
+    return value.partition(".")[2]

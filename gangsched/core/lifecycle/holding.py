@@ -1,0 +1,358 @@
+"""Freed room is held against every scheduler: which nodes bear the taint now.
+
+Other schedulers do not see nominations of pods that are not theirs, nor the ledger, and controllers create pods again
+before their room is free: kube-scheduler would bind them as soon as one victim is gone, while the gang waits for all.
+What all schedulers see is the node. So before the first pod is removed for a plan each node on which a member of it is
+placed gets the taint ``gangsched.dev/held``, until the members are bound or the plan is over.
+
+One question decides, for each node, at any time: does a living plan need it held? What stands on the node otherwise is
+taken back, whoever has written it and whenever. A plan that only counts on pods which another one removes needs its
+nodes held from the moment in which that one does. Two plans on a node share its taint, which names one of them.
+
+Schedulers see nodes and pods by watches of their own, which may differ by a moment. So a taint counts when our own
+watch has shown it, and is taken back a moment after the last of the members was seen bound, or the plan was over: a
+plan that follows at once finds it there.
+
+Where nodes may not be patched plans go on as if nothing had to be held, and a gang says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from gangsched.core.actions import HoldNode
+from gangsched.core.actuation import desired
+from gangsched.core.actuation.actuator import Actuator, Answer
+from gangsched.core.events import Outcome
+from gangsched.core.ledger.condemned import Cause, Eviction, Phase
+from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.conditions import Reporter
+from gangsched.core.lifecycle.group import Group, Plan
+from gangsched.core.lifecycle.table import State
+from gangsched.core.world.world import World
+from gangsched.messages import notes
+from gangsched.messages.text import listed
+from gangsched.model.held import HELD, value_of
+from gangsched.model.records import Node
+
+#: When nodes are held (``preemption.holdRoom``).
+AUTO, ALWAYS, NEVER = "auto", "always", "never"
+#: A taint is taken back so long after it was needed last (seconds), and by a process that takes over so long after it
+#: has begun: by then the gangs whose plans need it have been decided.
+LINGER_SECONDS, TAKEOVER_SECONDS = 1.0, 5.0
+#: Nothing is held for a plan longer than the longest grace period of the pods that it waits for, and this.
+BEYOND_GRACE_SECONDS = 60.0
+#: What an accepted write has done shows within this time, or it is asked for again; a taint counts then anyway.
+SHOWS_SECONDS = 2.0
+#: So long nodes are not tried again that may not be patched.
+REFUSED_SECONDS = 60.0
+#: Phases in which pods are about to be removed, or terminate.
+_FREEING = (Phase.MARKING, Phase.REMOVING, Phase.LEAVING)
+#: What follows for a plan whose room was held before: members are on their way to it.
+_TAKING = (State.PREBINDING, State.BINDING, State.STARTING)
+
+
+class HeldRoom(msgspec.Struct, frozen=True):
+    """How many nodes are held for plans, and why no node can be held (empty: they can)."""
+
+    nodes: int = 0
+    refused: str = ""
+
+
+class _Hold(msgspec.Struct):
+    """The plan with this id needs its ``nodes`` held until then, at most."""
+
+    plan: str
+    value: str
+    until: float
+    nodes: frozenset[str]
+
+
+class _Asked(msgspec.Struct):
+    """The taint that was asked for on a node, empty for none, and when it was acknowledged; None: not yet. ``problem``
+    says why the last attempt has failed.
+    """
+
+    uid: str
+    value: str
+    since: float | None = None
+    problem: str = ""
+
+
+class Holding:
+    """Holds nodes for the plans of ``groups``, by key. ``mode`` says when.
+
+    :meth:`touch` takes what may have changed, :meth:`follow` asks ``actuator`` for what differs, and :meth:`stands` is
+    what removals wait for.
+    """
+
+    def __init__(
+        self, world: World, mode: str, actuator: Actuator, reporter: Reporter, groups: Mapping[str, Group]
+    ) -> None:
+        self._world, self._ledger = world, world.ledger
+        self._mode = mode
+        self._actuator = actuator
+        self._reporter = reporter
+        self._groups = groups
+        self._holds: dict[str, _Hold] = {}
+        self._on: dict[str, set[str]] = {}  # the keys of these, by node
+        self._asked: dict[str, _Asked] = {}
+        self._touched: set[str] = set()
+        self._dirty: set[str] = set()
+        self._until = world.ledger.agenda.page()  # by key, when a plan has had its time
+        self._linger = world.ledger.agenda.page()  # by node, until when it stays held without a plan
+        self._look = world.ledger.agenda.page()  # by node, when what was acknowledged should show
+        self._try_again = world.ledger.agenda.page()
+        self._refused = False  # for a while
+        self._refused_last = ""  # why, until a node could be held again
+        self._others_wait = False
+
+    # -- what happens --------------------------------------------------------------------------------------
+
+    def touch(self, keys: Iterable[str]) -> None:
+        """Something about the plans of these groups is different now."""
+        self._touched.update(keys)
+
+    def begin(self) -> None:
+        """This process leads from now on: what an earlier one has left is taken back unless a plan needs it soon."""
+        for name in self._world.held:
+            self._linger.at(name, self._world.now + TAKEOVER_SECONDS)
+        self._dirty.update(self._world.held)
+
+    def answered(self, answer: Answer) -> None:
+        """The outcome of a write to a node."""
+        action = answer.action
+        asked, name = self._asked.get(action.pod.name), action.pod.name
+        value = action.value if isinstance(action, HoldNode) else ""
+        if asked is None or asked.value != value or action.pod.uid not in (asked.uid, name):
+            return
+        asked.problem = answer.message
+        if answer.outcome is Outcome.OK:
+            asked.since = self._world.now
+            self._look.at(name, self._world.now + SHOWS_SECONDS)
+        elif answer.outcome is Outcome.GONE:
+            self._forget(name)
+            self._refused_last = self._refused_last if not value else ""
+        elif answer.outcome is Outcome.REFUSED and value:
+            del self._asked[name]
+            self._refuse(answer.message, self._on.get(name, ()))
+        self._dirty.add(name)
+        self._tell(self._on.get(name, ()))
+
+    def _refuse(self, why: str, keys: Collection[str]) -> None:
+        """Nodes may not be patched: plans go on without."""
+        first, self._refused, self._refused_last = not self._refused_last, True, why or notes.NO_REASON
+        self._try_again.at("", self._world.now + REFUSED_SECONDS)
+        told = (self._groups[key] for key in sorted(keys) if key in self._groups)
+        group = next(told, None)
+        if first and group is not None:
+            note = notes.room_not_held(why=self._refused_last)
+            self._reporter.event(report.trigger(self._world, group), report.ROOM_NOT_HELD, note)
+        waiting = set(self._holds)
+        self._touched |= waiting
+        self._tell(waiting)
+
+    def _tell(self, keys: Iterable[str]) -> None:
+        """Look again at the plans that may have waited for a node to be held, and those whose removals have."""
+        for key in keys:
+            self._actuator.check.add(key)
+            self._actuator.check.update(self._owners(key))
+
+    # -- questions -----------------------------------------------------------------------------------------
+
+    def stands(self, eviction: Eviction) -> bool:
+        """Is every node held that has to be before pods are removed by this eviction?"""
+        keys = [eviction.key, *self._counting_on(eviction)]
+        for key in keys:
+            self._renew(key)
+        return all(self._is_held(node) for key in keys if key in self._holds for node in self._holds[key].nodes)
+
+    def waits_for(self, group: Group) -> str:
+        """Why its removals have not begun, in words: nodes that are not held yet; empty if that is not so."""
+        hold = self._holds.get(group.key) if group.evicts(Phase.MARKING) else None
+        missing = sorted(node for node in hold.nodes if not self._is_held(node)) if hold is not None else ()
+        if not missing:
+            return ""
+        asked = (self._asked.get(node) for node in missing)
+        why = next((each.problem for each in asked if each is not None and each.problem), "")
+        return notes.not_held_yet(nodes=listed(missing, 5), why=f" ({why})" if why else "")
+
+    def in_vain(self) -> list[str]:
+        """The keys of groups of which the nodes could not all be held in the time in which they may be."""
+        over = self._until.due(self._world.now)
+        self._touched.update(over)
+        return [key for key in over if key in self._groups and self.waits_for(self._groups[key])]
+
+    def status(self) -> HeldRoom:
+        """How things stand, for those who ask."""
+        return HeldRoom(len(self._on), self._refused_last)
+
+    def _is_held(self, name: str) -> bool:
+        node, asked = self._world.snapshot.node(name), self._asked.get(name)
+        if node is None or _held_by_others(node):
+            return True
+        if asked is not None and not asked.value:
+            return False  # that it was held is being taken back
+        if node.held is not None:
+            return True
+        return asked is not None and asked.since is not None and self._world.now >= asked.since + SHOWS_SECONDS
+
+    def _counting_on(self, eviction: Eviction) -> list[str]:
+        """The keys of other groups that wait for pods which leave by this eviction."""
+        waiting = {key for uid in eviction.victims for key in self._ledger.awaited.get(uid, ())}
+        return sorted(waiting - {eviction.key})
+
+    def _owners(self, key: str) -> set[str]:
+        """The keys of those who make the pods leave that a group waits for."""
+        condemned = self._ledger.condemned
+        return {
+            owner for uid in self._ledger.waits(key) for owner in condemned.owners(uid)
+        } & condemned.evictions.keys()
+
+    # -- which plans need which nodes ------------------------------------------------------------------------
+
+    def _frees(self, key: str) -> bool:
+        """Is the eviction with this key about to remove pods, or has it?"""
+        eviction = self._ledger.condemned.evictions.get(key)
+        if eviction is None or eviction.cause is not Cause.PREEMPTION:
+            return False
+        return eviction.phase in _FREEING and eviction.begins <= self._world.now
+
+    def _needs(self, key: str) -> Plan | None:
+        """The plan of this group, if its nodes are to be held now."""
+        group = self._groups.get(key)
+        plan = group.plan if group is not None else None
+        if group is None or plan is None or group.rolled_back or self._mode == NEVER or self._refused:
+            return None
+        known = self._holds.get(key)
+        if known is not None and known.plan == plan.ident:
+            return plan if group.state in (State.EVICTING, *_TAKING) else None
+        if group.state is not State.EVICTING or not (self._frees(key) or any(map(self._frees, self._owners(key)))):
+            return None
+        return plan if self._mode == ALWAYS or self._others_wait or self._of_others(key, plan) else None
+
+    def _of_others(self, key: str, plan: Plan) -> bool:
+        """Does a pod leave that is of another scheduler, and so may be created again for it?"""
+        world = self._world
+        pods = (world.pods.get(uid) for uid in {*plan.victims, *self._ledger.waits(key)})
+        return any(pod is not None and not world.membership.is_ours(pod.gang) for pod in pods)
+
+    def _longest_wait(self, key: str, plan: Plan) -> float:
+        """Seconds until the last pod should be gone that the plan waits for, if its removal began now."""
+        pods = map(self._world.pods.get, {*plan.victims, *self._ledger.waits(key)})
+        waits = (self._world.leaves_by(pod) - self._world.now for pod in pods if pod is not None)
+        return max(waits, default=0.0)
+
+    def _renew(self, key: str) -> None:
+        """Say anew which nodes are to be held for a group."""
+        plan, known = self._needs(key), self._holds.get(key)
+        before = known.nodes if known is not None else frozenset()
+        after = frozenset(plan.node_of.values()) if plan is not None else frozenset()
+        if plan is None:
+            self._holds.pop(key, None)
+            self._until.never(key)
+        elif known is not None and known.plan == plan.ident:
+            known.nodes = after = after if self._world.now < known.until else frozenset()
+        else:
+            until = self._world.now + self._longest_wait(key, plan) + BEYOND_GRACE_SECONDS
+            value = value_of(plan.ident, plan.eviction.scheduler)
+            self._holds[key] = _Hold(plan.ident, value, until, after)
+            if math.isfinite(until):
+                self._until.at(key, until)
+        for node in before - after:
+            self._on[node].discard(key)
+            if not self._on[node]:
+                del self._on[node]
+            if plan is None:  # else its time is over, or members go elsewhere
+                self._linger.at(node, self._world.now + LINGER_SECONDS)
+        for node in after - before:
+            self._on.setdefault(node, set()).add(key)
+            self._linger.never(node)
+        self._dirty |= before ^ after
+
+    # -- what stands on the nodes ------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Ask for what differs from what is to stand on nodes."""
+        self._observe()
+        while self._touched:
+            for key in sorted(self._touched):
+                self._touched.discard(key)
+                self._renew(key)
+                if key in self._ledger.condemned.evictions:
+                    counting = self._counting_on(self._ledger.condemned.evictions[key])
+                    self._touched.update(each for each in counting if self._needs(each) and each not in self._holds)
+        for name in sorted(self._dirty):
+            self._set(name)
+        self._dirty.clear()
+
+    def _observe(self) -> None:
+        """Take in what has changed by itself: nodes, pods of other schedulers, time."""
+        world, ledger = self._world, self._ledger
+        for name in world.held_changed:
+            asked = self._asked.get(name)
+            if asked is not None and asked.since is not None:
+                del self._asked[name]  # what is seen counts again: another client may have changed it
+            self._dirty.add(name)
+            self._tell(self._on.get(name, ()))
+        world.held_changed.clear()
+        others_wait, self._others_wait = self._others_wait, bool(world.waits_for_others)
+        if self._others_wait and not others_wait:
+            self._touched |= ledger.condemned.evictions.keys()
+        for name in self._linger.due(world.now):
+            if name in ledger.assumed.values():  # a member was not seen to be bound there yet
+                self._linger.at(name, world.now + LINGER_SECONDS)
+            self._dirty.add(name)
+        for name in self._look.due(world.now):
+            self._asked.pop(name, None)
+            self._dirty.add(name)
+            self._tell(self._on.get(name, ()))
+        if self._try_again.due(world.now):
+            self._refused = False
+            self._touched |= ledger.condemned.evictions.keys()
+
+    def _set(self, name: str) -> None:
+        node = self._world.snapshot.node(name)
+        asked = self._asked.get(name)
+        if node is None or _held_by_others(node):
+            self._forget(name)
+            return
+        if asked is not None and asked.uid != node.uid:
+            del self._asked[name]
+            asked = None
+        shown = node.held.value if node.held is not None else ""
+        stands = asked.value if asked is not None else shown
+        wanted = self._wanted(name, stands)
+        if wanted:
+            self._ledger.held[name] = wanted
+        else:
+            self._ledger.held.pop(name, None)
+        if wanted != stands:
+            self._ask(node, wanted, stands)
+
+    def _ask(self, node: Node, wanted: str, stands: str) -> None:
+        self._asked[node.name] = _Asked(node.uid, wanted)
+        self._look.never(node.name)
+        self._actuator.want(desired.hold(self._world, node, stands))
+
+    def _wanted(self, name: str, stands: str) -> str:
+        """What the taint on a node is to say, which says this now; empty: there is to be none."""
+        values = {self._holds[key].value for key in self._on.get(name, ())}
+        if stands in values or (not values and name in self._linger):
+            return stands
+        return min(values, default="")
+
+    def _forget(self, name: str) -> None:
+        """The node is gone, or not ours to hold."""
+        self._asked.pop(name, None)
+        self._ledger.held.pop(name, None)
+        self._look.never(name)
+        self._linger.never(name)
+
+
+def _held_by_others(node: Node) -> bool:
+    """Does a node bear the taint of another installation? Two of one key and effect cannot stand on it."""
+    return any(taint.key == HELD for taint in node.taints)
