@@ -103,6 +103,7 @@ lease_held = Text("Lease {lease} is held by {holder}")
 lease_unreadable = Text("Lease {lease} cannot be read: {error}")
 MARK_GONE = "its mark does not stand any more"
 MARK_UNKNOWN = "nothing is known of its mark"
+ANOTHER_NODE = "another node of this name"
 NO_ANSWER = "no answer to the eviction"
 NOT_LEADER = "not the leader (any more)"
 NOT_WANTED = "it is not wanted any more"

@@ -18,6 +18,7 @@ from gangsched.cluster.kube.client import METADATA, ApiError, Client, answer_of,
 from gangsched.cluster.kube.json_limits import bounded
 from gangsched.core.actions import HoldNode, NodeRef, NodeWrite, ReleaseNode
 from gangsched.core.events import Outcome
+from gangsched.messages import notes
 from gangsched.model import wire
 from gangsched.model.held import HELD, HELD_EFFECT
 
@@ -76,7 +77,7 @@ async def look_at_node(
         raise
     found = answer_of(_node_decoder, bounded(body), f"GET {path}")
     if found.metadata.uid != action.node.uid:
-        return None, (Outcome.GONE, "another node of this name")
+        return None, (Outcome.GONE, notes.ANOTHER_NODE)
     taints = found.spec.taints or ()
     at = _place(taints)
     value = taints[at].value if at is not None else None
