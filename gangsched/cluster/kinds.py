@@ -15,6 +15,7 @@ from gangsched.core.events import Gone, Record
 from gangsched.model import convert_queues, convert_refused, jobsets, queues, volumes, wire
 from gangsched.model.convert import Converter, job_set, pod_selector
 from gangsched.model.dialects import DIALECTS, koordinator, operators, upstream, volcano
+from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.errors import FieldError
 
 UPSTREAM = upstream.FAMILY
@@ -174,7 +175,7 @@ def _operator(each: operators.Operator) -> Kind:
         return operators.gang_from_object(each.kind, raw, known.shape_of_template)
 
     more: dict[str, Any] = {"versions": each.versions, "family": each.family}
-    return _where_served(each.kind, each.group, each.plural, operators.OperatorObject, record, **more)
+    return _where_served(each.kind, each.group, each.plural, OperatorObject, record, **more)
 
 
 def _stateful_set(known: Converter, raw: wire.StatefulSet) -> Record:

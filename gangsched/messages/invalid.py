@@ -77,6 +77,7 @@ NO_KEY_OF_TOPOLOGY = "a topology constraint needs a label key"
 too_many_announced = Text("announces more than {most} pods")
 COMPOSITE = "groups of groups (CompositePodGroup) are not supported: the gang waits as long as it is in one"
 subgroups_too_deep = Text("has more than {most} levels of sub-groups")
+not_a_jvm_size = Text("{value!r} is not a size as Java writes it, such as 512m or 4g")
 no_subgroup = Text("{name} is no sub-group outside of this one")
 ONE_SUBGROUP = "members that no matchLabelKeys divide are one sub-group"
 TASKS_AND_SUBGROUPS = "subGroupPolicy says which members there must be"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gangsched.model.constraints import Labels
-from gangsched.model.records import Part
+from gangsched.model.records import Gang, Part
 from gangsched.model.selectors import selector_matches
 
 
@@ -62,3 +62,16 @@ def needed(part: Part, there: Mapping[str, int], placed: Mapping[str, int]) -> d
     if len(found) < part.least:  # those that are not there yet
         out[f"{part.name}/"] = (part.least - len(found)) * part.count
     return out
+
+
+def kept(gang: Gang) -> tuple[int, dict[str, int]]:
+    """How many members a gang must keep once it runs, and how many of each role: those that start it, and those that
+    its controller makes later without which it is not whole.
+    """
+    roles = dict(gang.roles)
+    minimum = gang.min_member
+    for each in gang.announced:
+        if each.kept:
+            minimum += max(0, each.count - roles.get(each.role, 0))
+            roles[each.role] = max(each.count, roles.get(each.role, 0))
+    return minimum, roles

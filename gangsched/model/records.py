@@ -230,11 +230,19 @@ NO_QUEUE = QueueLabels()
 
 
 class Announced(Record, frozen=True):
-    """Members that a gang announces before they exist: ``count`` of one ``shape`` in a role."""
+    """Members that a gang announces before they exist: ``count`` of one ``shape`` in a role; ``alike``, they are of the
+    shape of the member of this role that is there.
+
+    ``kept``: once it runs, the gang is whole with all of them only. ``within`` is a node label: they will be in the
+    domain of the members that are there, which share it with nobody.
+    """
 
     role: str
     count: int
-    shape: PodShape
+    shape: PodShape = PodShape()
+    kept: bool = False
+    within: str = ""
+    alike: bool = False
 
 
 class Part(Record, frozen=True):

@@ -53,6 +53,7 @@ OF_OTHER_STORIES: dict[str, dict[tuple[str, str], str]] = {
         ("leaderworkerset.x-k8s.io", "leaderworkersets"): "list watch",
         **{("ray.io", kind): "list watch" for kind in ("rayclusters", "rayjobs")},
         ("trainer.kubeflow.org", "trainjobs"): "list watch",
+        ("sparkoperator.k8s.io", "sparkapplications"): "list watch",
         **{
             ("kubeflow.org", f"{kind}jobs"): "list watch"
             for kind in ("jax", "mpi", "paddle", "pytorch", "tf", "xgboost")

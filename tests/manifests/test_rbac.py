@@ -53,6 +53,7 @@ CLUSTER_RIGHTS = {
         for kind in ("pytorchjobs", "tfjobs", "xgboostjobs", "paddlejobs", "jaxjobs", "mpijobs")
     },
     ("trainer.kubeflow.org", "trainjobs"): FOLLOW,
+    ("sparkoperator.k8s.io", "sparkapplications"): FOLLOW,
     **{("ray.io", kind): FOLLOW for kind in ("rayclusters", "rayjobs")},
     ("", "persistentvolumes"): READ | {"patch"},
     ("", "persistentvolumeclaims"): READ | {"patch"},

@@ -9,9 +9,13 @@ import pytest
 
 from gangsched.model import wire
 from gangsched.model.convert import Converter
-from gangsched.model.dialects.operators import OPERATORS, OperatorObject, gang_from_object
+from gangsched.model.dialects import role_of
+from gangsched.model.dialects.operator_specs import OperatorObject
+from gangsched.model.dialects.operators import OPERATORS, gang_from_object
 from gangsched.model.errors import FieldError
-from gangsched.model.records import Gang
+from gangsched.model.parts import kept
+from gangsched.model.records import Gang, GangId
+from tests.builders import pod
 
 
 def gang(kind: str, spec: dict[str, Any], **meta: Any) -> Gang:
@@ -69,6 +73,123 @@ def test_how_many_start_together(kind: str, spec: dict[str, Any], members: int) 
         members,
     )
     assert found.declared is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "found"),
+    [
+        (
+            "PyTorchJob",
+            {"pytorchReplicaSpecs": roles(Worker=4, Master=1), "elasticPolicy": {"minReplicas": 2}},
+            {"master": 1, "worker": 2},
+        ),
+        (
+            "PyTorchJob",
+            {"pytorchReplicaSpecs": roles(Worker=4), "elasticPolicy": {"minReplicas": 2}},
+            {"worker-0": 1, "worker": 1},
+        ),
+        (
+            "TFJob",
+            {"tfReplicaSpecs": roles(Worker=4, PS=2, Chief=1), "runPolicy": {"schedulingPolicy": {"minAvailable": 4}}},
+            {"chief": 1, "ps": 2, "worker": 1},
+        ),
+        (
+            "TFJob",
+            {"tfReplicaSpecs": roles(Worker=4, PS=2, Chief=1), "runPolicy": {"schedulingPolicy": {"minAvailable": 2}}},
+            {"chief": 1, "ps": 1},
+        ),
+        (
+            "MPIJob",
+            {"mpiReplicaSpecs": roles(Worker=4, Launcher=1), "runPolicy": {"schedulingPolicy": {"minAvailable": 3}}},
+            {"launcher": 1, "worker": 2},
+        ),
+        (
+            "JAXJob",
+            {"jaxReplicaSpecs": roles(Worker=4), "runPolicy": {"schedulingPolicy": {"minAvailable": 3}}},
+            {"worker-0": 1, "worker": 2},
+        ),
+        (
+            "RayCluster",
+            {
+                "enableInTreeAutoscaling": True,
+                "workerGroupSpecs": [
+                    {"groupName": "cpu", "replicas": 4, "minReplicas": 1},
+                    {"groupName": "gpu", "replicas": 2, "minReplicas": 2, "numOfHosts": 2},
+                    {"groupName": "spot", "replicas": 2},
+                ],
+            },
+            {"head": 1, "worker-cpu": 1, "worker-gpu": 4},
+        ),
+        ("LeaderWorkerSet", {"leaderWorkerTemplate": {"size": 3}}, {"leader": 1, "worker": 2}),
+        ("SparkApplication", {"executor": {"instances": 3}}, {"driver": 1}),
+    ],
+)
+def test_each_role_has_a_minimum_of_its_own(kind: str, spec: dict[str, Any], found: dict[str, int]) -> None:
+    """What leads is among those that start, and each group of workers has the least number that it runs with."""
+    made = gang(kind, spec)
+    assert dict(made.roles) == found
+    assert made.min_member == sum(found.values())
+
+
+@pytest.mark.parametrize(
+    ("bounds", "workers"),
+    [
+        ({"replicas": 10, "maxReplicas": 2}, 2),
+        ({"replicas": 1, "minReplicas": 3}, 3),
+        ({"minReplicas": 3}, 3),
+        ({"replicas": 1, "minReplicas": 3, "maxReplicas": 2}, 3),
+        ({"replicas": 2, "minReplicas": 1, "maxReplicas": 4}, 2),
+    ],
+)
+def test_kuberay_keeps_replicas_between_their_bounds(bounds: dict[str, int], workers: int) -> None:
+    """A gang that waited for more workers than KubeRay makes would wait for ever."""
+    assert gang("RayCluster", {"workerGroupSpecs": [{"groupName": "w", **bounds}]}).min_member == 1 + workers
+
+
+def test_a_minimum_above_the_size_is_the_size() -> None:
+    """More members than there will be never come."""
+    spec = {"pytorchReplicaSpecs": roles(Worker=2), "runPolicy": {"schedulingPolicy": {"minAvailable": 5}}}
+    assert gang("PyTorchJob", spec).min_member == 2
+
+
+def test_a_launcher_that_waits_for_its_workers_is_announced() -> None:
+    """The operator makes it when they are ready; a gang that runs needs it as it needs the workers."""
+    spec = {"mpiReplicaSpecs": roles(Launcher=1, Worker=2), "launcherCreationPolicy": "WaitForWorkersReady"}
+    made = gang("MPIJob", spec)
+    assert [(each.role, each.count) for each in made.announced] == [("launcher", 1)]
+    assert kept(made) == (3, {"worker": 2, "launcher": 1})
+
+
+def test_the_executors_of_spark_are_announced() -> None:
+    """With the memory that Spark asks for beyond the heap; the gang runs with fewer of them, too."""
+    executor = {"instances": 2, "cores": 2, "memory": "4g", "gpu": {"name": "nvidia.com/gpu", "quantity": 1}}
+    made = gang("SparkApplication", {"type": "Python", "driver": {"memory": "512m"}, "executor": executor})
+    (executors,) = made.announced
+    assert (executors.role, executors.count, kept(made)) == ("executor", 2, (1, {"driver": 1}))
+    assert dict(executors.shape.requests) == {"cpu": 2000, "memory": (4096 + 1638) << 20, "nvidia.com/gpu": 1}
+    with pytest.raises(FieldError, match="not a size as Java writes it"):
+        gang("SparkApplication", {"executor": {"memory": "4Gi"}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "name", "role"),
+    [
+        ("PyTorchJob", {"training.kubeflow.org/replica-type": "master"}, "x", "master"),
+        ("PyTorchJob", {}, "train-worker-3", "worker"),
+        ("PyTorchJob", {"training.kubeflow.org/replica-type": "worker"}, "train-worker-0", "worker-0"),
+        ("MPIJob", {"training.kubeflow.org/job-role": "launcher"}, "train-launcher-x7x2b", "launcher"),
+        ("RayCluster", {"ray.io/node-type": "head", "ray.io/group": "headgroup"}, "x", "head"),
+        ("RayCluster", {"ray.io/node-type": "worker", "ray.io/group": "gpu"}, "x", "worker-gpu"),
+        ("RayJob", {}, "train-x7x2b", "submitter"),
+        ("SparkApplication", {"spark-role": "executor"}, "x", "executor"),
+    ],
+)
+def test_the_role_of_a_pod(kind: str, labels: dict[str, str], name: str, role: str) -> None:
+    """The labels of its operator say it, else its name."""
+    family = OPERATORS[kind].family
+    found = pod(name, namespace="ns").labels(labels).obj()
+    member = msgspec.structs.replace(found, gang=GangId(family, "ns", "train", "py-gang-scheduler"))
+    assert role_of(member, Gang(family, "ns", "train", roles=(("worker-0", 1),))) == role
 
 
 @pytest.mark.parametrize(

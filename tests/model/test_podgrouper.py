@@ -14,7 +14,8 @@ import pytest
 
 from gangsched.model.convert import Converter
 from gangsched.model.dialects import kai
-from gangsched.model.dialects.operators import OperatorObject, gang_from_object
+from gangsched.model.dialects.operator_specs import OperatorObject
+from gangsched.model.dialects.operators import gang_from_object
 
 
 def replicas(**counts: int) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from gangsched.model.constraints import Labels
 from gangsched.model.convert import Converter, job_set
 from gangsched.model.dialects import DIALECTS, koordinator
 from gangsched.model.dialects.objects import owner_of
-from gangsched.model.dialects.operators import OperatorObject
+from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.dialects.owners import LEADER_WORKER_SET
 from gangsched.model.errors import FieldError, InputError, InvalidInputError, Place, Problem
 from gangsched.model.jobsets import JOBSET, RawJobSet

@@ -37,7 +37,7 @@ from gangsched.messages import causes
 from gangsched.messages.text import counted
 from gangsched.model.dialects import role_of
 from gangsched.model.dialects.objects import preemption_delay
-from gangsched.model.parts import needed
+from gangsched.model.parts import kept, needed
 from gangsched.model.preemptible import TOLERATION_SECONDS
 from gangsched.model.queues import foreign_queue
 from gangsched.model.records import SINGLE, Gang, GangId, Pod, PriorityClass
@@ -323,7 +323,7 @@ class Eligible:
         spec = self.membership.spec(gang)
         mode = mode_of(spec, self.options)
         # A group whose object is gone says nothing about how few members it can live with: all of them.
-        minimum = spec.min_member if spec is not None else len(slots)
+        minimum = kept(spec)[0] if spec is not None else len(slots)
         bound, one_by_one = slots.tolist(), mode in (OFF, MINIMAL)
         surplus = max(0, len(bound) - minimum) if mode == ELASTIC else 0
         if surplus:
@@ -348,10 +348,11 @@ class Eligible:
 
     def _beyond_roles(self, spec: Gang | None, slots: Ints, able: list[int]) -> list[int]:
         """Those that the gang does not need of their role: the last of each."""
-        if spec is None or not (spec.roles or spec.parts):
+        roles = kept(spec)[1] if spec is not None else {}
+        if spec is None or not (roles or spec.parts):
             return able
         left = Counter(role_of(self.pod(s), spec) for s in slots.tolist())
-        left.subtract(needed(spec.parts, left, left) if spec.parts is not None else dict(spec.roles))
+        left.subtract(needed(spec.parts, left, left) if spec.parts is not None else roles)
         out = []
         for slot in reversed(able):
             role = role_of(self.pod(slot), spec)

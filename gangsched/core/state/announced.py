@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gangsched.model.constraints import NO_LABELS, PodShape
+import msgspec
+
+from gangsched.model.constraints import NO_LABELS, Labels, PodShape
 from gangsched.model.dialects import role_of
-from gangsched.model.records import Gang, GangId, Pod
+from gangsched.model.records import Announced, Gang, GangId, Pod
 from gangsched.model.shapes import total
 
 #: A resource of a sum is divided into at most so many parts, each of these base units or of a power of two of them:
@@ -25,11 +27,18 @@ def stand_ins(spec: Gang, gang: GangId, there: Sequence[Pod]) -> list[Pod]:
     """What of the announced members is not among those that are ``there``; they are treated as the first of these."""
     like = there[0]
     known = Counter(role_of(pod, spec) for pod in there)
-    shapes = [(f"{each.role}-{n}", each.shape) for each in spec.announced for n in range(known[each.role], each.count)]
+    shapes: list[tuple[str, PodShape, Labels]] = []
+    for each in spec.announced:
+        same = next((pod for pod in there if role_of(pod, spec) == each.role), None)
+        if same is None and each.alike:
+            continue
+        beside = (same or like) if each.within or each.alike else None
+        shape, labels = _beside(each, beside) if beside is not None else (each.shape, NO_LABELS)
+        shapes += [(f"{each.role}-{n}", shape, labels) for n in range(known[each.role], each.count)]
     taken = total(pod.shape.requests for pod in there) if spec.min_resources else {}
     for resource, units in spec.min_resources:
         for n, part in enumerate(_parts(resource, units - taken.get(resource, 0))):
-            shapes.append((f"{resource}-{n}", _part_shape(like.shape, resource, part)))
+            shapes.append((f"{resource}-{n}", _part_shape(like.shape, resource, part), NO_LABELS))
     return [
         Pod(
             gang.namespace,
@@ -38,13 +47,28 @@ def stand_ins(spec: Gang, gang: GangId, there: Sequence[Pod]) -> list[Pod]:
             shape,
             gang,
             gang.scheduler,
-            NO_LABELS,
+            labels,
             priority=like.priority,
             preemption_policy=like.preemption_policy,
             created=like.created,
         )
-        for name, shape in shapes
+        for name, shape, labels in shapes
     ]
+
+
+def _beside(announced: Announced, other: Pod) -> tuple[PodShape, Labels]:
+    """What an announced member asks of a node, and its labels: with the terms and labels of the member beside it that
+    choose the domain in which both will be.
+    """
+    if announced.alike:
+        return other.shape, other.labels
+    own, key = announced.shape, announced.within
+    shape = msgspec.structs.replace(
+        own,
+        affinity=(*own.affinity, *(term for term in other.shape.affinity if term.topology_key == key)),
+        anti_affinity=(*own.anti_affinity, *(t for t in other.shape.anti_affinity if t.topology_key == key)),
+    )
+    return shape, other.labels
 
 
 def what_of(stand_in: Pod) -> str:

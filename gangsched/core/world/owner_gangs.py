@@ -60,7 +60,7 @@ class OwnerGangs:
             if not self._declared(owners.LEADER_WORKER_SET, pod.namespace, self._said_of_group(pod, group)):
                 return pod
             return msgspec.structs.replace(pod, gang=GangId(owners.FAMILY, pod.namespace, group, pod.scheduler))
-        owner = pod.owner
+        owner = self._owner_of(pod)
         job = self._jobs.get((pod.namespace, owner.name)) if owner is not None and owner.kind == JOB else None
         if job is not None and job.owner is not None:
             owner = job.owner  # the launcher of an MPIJob is the pod of a Job
@@ -74,6 +74,11 @@ class OwnerGangs:
         if whole is None or not self._together(whole):
             return pod
         return msgspec.structs.replace(pod, gang=GangId(_family(whole), whole.namespace, whole.name, pod.scheduler))
+
+    def _owner_of(self, pod: Pod) -> Owner | None:
+        """Return the owner of a pod; an executor of Spark is owned by its driver, and so by what owns that."""
+        driver = self._pods.get(pod.owner.uid) if pod.owner is not None and pod.owner.kind == "Pod" else None
+        return pod.owner if driver is None or driver.namespace != pod.namespace else driver.owner
 
     def _said_of_group(self, pod: Pod, group: str) -> bool | None:
         """What a LeaderWorkerSet, or else its pod, says; if it starts the leaders first, its group is known by that."""

@@ -7,8 +7,9 @@ import pytest
 
 from gangsched.core.events import Changed, Gone
 from gangsched.model.constraints import LabelSelector
-from gangsched.model.dialects.operators import OPERATORS, RAY_NODE_TYPE, SUBMITTER
+from gangsched.model.dialects.operators import OPERATORS, RAY_NODE_TYPE
 from gangsched.model.dialects.owners import GANG, GROUP_INDEX, NAME, SIZE
+from gangsched.model.dialects.roles import SUBMITTER
 from gangsched.model.records import SINGLE, Announced, Gang, Job, Namespace, Owner, PodSelector
 from tests.builders import PodBuilder, node, pod
 from tests.core.harness import Built, Cluster, nodes_of
