@@ -41,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_cluster_arguments(parser, "with --cluster: ")
     add_eta_argument(parser)
-    parser.add_argument("--exit-code", action="store_true", help="end with 1 unless every decision is bind")
+    parser.add_argument(
+        "--exit-code", action="store_true", help="end with 1 unless there is a decision and each is bind"
+    )
     parser.epilog = "Exit code: 0 if every input was understood (unknown kinds are warnings), 2 if not."
 
 
@@ -50,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
     plan = CONTRACT.answer(args, _plan)
     if plan is None:
         return answers.BAD_INPUT
-    return answers.FAILED if args.exit_code and any(d.outcome != BIND for d, _ in plan.decisions) else answers.OK
+    starts = bool(plan.decisions) and all(decision.outcome == BIND for decision, _ in plan.decisions)
+    return answers.FAILED if args.exit_code and not starts else answers.OK
 
 
 def _render(plan: Planned, _: str) -> None:

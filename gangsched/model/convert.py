@@ -20,6 +20,7 @@ from gangsched.model.dialects.objects import owner_of
 from gangsched.model.dialects.owners import declared
 from gangsched.model.errors import FieldError
 from gangsched.model.held import without_held
+from gangsched.model.indexes import how_many, ranges
 from gangsched.model.jobsets import JobSet, RawJobSet, RawReplicatedJob, ReplicatedJob
 from gangsched.model.preemptible import KEYS as STAKES
 from gangsched.model.preemptible import preemption_toleration, stakes_of
@@ -235,6 +236,7 @@ class Converter:
             stakes=stakes,
             remark=unclear,
             deadline_seconds=spec.active_deadline_seconds,
+            failed_indexes=failed_indexes(raw),
         )
 
     def _intern_labels(self, raw: Mapping[str, str] | None) -> Labels:
@@ -278,6 +280,12 @@ def job_finished(job: wire.Job) -> bool:
     """Has the Job come to its end, or has its controller decided that it has?"""
     ends = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
     return any(c.type in ends and c.status == "True" for c in job.status.conditions or ())
+
+
+def failed_indexes(job: wire.Job) -> int:
+    """How many indexes of a Job have failed for good."""
+    text = job.status.failed_indexes or ""
+    return how_many(ranges(text, "status.failedIndexes")) if job.spec.completion_mode == "Indexed" else 0
 
 
 def _on_disruption(policy: wire.PodFailurePolicy | None) -> str:

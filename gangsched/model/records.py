@@ -234,7 +234,7 @@ class Announced(Record, frozen=True):
     shape of the member of this role that is there.
 
     ``kept``: once it runs, the gang is whole with all of them only. ``within`` is a node label: they will be in the
-    domain of the members that are there, which share it with nobody.
+    domain of the members that are there, which share it with no other pods.
     """
 
     role: str
@@ -432,10 +432,13 @@ class Job(Named, frozen=True):
     stakes: Stakes = NO_STAKES
     remark: Mistake | None = None
     deadline_seconds: int | None = None
+    failed_indexes: int = 0
 
     @property
     def wanted(self) -> int:
-        """How many pods it runs at once: min(parallelism, completions that are still missing)."""
+        """How many pods it runs at once: min(parallelism, completions that are still missing). An index that has failed
+        for good is not tried again.
+        """
         if self.completions is None:
             return self.parallelism
-        return min(self.parallelism, max(0, self.completions - self.succeeded))
+        return min(self.parallelism, max(0, self.completions - self.succeeded - self.failed_indexes))

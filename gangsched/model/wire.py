@@ -483,6 +483,8 @@ class JobStatus(Wire):
     active: int = 0
     succeeded: int = 0
     failed: int = 0
+    completed_indexes: str = ""
+    failed_indexes: str | None = None
     conditions: list[Condition] | None = None
 
 

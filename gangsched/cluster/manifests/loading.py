@@ -22,6 +22,7 @@ from gangsched.cluster.manifests.admission import (
     pods_wanted,
 )
 from gangsched.cluster.manifests.objects import Defaults, Found, Source, objects, parsed, read
+from gangsched.cluster.manifests.validation import check_resources
 from gangsched.core.events import Changed, Event, Record, identity, record_of, records
 from gangsched.messages import invalid
 from gangsched.model import jobsets, queues, volumes, wire
@@ -313,6 +314,8 @@ class _Loading:
         place, raw = each.place, each.object
         if isinstance(raw, wire.Pod):
             self._note_time(raw.status.start_time, "status.startTime")
+            if not raw.spec.node_name:
+                check_resources(raw.spec)
             self._admission.pod(raw.metadata, raw.spec)
         elif isinstance(raw, wire.UpstreamPodGroup):
             self._admission.group(raw.metadata, raw.spec)
@@ -365,6 +368,7 @@ class _Loading:
         _identify(raw.metadata, "Job")
         count = pods_wanted(raw, path)
         template = f"{path}.template"
+        check_resources(raw.spec.template.spec, f"{template}.spec")
         self._admission.pod(raw.metadata, raw.spec.template.spec, f"{template}.spec")
         try:
             # Checked even when no pod is made of it: a wrong template is wrong input all the same.

@@ -372,13 +372,24 @@ class Membership:
             return self._without_roles(gang, spec, census)
         if not census.gated:
             bound = causes.and_bound(count=len(census.bound)) if census.bound else ""
-            return causes.members_missing(present=present, min_member=spec.min_member, bound=bound, lacking=lacking)
+            text = causes.members_missing(present=present, min_member=spec.min_member, bound=bound, lacking=lacking)
+            return "; ".join((text, *self._elsewhere(gang)))
         gates = ", ".join(sorted({gate for p in census.gated for gate in p.gates}))
         if gang.family == SINGLE:
             return causes.waits_for_gates(gates=gates)
         text = causes.members_gated(present=present, min_member=spec.min_member, count=len(census.gated))
         text += f" ({gates})"
         return text if len(census.gated) >= lacking else f"{text}, {lacking - len(census.gated)} missing"
+
+    def _elsewhere(self, gang: GangId) -> Iterator[str]:
+        """What of the group is no member, since another scheduler is to place it, or has, in words."""
+        for scheduler in sorted(self._of_scheduler) if gang.family != SINGLE else ():
+            other = gang._replace(scheduler=scheduler)
+            found = [pod for pod in self.pods(other) if pod.live] if other != gang else []
+            if len(found) == 1:
+                yield causes.names_scheduler(pod=found[0].key, scheduler=scheduler)
+            elif found:
+                yield causes.name_scheduler(pod=found[0].key, more=len(found) - 1, scheduler=scheduler)
 
     def _without_roles(self, gang: GangId, spec: Gang, census: Census) -> str:
         """Which role has too few members, in words; empty when none has."""

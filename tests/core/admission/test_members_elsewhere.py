@@ -1,0 +1,50 @@
+"""What a gang that waits for members says about those that are there and do not count."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gangsched.model.records import Job
+from tests.builders import PodBuilder, gang, node, pod
+from tests.core.harness import plan
+
+
+def member(index: int) -> PodBuilder:
+    """A pod of the gang."""
+    return pod(f"g-{index}").cpu(1).gang("g")
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_member_that_names_another_scheduler(*, runs: bool) -> None:
+    """It exists, so nobody is to look for it among those that are missing."""
+    other = member(2).scheduler("default-scheduler")
+    found = plan(node("n1").cpu(9), gang("g").min(3), member(0), member(1), other.on("n1") if runs else other)["d/g"]
+    assert found.outcome == "gathering"
+    missing = "2 of 3 members exist; 1 missing"
+    assert found.message == f"{missing}; d/g-2 has schedulerName default-scheduler, so it does not count"
+
+
+def test_several_of_them() -> None:
+    """The first is named, and how many there are. One that leaves, or has ended, is no cause."""
+    others = [member(i).scheduler("default-scheduler") for i in range(2, 5)]
+    others += [member(5).scheduler("volcano").phase("Failed"), member(6).scheduler("volcano").terminating()]
+    found = plan(node("n1").cpu(9), gang("g").min(5), member(0), member(1), *others)["d/g"]
+    assert found.message.endswith("d/g-2 and 2 more have schedulerName default-scheduler, so they do not count")
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({}, 4),
+        ({"failed_indexes": 1}, 3),
+        ({"failed_indexes": 1, "succeeded": 1}, 2),
+        ({"parallelism": 2, "failed_indexes": 1}, 2),
+        ({"failed_indexes": 3, "succeeded": 1}, 0),
+        ({"failed_indexes": 3, "succeeded": 2}, 0),
+    ],
+)
+def test_indexes_that_have_failed_are_not_waited_for(fields: dict[str, int], wanted: int) -> None:
+    """The controller of Jobs makes no pod for an index that has succeeded, or has failed for good."""
+    whole = Job("d", "j", "u", parallelism=4, completions=4)
+    assert msgspec.structs.replace(whole, **fields).wanted == wanted
