@@ -8,7 +8,7 @@ bound in pods evicted at the highest priority, at equal (a), equal highest prior
 all* is that of all victims when no level may hold more gangs or pods than the plan's. A bound that HiGHS has not
 closed in time is still a bound; those are listed as unsolved. Every third cluster has mixed members.
 
-On the same clusters: victims, and gangs left running below their minimum, under the rules of two other schedulers.
+On the same clusters: victims, and gangs left running below their minimum, under the rules of other schedulers.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ class Row(msgspec.Struct):
     gap: float | None = None
     gap_all: float | None = None
     unsolved: str = ""
-    kube: tuple[int, int] | None = None
-    koordinator: tuple[int, int] | None = None
+    rivals: dict[str, tuple[int, int] | None] = {}
     stopped: bool = False
 
 
@@ -98,8 +97,7 @@ def measure(seed: int, seconds: float) -> Row:
         row.worse = "" if possible is None else "a plan exists"
     row.unsolved = ", ".join(bounds.unsolved)
     if first.outcome == PREEMPT:
-        row.kube = _rival(problem, rivals.kube_scheduler)
-        row.koordinator = _rival(problem, rivals.koordinator)
+        row.rivals = {name: _rival(problem, rule) for name, rule in rivals.RULES.items()}
     return row
 
 
@@ -147,10 +145,11 @@ def quantile(values: list[float], share: float) -> float:
 def report(rows: list[Row]) -> None:
     """Print the tables."""
     print(table(
-        ["seed", "cluster", "outcome", "s", "victims", "gap", "gap, all", "worse", "unsolved", "kube 1.36", "broken",
-         "koordinator", "broken", "cut short"],
+        ["seed", "cluster", "outcome", "s", "victims", "gap", "gap, all", "worse", "unsolved",
+         *(title for name in rivals.RULES for title in (name, "broken")), "cut short"],
         [[r.seed, r.title, r.outcome, f"{r.seconds:.2f}", r.victims, _percent(r.gap), _percent(r.gap_all), r.worse,
-          r.unsolved, *(r.kube or ("-", "-")), *(r.koordinator or ("-", "-")), "yes" if r.stopped else ""]
+          r.unsolved, *(each for name in rivals.RULES for each in (r.rivals.get(name) or ("-", "-"))),
+          "yes" if r.stopped else ""]
          for r in rows],
     ))  # fmt: skip
     planned = [r for r in rows if r.outcome == PREEMPT]
@@ -158,7 +157,7 @@ def report(rows: list[Row]) -> None:
                           ("mixed", [r for r in planned if r.seed % 3 == 2]), ("all", planned)):  # fmt: skip
         gaps = [r.gap for r in chosen if r.gap is not None]
         everyone = [r.gap_all for r in chosen if r.gap_all is not None]
-        both = [r for r in chosen if r.kube and r.koordinator]
+        both = [r for r in chosen if r.rivals and all(r.rivals.values())]
         print(
             f"{title}: {len(chosen)} plans, {sum(bool(r.worse) for r in chosen)} worse before pods are counted, "
             f"{sum(bool(r.unsolved) for r in chosen)} unsolved"
@@ -167,11 +166,11 @@ def report(rows: list[Row]) -> None:
             f"  gap median {_percent(quantile(gaps, 0.5))} p95 {_percent(quantile(gaps, 0.95))}, "
             f"all victims median {_percent(quantile(everyone, 0.5))} p95 {_percent(quantile(everyone, 0.95))}"
         )
-        print(f"  victims: this planner {sum(r.victims for r in both)} ({sum(r.broken for r in both)} gangs broken), "
-              f"kube-scheduler rules {sum(r.kube[0] for r in both if r.kube)} "
-              f"({sum(r.kube[1] for r in both if r.kube)}), Koordinator rules "
-              f"{sum(r.koordinator[0] for r in both if r.koordinator)} "
-              f"({sum(r.koordinator[1] for r in both if r.koordinator)}), on {len(both)} clusters\n")  # fmt: skip
+        told = [f"this planner {sum(r.victims for r in both)} ({sum(r.broken for r in both)} gangs broken)"]
+        for name in rivals.RULES:
+            found = [rival for r in both if (rival := r.rivals[name]) is not None]
+            told.append(f"{name} {sum(victims for victims, _ in found)} ({sum(broken for _, broken in found)})")
+        print(f"  victims: {', '.join(told)}, on {len(both)} clusters\n")
 
 
 def _percent(share: float | None) -> str:

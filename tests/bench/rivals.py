@@ -1,5 +1,8 @@
-"""The victim rules of two other schedulers, re-told on our records, to compare how many pods they evict.
+"""The victim rules of other schedulers, re-told on our records, to compare how many pods they evict.
 
+*kube-scheduler 1.37*, workload-aware preemption as rewritten (kubernetes/kubernetes#139980): every unit of lower
+priority leaves, the members are placed one after another by LeastAllocated over CPU and memory, ties at random; then
+units come back in the same order as before, each if there is room for it beside the members where they are now.
 *kube-scheduler 1.36*, workload-aware preemption (KEP-5710): every unit of lower priority leaves, then units come back
 one by one, those beyond a budget first, the most important first, each if the gang still fits; groups in disruption
 mode PodGroup are units, all other pods are single. *Koordinator 1.x*, job preemption: every pod of lower priority
@@ -11,6 +14,7 @@ Both are told generously: "fits" is exact where members are identical, and nothi
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -75,21 +79,56 @@ def required(problem: Problem) -> list[Pod]:
     return [m for w in problem.wants for m in w.members[: w.required]]
 
 
-def kube_scheduler(problem: Problem) -> set[str] | None:
-    """UIDs of the victims of kube-scheduler 1.36, None when it finds none."""
+def _units(problem: Problem) -> list[list[Pod]]:
+    """What kube-scheduler takes together and lets come back together: the most important first."""
     groups: dict[object, list[Pod]] = {}
     for pod in problem.present:
         unit = next((u for u in problem.units if u.whole and u.parts[0].limit == 0 and pod in u.whole), None)
         groups.setdefault(id(unit) if unit is not None else pod.uid, []).append(pod)
     units = [g for g in groups.values() if max(p.priority for p in g) < problem.priority]
     units.sort(key=lambda g: (-max(p.priority for p in g), len(g) == 1, -len(g), min(p.started for p in g), g[0].key))
-    members, cluster = required(problem), Cluster(problem)
+    return units
+
+
+def _coming_back(problem: Problem, units: list[list[Pod]]) -> list[list[Pod]]:
+    """The order in which units come back: those with a pod beyond a budget first."""
+    beyond = problem.budgets.beyond([p for g in units for p in g])
+    return sorted(units, key=lambda g: not any(p.uid in beyond for p in g))
+
+
+def kube_scheduler_137(problem: Problem) -> set[str] | None:
+    """UIDs of the victims of kube-scheduler 1.37, None when it finds none."""
+    units, members, cluster, chance = _units(problem), required(problem), Cluster(problem), random.Random(0)
+    cluster.shift((p for g in units for p in g), +1)
+    scored = [i for i, r in enumerate(cluster.resources) if r in ("cpu", "memory")]
+    room = np.array(
+        [[dict(problem.nodes[n].allocatable).get(cluster.resources[i], 0) for n in cluster.names] for i in scored]
+    )
+    for pod in members:
+        wanted = cluster.vector(pod)
+        mask = (cluster.free >= wanted[:, None]).all(axis=0)
+        if not mask.any():
+            return None
+        share = ((cluster.free - wanted[:, None])[scored] / np.maximum(room, 1)).mean(axis=0)
+        share = np.where(mask, share, -np.inf)
+        cluster.free[:, chance.choice(list(np.flatnonzero(share >= share.max() - 1e-9)))] -= wanted
+    taken: set[str] = set()
+    for back in _coming_back(problem, units):
+        cluster.shift(back, -1)
+        if (cluster.free < 0).any():
+            cluster.shift(back, +1)
+            taken.update(p.uid for p in back)
+    return taken
+
+
+def kube_scheduler_136(problem: Problem) -> set[str] | None:
+    """UIDs of the victims of kube-scheduler 1.36, None when it finds none."""
+    units, members, cluster = _units(problem), required(problem), Cluster(problem)
     cluster.shift((p for g in units for p in g), +1)
     if not cluster.fits(members):
         return None
-    beyond = problem.budgets.beyond([p for g in units for p in g])
     taken: set[str] = set()
-    for back in sorted(units, key=lambda g: not any(p.uid in beyond for p in g)):
+    for back in _coming_back(problem, units):
         cluster.shift(back, -1)
         if not cluster.fits(members):
             cluster.shift(back, +1)
@@ -140,3 +179,11 @@ def left_broken(problem: Problem, taken: set[str]) -> int:
         for gang, count in lost.items()
         if gang.family != SINGLE
     )
+
+
+#: By the name under which tables have them.
+RULES: dict[str, Rule] = {
+    "kube-scheduler 1.37": kube_scheduler_137,
+    "kube-scheduler 1.36": kube_scheduler_136,
+    "Koordinator": koordinator,
+}

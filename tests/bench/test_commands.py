@@ -61,7 +61,7 @@ def test_a_needless_victim_shows_as_a_gap():
     assert shown >= 5
 
 
-@pytest.mark.parametrize("rule", [rivals.kube_scheduler, rivals.koordinator])
+@pytest.mark.parametrize("rule", [*rivals.RULES.values()], ids=[*rivals.RULES])
 def test_other_schedulers_rules_make_room(rule):
     """What the re-told rules evict is enough for the gang, and only ever of lower priority."""
     judged = 0

@@ -13,6 +13,7 @@ import yaml
 
 from gangsched.controllers.operator import GroupControllers
 from gangsched.core.actions import GangStatus
+from gangsched.model.dialects import upstream
 from tests.cluster.kube.deep import stored
 from tests.controlplane.client import ApiError, Client, Object, wait_until, wait_until_served
 from tests.controlplane.plane import ControlPlane
@@ -20,7 +21,7 @@ from tests.controlplane.rbac import apply_manifests_crds
 from tests.pages import ROOT
 
 SIGS, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.k8s.io"
-SIGS_KIND, UPSTREAM_KIND = f"{SIGS}/v1alpha1/PodGroup", f"{UPSTREAM}/v1alpha2/PodGroup"
+SIGS_KIND, UPSTREAM_KIND = f"{SIGS}/v1alpha1/PodGroup", f"{UPSTREAM}/v1beta1/PodGroup"
 
 
 @pytest.fixture
@@ -112,19 +113,22 @@ async def test_upstream_group_gets_its_condition_only(
 ) -> None:
     """An upstream PodGroup says why it is unschedulable, then that it was scheduled, and never goes back from there."""
     body = {
-        "apiVersion": f"{UPSTREAM}/v1alpha2",
+        "apiVersion": f"{UPSTREAM}/v1beta1",
         "kind": "PodGroup",
         "metadata": {"name": "gang"},
         "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
     }
     group = await admin.create(body, namespace)
+    name = upstream.CONDITION if group["apiVersion"].endswith("/v1alpha2") else upstream.CONDITION_1_37
     message = "0/2 nodes are available: 2 Insufficient cpu"
     controllers.post(wanted(group, UPSTREAM, "Scheduling", reason="Unschedulable", message=message, scheduled=0))
-    after = await admin.wait_for(UPSTREAM_KIND, "gang", lambda g: condition(g) == ("False", "Unschedulable"), namespace)
+    after = await admin.wait_for(
+        UPSTREAM_KIND, "gang", lambda g: condition(g, name) == ("False", "Unschedulable"), namespace
+    )
     assert after["status"]["conditions"][0]["message"] == message
     assert set(after["status"]) == {"conditions"}
     controllers.post(wanted(group, UPSTREAM))
-    await admin.wait_for(UPSTREAM_KIND, "gang", lambda g: condition(g) == ("True", "Scheduled"), namespace)
+    await admin.wait_for(UPSTREAM_KIND, "gang", lambda g: condition(g, name) == ("True", "Scheduled"), namespace)
 
 
 async def test_a_group_that_is_too_deep_has_a_status_and_so_has_its_neighbour(

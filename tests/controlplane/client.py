@@ -17,6 +17,8 @@ from typing import Any, Self
 import aiohttp
 import yaml
 
+from tests.controlplane import versions
+
 Object = dict[str, Any]
 
 FIELD_MANAGER = "tests"
@@ -91,7 +93,8 @@ def load(source: str | Path | Object | Iterable[Object]) -> list[Object]:
 class Client:
     """A connection to one API server as one user; use it with `async with`.
 
-    A kind is named as `Pod`, or in full as `scheduling.k8s.io/v1alpha2/PodGroup` where two groups have it.
+    A kind is named as `Pod`, or in full as `scheduling.k8s.io/v1beta1/PodGroup` where two groups have it. Objects of
+    the group API go out in the version that the server has.
     """
 
     def __init__(self, kubeconfig: Path) -> None:
@@ -181,12 +184,15 @@ class Client:
         await self.resources()
         if kind not in self._resources:
             await self.resources(refresh=True)
-        if kind not in self._resources:
-            raise LookupError(f"the server has no kind {kind}")
-        return self._resources[kind]
+        for known in (kind, *versions.other_names(kind)):
+            if known in self._resources:
+                return self._resources[known]
+        raise LookupError(f"the server has no kind {kind}")
 
-    async def _resource_of(self, thing: Object) -> Resource:
-        return await self.resource(f"{thing['apiVersion']}/{thing['kind']}")
+    async def _as_served(self, thing: Object) -> tuple[Resource, Object]:
+        """The kind of an object, and the object in the version that the server has of it."""
+        resource = await self.resource(f"{thing['apiVersion']}/{thing['kind']}")
+        return resource, versions.translated(thing, resource.api_version)
 
     # -------------------------------------------------------------------------------------------------------- objects
 
@@ -201,7 +207,7 @@ class Client:
         metadata = thing["metadata"]
         if "name" not in metadata:
             return await self.create(thing, namespace)
-        resource = await self._resource_of(thing)
+        resource, thing = await self._as_served(thing)
         path = resource.path(metadata["name"], metadata.get("namespace") or namespace or "default")
         params = {"fieldManager": FIELD_MANAGER, "force": "true"}
         content_type = PATCH_TYPES["apply"]
@@ -214,7 +220,7 @@ class Client:
 
     async def create(self, thing: Object, namespace: str | None = None) -> Object:
         """POST one object."""
-        resource = await self._resource_of(thing)
+        resource, thing = await self._as_served(thing)
         where = thing["metadata"].get("namespace") or namespace or "default"
         return await self.request("POST", resource.path(namespace=where), thing)
 

@@ -25,6 +25,7 @@ from typing import Any, Self
 import yaml
 
 from tests.controlplane import binaries, certificates
+from tests.controlplane.versions import GROUP, GROUP_APIS
 
 HERE = Path(__file__).resolve().parent
 
@@ -43,12 +44,6 @@ TOKENS = {
     "kube-scheduler": ("kube-scheduler-token", ("system:masters",)),
     "kwok": ("kwok-token", ("system:masters",)),
     SCHEDULER_USER: ("scheduler-token", ("system:serviceaccounts", "system:serviceaccounts:gangsched-system")),
-}
-
-# What the gang API is called by each minor version that has it; older ones know neither version nor gates.
-GROUP_API = {
-    35: ("scheduling.k8s.io/v1alpha1=true", "GenericWorkload=true,GangScheduling=true"),
-    36: ("scheduling.k8s.io/v1alpha2=true", "GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true"),
 }
 
 STORED_AS = {"minions": "nodes", "controllers": "replicationcontrollers", "ingress": "ingresses"}
@@ -361,11 +356,11 @@ class ControlPlane:
         ]
         if self.group_api:
             minor = _minor_version(program)
-            known = GROUP_API.get(minor)
+            known = GROUP_APIS.get(minor)
             if known is None:
                 raise ControlPlaneError(f"{program} is 1.{minor}: it has no group API; start it with group_api=False")
-            versions, self._feature_gates = known
-            flags += [f"--runtime-config={versions}", *self._gates()]
+            self._feature_gates = ",".join(f"{gate}=true" for gate in known.gates)
+            flags += [f"--runtime-config={','.join(f'{GROUP}/{v}=true' for v in known.served)}", *self._gates()]
         if self._audit:
             policy = self.directory / "audit-policy.yaml"
             policy.write_text(yaml.safe_dump(AUDIT_POLICY))

@@ -84,11 +84,11 @@ def test_names_in_an_example_are_unique_and_resolve(folder: str) -> None:
     for o in objects:
         known.setdefault(o["kind"], set()).add(o["metadata"]["name"])
     for group in of_kind(objects, "PodGroup"):
-        template = group["spec"].get("podGroupTemplateRef", {}).get("workload")
+        template = group["spec"].get("workloadRef")
         if template is not None:
             workload = one(objects, "Workload", template["workloadName"])
             templates = {t["name"]: t for t in workload["spec"]["podGroupTemplates"]}
-            policy = templates[template["podGroupTemplateName"]]["schedulingPolicy"]
+            policy = templates[template["templateName"]]["schedulingPolicy"]
             assert policy == group["spec"]["schedulingPolicy"]
         assert group["spec"].get("priorityClassName", "high-priority") in known["PriorityClass"]
     for pod in of_kind(objects, "Pod"):
@@ -168,5 +168,5 @@ def test_groups_of_the_workload_example_are_taken_whole() -> None:
     members = Counter(group_of(pod) for pod in of_kind(objects, "Pod"))
     assert members == {group["metadata"]["name"]: 4 for group in groups}
     for group in groups:
-        assert group["apiVersion"] == "scheduling.k8s.io/v1alpha2"
-        assert group["spec"]["disruptionMode"] == "PodGroup"
+        assert group["apiVersion"] == "scheduling.k8s.io/v1beta1"
+        assert group["spec"]["disruptionMode"] == {"all": {}}

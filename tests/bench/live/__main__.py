@@ -23,7 +23,15 @@ from tests.bench.live.backlog import LIMIT_SECONDS
 from tests.bench.live.candidates import ALL, KUBE, compiled
 from tests.bench.live.goals import goals_table
 from tests.bench.live.picture import picture
-from tests.bench.live.report import Report, arrival_table, backlog_table, calls_table, telling_table, windows_table
+from tests.bench.live.report import (
+    Report,
+    arrival_table,
+    backlog_table,
+    calls_table,
+    harm_table,
+    telling_table,
+    windows_table,
+)
 
 #: Who is not done by then in a smoke run is cut off; and so many cells are measured at once, each on the control plane
 #: of the one before: most of the time would be that of planes which start and stop.
@@ -81,7 +89,8 @@ def main() -> int:
             keep=lambda report: _write(report, args.json),
         )
     print(found.machine)
-    texts = [backlog_table(found.backlog), calls_table(found.backlog)] if found.backlog else []
+    texts = [backlog_table(found.backlog), harm_table(found.backlog), calls_table(found.backlog)]
+    texts = texts if found.backlog else []
     if found.telling:
         texts.append(telling_table(found.telling))
     if found.arrival:

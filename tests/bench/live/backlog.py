@@ -37,7 +37,7 @@ class Result(msgspec.Struct):
     tells nothing. ``told_cpu_seconds``, ``peak_mb`` and ``calls`` (of all pods, by kind) are of then, or of the end of
     the run; ``cpu_seconds`` are those until the last bind. ``runs`` are the seconds to the last bind of all runs, of
     which this was the median one; ``removals`` those to the first removal in each, with the median in
-    ``first_removal``.
+    ``first_removal``. ``broken`` are the gangs of victims that lost some of their pods and not all.
     """
 
     cell: str
@@ -60,6 +60,7 @@ class Result(msgspec.Struct):
     told: float | None = None
     told_cpu_seconds: float | None = None
     limit: float = LIMIT_SECONDS
+    broken: int = 0
 
     @property
     def seconds(self) -> float:
@@ -79,6 +80,7 @@ def combined(results: Sequence[Result]) -> Result:
 
 async def measure(cell: Cell, candidate: Candidate, limit_seconds: float, planes: Planes) -> Result:
     """Run it."""
+    limit_seconds = min(limit_seconds, cell.limit)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         async with planes.lend() as plane:
             return await _measure(cell, candidate, plane, Path(name), limit_seconds)
@@ -141,6 +143,7 @@ async def _measure(cell: Cell, candidate: Candidate, plane: ControlPlane, folder
             told=_since(began, end.at) if finished and end.still and candidate.name != FLOOR else None,
             told_cpu_seconds=round(end.cpu_seconds, 2),
             limit=limit_seconds,
+            broken=cells.broken(cell, ruler.removed),
         )
 
 

@@ -20,6 +20,7 @@ from tests import shipped
 from tests.bench.live.cells import Cell
 from tests.controlplane import binaries
 from tests.controlplane.plane import TOKENS, ControlPlane
+from tests.controlplane.versions import group_api
 from tests.e2e.scheduler import free_port
 
 OURS, KUBE, FLOOR = "gangsched", "kube-scheduler", "floor"
@@ -95,7 +96,7 @@ def kube_listening(plane: ControlPlane, folder: Path, port: int) -> list[str]:
         "--bind-address=127.0.0.1",
         f"--secure-port={port}",
         f"--cert-dir={folder}",
-        "--feature-gates=GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true",
+        f"--feature-gates={','.join(f'{gate}=true' for gate in group_api().gates)}",
     ]
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from tests.controlplane.objects import ready_node
+from tests.controlplane.versions import group_api, translated
 
 Object = dict[str, Any]
 
 NAMESPACE = "default"
-GROUP_API = "scheduling.k8s.io/v1alpha2"
+GROUP_API = group_api().api_version
 LOW, HIGH = "bench-low", "bench-high"
+GPU, ANCHOR = "example.com/gpu", "anchor"
+_ANCHOR_MILLI_CPU = 10
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,8 +25,12 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     ``gangs`` of ``size`` pods of ``milli_cpu`` are pending (size 1: pods without a group). Victims, if any: on each
     node ``victims_per_node`` running pods of ``victim_milli_cpu`` each, in groups of ``victim_gang`` (1: single pods),
-    with a grace period of 0. ``evicted`` is how many of them have to go. ``smoke`` is the number by which a smoke run
-    divides nodes and gangs.
+    with a grace period of 0. The first ``occupied`` nodes have victims (0: all). A gang of victims lies on as few nodes
+    as it can, or with ``apart`` on each node once. ``evicted`` is how many of them have to go at least. With
+    ``anchored`` each node runs one small pod that has to stay, and pending pods have to be on a node with one. With
+    ``gpus`` every node has so many, and every pod asks for one. Who is not done after ``limit``
+    seconds is cut off, if that is less than the limit of the run. ``smoke`` is the number by which a smoke run divides
+    nodes and gangs.
     """
 
     name: str
@@ -34,8 +42,18 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     victims_per_node: int = 0
     victim_milli_cpu: int = 0
     victim_gang: int = 1
+    occupied: int = 0
+    apart: bool = False
+    anchored: bool = False
+    gpus: int = 0
     evicted: int = 0
+    limit: float = 180.0
     smoke: int = 20
+
+    @property
+    def victims(self) -> int:
+        """Pods that may be evicted."""
+        return (self.occupied or self.nodes) * self.victims_per_node
 
     @property
     def pods(self) -> int:
@@ -54,6 +72,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.structs.replace(
                 self,
                 nodes=self.nodes // by,
+                occupied=self.occupied // by,
+                gangs=max(1, self.gangs // by),
                 size=max(2, self.size // by),
                 victim_gang=max(1, self.victim_gang // by),
                 evicted=self.evicted // by,
@@ -110,7 +130,119 @@ PREEMPTION = (
     ),
 )
 
-ALL = (*BACKLOG, *PREEMPTION)
+#: What a preemption costs. "One victim suffices": half of the nodes are free and the gang is one larger than they are.
+HARM = (
+    Cell(
+        name="30 into five gangs of 20",
+        nodes=100,
+        node_cpu=4,
+        size=30,
+        milli_cpu=_WHOLE_NODE,
+        victims_per_node=1,
+        victim_milli_cpu=_WHOLE_NODE,
+        victim_gang=20,
+        evicted=40,
+        limit=60.0,
+        smoke=5,
+    ),
+    *(
+        Cell(
+            name=f"one victim suffices, {nodes:,} nodes",
+            nodes=nodes,
+            node_cpu=4,
+            size=nodes // 2 + 1,
+            milli_cpu=_WHOLE_NODE,
+            victims_per_node=1,
+            victim_milli_cpu=2000,
+            occupied=nodes // 2,
+            evicted=1,
+            limit=60.0,
+            smoke=nodes // 20,
+        )
+        for nodes in (20, 100, 200, 1000)
+    ),
+)
+
+#: The shapes of ``workload_preemption`` in kube-scheduler's own benchmark (1.37), at its sizes; "100 evict 1,000" above
+#: is the first of them.
+UPSTREAM = (
+    Cell(
+        name="upstream: 10 gangs of 10 evict 1,000 pods",
+        nodes=100,
+        node_cpu=4,
+        gangs=10,
+        size=10,
+        milli_cpu=3970,
+        victims_per_node=10,
+        victim_milli_cpu=40,
+        evicted=1000,
+        limit=60.0,
+        smoke=10,
+    ),
+    Cell(
+        name="upstream: 100 evict 5 gangs of 100",
+        nodes=100,
+        node_cpu=4,
+        size=100,
+        milli_cpu=3500,
+        victims_per_node=5,
+        victim_milli_cpu=600,
+        victim_gang=100,
+        apart=True,
+        evicted=500,
+        limit=60.0,
+        smoke=10,
+    ),
+    Cell(
+        name="upstream: 10 gangs of 10 evict 50 gangs of 10",
+        nodes=100,
+        node_cpu=4,
+        gangs=10,
+        size=10,
+        milli_cpu=3500,
+        victims_per_node=5,
+        victim_milli_cpu=600,
+        victim_gang=10,
+        apart=True,
+        evicted=500,
+        limit=60.0,
+        smoke=10,
+    ),
+    Cell(
+        name="upstream: 100 beside anchors evict 1,000 pods",
+        nodes=100,
+        node_cpu=4,
+        size=100,
+        milli_cpu=3900,
+        victims_per_node=10,
+        victim_milli_cpu=40,
+        anchored=True,
+        evicted=1000,
+        limit=60.0,
+        smoke=10,
+    ),
+)
+
+#: The shapes that KAI (500 nodes of 8 GPUs) and Volcano (100 nodes) publish times of.
+PEERS = (
+    Cell(name="KAI: 4,000 pods of 1 GPU", nodes=500, gpus=8, gangs=4000, milli_cpu=100, limit=60.0, smoke=50),
+    Cell(name="KAI: 1 gang of 512, 1 GPU each", nodes=500, gpus=8, size=512, milli_cpu=100, limit=60.0, smoke=50),
+    Cell(
+        name="KAI: 250 evict 250 of 4,000 pods of 1 GPU",
+        nodes=500,
+        gpus=8,
+        size=250,
+        milli_cpu=100,
+        victims_per_node=8,
+        victim_milli_cpu=100,
+        evicted=250,
+        limit=60.0,
+        smoke=50,
+    ),
+    Cell(name="Volcano: 10 gangs of 100", nodes=100, gangs=10, size=100, milli_cpu=1000, limit=60.0, smoke=5),
+)
+
+ALL = (*BACKLOG, *PREEMPTION, *HARM, *UPSTREAM, *PEERS)
 #: Our scheduler alone, with all it tells and with less.
 TELLING = Cell(name="what Events cost: 500 gangs", gangs=500, size=20, smoke=50)
 
@@ -130,42 +262,68 @@ def classes() -> list[Object]:
 
 def nodes(cell: Cell) -> Iterator[Object]:
     """The nodes."""
+    others = {GPU: str(cell.gpus)} if cell.gpus else {}
     for n in range(cell.nodes):
-        yield ready_node(f"node-{n:05d}", str(cell.node_cpu), "64Gi", "110")
+        yield ready_node(f"node-{n:05d}", str(cell.node_cpu), "64Gi", "110", **others)
 
 
 def victims(cell: Cell) -> Iterator[Object]:
-    """What runs already, bound and low in priority, one group after another over the nodes."""
-    for n in range(cell.nodes * cell.victims_per_node):
-        group = f"old-{n // cell.victim_gang:05d}" if cell.victim_gang > 1 else ""
-        pod = _pod(f"old-{n:06d}", "other-scheduler", LOW, cell.victim_milli_cpu, group)
-        pod["spec"]["nodeName"] = f"node-{n // cell.victims_per_node:05d}"
+    """What runs already, bound: pods that have to stay, then those of low priority, one group after another."""
+    for n in range(cell.nodes if cell.anchored else 0):
+        pod = _pod(f"{ANCHOR}-{n:05d}", "other-scheduler", HIGH, _ANCHOR_MILLI_CPU, "")
+        pod["metadata"]["labels"] = {"bench": ANCHOR}
+        pod["spec"]["nodeName"] = f"node-{n:05d}"
         yield pod
+    on = cell.occupied or cell.nodes
+    for n in range(cell.victims):
+        group = group_of(cell, n) if cell.victim_gang > 1 else ""
+        pod = _pod(f"old-{n:06d}", "other-scheduler", LOW, cell.victim_milli_cpu, group, gpu=bool(cell.gpus))
+        pod["spec"]["nodeName"] = f"node-{n % on if cell.apart else n // cell.victims_per_node:05d}"
+        yield pod
+
+
+def group_of(cell: Cell, victim: int) -> str:
+    """The group of the victim of this number."""
+    return f"old-{victim // cell.victim_gang:05d}"
+
+
+def broken(cell: Cell, removed: Iterable[str]) -> int:
+    """Gangs of victims that keep running with some of their pods: all of a gang are needed."""
+    if cell.victim_gang == 1:
+        return 0
+    lost = Counter(group_of(cell, int(name.removeprefix("old-"))) for name in removed if name.startswith("old-"))
+    return sum(count < cell.victim_gang for count in lost.values())
 
 
 def pending(cell: Cell, scheduler: str) -> Iterator[Object]:
     """What is to be scheduled, for the scheduler of this name."""
+    beside = {"labelSelector": {"matchLabels": {"bench": ANCHOR}}, "topologyKey": "kubernetes.io/hostname"}
     for g in range(cell.gangs):
         group = f"new-{g:05d}" if cell.size > 1 else ""
         for m in range(cell.size):
-            yield _pod(f"new-{g:05d}-{m:05d}", scheduler, HIGH, cell.milli_cpu, group)
+            pod = _pod(f"new-{g:05d}-{m:05d}", scheduler, HIGH, cell.milli_cpu, group, gpu=bool(cell.gpus))
+            if cell.anchored:
+                required = {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}
+                pod["spec"]["affinity"] = {"podAffinity": required}
+            yield pod
 
 
 def groups(cell: Cell) -> list[Object]:
     """The groups of both, with their minimum: all members. Workloads come first, as the API server demands."""
     named = []
     if cell.victim_gang > 1:
-        many = cell.nodes * cell.victims_per_node // cell.victim_gang
+        many = cell.victims // cell.victim_gang
         named += [(f"old-{g:05d}", cell.victim_gang, LOW) for g in range(many)]
     if cell.size > 1:
         named += [(f"new-{g:05d}", cell.size, HIGH) for g in range(cell.gangs)]
-    return [_workload(*each) for each in named] + [_group(*each) for each in named]
+    made = [_workload(*each) for each in named] + [_group(*each) for each in named]
+    return [translated(each, GROUP_API) for each in made]
 
 
 def _policy(size: int, priority_class: str) -> Object:
     return {
         "schedulingPolicy": {"gang": {"minCount": size}},
-        "disruptionMode": "PodGroup",
+        "disruptionMode": {"all": {}},
         "priorityClassName": priority_class,
     }
 
@@ -173,7 +331,7 @@ def _policy(size: int, priority_class: str) -> Object:
 def _workload(name: str, size: int, priority_class: str) -> Object:
     template = {"name": "all", **_policy(size, priority_class)}
     return {
-        "apiVersion": GROUP_API,
+        "apiVersion": "scheduling.k8s.io/v1beta1",
         "kind": "Workload",
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"podGroupTemplates": [template]},
@@ -181,21 +339,23 @@ def _workload(name: str, size: int, priority_class: str) -> Object:
 
 
 def _group(name: str, size: int, priority_class: str) -> Object:
-    reference = {"workload": {"workloadName": name, "podGroupTemplateName": "all"}}
+    reference = {"workloadName": name, "templateName": "all"}
     return {
-        "apiVersion": GROUP_API,
+        "apiVersion": "scheduling.k8s.io/v1beta1",
         "kind": "PodGroup",
         "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {"podGroupTemplateRef": reference, **_policy(size, priority_class)},
+        "spec": {"workloadRef": reference, **_policy(size, priority_class)},
     }
 
 
-def _pod(name: str, scheduler: str, priority_class: str, milli_cpu: int, group: str) -> Object:
+def _pod(name: str, scheduler: str, priority_class: str, milli_cpu: int, group: str, *, gpu: bool = False) -> Object:
+    requests = {"cpu": f"{milli_cpu}m"}
+    resources = {"requests": {**requests, GPU: "1"}, "limits": {GPU: "1"}} if gpu else {"requests": requests}
     spec: Object = {
         "schedulerName": scheduler,
         "priorityClassName": priority_class,
         "terminationGracePeriodSeconds": 0,
-        "containers": [{"name": "main", "image": "example/none", "resources": {"requests": {"cpu": f"{milli_cpu}m"}}}],
+        "containers": [{"name": "main", "image": "example/none", "resources": resources}],
     }
     if group:
         spec["schedulingGroup"] = {"podGroupName": group}

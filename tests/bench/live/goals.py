@@ -19,13 +19,14 @@ GROWTH_RSS, GROWTH_LATENCY = 1.1, 1.5
 
 class Wanted(NamedTuple):
     """Of one backlog cell: ``floor`` is the longest time in multiples of the floor's, ``kube`` the least that
-    kube-scheduler's time is in multiples of ours; seconds, and MB.
+    kube-scheduler's time is in multiples of ours; ``evicted`` how many pods may go; seconds, and MB.
     """
 
     floor: float | None = None
     kube: float | None = None
     first_removal: float | None = None
     rss_mb: float | None = None
+    evicted: int | None = None
 
 
 class Goal(NamedTuple):
@@ -37,6 +38,7 @@ class Goal(NamedTuple):
     met: bool | None
 
 
+_NO_SLOWER = 1.0
 _SINGLE, _SMALL, _MIDDLE, _LARGE = (cell.name for cell in cells.BACKLOG)
 _PODS, _SOME, _GANGS = (cell.name for cell in cells.PREEMPTION)
 WANTED = {
@@ -44,9 +46,10 @@ WANTED = {
     _SMALL: Wanted(floor=1 / 0.55, kube=10.0),
     _MIDDLE: Wanted(floor=1 / 0.55, kube=10.0),
     _LARGE: Wanted(kube=12.0, rss_mb=350.0),
-    _PODS: Wanted(floor=1.8, kube=5.0, first_removal=1.5),
-    _SOME: Wanted(floor=1.8),
-    _GANGS: Wanted(floor=1.8, kube=5.0),
+    _PODS: Wanted(floor=1.8, kube=_NO_SLOWER, first_removal=1.5, evicted=1000),
+    _SOME: Wanted(floor=1.8, kube=_NO_SLOWER, evicted=800),
+    _GANGS: Wanted(floor=1.8, kube=_NO_SLOWER, evicted=1000),
+    **{cell.name: Wanted(evicted=cell.evicted or None) for cell in (*cells.HARM, *cells.UPSTREAM, *cells.PEERS)},
 }
 READY_LISTS, GANG_P99_SECONDS, RSS_MB, LAG_P99_SECONDS = 4.0, 1.0, 400.0, 0.05
 
@@ -91,6 +94,10 @@ def _backlog(
             _number(first),
             None if ours is None else first is not None and first <= wanted.first_removal,
         )
+    if wanted.evicted is not None:
+        gone, whole = (ours.removed, not ours.broken) if ours else (None, True)
+        met = None if gone is None else gone <= wanted.evicted and whole
+        yield Goal(cell, f"<= {wanted.evicted} pods evicted, no gang broken", _number(gone), met)
     if wanted.rss_mb is not None:
         peak = ours.peak_mb if ours else None
         yield Goal(cell, f"RSS <= {wanted.rss_mb:g} MB", _number(peak), None if peak is None else peak <= wanted.rss_mb)

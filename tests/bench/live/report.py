@@ -68,6 +68,26 @@ def backlog_table(results: Sequence[Result]) -> str:
     return table(header, rows)
 
 
+def harm_table(results: Sequence[Result]) -> str:
+    """What each took from others, and the time and the means that it took itself, in cells with evictions."""
+    evicting = {r.cell for r in results if r.removed}
+    rows = [
+        (
+            r.cell,
+            r.candidate,
+            r.removed,
+            r.broken,
+            r.last_bind if r.finished else f"> {r.seconds:.0f}",
+            r.cpu_seconds,
+            r.peak_mb,
+        )
+        for r in results
+        if r.cell in evicting
+    ]
+    header = ("cell", "scheduler", "pods evicted", "gangs broken", "last bind s", "CPU s", "RSS MB")
+    return table(header, rows)
+
+
 def _spread(result: Result) -> str:
     """The least and the greatest of the last binds, when there are several."""
     return f"{min(result.runs):.2f} to {max(result.runs):.2f}" if len(result.runs) > 1 else ""

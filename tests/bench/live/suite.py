@@ -74,12 +74,12 @@ def _coming_estimate(coming: Arrival) -> float:
 
 def _estimate(cell: Cell, candidate: Candidate, limit_seconds: float) -> float:
     running = cell.pods / _BOUND + cell.evicted / _REMOVED + 5.0 + backlog.STILL_SECONDS
-    return _loading(cell) + (limit_seconds if candidate.name == KUBE else min(limit_seconds, running))
+    limit = min(limit_seconds, cell.limit)
+    return _loading(cell) + (limit if candidate.name == KUBE else min(limit, running))
 
 
 def _loading(cell: Cell) -> float:
-    victims = cell.nodes * cell.victims_per_node
-    return _PLANE_SECONDS + (cell.nodes + victims + cell.pods + 2 * cell.gangs * (cell.size > 1)) / _LOADED
+    return _PLANE_SECONDS + (cell.nodes + cell.victims + cell.pods + 2 * cell.gangs * (cell.size > 1)) / _LOADED
 
 
 def run(

@@ -11,12 +11,12 @@ import pytest
 from gangsched.runtime.config import load
 from tests.bench.live import arrival, backlog, cells, latency, suite
 from tests.bench.live.candidates import ALL, FLOOR, KUBE, OURS, TELLING, Candidate
-from tests.bench.live.goals import WANTED, goals, goals_table
+from tests.bench.live.goals import WANTED, Wanted, goals, goals_table
 from tests.bench.live.made_up import outcome, result
 from tests.bench.live.outcome import Outcome
 from tests.bench.live.picture import picture
 from tests.bench.live.planes import Planes
-from tests.bench.live.report import Report, arrival_table, backlog_table, calls_table, telling_table
+from tests.bench.live.report import Report, arrival_table, backlog_table, calls_table, harm_table, telling_table
 from tests.controlplane.plane import ControlPlane
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -49,7 +49,8 @@ def test_goals() -> None:
     backlogs = [result(cells.BACKLOG[0].name, OURS, 10.0), result(cells.BACKLOG[0].name, FLOOR, 5.0), slow]
     report = Report("here", backlogs, [outcome(arrival.CHURN.name, [9.0, 1.0, 1.0, 1.6])])
     found = goals(report)
-    assert {g.cell for g in found} == {c.name for c in cells.ALL} | {a.name for a in arrival.ALL}
+    wanted = {name for name, what in WANTED.items() if what != Wanted()}
+    assert {g.cell for g in found} == wanted | {a.name for a in arrival.ALL}
     assert [(g.measured, g.met) for g in found if g.cell == cells.BACKLOG[0].name] == [("2", False), ("18", True)]
     assert [g.met for g in found if g.cell == arrival.CHURN.name] == [True, False, True]
     assert {g.met for g in found if g.cell not in (cells.BACKLOG[0].name, arrival.CHURN.name)} == {None}
@@ -68,7 +69,8 @@ def test_a_suite_that_fails_goes_on_and_is_resumed(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(backlog, "measure", measure)
     monkeypatch.setattr(suite, "machine", lambda: "here")
-    todo = list(suite.steps([c.name for c in cells.ALL], [FLOOR], smoke=False, limit_seconds=180.0))
+    some = cells.ALL[:7]
+    todo = list(suite.steps([c.name for c in some], [FLOOR], smoke=False, limit_seconds=180.0))
     kept: list[int] = []
     found = suite.run(todo, limit_seconds=180.0, repeat=3, keep=lambda report: kept.append(len(report.backlog)))
     assert kept == [1, 1, 2, 3, 4, 5, 6, 6]
@@ -77,7 +79,7 @@ def test_a_suite_that_fails_goes_on_and_is_resumed(monkeypatch: pytest.MonkeyPat
     broken.clear()
     found = suite.run(todo, limit_seconds=180.0, found=found)
     assert not found.failed
-    assert [r.cell for r in found.backlog] == [c.name for c in cells.ALL]
+    assert [r.cell for r in found.backlog] == [c.name for c in some]
 
 
 def test_the_median_of_the_first_removals_is_one_of_its_own() -> None:
@@ -169,14 +171,27 @@ def test_the_others_get_the_rate_that_ours_had(monkeypatch: pytest.MonkeyPatch) 
     assert KUBE in arrival_table(found.arrival)
 
 
-def test_all_of_it_takes_little_more_than_an_hour() -> None:
+def test_all_of_it_takes_less_than_two_hours() -> None:
     """The estimate, which counts kube-scheduler as cut off in every cell."""
     every = [c.name for c in ALL]
-    assert sum(step.seconds for step in suite.steps([], every, smoke=False, limit_seconds=180.0)) < 75 * 60
+    assert sum(step.seconds for step in suite.steps([], every, smoke=False, limit_seconds=180.0)) < 115 * 60
 
 
 def test_the_picture_of_the_readme_is_there() -> None:
     """The README shows the picture that the benchmark draws, with all cells and everybody in it."""
     assert "](docs/internals/performance.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
     drawn = (ROOT / "docs" / "internals" / "performance.svg").read_text(encoding="utf-8")
-    assert [name for name in (*(c.name for c in cells.ALL), OURS, FLOOR) if name not in drawn] == []
+    assert [
+        name for name in (*(c.name for c in (*cells.BACKLOG, *cells.PREEMPTION)), OURS, FLOOR) if name not in drawn
+    ] == []
+
+
+def test_gangs_that_lose_some_of_their_pods_are_counted() -> None:
+    """A gang that loses all is not broken, one that loses some is; single pods never are. The table has them."""
+    cell = next(c for c in cells.HARM if c.victim_gang == 20)
+    whole = [f"old-{n:06d}" for n in range(20)]
+    assert cells.broken(cell, whole) == 0
+    assert cells.broken(cell, [*whole, "old-000020", "old-000041"]) == 2
+    assert cells.broken(msgspec.structs.replace(cell, victim_gang=1), ["old-000000"]) == 0
+    told = harm_table([msgspec.structs.replace(result(cell.name, OURS, 1.0), removed=22, broken=2)])
+    assert told.splitlines()[-1].split()[-5:-3] == ["22", "2"]
