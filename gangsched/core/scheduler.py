@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -149,6 +150,30 @@ class Scheduler:
         counts = self._run.queue.counts()
         counts["gathering"] = sum(1 for g in self._run.groups.values() if g.state is State.GATHERING)
         return counts
+
+    def pending_pods(self) -> dict[str, int]:
+        """Pending pods by the queue that their gang is in, named as in kube-scheduler. ``gated`` are those that may not
+        be decided yet; a gang that waits for its victims counts as unschedulable.
+        """
+        out = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
+        queue, membership = self._run.queue, self.world.membership
+        for group in self._run.groups.values():
+            found = [membership.census(gang) for gang in group.gangs]
+            pending = sum(len(each.pending) for each in found)
+            out["gated"] += sum(len(each.gated) for each in found)
+            if group.state is State.GATHERING:
+                out["gated"] += pending
+            elif queue.active_place(group.key) is not None:
+                out["active"] += pending
+            elif queue.backs_off(group.key):
+                out["backoff"] += pending
+            else:
+                out["unschedulable"] += pending
+        return out
+
+    def stage_counts(self) -> dict[str, int]:
+        """Gangs with pending members by what they wait for: a state, or the phase of the eviction for them."""
+        return dict(Counter(group.stage for group in self._run.groups.values()))
 
     def queue_statuses(self, again: bool = False) -> list[QueueStatus]:
         """What queue objects should say: the statuses that have changed since the last call, or all of them."""

@@ -15,16 +15,16 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gangsched import __version__
-from gangsched.core.actions import Action, Bind, Report
+from gangsched.core.actions import Action, Bind, PodRef, Remove, Report
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision, Gathering, Preempt, Unschedulable
-from gangsched.core.events import Changed, Event, Gone, Outcome, SearchCancelled, WriteDone
+from gangsched.core.events import Changed, Event, Gone, Outcome, SearchCancelled, ServerClock, WriteDone
 from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.core.lifecycle.holding import HeldRoom
-from gangsched.core.lifecycle.report import GANG_BROKEN
+from gangsched.core.lifecycle.report import GANG_BROKEN, ROOM_TAKEN
 from gangsched.model.records import Pod
 from gangsched.runtime.loop import Observer
 
@@ -65,6 +65,20 @@ DECLARED: Mapping[str, Declared] = {
     "scheduler_pod_scheduling_sli_duration_seconds": Declared(
         "From the moment a pod that may be scheduled was first seen to its binding.", buckets=_LIFE
     ),
+    "scheduler_scheduling_attempt_duration_seconds": Declared(
+        "Time to decide one gang once, by result as of the attempts.", ("result", "profile"), buckets=_FAST
+    ),
+    "scheduler_pending_pods": Declared(
+        "Pending pods by queue: active, backoff, unschedulable (waiting for victims included), gated (their gang is not"
+        " complete, or they have scheduling gates).",
+        ("queue",),
+        level=True,
+    ),
+    "rest_client_requests": Declared(
+        "HTTP requests to the API server by status code and method, watches left out; code <error> when there was no"
+        " answer.",
+        ("code", "method"),
+    ),
     "gangsched_build_info": Declared("Always 1; the version is a label.", ("version",), level=True),
     "gangsched_scheduler_name_served": Declared(
         "1 while pods of a profile are scheduled here; 0 while the former owner of its name is alive.",
@@ -102,9 +116,24 @@ DECLARED: Mapping[str, Declared] = {
     "gangsched_queued_gangs": Declared(
         "Gangs with unbound members, by queue: active, backoff, unschedulable, gathering.", ("queue",), level=True
     ),
+    "gangsched_gangs_waiting": Declared(
+        "Gangs with pending members by what they wait for: Gathering, Queued, Backoff, Nominating, Notice, Marking,"
+        " Removing, WaitingForVictims, PreBinding, Binding, Starting.",
+        ("reason",),
+        level=True,
+    ),
+    "gangsched_victims": Declared(
+        "Pods whose removal the API server has accepted, by namespace and priority.", ("victim_namespace", "priority")
+    ),
     "gangsched_gangs_broken": Declared(
         "Gangs of which pods were evicted for others, and the rest was not, so that fewer are left than they, or their"
         " GangGroups, need: see the Event GangBroken."
+    ),
+    "gangsched_room_taken": Declared(
+        "How often others took room that was freed for a gang: see the Event FreedRoomTaken."
+    ),
+    "gangsched_clock_ahead_seconds": Declared(
+        "How far the API server's clock is ahead of this process's; negative: behind.", level=True
     ),
     "gangsched_units_evicted_repeatedly": Declared(
         "Gangs, and pods of one controller, that were evicted preemption.protectAfterEvictions times or more in the"
@@ -157,6 +186,8 @@ _RESULTS = {
     UNSCHEDULABLE: "unschedulable",
 }
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
+#: Priorities of so many victims are remembered from the plan to the answer to their removal.
+_VICTIMS_KNOWN = 100_000
 
 
 class Meters:
@@ -178,6 +209,9 @@ class Meters:
         self._notes: dict[tuple[str, tuple[tuple[str, str], ...]], Callable[[float], None]] = {}
 
     def __call__(self, name: str, value: float, labels: Mapping[str, str] = _NO_LABELS) -> None:
+        if name == "api_request_seconds":  # client-go counts the same requests under a name of its own
+            code = "<error>" if labels["code"] == "0" else labels["code"]
+            self("rest_client_requests", 1, {"code": code, "method": labels["verb"]})
         key = (name, tuple(labels.items()))
         note = self._notes.get(key)
         if note is None:
@@ -210,6 +244,9 @@ class Metrics(Observer):
         self._clock = clock
         self._profiles = tuple(scheduler_names)
         self._binding: dict[int, Bind] = {}
+        self._removing: dict[int, PodRef] = {}
+        self._priority_of_victim: dict[str, int] = {}
+        self._waiting: set[str] = set()
         self._pending: dict[str, tuple[str, float]] = {}
         self._pending_of: Tally[str] = Tally()
         self.note("build_info", 1, {"version": __version__})
@@ -229,6 +266,8 @@ class Metrics(Observer):
                 self._pod_changed(event.record, moment)
             elif isinstance(event, Gone) and event.kind == "Pod":
                 self._forget(event.uid)
+            elif isinstance(event, ServerClock):
+                self.note("clock_ahead_seconds", event.ahead_seconds)
         self._asked(actions)
 
     def cancelled(self, event: SearchCancelled) -> None:
@@ -256,6 +295,10 @@ class Metrics(Observer):
 
     def _searched(self, decision: Decision, seconds: float) -> None:
         self.note("plan_seconds", seconds, {"outcome": decision.outcome})
+        if decision.outcome in _RESULTS:
+            result = "error" if _failed_plugin(decision) else _RESULTS[decision.outcome]
+            labels = {"result": result, "profile": decision.gang.scheduler}
+            self.note("scheduler_scheduling_attempt_duration_seconds", seconds, labels)
         if not isinstance(decision, Gathering):
             self.note("scheduler_podgroup_scheduling_algorithm_duration_seconds", seconds)
         if decision.stopped:
@@ -265,6 +308,9 @@ class Metrics(Observer):
         if isinstance(decision, Preempt):
             self.note("scheduler_preemption_attempts", 1)
             self.note("scheduler_preemption_victims", len(decision.victims))
+            if len(self._priority_of_victim) > _VICTIMS_KNOWN:
+                self._priority_of_victim.clear()
+            self._priority_of_victim.update({victim.uid: victim.priority for victim in decision.victims})
             if decision.optimal:
                 self.note("plans_optimal", 1)
             if decision.gap is not None:
@@ -280,6 +326,19 @@ class Metrics(Observer):
         for queue, count in counts.items():
             self.note("queued_gangs", count, {"queue": queue})
 
+    def waiting(self, pods: Mapping[str, int], gangs: Mapping[str, int]) -> None:
+        """Pending pods by queue, and gangs by what they wait for."""
+        for queue, count in pods.items():
+            self.note("scheduler_pending_pods", count, {"queue": queue})
+        self._waiting.update(gangs)
+        for reason in self._waiting:
+            self.note("gangs_waiting", gangs.get(reason, 0), {"reason": reason})
+
+    def oldest_wait_seconds(self) -> float:
+        """How long the pod has been waiting that was seen first of those that are pending; 0 without any."""
+        first = min((seen for _, seen in list(self._pending.values())), default=None)
+        return 0.0 if first is None else max(0.0, self._clock() - first)
+
     def evictions(self, repeatedly: int) -> None:
         """How many units were evicted again and again."""
         self.note("units_evicted_repeatedly", repeatedly)
@@ -291,11 +350,22 @@ class Metrics(Observer):
 
     def _asked(self, actions: Sequence[Action]) -> None:
         self._binding.update({action.id: action for action in actions if isinstance(action, Bind)})
+        self._removing.update({action.id: action.pod for action in actions if isinstance(action, Remove)})
         broken = sum(isinstance(action, Report) and action.reason == GANG_BROKEN for action in actions)
         if broken:
             self.note("gangs_broken", broken)
+        taken = sum(isinstance(action, Report) and action.reason == ROOM_TAKEN for action in actions)
+        if taken:
+            self.note("room_taken", taken)
 
     def _answered(self, event: WriteDone, moment: float) -> None:
+        removed = self._removing.pop(event.action_id, None)
+        if removed is not None and event.outcome is Outcome.OK:
+            labels = {
+                "victim_namespace": removed.namespace,
+                "priority": str(self._priority_of_victim.get(removed.uid, 0)),
+            }
+            self.note("victims", 1, labels)
         action = self._binding.pop(event.action_id, None)
         if action is None:
             return
@@ -324,6 +394,21 @@ class Metrics(Observer):
     def _count_pending(self, profile: str, more: int) -> None:
         self._pending_of[profile] += more
         self.note("pending_pods", self._pending_of[profile], {"profile": profile})
+
+
+class OldestWait(Collector):
+    """Says at each scrape how long the oldest pending pod has been waiting."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        """The family of a scrape."""
+        yield GaugeMetricFamily(
+            "gangsched_oldest_wait_seconds",
+            "Time since the first of the pods was seen that are pending; 0 when there is none.",
+            value=self._metrics.oldest_wait_seconds(),
+        )
 
 
 class FilterAndScoreTimes(Collector):

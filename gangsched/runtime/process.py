@@ -28,7 +28,7 @@ from gangsched.runtime.connecting import LIMIT_SECONDS, StartError, cannot_liste
 from gangsched.runtime.health import DecisionPulse, HealthServer
 from gangsched.runtime.loop import Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
-from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics
+from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics, OldestWait
 from gangsched.runtime.observers import (
     FACTOR,
     Deadline,
@@ -89,6 +89,7 @@ class Process:
         self._pauses = PauseMeter()
         self._metrics.registry.register(self._pauses)
         self._metrics.registry.register(FilterAndScoreTimes(scheduler.decider.stopwatch))
+        self._metrics.registry.register(OldestWait(self._metrics))
         self._pulse = DecisionPulse()
         self.last_decisions = LastDecisions(keep=once)
         wanted = configuration.client_connection
@@ -286,6 +287,7 @@ class _QueueDepths(Observer):
         if now - self._read_at >= _QUEUE_PERIOD_SECONDS:
             self._read_at = now
             self._metrics.queued(self._scheduler.queue_counts())
+            self._metrics.waiting(self._scheduler.pending_pods(), self._scheduler.stage_counts())
             self._metrics.evictions(self._scheduler.evicted_repeatedly())
             self._metrics.held_room(self._scheduler.held_room())
             self._metrics.names_taken(self._scheduler.world.names.taken)

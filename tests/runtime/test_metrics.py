@@ -10,7 +10,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from gangsched.cluster import kube
-from gangsched.core.actions import Bind, PodRef, SetCondition
+from gangsched.core.actions import Bind, PodRef, Remove, SetCondition
 from gangsched.core.decision import (
     BIND,
     GATHERING,
@@ -165,7 +165,7 @@ def test_every_measurement_is_a_metric() -> None:
     """What the adapter and the loop measure and what is declared as a metric are the same names."""
     told = set[str]()
     for file in (*Path(kube.__file__).parent.glob("*.py"), Path(metrics.__file__)):
-        told.update(re.findall(r'(?:observe|self\.note)\(\s*"([a-z_]+)"', file.read_text()))
+        told.update(re.findall(r'(?:observe|self\.note|            self)\(\s*"([a-z_]+)"', file.read_text()))
     assert told == {name.removeprefix("gangsched_") for name in DECLARED}
 
 
@@ -238,3 +238,42 @@ def test_thresholds_are_raised_and_put_back() -> None:
     assert gc.get_threshold() == THRESHOLDS
     restore()
     assert gc.get_threshold() == before
+
+
+def test_requests_are_counted_under_the_name_of_client_go_too() -> None:
+    """By code and method; without an answer the code is <error>, as client-go writes it."""
+    registry = CollectorRegistry()
+    observe = Meters(registry)
+    observe("api_request_seconds", 0.1, {"verb": "PATCH", "code": "200"})
+    observe("api_request_seconds", 0.1, {"verb": "PATCH", "code": "0"})
+    value = registry.get_sample_value
+    assert value("rest_client_requests_total", {"code": "200", "method": "PATCH"}) == 1
+    assert value("rest_client_requests_total", {"code": "<error>", "method": "PATCH"}) == 1
+
+
+def test_victims_count_when_their_removal_is_accepted() -> None:
+    """By namespace and priority, once for each pod; a refused removal does not count."""
+    fed = Fed()
+    went, stayed = (Victim("prod", n, f"uid-{n}", "n1", UnitRef("Pod", f"prod/{n}"), False, 7, False) for n in "xy")
+    fed.metrics.decided([decision(PREEMPT, victims=(went, stayed))], (), 0.01, 0.0)
+    removals = tuple(Remove(n, PodRef("prod", v.name, v.uid)) for n, v in enumerate((went, stayed)))
+    fed.handled(actions=removals)
+    fed.handled(WriteDone(0, Outcome.OK), WriteDone(1, Outcome.REFUSED))
+    assert fed['gangsched_victims_total{victim_namespace="prod",priority="7"}'] == 1
+
+
+def test_what_waits_is_counted_by_queue_and_reason_and_the_oldest_has_an_age() -> None:
+    """A reason that nobody has any longer is 0; the age is that of the pod that was seen first of those that wait."""
+    fed = Fed()
+    fed.metrics.waiting({"active": 2, "gated": 1}, {"Queued": 2})
+    fed.metrics.waiting({"active": 0, "gated": 1}, {"Gathering": 1})
+    assert fed['scheduler_pending_pods{queue="gated"}'] == 1
+    assert fed['gangsched_gangs_waiting{reason="Queued"}'] == 0
+    assert fed['gangsched_gangs_waiting{reason="Gathering"}'] == 1
+    assert fed.metrics.oldest_wait_seconds() == 0
+    fed.handled(pod("a"))
+    fed.now = 5.0
+    fed.handled(pod("b"))
+    assert fed.metrics.oldest_wait_seconds() == 5
+    fed.handled(pod("a", node="n1"))
+    assert fed.metrics.oldest_wait_seconds() == 0
