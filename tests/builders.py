@@ -25,7 +25,7 @@ from gangsched.model.constraints import (
     Toleration,
 )
 from gangsched.model.dialects import koordinator, membership, remark, upstream
-from gangsched.model.records import SINGLE, Budget, Condition, Gang, GangId, Node, Owner, Pod
+from gangsched.model.records import SINGLE, Budget, Condition, FailureRule, Gang, GangId, Node, Owner, Pod
 from gangsched.model.volumes import (
     ClaimRef,
     PersistentVolume,
@@ -36,6 +36,9 @@ from gangsched.model.volumes import (
 OURS = "py-gang-scheduler"
 OTHERS = "default-scheduler"
 GIB = 1 << 30
+#: What a podFailurePolicy may do about evicted pods.
+IGNORED = (FailureRule("Ignore", conditions=(("DisruptionTarget", "True"),)),)
+FAILING = (FailureRule("FailJob", conditions=(("DisruptionTarget", "True"),)),)
 SIGS, UPSTREAM = koordinator.FAMILY, upstream.FAMILY
 
 _shapes: dict[PodShape, PodShape] = {}

@@ -113,6 +113,12 @@ NO_VICTIMS_BEFORE_CUT = "the search for victims was cut short before it found an
 and_waits_for = Text(", and waits for {waits}")
 NO_VICTIMS_FOUND = "no victims were found that would make the gang fit"
 job_would_fail_by_policy = Text("Job {job} would fail: its podFailurePolicy says so for evicted pods")
+job_would_fail_by_indexes = Text(
+    "Job {job} would fail: with {indexes} more have failed than its maxFailedIndexes of {most}"
+)
+job_would_lose_indexes = Text(
+    "Job {job} would fail: {indexes} would fail for good, with a backoffLimitPerIndex of {limit}"
+)
 ONLY_LOWER_PRIORITY_POD = "the only lower-priority pod"
 would_not_fit_even_if = Text("the gang would not fit even if {pods} were evicted")
 job_would_fail_by_backoff_limit = Text(

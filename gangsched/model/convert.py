@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from gangsched.messages import invalid
-from gangsched.model import children, wire
-from gangsched.model.children import WireDirectives, added_by_flavor, directives, without
+from gangsched.model import children, job_policies, wire
+from gangsched.model.children import COMPLETION_INDEX, WireDirectives, added_by_flavor, directives, without
 from gangsched.model.constraints import NAMESPACE_NAME, NO_LABELS, Labels, PodShape
 from gangsched.model.dialects import HINT_PREFIXES, membership, remark, ungrouped, upstream
 from gangsched.model.dialects.objects import owner_of
 from gangsched.model.dialects.owners import declared
 from gangsched.model.errors import FieldError
 from gangsched.model.held import without_held
-from gangsched.model.indexes import how_many, ranges
+from gangsched.model.indexes import ranges
 from gangsched.model.jobsets import JobSet, RawJobSet, RawReplicatedJob, ReplicatedJob
 from gangsched.model.preemptible import KEYS as STAKES
 from gangsched.model.preemptible import preemption_toleration, stakes_of
@@ -30,6 +30,7 @@ from gangsched.model.records import (
     PREEMPT_NEVER,
     Budget,
     Condition,
+    Intervals,
     Job,
     Namespace,
     Node,
@@ -39,6 +40,7 @@ from gangsched.model.records import (
 )
 from gangsched.model.selectors import label_selector, taint
 from gangsched.model.shapes import parse_list, pod_shape, shape_key
+from gangsched.model.survival import parse_indexes, with_numbers
 from gangsched.model.times import clamp_duration, parse_duration, parse_time, true_since
 from gangsched.model.volumes import pod_volumes
 
@@ -53,6 +55,10 @@ SUSPENDED_BY = "gangsched.dev/suspended-by"
 PREEMPTED_BY = "gangsched.dev/preempted-by"
 _MIRROR = "kubernetes.io/config.mirror"
 _SOURCE = "kubernetes.io/config.source"
+#: On a pod of a Job: how many pods of its index have failed before, and what keeps it until the Job has counted it.
+_INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
+_TRACKING = "batch.kubernetes.io/job-tracking"
+_DIGITS = 10
 
 
 class Converter:
@@ -120,6 +126,9 @@ class Converter:
             ungrouped=ungrouped(gang, meta, spec),
             deadline_seconds=spec.active_deadline_seconds,
             ended=_ended(conditions.get("Ready")) if phase == "Succeeded" else 0.0,
+            completion_index=_number(notes.get(COMPLETION_INDEX), -1),
+            index_failures=_number(notes.get(_INDEX_FAILURES), 0),
+            tracked=(deleting is None and phase not in ("Succeeded", "Failed")) or _TRACKING in (meta.finalizers or ()),
         )
 
     def _shape_as_before(self, meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> PodShape:
@@ -204,8 +213,9 @@ class Converter:
 
     def job(self, raw: wire.Job) -> Job:
         """One batch/v1 Job."""
-        meta, spec = raw.metadata, raw.spec
-        on_disruption = _on_disruption(spec.pod_failure_policy)
+        meta, spec, status = raw.metadata, raw.spec, raw.status
+        uncounted = status.uncounted_terminated_pods
+        counted = frozenset((uncounted.failed if uncounted is not None else None) or ())
         added = next(iter(added_by_flavor(meta.annotations)), WireDirectives())
         stakes, unclear = stakes_of(meta.annotations)
         said, scheduling = declared(meta.annotations or {}), upstream.gang_of_job(raw)
@@ -217,14 +227,12 @@ class Converter:
             created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
             parallelism=1 if spec.parallelism is None else spec.parallelism,
             completions=spec.completions,
-            backoff_limit=_backoff_limit(spec),
-            failed=raw.status.failed,
+            backoff_limit=job_policies.backoff_limit(spec),
+            failed=status.failed + len(counted),
             suspended=spec.suspend,
-            suspended_since=true_since(raw.status.conditions, "Suspended"),
-            ignores_disruption=on_disruption == "Ignore",
-            fails_on_disruption=on_disruption == "FailJob",
+            suspended_since=true_since(status.conditions, "Suspended"),
             queue=queue_labels(meta.labels or {}),
-            succeeded=raw.status.succeeded,
+            succeeded=status.succeeded,
             finished=job_finished(raw),
             suspended_by=(meta.annotations or {}).get(SUSPENDED_BY, ""),
             owner=owner_of(meta),
@@ -236,7 +244,15 @@ class Converter:
             stakes=stakes,
             remark=unclear,
             deadline_seconds=spec.active_deadline_seconds,
-            failed_indexes=failed_indexes(raw),
+            counted=counted,
+            failure_rules=job_policies.failure_rules(spec),
+            awaits_end=job_policies.awaits_end(spec),
+            indexed=spec.completion_mode == "Indexed",
+            limit_per_index=spec.backoff_limit_per_index,
+            max_failed_indexes=spec.max_failed_indexes,
+            failed_indexes=_failed_indexes(raw),
+            completed_indexes=parse_indexes(status.completed_indexes),
+            success_rules=job_policies.success_rules(spec),
         )
 
     def _intern_labels(self, raw: Mapping[str, str] | None) -> Labels:
@@ -249,6 +265,11 @@ class Converter:
                 self._labels.clear()
             found = self._labels[key] = dict(key)
         return found
+
+
+def _number(text: str | None, without: int) -> int:
+    """What an annotation counts, as the Job controller reads it: anything else than a number is as good as none."""
+    return int(text) if text is not None and text.isdecimal() and len(text) < _DIGITS else without
 
 
 def _ended(ready: Condition | None) -> float:
@@ -282,25 +303,11 @@ def job_finished(job: wire.Job) -> bool:
     return any(c.type in ends and c.status == "True" for c in job.status.conditions or ())
 
 
-def failed_indexes(job: wire.Job) -> int:
-    """How many indexes of a Job have failed for good."""
-    text = job.status.failed_indexes or ""
-    return how_many(ranges(text, "status.failedIndexes")) if job.spec.completion_mode == "Indexed" else 0
-
-
-def _on_disruption(policy: wire.PodFailurePolicy | None) -> str:
-    """The action of the first rule that an evicted pod matches by its condition; ``Count`` without one."""
-    for rule in (policy.rules if policy else None) or ():
-        if any(c.type == "DisruptionTarget" and c.status == "True" for c in rule.on_pod_conditions or ()):
-            return rule.action
-    return "Count"
-
-
-def _backoff_limit(spec: wire.JobSpec) -> int:
-    """The API server's default: 6, or as good as none where each index has a limit of its own."""
-    if spec.backoff_limit is not None:
-        return spec.backoff_limit
-    return 6 if spec.backoff_limit_per_index is None else 2**31 - 1
+def _failed_indexes(job: wire.Job) -> Intervals:
+    """The indexes of a Job that have failed for good. Raises :class:`FieldError`."""
+    if job.spec.completion_mode != "Indexed":
+        return ()
+    return with_numbers(tuple(ranges(job.status.failed_indexes or "", "status.failedIndexes")), ())
 
 
 def annotated_duration(notes: Mapping[str, str], key: str) -> float | None:

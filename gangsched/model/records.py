@@ -8,7 +8,7 @@ integers in base units (milli-cores, bytes, devices).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from gangsched.model.constraints import (
     NO_DIRECTIVES,
@@ -24,6 +24,7 @@ from gangsched.model.constraints import (
 )
 from gangsched.model.errors import Mistake
 from gangsched.model.held import Held
+from gangsched.model.indexes import how_many
 
 #: Pods with at least this priority are system pods: only a preemptor with more may evict them (2 * 10^9).
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
@@ -120,7 +121,9 @@ class Pod(Named, frozen=True):
     be understood. One that is its own gang waits because of it. ``remark`` does not delay the gang. ``kept``: the
     object of its group says that its pods are not to be evicted. ``ungrouped``: it is in no group yet, and these are to
     put it into one, in words; it waits for that where its owner is no gang. The kubelet ends it ``deadline_seconds``
-    after its start, if there are any; it has ``ended`` (0: not, or that is not known).
+    after its start, if there are any; it has ``ended`` (0: not, or that is not known). Of a Job it has an index
+    (``completion_index``; -1: none), of which so many pods have failed before (``index_failures``). It is ``tracked``
+    until its Job has counted it.
     """
 
     uid: str
@@ -155,6 +158,9 @@ class Pod(Named, frozen=True):
     ungrouped: str = ""
     deadline_seconds: int | None = None
     ended: float = 0.0
+    completion_index: int = -1
+    index_failures: int = 0
+    tracked: bool = True
 
     @property
     def finished(self) -> bool:
@@ -396,11 +402,40 @@ class PriorityClass(Record, frozen=True):
     toleration_seconds: float = 0.0
 
 
-class Job(Named, frozen=True):
-    """What the planner must know of a Job: how many more failed pods it survives.
+#: Indexes of a Job, ascending: first and last of each row of them.
+Intervals: TypeAlias = tuple[tuple[int, int], ...]
 
-    ``ignores_disruption`` and ``fails_on_disruption`` say what its podFailurePolicy makes of an evicted pod: nothing,
-    or the end of the Job; with neither it is one more failed pod. ``suspended_by`` is the scheduler that has suspended
+
+class FailureRule(Record, frozen=True):
+    """One rule of a podFailurePolicy: its action for pods that end so.
+
+    A container ends with one of these exit ``codes``, or with none of them (not ``within``); without codes (None), the
+    pod has one of these ``conditions`` (type, status). ``of_init``: the rule is about an init container that ends
+    before the others start.
+    """
+
+    action: str
+    codes: tuple[int, ...] | None = None
+    within: bool = True
+    of_init: bool = False
+    conditions: tuple[tuple[str, str], ...] = ()
+
+
+class SuccessRule(Record, frozen=True):
+    """One rule of a successPolicy: so many (``count``; None: all) of these ``indexes`` (None: any) have completed."""
+
+    indexes: Intervals | None = None
+    count: int | None = None
+
+
+class Job(Named, frozen=True):
+    """What the planner must know of a Job.
+
+    What it survives follows from ``backoff_limit`` and the pods that have ``failed``, those that are still there and
+    ``counted`` among them (UIDs), by the ``failure_rules`` of its podFailurePolicy, and where it is ``indexed`` by
+    ``limit_per_index``, ``max_failed_indexes``, the ``success_rules`` and the indexes that have come to an end
+    (:mod:`gangsched.model.survival`). Pods are counted, and replaced, when they terminate, or if it ``awaits_end`` when
+    they have ended. ``suspended_by`` is the scheduler that has suspended
     it to make room, ``suspended_since`` (seconds) since when it is suspended (0: its controller has not reported so);
     ``owner`` is its controller. ``template`` is what its pods will be, without a name and a UID of
     their own; None for a Job of which nothing more than the counts is known. ``added`` is what its pods get beside
@@ -416,8 +451,6 @@ class Job(Named, frozen=True):
     backoff_limit: int = 6
     failed: int = 0
     suspended: bool = False
-    ignores_disruption: bool = False
-    fails_on_disruption: bool = False
     queue: QueueLabels = NO_QUEUE
     succeeded: int = 0
     finished: bool = False
@@ -432,7 +465,15 @@ class Job(Named, frozen=True):
     stakes: Stakes = NO_STAKES
     remark: Mistake | None = None
     deadline_seconds: int | None = None
-    failed_indexes: int = 0
+    counted: frozenset[str] = frozenset()
+    failure_rules: tuple[FailureRule, ...] = ()
+    awaits_end: bool = False
+    indexed: bool = False
+    limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
+    failed_indexes: Intervals = ()
+    completed_indexes: Intervals = ()
+    success_rules: tuple[SuccessRule, ...] = ()
 
     @property
     def wanted(self) -> int:
@@ -441,4 +482,4 @@ class Job(Named, frozen=True):
         """
         if self.completions is None:
             return self.parallelism
-        return min(self.parallelism, max(0, self.completions - self.succeeded - self.failed_indexes))
+        return min(self.parallelism, max(0, self.completions - self.succeeded - how_many(self.failed_indexes)))

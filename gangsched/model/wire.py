@@ -448,13 +448,29 @@ class PodFailureCondition(Wire):
     status: str = "True"
 
 
+class ExitCodes(Wire):
+    operator: str = ""
+    values: list[int] | None = None
+    container_name: str | None = None
+
+
 class PodFailureRule(Wire):
     action: str = ""
+    on_exit_codes: ExitCodes | None = None
     on_pod_conditions: list[PodFailureCondition] | None = None
 
 
 class PodFailurePolicy(Wire):
     rules: list[PodFailureRule] | None = None
+
+
+class JobSuccessRule(Wire):
+    succeeded_indexes: str | None = None
+    succeeded_count: int | None = None
+
+
+class JobSuccessPolicy(Wire):
+    rules: list[JobSuccessRule] | None = None
 
 
 class JobScheduling(Wire):
@@ -471,12 +487,19 @@ class JobSpec(Wire):
     completions: int | None = None
     backoff_limit: int | None = None
     backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
     suspend: bool = False
     completion_mode: str = "NonIndexed"
     pod_failure_policy: PodFailurePolicy | None = None
+    pod_replacement_policy: str | None = None
+    success_policy: JobSuccessPolicy | None = None
     template: PodTemplate = msgspec.field(default_factory=PodTemplate)
     active_deadline_seconds: int | None = None
     scheduling: JobScheduling | None = None
+
+
+class UncountedPods(Wire):
+    failed: list[str] | None = None
 
 
 class JobStatus(Wire):
@@ -485,6 +508,7 @@ class JobStatus(Wire):
     failed: int = 0
     completed_indexes: str = ""
     failed_indexes: str | None = None
+    uncounted_terminated_pods: UncountedPods | None = None
     conditions: list[Condition] | None = None
 
 

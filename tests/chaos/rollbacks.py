@@ -10,6 +10,7 @@ from gangsched.core.events import Changed, Event
 from gangsched.model.constraints import PodShape
 from gangsched.model.records import Gang, GangId, Job, Owner, Pod
 from tests import generators
+from tests.builders import IGNORED
 from tests.chaos.refusals import refuse_members
 from tests.chaos.trouble import Part, Trouble, at_random, dies_in_the_middle, small_shapes, some_of
 
@@ -48,7 +49,7 @@ def _gang(name: str, chance: random.Random, shapes: list[PodShape]) -> list[Even
         parallelism=size,
         completions=size,
         backoff_limit=chance.choice((0, 6, 6)),
-        ignores_disruption=chance.random() < 0.5,
+        failure_rules=IGNORED if chance.random() < 0.5 else (),
         template=template,
     )
     group = Gang(

@@ -17,6 +17,7 @@ from gangsched.model.convert import Converter
 from gangsched.model.convert_refused import refused_job
 from gangsched.model.errors import FieldError
 from gangsched.model.records import Owner
+from gangsched.model.survival import ignores_evictions
 from gangsched.model.times import parse_time, render_time
 
 
@@ -256,7 +257,7 @@ def test_job_defaults():
     """The API's defaults: one pod, six failures, and disruptions count as failures."""
     job = Converter().job(msgspec.convert({"metadata": {"name": "j"}}, wire.Job))
     assert (job.parallelism, job.completions, job.backoff_limit, job.suspended) == (1, None, 6, False)
-    assert not job.ignores_disruption
+    assert not ignores_evictions(job)
 
 
 def test_a_job_has_what_its_pods_will_be():
@@ -328,7 +329,7 @@ def test_job_failure_policy():
     """A rule that ignores DisruptionTarget means that evictions do not use up the backoff limit."""
     rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
     raw = {"metadata": {"name": "j"}, "spec": {"podFailurePolicy": {"rules": [rule]}}}
-    assert Converter().job(msgspec.convert(raw, wire.Job)).ignores_disruption
+    assert ignores_evictions(Converter().job(msgspec.convert(raw, wire.Job)))
 
 
 @pytest.mark.parametrize(

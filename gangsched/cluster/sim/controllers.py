@@ -1,12 +1,5 @@
-"""The controllers whose work a scheduler can see: disruption budgets, stale marks, pods of lost nodes; Jobs and
-JobSets; claims and volumes.
-
-Jobs: https://kubernetes.io/docs/concepts/workloads/controllers/job/ . The Job controller replaces pods, counts those
-that fail, and ends, suspends and resumes Jobs. Pods of the input are those that it has made before; it creates further
-ones for a Job that has had all of them, or that is resumed.
-
-JobSets: https://jobset.sigs.k8s.io/docs/concepts/ . The Jobs of a JobSet are those of the input; they run as the JobSet
-says. One that fails is the end of the JobSet and of its other Jobs, as without a failure policy; it starts none anew.
+"""The controllers whose work a scheduler can see: disruption budgets, stale marks, pods of lost nodes; claims and
+volumes. Those of Jobs and JobSets are in :mod:`.job_controllers`.
 
 Volumes: https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding . The volume controller binds claims,
 and every class that has a provisioner makes volumes. A new one can be used from the nodes that the class allows;
@@ -17,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import defaultdict
 from typing import Any
 
 import msgspec
@@ -26,29 +18,18 @@ from gangsched.cluster.sim.clock import Timing, VirtualClock
 from gangsched.cluster.sim.history import (
     BIND_VOLUME,
     BUDGET,
-    COMPLETE,
-    CREATE,
-    DELETE,
     DISRUPTION_CONTROLLER,
-    FAIL,
     GONE,
-    JOB_CONTROLLER,
-    JOBSET_CONTROLLER,
     POD_GC,
     PROVISION,
-    RESUME,
-    STATUS,
-    SUSPEND,
     UNMARK,
     VOLUME_CONTROLLER,
     Cause,
 )
 from gangsched.cluster.sim.store import Store
 from gangsched.core.events import Changed, Event, Gone, record_of
-from gangsched.model.children import directed, merged
 from gangsched.model.constraints import IN, NodeTerm, Requirement
-from gangsched.model.jobsets import JOBSET, JobSet
-from gangsched.model.records import JOB, SINGLE, Budget, GangId, Job, Pod
+from gangsched.model.records import Budget, Pod
 from gangsched.model.selectors import selector_matches
 from gangsched.model.volumes import (
     STORAGE_KINDS,
@@ -180,184 +161,6 @@ def selects(budget: Budget, pod: Pod) -> bool:
 
 def _marked(pod: Pod) -> bool:
     return pod.disruption_target and pod.deleting_since is None
-
-
-JobKey = tuple[str, str]
-
-
-class JobController:
-    """Reacts to Jobs and to the pods that they own."""
-
-    def __init__(self, clock: VirtualClock, store: Store, timing: Timing) -> None:
-        self._clock = clock
-        self._store = store
-        self._timing = timing
-        self._names: dict[JobKey, set[str]] = defaultdict(set)
-        self._lost: set[str] = set()
-        self._complete: set[JobKey] = set()  # Jobs that have had all of their pods
-        self._made = 0
-        store.subscribe(self._on_change)
-
-    def _on_change(self, event: Event, old: Any) -> None:
-        match event:
-            case Changed(Pod() as pod) if pod.owner is not None and pod.owner.kind == JOB:
-                self._pod_changed(pod, old)
-            case Gone("Pod") if isinstance(old, Pod) and old.owner is not None and old.owner.kind == JOB:
-                if old.live:
-                    self._pod_lost(old)
-            case Changed(Job() as job):
-                before = (old.suspended, old.finished) if isinstance(old, Job) else (False, job.finished)
-                if (job.suspended, job.finished) != before:
-                    if before[0] and not job.suspended:
-                        self._complete.add((job.namespace, job.name))
-                    self._soon((job.namespace, job.name), self._timing.controller_seconds)
-                elif isinstance(old, Job) and job.parallelism != old.parallelism:
-                    self._soon((job.namespace, job.name), self._timing.controller_seconds)
-
-    def _pod_changed(self, pod: Pod, old: Pod | None) -> None:
-        assert pod.owner is not None
-        key = (pod.namespace, pod.owner.name)
-        self._names[key].add(pod.name)
-        job = self._store.job(*key)
-        if job is None or old is None:
-            if job is not None and len(self._names[key]) >= job.wanted:
-                self._complete.add(key)
-            return
-        if pod.phase == "Succeeded" and old.phase != "Succeeded":
-            self._succeeded(job)
-        elif old.live and not pod.live:
-            self._pod_lost(pod)
-
-    def _succeeded(self, job: Job) -> None:
-        done = msgspec.structs.replace(job, succeeded=job.succeeded + 1)
-        rest = [p for p in self._active(job) if p.live]
-        over = not rest if job.completions is None else done.succeeded >= job.completions
-        detail = {"succeeded": done.succeeded}
-        if over:
-            done = msgspec.structs.replace(done, finished=True)
-        self._store.apply(Changed(done), Cause(JOB_CONTROLLER, COMPLETE if over else STATUS, detail))
-        self._soon((job.namespace, job.name), self._timing.controller_seconds)
-
-    def _pod_lost(self, pod: Pod) -> None:
-        """A pod has failed, or is being deleted, which is the same to a Job that is not suspended."""
-        assert pod.owner is not None
-        job = self._store.job(pod.namespace, pod.owner.name)
-        if job is None or job.suspended or job.finished or pod.uid in self._lost:
-            return
-        self._lost.add(pod.uid)
-        disrupted = pod.disruption_target
-        if not (disrupted and job.ignores_disruption):
-            job = msgspec.structs.replace(job, failed=job.failed + 1)
-        over = job.failed > job.backoff_limit or (disrupted and job.fails_on_disruption)
-        detail = {"failed": job.failed, "backoffLimit": job.backoff_limit}
-        job = msgspec.structs.replace(job, finished=over)
-        self._store.apply(Changed(job), Cause(JOB_CONTROLLER, FAIL if over else STATUS, detail))
-        pause = 0.0 if over else self._timing.job_backoff_seconds
-        self._soon((job.namespace, job.name), max(self._timing.controller_seconds, pause))
-
-    def _soon(self, key: JobKey, seconds: float) -> None:
-        self._clock.after(seconds, lambda: self._sync(key))
-
-    def _sync(self, key: JobKey) -> None:
-        job = self._store.job(*key)
-        if job is None:
-            return
-        active = self._active(job)
-        if job.suspended or job.finished:
-            for pod in active:
-                self._delete(pod)
-        elif key in self._complete:
-            for _ in range(job.wanted - len(active)):
-                self._create(job)
-            for pod in active[job.wanted :]:
-                self._lost.add(pod.uid)  # it is not counted as failed
-                self._delete(pod)
-
-    def _active(self, job: Job) -> list[Pod]:
-        pods = self._store.pods.values()
-        return [p for p in pods if p.live and p.owner is not None and p.owner.kind == JOB and p.owner.uid == job.uid]
-
-    def _delete(self, pod: Pod) -> None:
-        if not pod.node or pod.grace_seconds <= 0:
-            self._store.apply(Gone("Pod", pod.namespace, pod.name, pod.uid), Cause(JOB_CONTROLLER, GONE))
-            return
-        ends = msgspec.structs.replace(pod, deleting_since=self._clock.stamp + pod.grace_seconds)
-        self._store.put_pod(ends, Cause(JOB_CONTROLLER, DELETE, {"node": pod.node}))
-
-    def _create(self, job: Job) -> None:
-        if job.template is None:
-            return
-        names, there = self._names[job.namespace, job.name], self._store.pods
-        free = (f"{job.name}-{i}" for i in range(len(names), 2**31))
-        name = next(n for n in free if n not in names and (job.namespace, n) not in there)
-        self._made += 1
-        gang = job.template.gang
-        if gang.family == SINGLE:
-            gang = GangId(SINGLE, job.namespace, name, job.template.scheduler)
-        now = self._clock.stamp
-        uid = f"sim:{job.namespace}/{name}#{self._made}"
-        shape = directed(job.template.shape, job.added)
-        pod = msgspec.structs.replace(
-            job.template, name=name, uid=uid, gang=gang, created=now, started=now, shape=shape
-        )
-        self._store.put_pod(pod, Cause(JOB_CONTROLLER, CREATE))
-
-
-class JobSetController:
-    """Reacts to JobSets and to the Jobs that they own."""
-
-    def __init__(self, clock: VirtualClock, store: Store, timing: Timing) -> None:
-        self._clock = clock
-        self._store = store
-        self._timing = timing
-        store.subscribe(self._on_change)
-
-    def _on_change(self, event: Event, _old: Any) -> None:
-        match event:
-            case Changed(JobSet() as jobset):
-                self._soon(jobset.namespace, jobset.name)
-            case Changed(Job() as job) if job.owner is not None and job.owner.kind == JOBSET:
-                self._soon(job.namespace, job.owner.name)
-
-    def _soon(self, namespace: str, name: str) -> None:
-        self._clock.after(self._timing.controller_seconds, lambda: self._sync(namespace, name))
-
-    def _sync(self, namespace: str, name: str) -> None:
-        jobset = self._store.jobset(namespace, name)
-        if jobset is None or jobset.finished:
-            return
-        jobs = self._store.jobs_of(jobset)
-        failed = [job for job in jobs if job.finished and not _complete(job)]
-        if failed or (jobs and all(job.finished for job in jobs)):
-            cause = Cause(JOBSET_CONTROLLER, FAIL if failed else COMPLETE, {"jobs": len(jobs), "failed": len(failed)})
-            self._store.apply(Changed(msgspec.structs.replace(jobset, finished=True)), cause)
-            for job in jobs:
-                if not job.finished:
-                    self._store.apply(Changed(msgspec.structs.replace(job, finished=True)), cause)
-            return
-        for job in jobs:
-            if not job.finished and job.suspended != jobset.suspended:
-                cause = Cause(JOBSET_CONTROLLER, SUSPEND if jobset.suspended else RESUME)
-                self._store.apply(Changed(_as_said(job, jobset)), cause)
-
-
-def _as_said(job: Job, jobset: JobSet) -> Job:
-    """The Job suspended or not, as its JobSet is; one that goes on has the node selector and tolerations of there
-    beside those that it had.
-    """
-    job = msgspec.structs.replace(job, suspended=jobset.suspended)
-    made_of = next((each.job for each in jobset.replicated if each.job.name == job.name.rpartition("-")[0]), None)
-    if job.suspended or job.template is None or made_of is None:
-        return job
-    model = made_of.template
-    if model is not None:
-        model = msgspec.structs.replace(model, shape=directed(model.shape, made_of.added))
-    return msgspec.structs.replace(job, template=merged(job.template, model))
-
-
-def _complete(job: Job) -> bool:
-    """Did a Job that has finished succeed? Without a number of completions one pod that succeeds is enough."""
-    return job.succeeded >= (1 if job.completions is None else job.completions)
 
 
 class VolumeController:

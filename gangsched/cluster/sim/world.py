@@ -15,13 +15,12 @@ from gangsched.cluster.sim.arrival import Arrival, created_at
 from gangsched.cluster.sim.clock import Timing, VirtualClock
 from gangsched.cluster.sim.controllers import (
     DisruptionController,
-    JobController,
-    JobSetController,
     PodGarbageCollector,
     VolumeController,
 )
 from gangsched.cluster.sim.faults import Faults, NoFaults
 from gangsched.cluster.sim.history import CREATE, EXISTS, INPUT, USER, Cause, History
+from gangsched.cluster.sim.job_controllers import JobController, JobSetController
 from gangsched.cluster.sim.kubelet import Kubelet
 from gangsched.cluster.sim.store import Store, describe
 from gangsched.cluster.sim.writes import ApiServer

@@ -1,8 +1,8 @@
 """Blocks: what may be taken together, and what singly; and whose pods end together.
 
 A *block* is everything that may be taken of one gang (of one GangGroup, of one Job that would end): single pods up to a
-limit per gang, or the whole, everywhere in the cluster. A Job that is past its backoffLimit with one more deleted pod
-ends, and its other pods with it; a JobSet is suspended as a whole.
+limit per gang, or the whole, everywhere in the cluster. A Job that does not survive one more deleted pod ends, and its
+other pods with it (:mod:`gangsched.model.survival`); a JobSet is suspended as a whole.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from gangsched.core.state.jobs import Suspendable
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.podtable import TERMINATING, JobId
 from gangsched.model.records import SINGLE, Gang, GangId, Job, Pod
+from gangsched.model.survival import allowance
 
 if TYPE_CHECKING:
     from gangsched.core.world.world import World
 
 
 class Survivor(msgspec.Struct, frozen=True, eq=False):
-    """A Job, the slots of its pods by name, and how many of these may be deleted: at most all."""
+    """A Job, the slots of its pods by name, which of these may be deleted (``free``), and how many: at most all."""
 
     job: Job
     slots: tuple[int, ...]
+    free: frozenset[int]
     limit: int
 
 
@@ -97,8 +99,11 @@ class Owners:
             pods = self._world.jobs.pods_of(job)
             there = [table.slot_of[p.uid] for p in pods if p.uid in table.slot_of]
             slots = tuple(s for s in there if not table.flags[s] & TERMINATING and s not in self._condemned)
-            limit = survives(job, sum(1 for p in pods if self._leaves(p)))
-            jobs.append(Survivor(job, slots, len(slots) if limit is None else min(limit, len(slots))))
+            leaving = uncounted(job, (p for p in pods if self._leaves(p)))
+            staying = [p for p in pods if table.slot_of.get(p.uid) in slots]
+            may = allowance(with_failed(job, self._world), leaving, staying)
+            free = frozenset(slots if may is None else (table.slot_of[uid] for uid in may.free))
+            jobs.append(Survivor(job, slots, free, len(slots) if may is None else may.most))
         found: Ints = np.array([s for each in jobs for s in each.slots], dtype=np.int64)
         if len(found) < 2 or all(each.limit == len(each.slots) for each in jobs):
             return None
@@ -111,13 +116,21 @@ class Owners:
         return not pod.live or self._world.snapshot.table.slot_of.get(pod.uid, -1) in self._condemned
 
 
-def survives(job: Job, leaving: int) -> int | None:
-    """How many more of its pods may be deleted when so many are ``leaving`` that may not have been counted yet; None if
-    it does not matter how many.
+def uncounted(job: Job, pods: Iterable[Pod]) -> list[Pod]:
+    """Those of the pods that leave a Job that it has not counted yet."""
+    return [p for p in pods if p.tracked and p.uid not in job.counted]
+
+
+def with_failed(job: Job, world: World) -> Job:
+    """A Job with the pods that have failed and are not in its status yet.
+
+    One with a limit per index keeps them until they are replaced.
     """
-    if job.ignores_disruption:
-        return None
-    return 0 if job.fails_on_disruption else max(0, job.backoff_limit - job.failed - leaving)
+    if job.limit_per_index is None:
+        return job
+    pods = world.jobs.pods_named((job.namespace, job.name))
+    failed = (p for p in pods if p.phase == "Failed" and p.owner is not None and p.owner.uid == job.uid)
+    return msgspec.structs.replace(job, failed=job.failed + len(uncounted(job, failed)))
 
 
 def joined(endings: Iterable[Ending], groups: dict[int, tuple[int, ...]]) -> list[tuple[list[Ending], set[int]]]:

@@ -12,7 +12,7 @@ import numpy as np
 from gangsched.core.arrays import Bools, Ints, isin
 from gangsched.core.decision import BIND, PREEMPT, WAIT, Awaited, Reason, Spared, UnitRef, Victim
 from gangsched.core.options import Options
-from gangsched.core.preemption.blocks import Block, survives
+from gangsched.core.preemption.blocks import Block, uncounted, with_failed
 from gangsched.core.preemption.demand import FreeRoom, Resources
 from gangsched.core.preemption.harm import Budgets, told
 from gangsched.core.preemption.search import Choice
@@ -25,6 +25,7 @@ from gangsched.messages.text import counted, listed
 from gangsched.model.dialects.operators import OPERATORS
 from gangsched.model.preemptible import BY_OWNER, OF_DAEMONSET, STATIC, protection
 from gangsched.model.records import JOB, GangId, Job, Pod
+from gangsched.model.survival import BY_INDEXES, BY_LIMIT, BY_POLICY, Fate, fate
 from gangsched.model.times import render_time
 
 if TYPE_CHECKING:
@@ -207,17 +208,7 @@ def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequenc
 
 def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
     """Jobs that would fail, and other owners of which it is known that they would, or may."""
-    out = []
-    for job, count in failing(gone, world):
-        if job.fails_on_disruption:
-            out.append(causes.job_would_fail_by_policy(job=job.key))
-        else:
-            exceed = "pod exceeds" if count == 1 else "pods exceed"
-            out.append(
-                causes.job_would_fail_by_backoff_limit(
-                    job=job.key, count=count, pods_exceed=exceed, backoff_limit=job.backoff_limit
-                )
-            )
+    out = [_would_fail_by(job, found, count) for job, found, count in failing(gone, world)]
     pods = (world.pods.get(victim.uid) for victim in gone)
     owners = {(p.owner.kind, p.namespace, p.owner.name) for p in pods if p is not None and p.owner is not None}
     for kind, namespace, name in sorted(owners):
@@ -227,9 +218,24 @@ def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
     return tuple(out)
 
 
-def failing(gone: Iterable[Victim], world: World) -> list[tuple[Job, int]]:
-    """The Jobs that would fail by the loss of these victims, and how many of them each loses."""
-    return [(job, len(uids)) for job, uids in losing(gone, world) if would_fail(job, uids, world)]
+def _would_fail_by(job: Job, found: Fate, count: int) -> str:
+    if found.cause == BY_POLICY:
+        return causes.job_would_fail_by_policy(job=job.key)
+    if found.cause == BY_LIMIT:
+        exceed = "pod exceeds" if count == 1 else "pods exceed"
+        return causes.job_would_fail_by_backoff_limit(
+            job=job.key, count=count, pods_exceed=exceed, backoff_limit=job.backoff_limit
+        )
+    indexes = f"{'index' if len(found.lost) == 1 else 'indexes'} {listed([*map(str, found.lost)], _NAMED)}"
+    if found.cause == BY_INDEXES:
+        return causes.job_would_fail_by_indexes(job=job.key, indexes=indexes, most=job.max_failed_indexes)
+    return causes.job_would_lose_indexes(job=job.key, indexes=indexes, limit=job.limit_per_index)
+
+
+def failing(gone: Iterable[Victim], world: World) -> list[tuple[Job, Fate, int]]:
+    """The Jobs that would fail by the loss of these victims, how, and how many of them each loses."""
+    found = ((job, fate_of(job, uids, world), len(uids)) for job, uids in losing(gone, world))
+    return [each for each in found if each[1].ends]
 
 
 def losing(gone: Iterable[Victim], world: World) -> list[tuple[Job, set[str]]]:
@@ -245,15 +251,21 @@ def losing(gone: Iterable[Victim], world: World) -> list[tuple[Job, set[str]]]:
     return [(job, uids) for job, uids in found if job is not None]
 
 
-def would_fail(job: Job, lost: Collection[str], world: World, key: str | None = "", counted: int = 0) -> bool:
-    """Would the Job fail if these of its pods (UIDs) were deleted? Others that are leaving may not have been counted
+def fate_of(job: Job, lost: Collection[str], world: World, key: str | None = "", counted: int = 0) -> Fate:
+    """What becomes of a Job of which these pods (UIDs) are deleted. Others that are leaving may not have been counted
     yet. Those that only plans remove which were made after the one with this ``key`` are theirs to count. Without a
     key (None) whoever leaves is taken to have been counted. So many of the lost may have been ``counted``, too.
     """
     counts_on = world.ledger.condemned.counts_on
     others = (p for p in world.jobs.pods_of(job) if p.uid not in lost) if key is not None else ()
-    limit = survives(job, sum(not p.live or counts_on(p.uid, key or "") for p in others))
-    return limit is not None and len(lost) - counted > limit
+    leaving = (p for p in others if not p.live or counts_on(p.uid, key or ""))
+    pods = (pod for uid in sorted(lost) if (pod := world.pods.get(uid)) is not None)
+    return fate(with_failed(job, world), uncounted(job, [*leaving, *pods]), counted=counted)
+
+
+def would_fail(job: Job, lost: Collection[str], world: World, key: str | None = "", counted: int = 0) -> bool:
+    """Return whether the Job fails if these of its pods (UIDs) are deleted; see :func:`fate_of`."""
+    return fate_of(job, lost, world, key, counted).ends
 
 
 def _budgets(names: Sequence[str]) -> str:

@@ -30,6 +30,7 @@ from gangsched.messages import causes
 from gangsched.model.jobsets import JobSet, why_it_cannot_wait
 from gangsched.model.preemptible import protected
 from gangsched.model.records import GangId, Job, Pod
+from gangsched.model.survival import ignores_evictions
 
 if TYPE_CHECKING:
     from gangsched.core.ledger.condemned import Eviction
@@ -206,7 +207,7 @@ def _would_end(owner: Suspendable, chosen: Sequence[Victim], world: World) -> bo
     touched = [job for job in jobs if of_job[job.name]]
     if any(would_fail(job, of_job[job.name], world) for job in touched):
         return True
-    return not staying(owner, world, mine) and not all(job.ignores_disruption for job in touched)
+    return not staying(owner, world, mine) and not all(ignores_evictions(job) for job in touched)
 
 
 def _by_job(victims: Iterable[Victim], world: World) -> list[tuple[Suspendable, list[Victim]]]:

@@ -94,12 +94,14 @@ class JobsThatEnd:
         for job in (j for ending in endings for j in ending.jobs if j.limit < len(j.slots)):
             grouped = [s for s in job.slots if not table.alone[table.gang[s]]]
             gangs = {table.gang_ids[table.gang[s]] for s in grouped}
+            barred.update(s for s in grouped if s not in job.free)
             if len(gangs) == 1 and len(grouped) == len(job.slots):
                 (gang,) = gangs
                 if len(by_gang[gang]) == len(grouped):
                     caps[gang] = job.limit
                     continue
-            order = sorted(grouped, key=lambda s: (not self._eligible.ok[s], int(table.priority[s]), int(table.tie[s])))
+            may = [s for s in grouped if s in job.free]
+            order = sorted(may, key=lambda s: (not self._eligible.ok[s], int(table.priority[s]), int(table.tie[s])))
             barred.update(order[job.limit if len(grouped) == len(job.slots) else 0 :])
         return frozenset(barred), caps
 
@@ -109,7 +111,7 @@ class JobsThatEnd:
         for job in (j for ending in endings for j in ending.jobs):
             slots = [s for s in job.slots if table.alone[table.gang[s]]]
             if slots:
-                single = [s for s in slots if self._eligible.ok[s]] if job.limit else []
+                single = [s for s in slots if self._eligible.ok[s] and s in job.free] if job.limit else []
                 gang = min((table.gang_ids[table.gang[s]] for s in slots), key=by_key)
                 ref = UnitRef(JOB, job.job.key)
                 yield Part(gang, ref, slots, single, min(job.limit, len(slots)), 0, counts=False)

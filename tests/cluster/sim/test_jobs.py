@@ -13,6 +13,7 @@ from gangsched.core.actions import JobRef, Mark, Remove, ResumeJob, SuspendJob
 from gangsched.core.events import Changed, Outcome
 from gangsched.model.constraints import Directives, Toleration
 from gangsched.model.records import Job, Owner, Pod
+from tests.builders import FAILING, IGNORED
 from tests.cluster.sim.objects import SCHEDULER, node, outcomes, pod, ref, world
 
 OWNER = Owner("Job", "j", "job-uid")
@@ -79,7 +80,7 @@ def test_more_failed_pods_than_the_limit_end_the_job() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "failed", "finished"),
-    [({"ignores_disruption": True}, 0, False), ({"fails_on_disruption": True}, 1, True), ({}, 1, False)],
+    [({"failure_rules": IGNORED}, 0, False), ({"failure_rules": FAILING}, 1, True), ({}, 1, False)],
 )
 def test_the_pod_failure_policy_is_asked(fields: dict[str, Any], failed: int, finished: bool) -> None:
     """It ignores a marked pod, or ends the Job for it."""
@@ -165,3 +166,29 @@ def test_a_pod_that_fails_by_itself_counts() -> None:
     found.apply(Changed(failed))
     outcomes(found, Remove(1, ref("j-0")))
     assert known(found).failed == 1
+
+
+def test_an_index_fails_after_its_limit_and_is_made_no_more() -> None:
+    """Its pod is replaced with the count of those that have failed, until that is the limit."""
+    found = there(2, indexed=True, limit_per_index=1, backoff_limit=99)
+    for pod_ in list(found.store.pods.values()):
+        index = int(pod_.name[-1])
+        found.store.put_pod(msgspec.structs.replace(pod_, completion_index=index), Cause(USER, CREATE))
+    outcomes(found, Remove(1, ref("j-0")))
+    found.clock.advance_to(60.0)
+    (second,) = (p for p in found.store.pods.values() if p.completion_index == 0)
+    assert (second.index_failures, live(found)) == (1, ["j-1", second.name])
+    outcomes(found, Remove(2, ref(second.name, second.uid)))
+    found.clock.advance_to(120.0)
+    assert live(found) == ["j-1"]
+    assert (known(found).failed_indexes, known(found).finished) == (((0, 0),), False)
+
+
+def test_a_job_that_awaits_the_end_of_its_pods_counts_and_replaces_them_then() -> None:
+    """A pod that terminates is not replaced yet."""
+    found = there(2, awaits_end=True)
+    outcomes(found, Remove(1, ref("j-0")))
+    found.clock.advance_to(1.0)
+    assert (known(found).failed, live(found)) == (0, ["j-1"])
+    found.clock.advance_to(60.0)
+    assert (known(found).failed, live(found)) == (1, ["j-1", "j-2"])

@@ -37,11 +37,11 @@ def test_several_of_them() -> None:
     ("fields", "wanted"),
     [
         ({}, 4),
-        ({"failed_indexes": 1}, 3),
-        ({"failed_indexes": 1, "succeeded": 1}, 2),
-        ({"parallelism": 2, "failed_indexes": 1}, 2),
-        ({"failed_indexes": 3, "succeeded": 1}, 0),
-        ({"failed_indexes": 3, "succeeded": 2}, 0),
+        ({"failed_indexes": ((0, 0),)}, 3),
+        ({"failed_indexes": ((0, 0),), "succeeded": 1}, 2),
+        ({"parallelism": 2, "failed_indexes": ((0, 0),)}, 2),
+        ({"failed_indexes": ((0, 2),), "succeeded": 1}, 0),
+        ({"failed_indexes": ((0, 2),), "succeeded": 2}, 0),
     ],
 )
 def test_indexes_that_have_failed_are_not_waited_for(fields: dict[str, int], wanted: int) -> None:

@@ -14,7 +14,7 @@ from gangsched.core.events import Changed, Outcome
 from gangsched.model.constraints import PodTerm
 from gangsched.model.queues import KueueWorkload
 from gangsched.model.records import Owner, Pod, QueueLabels
-from tests.builders import OURS, gang, node, pdb, pod, selects
+from tests.builders import FAILING, IGNORED, OURS, gang, node, pdb, pod, selects
 from tests.core.eviction.jobs import MEMBERS, job, member, methods, nodes, running, wide
 from tests.core.harness import Cluster, plan, reports, victims, writes
 from tests.core.queues import objects
@@ -43,7 +43,7 @@ def test_whose_room_a_job_gives_up_as_well_stays() -> None:
     """
     members = [pod(f"m{i}").cpu(4).priority(10).gang("vip") for i in range(2)]
     others = [*nodes(3), gang("vip").min(2), *running(), pod("alone").cpu(4).on("n3"), *members]
-    survives = plan(*others, job(backoff_limit=0, ignores_disruption=True))["d/vip"]
+    survives = plan(*others, job(backoff_limit=0, failure_rules=IGNORED))["d/vip"]
     assert (len(survives.victims), "alone" in victims(survives)) == (5, True)
     made = plan(*others, job(backoff_limit=0))["d/vip"]
     assert victims(made) == [f"train-{i}" for i in range(MEMBERS)]
@@ -81,7 +81,7 @@ def test_a_gang_that_leaves_in_part_with_its_job_leaves_whole() -> None:
 @pytest.mark.parametrize(
     ("fields", "options"),
     [
-        ({"ignores_disruption": True}, {}),
+        ({"failure_rules": IGNORED}, {}),
         ({}, {"suspend_jobs": False}),
         ({"owner": Owner("JobSet", "s", "u")}, {}),
         ({"template": None}, {}),
@@ -112,7 +112,7 @@ def test_a_job_that_kueue_has_admitted_too_is_not_suspended(seen: str) -> None:
     assert set(found.values()) == ({"suspend"} if seen == "nothing" else {"delete"})
 
 
-@pytest.mark.parametrize("fields", [{"fails_on_disruption": True}, {"failed": 6, "owner": Owner("CronJob", "c", "u")}])
+@pytest.mark.parametrize("fields", [{"failure_rules": FAILING}, {"failed": 6, "owner": Owner("CronJob", "c", "u")}])
 def test_further_jobs_that_are_suspended(fields: dict[str, Any]) -> None:
     """One whose podFailurePolicy ends it at once, and one that a CronJob has made."""
     assert set(methods(*nodes(), job(**fields), *running(), wide()).values()) == {"suspend"}

@@ -13,7 +13,7 @@ from gangsched.core.lifecycle.report import REFUSED
 from gangsched.model.jobsets import QUEUED_JOBSET, JobSet, ReplicatedJob
 from gangsched.model.queues import QUEUE_LABEL
 from gangsched.model.records import QUEUED_JOB, SINGLE, Owner, QueueLabels
-from tests.builders import OURS, PodBuilder, gang, node, pod
+from tests.builders import IGNORED, OURS, PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, reports, victims, writes
 from tests.core.jobsets import JOBS, MEMBERS, TEAM, jobs, jobset, like, member, nodes, quota, running, waiting
 from tests.core.queues import objects
@@ -106,7 +106,7 @@ def test_a_jobset_of_which_a_pod_is_being_bound_keeps_that_pod() -> None:
 @pytest.mark.parametrize(
     ("known", "fields", "options"),
     [
-        ([jobset()], {"ignores_disruption": True}, {}),
+        ([jobset()], {"failure_rules": IGNORED}, {}),
         ([jobset()], {}, {"suspend_jobs": False}),
         ([], {}, {}),
         ([msgspec.structs.replace(jobset(), uid="another")], {}, {}),

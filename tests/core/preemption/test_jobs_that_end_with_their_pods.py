@@ -13,7 +13,7 @@ from gangsched.core.actions import SuspendJob
 from gangsched.core.preemption.harm import Budgets, Loss, harm
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import Budget, Job, Owner, Pod
-from tests.builders import gang, node, pdb, pod
+from tests.builders import IGNORED, gang, node, pdb, pod
 from tests.core.harness import Cluster, plan, victims
 
 PREEMPTOR = 10
@@ -29,7 +29,8 @@ def small(seed: int) -> tuple[list[Any], list[Job], list[Pod], list[Budget]]:
         for i in range(chance.randint(1, 3))
     ]
     template = pod("t").cpu(1).uid("").obj()
-    jobs = [msgspec.structs.replace(j, ignores_disruption=chance.random() < 0.1, template=template) for j in jobs]
+    rules = [IGNORED if chance.random() < 0.1 else () for _ in jobs]
+    jobs = [msgspec.structs.replace(j, failure_rules=r, template=template) for j, r in zip(jobs, rules, strict=True)]
     pods = []
     for place in range(len(nodes) * SLOTS):
         made = pod(f"p{place}").cpu(1).on(f"n{place // SLOTS}").priority(chance.choice((0, 0, 1, 2, 900)))
@@ -43,7 +44,7 @@ def small(seed: int) -> tuple[list[Any], list[Job], list[Pod], list[Budget]]:
 
 def ends(job: Job, gone: int) -> bool:
     """Would the Job end after so many deletions?"""
-    return not job.ignores_disruption and job.failed + gone > job.backoff_limit
+    return not job.failure_rules and job.failed + gone > job.backoff_limit
 
 
 def cost(taken: list[Pod], jobs: list[Job], pods: list[Pod], budgets: list[Budget]) -> tuple[Any, ...] | None:
@@ -214,3 +215,21 @@ def test_no_job_ends_by_halves(seed: int, mode: str) -> None:
         whole = {p.name for p in pods if p.owner is not None and p.owner.name in together}
         assert whole <= gone
         assert not any(v.partial for v in made.victims if v.name in whole and v.method == "suspend")
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_pods_whose_loss_fails_no_index_leave_singly(together: bool) -> None:
+    """Of an Indexed Job with a limit per index those at that limit stay, whatever gang they are in."""
+    job = Job("d", "j", "uid-Job-j", completions=4, indexed=True, limit_per_index=1, backoff_limit=99)
+    pods = []
+    for i in range(4):
+        made = pod(f"j-{i}").cpu(1).owner("Job", "j").on(f"n{i}")
+        made = made.gang("low") if together else made
+        pods.append(msgspec.structs.replace(made.obj(), completion_index=i, index_failures=1 if i < 3 else 0))
+    nodes = [node(f"n{i}").cpu(1) for i in range(4)]
+    low = [gang("low").min(1)] if together else []
+    one = plan(*nodes, *low, job, *pods, pod("vip").cpu(1).priority(10))["d/vip"]
+    assert [(v.name, v.method) for v in one.victims] == [("j-3", "delete")]
+    two = [pod(f"vip-{i}").cpu(1).priority(10).gang("vip") for i in range(2)]
+    both = plan(*nodes, *low, job, *pods, gang("vip").min(2), *two)["d/vip"]
+    assert victims(both) == ["j-0", "j-1", "j-2", "j-3"]

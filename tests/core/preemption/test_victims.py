@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision, Unschedulable
 from gangsched.model.constraints import PodTerm
-from tests.builders import PodBuilder, gang, node, pdb, pod, selects
+from tests.builders import IGNORED, PodBuilder, gang, node, pdb, pod, selects
 from tests.core.harness import Built, placed, plan, victims
 from tests.core.stories import members
 
@@ -374,7 +374,7 @@ def test_a_job_that_would_fail_is_warned_about() -> None:
         "Job d/train would fail: 1 more failed pod exceeds its backoffLimit of 0",
     )
     assert decided(*objects, Job("d", "train", backoff_limit=1)).warnings == ()
-    assert decided(*objects, Job("d", "train", backoff_limit=0, ignores_disruption=True)).warnings == ()
+    assert decided(*objects, Job("d", "train", backoff_limit=0, failure_rules=IGNORED)).warnings == ()
 
 
 @pytest.mark.parametrize(("kind", "would"), [("TFJob", "would"), ("JAXJob", "may"), ("PyTorchJob", "")])
