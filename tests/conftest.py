@@ -29,6 +29,7 @@ _granted: set[Path] = set()
 #: first, so that the workers end together.
 LONGEST_FIRST = (
     "tests/resilience/test_resilience.py",
+    "tests/beside/test_beside.py",
     "tests/bench/live/test_smoke.py",
     "tests/chaos/test_chaos.py",
     "tests/controlplane/test_control_plane.py",

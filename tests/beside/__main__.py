@@ -1,8 +1,9 @@
 """Rounds beside kube-scheduler: does the room that is freed for a gang reach it, whoever wants it meanwhile?
 
-    python -m tests.beside [--count 50] [--seed 0] [--hold auto|always|never] [--keep FOLDER]
+    python -m tests.beside [--count 50] [--seed 0] [--hold auto|always|never] [--troubles] [--keep FOLDER]
 
-Prints a table and ends with 1 when a round was not good.
+Prints a table and ends with 1 when a round was not good. With --troubles each round has something go wrong: the leader
+is killed in each phase, writes to nodes fail, another client edits taints, a node is made anew.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import tempfile
 from pathlib import Path
 
 from tests.bench.table import table
-from tests.beside.rounds import OTHERS, Outcome, play, rounds
+from tests.beside.rounds import OTHERS, Outcome, Round, play, rounds
+from tests.beside.troubles import TROUBLES, Stage
 from tests.controlplane.client import Client
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
 from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac
 from tests.e2e.scheduler import running_scheduler
+from tests.faulty_proxy import FaultyProxy
 
 
 def main() -> int:
@@ -28,6 +31,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the number of the first of them (default: 0)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--hold", choices=("auto", "always", "never"), default="auto", help="preemption.holdRoom")
+    parser.add_argument("--troubles", action="store_true", help="one round for each trouble instead")
     parser.add_argument("--keep", type=Path, help="keep logs in this folder")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="beside-") as name:
@@ -44,6 +48,8 @@ async def _play(args: argparse.Namespace, folder: Path) -> list[Outcome]:
         async with Client(plane.admin_kubeconfig) as admin:
             await apply_manifests_crds(admin)
             await apply_manifests_rbac(admin, SCHEDULER_USER)
+            if args.troubles:
+                return await _troubles(plane, admin, folder)
             preemption = {"holdRoom": args.hold}
             async with running_scheduler(plane.scheduler_kubeconfig, folder, preemption=preemption):
                 for made in list(rounds(args.first + args.count, args.seed))[args.first :]:
@@ -52,6 +58,19 @@ async def _play(args: argparse.Namespace, folder: Path) -> list[Outcome]:
                     print(_said(outcome), file=sys.stderr, flush=True)
     finally:
         await asyncio.to_thread(plane.stop)
+    return outcomes
+
+
+async def _troubles(plane: ControlPlane, admin: Client, folder: Path) -> list[Outcome]:
+    outcomes = []
+    with FaultyProxy(plane.server, plane.ca_file) as proxy:
+        kubeconfig = plane.kubeconfig(SCHEDULER_USER, proxy.url)
+        stage = Stage(admin, plane.admin_kubeconfig, kubeconfig, proxy, folder)
+        for number, (name, trouble) in enumerate(TROUBLES.items()):
+            made = Round(number, nodes=4, kind="Deployment", grace=5, members=4, wanting=2)
+            outcome = await trouble(stage, made)
+            outcomes.append(outcome)
+            print(f"{name}: {_said(outcome)}", file=sys.stderr, flush=True)
     return outcomes
 
 

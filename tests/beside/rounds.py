@@ -35,7 +35,7 @@ SPAN_SECONDS = 5.0
 #: How long after the round nodes may bear the taint at most.
 RELEASED_SECONDS = 15.0
 #: Beside the grace period, how long a gang may take on a busy machine.
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 90.0
 
 
 class Round(msgspec.Struct, frozen=True):

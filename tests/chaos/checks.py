@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from gangsched.cluster.sim import SimCluster
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry, History, ends_object, preemptor_of
+from gangsched.cluster.sim.others import OTHER_SCHEDULER
 from gangsched.core.actions import Bind, Remove, Spare, SuspendJob, WithdrawNomination
 from gangsched.core.decision import BIND, PREEMPT, WAIT
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
@@ -27,6 +28,8 @@ from tests.chaos.play import UNTIL_SECONDS, Played
 from tests.chaos.told import Told
 from tests.judge import disrupted, invariants
 
+#: Who binds pods beside the scheduler.
+_OTHERS = (log.USER, OTHER_SCHEDULER)
 _OF_PARTS = (part_checks.wrong_rollbacks, part_checks.untold, part_checks.left_in_a_drained_queue)
 
 
@@ -71,6 +74,7 @@ def problems(played: Played) -> list[str]:
     out += [f"broken: {t}" for t in disrupted.broken_gangs(history, played.scenario.options)]
     out += [f"too early: {t}" for t in notices.left_too_early(played.world)]
     out += [f"left over: {t}" for t in left_over(played)]
+    out += [f"held: {t}" for t in held_nodes(played)]
     out += [f"asleep: {t}" for t in asleep(played)]
     return out
 
@@ -89,7 +93,7 @@ def _without_races(history: History, texts: list[str]) -> list[str]:
     for entry in history:
         if entry.actor == log.USER and isinstance(entry.record, Node):
             changed[entry.record.name].append(entry.at_seconds)
-        elif entry.actor == log.USER and isinstance(entry.record, Pod) and entry.record.node:
+        elif entry.actor in _OTHERS and isinstance(entry.record, Pod) and entry.record.node:
             changed[entry.record.node].append(entry.at_seconds)
         elif entry.actor == log.USER and entry.kind == "Node":
             changed[entry.object].append(entry.at_seconds)
@@ -273,6 +277,32 @@ def left_over(played: Played) -> list[str]:
         and pod.scheduler in played.scenario.options.scheduler_names
         and world.clock.elapsed_seconds - since.get(pod.uid, 0.0) > timeout + 30.0
     ]
+
+
+def held_nodes(played: Played) -> list[str]:
+    """Nodes that bear our taint at the end without a plan on its way, and those that have lost a taint of others."""
+    world = played.world
+    since = {e.object: e.at_seconds for e in world.history.of(log.HOLD, actor=log.SCHEDULER) if e.changed}
+    lasts = played.scenario.options.timeout_seconds + 30.0
+    left = [
+        f"{node.name} bears {node.held.value} since {since.get(node.name, 0.0):.1f} s"
+        for node in world.store.nodes.values()
+        if node.held is not None and world.clock.elapsed_seconds - since.get(node.name, 0.0) > lasts
+    ]
+    if "others" not in played.scenario.parts:
+        return left
+    # Whoever makes a node anew, or taints it, in other parts writes no taint but its own.
+    writes = (e for e in world.history if e.actor == log.SCHEDULER and e.kind == "Node" and e.changed)
+    before = {entry.number: entry for entry in world.history if entry.kind == "Node"}
+    return left + [f"{e.object} has lost a taint at {e.at_seconds:.2f} s" for e in writes if _loses(e, before)]
+
+
+def _loses(entry: Entry, before: dict[int, Entry]) -> bool:
+    """Are the other taints of a node not as they were before this write?"""
+    earlier = (e for n, e in sorted(before.items(), reverse=True) if n < entry.number and e.object == entry.object)
+    last = next(earlier, None)
+    records = (last.record if last is not None else None), entry.record
+    return all(isinstance(r, Node) for r in records) and records[0].taints != records[1].taints  # type: ignore[union-attr]
 
 
 def asleep(played: Played) -> list[str]:

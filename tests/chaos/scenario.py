@@ -25,6 +25,7 @@ from tests.chaos import (
     losses,
     marks,
     notices,
+    others,
     priorities,
     queues,
     refusals,
@@ -60,6 +61,7 @@ PARTS: dict[str, tuple[float, Callable[[int, list[Event]], Part]]] = {
     "marks": (0.08, marks.part),
     "bursts": (0.3, bursts.part),
     "notices": (0.08, notices.part),
+    "others": (0.1, others.part),
 }
 
 

@@ -69,14 +69,8 @@ def configuration(port: int, settings: dict[str, Any]) -> dict[str, Any]:
     return base
 
 
-@asynccontextmanager
-async def running_scheduler(
-    kubeconfig: Path, folder: Path, *arguments: str, **settings: Any
-) -> AsyncIterator[RunningScheduler]:
-    """Start the scheduler with these settings (sections of the configuration) and wait until it is ready.
-
-    It is stopped at the end. When the block fails, the end of its log becomes a note of the exception.
-    """
+async def start_process(kubeconfig: Path, folder: Path, *arguments: str, **settings: Any) -> RunningScheduler:
+    """Start the scheduler with these settings (sections of the configuration); whoever does has to end it."""
     port = free_port()
     config = folder / f"config-{port}.yaml"
     config.write_text(yaml.safe_dump(configuration(port, settings)))
@@ -96,7 +90,19 @@ async def running_scheduler(
             stderr=out,
             env=shipped.environment(PYTHONUNBUFFERED="1"),
         )
-    scheduler = RunningScheduler(process, port, log)
+    return RunningScheduler(process, port, log)
+
+
+@asynccontextmanager
+async def running_scheduler(
+    kubeconfig: Path, folder: Path, *arguments: str, **settings: Any
+) -> AsyncIterator[RunningScheduler]:
+    """Start the scheduler with these settings (sections of the configuration) and wait until it is ready.
+
+    It is stopped at the end. When the block fails, the end of its log becomes a note of the exception.
+    """
+    scheduler = await start_process(kubeconfig, folder, *arguments, **settings)
+    process, log = scheduler.process, scheduler.log
     try:
         await wait_until(scheduler.ready, what="the scheduler is ready")
         yield scheduler
