@@ -38,6 +38,7 @@ OFFLINE = {
     "gangsched simulate -f examples/workload/ --until 1m": "4 preempted",
     "gangsched config defaults": "kind: GangSchedulerConfiguration",
     "gangsched config validate examples/config/scheduler-configuration.yaml": "yaml: ok",
+    "gangsched config validate examples/config/whole-cluster.yaml": "yaml: ok",
     "gangsched queues -f examples/quota-gpu/": "team-b-cq",
     "gangsched demo quota": "team-b-job",
     "gangsched simulate -f examples/quota-gpu/ --arrival file-order --until 2m": "team-a",
@@ -50,7 +51,12 @@ DEVELOPING = {
     ".venv/bin/python -m tests.properties.bursts --first 0 --count 200": "",
 }
 CLONE = "git clone ADDRESS py-gang-scheduler && cd py-gang-scheduler"
-WALKS = ("tests/e2e/test_first_minutes.py", "tests/e2e/test_moving.py", "tests/runtime/test_example_plugin.py")
+WALKS = (
+    "tests/e2e/test_beside_kube_scheduler.py",
+    "tests/e2e/test_first_minutes.py",
+    "tests/e2e/test_moving.py",
+    "tests/runtime/test_example_plugin.py",
+)
 
 
 def in_walks() -> set[str]:

@@ -346,7 +346,8 @@ class Metrics(Observer):
     def held_room(self, held: HeldRoom) -> None:
         """How many nodes are held against other schedulers, and whether that is not allowed."""
         self.note("held_nodes", held.nodes)
-        self.note("hold_refused", bool(held.refused))
+        if held.refused or held.nodes:  # else what was found out at the start counts
+            self.note("hold_refused", bool(held.refused))
 
     def _asked(self, actions: Sequence[Action]) -> None:
         self._binding.update({action.id: action for action in actions if isinstance(action, Bind)})

@@ -19,6 +19,7 @@ from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import Action
 from gangsched.core.decision import Decision
+from gangsched.core.lifecycle.holding import NEVER
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.http.connection import Connection
@@ -106,6 +107,7 @@ class Process:
             observe=self._metrics.note,
             quota_mode=configuration.quota.mode,
             former_leases=former,
+            holds_nodes=configuration.preemption.hold_room != NEVER,
             history_namespace=configuration.leader_election.resource_namespace,
         )
         self._core = scheduler

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from gangsched import logs
-from gangsched.cluster.kube import discovery, dryrun
+from gangsched.cluster.kube import discovery, dryrun, nodes
 from gangsched.cluster.kube.client import Client, Observe, ignore
 from gangsched.cluster.kube.clock import ServerTime, SteadyClock
 from gangsched.cluster.kube.history import History
@@ -146,6 +146,7 @@ class KubeCluster:
         quota_mode: whether queue objects are read: ``auto`` (not where Kueue runs), ``own`` or ``off``.
         history_namespace: where the record of evictions is kept; empty for nowhere.
         former_leases: Leases (``namespace/name``) of the former owners of scheduler names, by name.
+        holds_nodes: whether nodes may have to be held, so that the log says at the start if they cannot be.
         drain_seconds: how long :meth:`stop` lets submitted writes finish; none is begun in the second half of it.
     """
 
@@ -165,6 +166,7 @@ class KubeCluster:
         quota_mode: str = discovery.AUTO,
         history_namespace: str = "",
         former_leases: Mapping[str, tuple[str, ...]] | None = None,
+        holds_nodes: bool = False,
         drain_seconds: float = 2.0,
     ) -> None:
         self._connection = connection
@@ -219,6 +221,7 @@ class KubeCluster:
             self._history = History(
                 client, history_namespace, now=now, fence=self._fence, quiet=quiet, timeout_seconds=seconds
             )
+        self._holds_nodes, self._write_seconds = holds_nodes and not dry_run, sent.timeout_seconds
         self._former = FormerOwners(client, former_leases or {}, self._deliver)
 
     # ------------------------------------------------------------------------------------ the decision thread's side
@@ -372,6 +375,8 @@ class KubeCluster:
         self._deliver([*([ServerClock(ahead)] if ahead is not None else []), Synced()])
         self._told_synced.set()
         _log.info("all caches have been listed")
+        if self._holds_nodes:
+            await nodes.tell_rights(self._client, self._write_seconds, self._observe)
 
     async def _take_the_lead(self) -> None:
         """What the last leader wrote is in the store: read everything again before deciding anything."""

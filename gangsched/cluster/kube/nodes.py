@@ -13,8 +13,17 @@ from typing import Any
 
 import msgspec
 
+from gangsched import logs
 from gangsched.cluster.kube.bodies import Request
-from gangsched.cluster.kube.client import METADATA, ApiError, Client, answer_of, segment
+from gangsched.cluster.kube.client import (
+    METADATA,
+    ApiError,
+    Client,
+    Observe,
+    UnreachableError,
+    answer_of,
+    segment,
+)
 from gangsched.cluster.kube.json_limits import bounded
 from gangsched.core.actions import HoldNode, NodeRef, NodeWrite, ReleaseNode
 from gangsched.core.events import Outcome
@@ -25,7 +34,16 @@ from gangsched.model.held import HELD, HELD_EFFECT
 JSON_PATCH = "application/json-patch+json"
 _TAINTS = "/spec/taints"
 _BRIEF = f"{METADATA}, application/json"
+_log = logs.get(__name__)
 _node_decoder = msgspec.json.Decoder(wire.Node)
+
+
+class _Verdict(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Verdict = msgspec.field(default_factory=_Verdict)
 
 
 def node_path(name: str) -> str:
@@ -87,6 +105,35 @@ async def look_at_node(
         return None, (Outcome.OK, "")
     now = NodeRef("", found.metadata.name, found.metadata.uid, found.metadata.resource_version, len(taints), at)
     return node_request(msgspec.structs.replace(action, node=now)), None
+
+
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_review_decoder = msgspec.json.Decoder(_Review)
+
+
+async def tell_rights(client: Client, timeout_seconds: float, observe: Observe) -> None:
+    """Say in the log, and by the metric ``hold_refused``, if nodes may not be patched. Where that cannot be asked it is
+    found out when the first node is to be held.
+    """
+    missing = []
+    for verb in ("get", "patch"):
+        asked = {"verb": verb, "resource": "nodes"}
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        review = msgspec.json.encode({**body, "spec": {"resourceAttributes": asked}})
+        try:
+            answer = await client.attempt("POST", _REVIEWS, body=review, timeout_seconds=timeout_seconds)
+            if not answer_of(_review_decoder, bounded(answer), f"POST {_REVIEWS}").status.allowed:
+                missing.append(verb)
+        except (ApiError, UnreachableError) as error:
+            _log.debug("rights are not known", error=str(error))
+            return
+    observe("hold_refused", bool(missing), {})
+    if missing:
+        _log.warning(
+            "nodes cannot be held against other schedulers, which may take the room that is freed for gangs",
+            lacks=f"{', '.join(missing)} nodes",
+            help="manifests/rbac.yaml grants it; preemption.holdRoom: never does without",
+        )
 
 
 def _place(taints: Sequence[wire.Taint]) -> int | None:
