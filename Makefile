@@ -2,9 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
+# The version of Kubernetes that tests run against, as 1.37.2 or 1.37.
+ifdef KUBERNETES
+export GANGSCHED_KUBERNETES := $(KUBERNETES)
+endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo kind test rules check format readme control-plane producers lock clean
+.PHONY: help env demo kind test rules check format readme control-plane producers lock chart release clean
 
 help: ## show this list
 	@if [ -t 1 ]; then bold='\033[1m' blue='\033[36m' off='\033[0m'; fi; \
@@ -49,11 +53,17 @@ format: env ## let ruff rewrite what it can
 readme: env ## write the README's pictures, numbers and output anew
 	@$(BIN)/python -m tests.readme
 
-control-plane: env ## build what tests run against: etcd, kube-apiserver (once)
+control-plane: env ## build what tests run against, once (KUBERNETES=1.37: newer)
 	@$(BIN)/python -m tests.controlplane build
 
 producers: env ## run real controllers that make gangs, and record them
 	@$(BIN)/python -m tests.producers
+
+chart: env ## write the Helm chart's share of manifests/ anew
+	@$(BIN)/python .ci/chart.py
+
+release: env ## build and check all of a release (VERSION=0.1.0 DRY=1)
+	@$(BIN)/python .ci/release.py $(or $(VERSION),$(error VERSION=0.1.0 is missing)) $(if $(DRY),--dry)
 
 lock: env ## write the lock files again (UPGRADE=1: newer versions)
 	@$(BIN)/python .ci/lock.py $(if $(UPGRADE),--upgrade)

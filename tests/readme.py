@@ -24,10 +24,12 @@ from unittest.mock import patch
 import msgspec
 
 from gangsched.cli.main import main as gangsched
+from gangsched.model.dialects import upstream
 from tests.bench.live.picture import picture
 from tests.bench.live.report import Report
 from tests.builders import gang, node, pod
 from tests.cluster import dialects
+from tests.controlplane import versions
 from tests.core.harness import plan
 from tests.pages import ROOT, between, rows, text_of
 
@@ -146,9 +148,26 @@ def the_thirty() -> str:
     return table(["", "pods evicted"], lines)
 
 
+def the_versions() -> str:
+    """The last four minor versions: what runs against each, and how its own group API is switched on."""
+    pinned = {int(version.split(".")[1]): version for version in versions.pinned()}
+    newest = max(pinned)
+    lines = []
+    for minor in range(newest, newest - 4, -1):
+        tested = f"{pinned[minor]}: the part of the suite that needs an API server" if minor in pinned else "not run"
+        if pinned.get(minor, "").startswith(f"{versions.DEFAULT}."):
+            tested = f"{pinned[minor]}: the whole suite, at every change"
+        api = versions.GROUP_APIS.get(minor)
+        read = [] if api is None else [each for each in api.served if each in upstream.VERSIONS]
+        gates = ", ".join(api.gates) if api is not None and read else "–"
+        lines.append([f"1.{minor}", tested, ", ".join(read) or "not read", gates])
+    return table(["Kubernetes", "tested", "its own group API", "feature gates for that"], lines)
+
+
 BLOCKS: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/reference/dialects.md": dialects.BLOCKS,
     "README.md": {"plan": the_plan, "preemption": the_preemption, "speed": the_speed, "victims": in_one_sentence},
+    "docs/install.md": {"versions": the_versions},
     "docs/compare.md": {"speed of all": the_speed_of_all, "thirty": the_thirty, "victims": the_victims},
 }
 

@@ -53,6 +53,7 @@ DEVELOPING = {
 CLONE = "git clone ADDRESS py-gang-scheduler && cd py-gang-scheduler"
 WALKS = (
     "tests/e2e/test_beside_kube_scheduler.py",
+    "tests/e2e/test_chart_on_a_cluster.py",
     "tests/e2e/test_first_minutes.py",
     "tests/e2e/test_moving.py",
     "tests/runtime/test_example_plugin.py",

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import tomllib
 from collections import Counter
 
 import pytest
 import yaml
 
+import gangsched
 from tests.manifests.shipped import (
     MANIFESTS,
-    ROOT,
     SCHEDULER_NAME,
     Object,
     configuration,
@@ -38,9 +37,9 @@ def test_kustomization_lists_exactly_the_files_of_the_folder() -> None:
 
 
 def test_image_in_kustomization_is_the_one_of_the_deployment_and_of_this_version() -> None:
-    """The image that is installed is the one of the version in pyproject.toml."""
+    """The image that is installed is the one of the version of the package."""
     (image,) = load_all(MANIFESTS / "kustomization.yaml")[0]["images"]
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    version = gangsched.__version__
     assert "newName" not in image, "a registry of your own, in a file of everybody's"
     assert not re.fullmatch("[a-z0-9./-]+", image["name"]), "a name that some registry may have"
     assert image["newTag"] == version

@@ -1,0 +1,154 @@
+"""Write the parts of the Helm chart that say what `manifests/` says: rights, CRD, service account, budget, service.
+
+    python .ci/chart.py [--check]
+
+The files of `manifests/` are the source. Names and the namespace become values of the release, labels become the
+chart's, and each rule of a ClusterRole that belongs to a feature gets the condition of that feature. Everything else of
+the chart is written by hand; tests compare all of it with `manifests/`. The version of the package is written into the
+chart and into the kustomization.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MANIFESTS = ROOT / "manifests"
+TEMPLATES = MANIFESTS / "helm" / "gangsched" / "templates"
+HEADER = "{{- /* Written by .ci/chart.py from manifests/%s. Do not edit. */ -}}\n"
+
+#: What is written, and the value that switches the whole file on.
+FILES = {
+    "rbac.yaml": "rbac.create",
+    "rbac-users.yaml": "rbac.userRoles",
+    "serviceaccount.yaml": "serviceAccount.create",
+    "poddisruptionbudget.yaml": "podDisruptionBudget.enabled",
+    "resourcequota.yaml": "resourceQuota.enabled",
+    "service.yaml": "service.enabled",
+    "crd-podgroups.scheduling.sigs.k8s.io.yaml": "crds.install",
+}
+
+#: The feature of a rule of the scheduler's ClusterRole, by API group, or by group/resource. Others are always there.
+FEATURES = {
+    "kueue.x-k8s.io": "queues",
+    "scheduling.volcano.sh/queues": "queues",
+    "batch/jobs/status": "queues",
+    "jobset.x-k8s.io/jobsets/status": "queues",
+    "scheduling.koordinator.sh": "koordinator",
+    "scheduling.volcano.sh": "volcano",
+    "topology.volcano.sh": "volcano",
+    "scheduling.run.ai": "kai",
+    "scheduling.x-k8s.io": "coscheduling",
+    "kubeflow.org": "operators",
+    "trainer.kubeflow.org": "operators",
+    "ray.io": "operators",
+    "sparkoperator.k8s.io": "operators",
+    "leaderworkerset.x-k8s.io": "operators",
+    "/pods/eviction": "evictionApi",
+}
+
+_RULE = re.compile(
+    r"(?:^  #[^\n]*\n)+^  - apiGroups: \[(?P<groups>[^\]]*)\]\n"
+    r"    resources: \[(?P<resources>[^\]]*)\]\n(?:    [^\n]*\n)*",
+    re.MULTILINE,
+)
+
+
+def _feature(groups: str, resources: str) -> str | None:
+    group = groups.split(",", maxsplit=1)[0].strip().strip('"')
+    resource = resources.split(",", maxsplit=1)[0].strip()
+    return FEATURES.get(f"{group}/{resource}") or FEATURES.get(group)
+
+
+def _named(text: str) -> str:
+    text = text.replace("namespace: gangsched-system", "namespace: {{ .Release.Namespace }}")
+    text = re.sub(
+        r"^(\s*(?:- )?name: )gangsched(-[a-z-]+)?$",
+        lambda found: f'{found[1]}{{{{ include "gangsched.fullname" . }}}}{found[2] or ""}',
+        text,
+        flags=re.MULTILINE,
+    )
+    text = re.sub(
+        r"^( *)app\.kubernetes\.io/name: gangsched$",
+        lambda found: f'{found[1]}{{{{- include "gangsched.selectorLabels" . | nindent {len(found[1])} }}}}',
+        text,
+        flags=re.MULTILINE,
+    )
+    # Labels of the object itself have more to say than those by which pods are found.
+    text = re.sub(
+        r"^(  labels:\n)    \{\{- include \"gangsched\.selectorLabels\"",
+        r'\1    {{- include "gangsched.labels"',
+        text,
+        flags=re.MULTILINE,
+    )
+    return text.replace(
+        "resourceNames: [py-gang-scheduler]", "resourceNames: [{{ .Values.config.leaderElection.resourceName }}]"
+    )
+
+
+def _without_head(text: str) -> str:
+    """The file without the comment that stands before its first object."""
+    return text[text.index("apiVersion:") :]
+
+
+def template(name: str) -> str:
+    """The template that is made of one file of `manifests/`."""
+    text = (MANIFESTS / name).read_text()
+    if name == "rbac.yaml":
+        head, rest = text.split("\n---\n", 1)
+
+        def conditional(found: re.Match[str]) -> str:
+            feature = _feature(found["groups"], found["resources"])
+            if feature is None:
+                return found[0]
+            return f"  {{{{- if .Values.features.{feature} }}}}\n{found[0]}  {{{{- end }}}}\n"
+
+        text = f"{_RULE.sub(conditional, head + chr(10))}---\n{rest}"
+    text = _named(_without_head(text))
+    if name == "rbac.yaml":
+        text = re.sub(
+            r'^(  - kind: ServiceAccount\n    name: ){{ include "gangsched.fullname" . }}$',
+            r'\1{{ include "gangsched.serviceAccountName" . }}',
+            text,
+            flags=re.MULTILINE,
+        )
+    if name == "serviceaccount.yaml":
+        text = text.replace('{{ include "gangsched.fullname" . }}', '{{ include "gangsched.serviceAccountName" . }}')
+    if name.startswith("crd-"):
+        text = text.replace("  annotations:\n", "  annotations:\n    helm.sh/resource-policy: keep\n", 1)
+    return f"{HEADER % name}{{{{- if .Values.{FILES[name]} }}}}\n{text.rstrip()}\n{{{{- end }}}}\n"
+
+
+def versioned() -> dict[Path, str]:
+    """The files that name the version of the package, as they are to be."""
+    found = re.search(r'^__version__ = "([^"]+)"$', (ROOT / "gangsched" / "__init__.py").read_text(), re.MULTILINE)
+    assert found, "gangsched/__init__.py has the version"
+    chart, kustomization = TEMPLATES.parent / "Chart.yaml", MANIFESTS / "kustomization.yaml"
+    text = re.sub(r"^version: .*$", f"version: {found[1]}", chart.read_text(), flags=re.MULTILINE)
+    text = re.sub(r"^appVersion: .*$", f'appVersion: "{found[1]}"', text, flags=re.MULTILINE)
+    tagged = re.sub(r'newTag: ".*"$', f'newTag: "{found[1]}"', kustomization.read_text(), flags=re.MULTILINE)
+    return {chart: text, kustomization: tagged}
+
+
+def main() -> int:
+    """Write the files, or with --check say which are not up to date."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if a file would change")
+    options = parser.parse_args()
+    stale: list[Path] = []
+    for target, text in ({TEMPLATES / name: template(name) for name in FILES} | versioned()).items():
+        if target.exists() and target.read_text() == text:
+            continue
+        stale.append(target)
+        if not options.check:
+            target.write_text(text)
+    for target in stale:
+        print(f"{target.relative_to(ROOT)}: {'is out of date: make chart' if options.check else 'written'}")
+    return 1 if stale and options.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

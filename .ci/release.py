@@ -1,0 +1,224 @@
+"""Build, check and list everything that a release has: `make release VERSION=0.1.0 DRY=1`.
+
+    python .ci/release.py VERSION [--dry] [--only STEP]
+
+The release workflow calls the same steps on a tag, and those that need a registry, a container engine or an identity
+after them; with --dry these are listed as not run. Everything is put into `dist/`. Standard library only, but for the
+tools that a step names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DIST = ROOT / "dist"
+CHART = ROOT / "manifests" / "helm" / "gangsched"
+UV = ROOT / ".venv" / "bin" / "uv"
+#: Makes the bill of materials; pinned, since it is no dependency of the project.
+SBOM_TOOL = "cyclonedx-bom==7.5.0"
+HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
+#: What the chart is rendered for; a helm that is built from its module takes the cluster for a very old one.
+KUBERNETES = "1.37.0"
+
+#: What cannot be done by a script alone: (what, by what, why it is not done with --dry).
+ELSEWHERE = (
+    ("multi-arch image, pushed and named by digest", "docker buildx build -f manifests/Dockerfile", "no engine"),
+    ("chart pushed as an OCI artefact", "helm push dist/gangsched-VERSION.tgz oci://...", "no registry"),
+    ("signatures of image, chart and checksums", "cosign sign, cosign sign-blob", "no identity"),
+    ("provenance of wheel, sdist and image", "actions/attest-build-provenance", "no identity"),
+    ("upload to the package index", "trusted publishing", "no identity"),
+)  # fmt: skip
+
+
+class ReleaseError(Exception):
+    """Something that has to be mended before a release; the text says how."""
+
+
+def run(*command: str | Path, cwd: Path = ROOT, env: dict[str, str] | None = None) -> str:
+    """What a command prints; a failure shows it all."""
+    done = subprocess.run(
+        [str(each) for each in command], cwd=cwd, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise ReleaseError(f"`{' '.join(str(each) for each in command[:6])}` failed:\n{done.stdout}")
+    return done.stdout
+
+
+def project_version() -> str:
+    """The one place where the version stands."""
+    found = re.search(r'^__version__ = "([^"]+)"$', (ROOT / "gangsched" / "__init__.py").read_text(), re.MULTILINE)
+    if found is None:
+        raise ReleaseError("gangsched/__init__.py has no __version__")
+    return found[1]
+
+
+def notes(version: str) -> str:
+    """The section of CHANGELOG.md for a version; that of what is not released yet, for a dry run before the heading."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    for heading in (rf"## \[?{re.escape(version)}\]?[^\n]*", r"## \[?Unreleased\]?[^\n]*"):
+        found = re.search(rf"^{heading}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+        if found and found[1].strip():
+            return found[1].strip()
+    raise ReleaseError(f"CHANGELOG.md has no section for {version}")
+
+
+def versions(version: str) -> str:
+    """The package has this version, and what is written from it is up to date."""
+    if project_version() != version:
+        raise ReleaseError(f"the version is to be {version}, and gangsched/__init__.py has {project_version()}")
+    run(ROOT / ".venv/bin/python", ".ci/chart.py", "--check")
+    return version
+
+
+def packages(version: str) -> str:
+    """Wheel and source distribution, by the locked backend."""
+    run(ROOT / ".venv/bin/python", "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", DIST)
+    made = sorted(path.name for path in DIST.glob(f"py_gang_scheduler-{version}*"))
+    if len(made) != 2:
+        raise ReleaseError(f"not one wheel and one source distribution of {version}: {made}")
+    return ", ".join(made)
+
+
+def wheel_in_a_fresh_environment(version: str) -> str:
+    """The wheel is installed with the locked dependencies, by hash, and plans and plays without the tree."""
+    (wheel,) = DIST.glob(f"py_gang_scheduler-{version}-*.whl")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        run(UV, "venv", "--quiet", folder / "venv")
+        env = {**os.environ, "VIRTUAL_ENV": str(folder / "venv")}
+        env.pop("PYTHONPATH", None)
+        run(UV, "pip", "install", "--quiet", "--require-hashes", "-r", ROOT / "requirements.lock", env=env)
+        run(UV, "pip", "install", "--quiet", "--no-deps", wheel, env=env)
+        command = folder / "venv" / "bin" / "gangsched"
+        told = run(command, "--version", cwd=folder, env=env)
+        if version not in told:
+            raise ReleaseError(f"the wheel says that it is {told.strip()}")
+        shutil.copytree(ROOT / "examples" / "koordinator", folder / "koordinator")
+        plan = json.loads(run(command, "plan", "-f", "koordinator", "-o", "json", cwd=folder, env=env))
+        if plan["decisions"][0]["outcome"] != "preempt":
+            raise ReleaseError("the wheel decides otherwise than the tree")
+        run(command, "demo", cwd=folder, env=env)
+    return "version, plan and demo"
+
+
+def bill_of_materials(version: str) -> str:
+    """CycloneDX, from the lock file; each locked package is in it with its version, and nothing else."""
+    target = DIST / f"gangsched-{version}.cdx.json"
+    run(UV, "tool", "run", "--from", SBOM_TOOL, "cyclonedx-py", "requirements", "requirements.lock", "--of", "JSON",
+        "-o", target)  # fmt: skip
+    bom = json.loads(target.read_text())
+    for component in bom["components"]:
+        component.pop("description", None)  # the line of the lock file
+        for each in component.get("externalReferences", ()):
+            each["url"] = f"pkg:pypi/{component['name']}@{component['version']}"  # no host of a registry
+    bom.setdefault("metadata", {})["component"] = {
+        "type": "application",
+        "name": "py-gang-scheduler",
+        "version": version,
+        "purl": f"pkg:pypi/py-gang-scheduler@{version}",
+        "licenses": [{"license": {"id": "Apache-2.0"}}],
+    }
+    target.write_text(json.dumps(bom, indent=1) + "\n")
+    listed = {(each["name"].lower(), each["version"]) for each in bom["components"]}
+    lock = (ROOT / "requirements.lock").read_text()
+    locked = {(name.lower(), found) for name, found in re.findall(r"^([\w.-]+)==([^\s;]+)", lock, re.MULTILINE)}
+    if listed != locked:
+        raise ReleaseError(f"bill of materials and lock file differ: {sorted(listed ^ locked)}")
+    return f"{target.name}, {len(listed)} packages"
+
+
+def helm() -> Path | None:
+    """The `helm` of this machine, or one built from its Go module once; None without Go."""
+    if found := shutil.which("helm"):
+        return Path(found)
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    folder = Path(base) / "py-gang-scheduler" / HELM.replace("/", "_")
+    if not (folder / "helm").exists():
+        if shutil.which("go") is None:
+            return None
+        print("      building helm from its Go module, once", flush=True)
+        run("go", "install", HELM, env={**os.environ, "GOBIN": str(folder), "CGO_ENABLED": "0"})
+    return folder / "helm"
+
+
+def chart(version: str) -> str:
+    """Written from the manifests, linted, rendered and packed."""
+    program = helm()
+    if program is None:
+        raise ReleaseError("there is neither helm nor go on this machine")
+    given = ("--set", "image.repository=registry.example.com/gangsched", "--kube-version", KUBERNETES)
+    run(program, "lint", "--strict", CHART, *given)
+    everything = [f"--set={each}.enabled=true" for each in
+                  ("networkPolicy", "serviceMonitor", "podMonitor", "prometheusRule", "dashboard")]  # fmt: skip
+    run(program, "template", "gangsched", CHART, "--namespace", "gangsched-system", *given, *everything)
+    run(program, "package", CHART, "--destination", DIST, "--version", version, "--app-version", version)
+    with tarfile.open(DIST / f"gangsched-{version}.tgz") as packed:
+        return f"gangsched-{version}.tgz, {len(packed.getnames())} files"
+
+
+def release_notes(version: str) -> str:
+    """For the page of the release."""
+    target = DIST / "release-notes.md"
+    target.write_text(notes(version) + "\n")
+    return target.name
+
+
+def checksums(version: str) -> str:
+    """SHA-256 of all files of the release."""
+    files = sorted(each for each in DIST.iterdir() if version in each.name)
+    lines = [f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in files]
+    (DIST / "SHA256SUMS").write_text("".join(lines))
+    return f"SHA256SUMS of {len(lines)} files"
+
+
+STEPS: tuple[Callable[[str], str], ...] = (
+    versions,
+    packages,
+    wheel_in_a_fresh_environment,
+    bill_of_materials,
+    chart,
+    release_notes,
+    checksums,
+)
+
+
+def main() -> int:
+    """Run the steps; 1 when one fails."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("version", help="as in gangsched/__init__.py")
+    parser.add_argument("--dry", action="store_true", help="list what needs a registry, an engine or an identity")
+    parser.add_argument("--only", choices=[each.__name__ for each in STEPS], help="one step")
+    options = parser.parse_args()
+    if options.only is None:
+        shutil.rmtree(DIST, ignore_errors=True)
+    DIST.mkdir(exist_ok=True)
+    steps = [each for each in STEPS if options.only in (None, each.__name__)]
+    for number, step in enumerate(steps, 1):
+        print(f"[{number}/{len(steps)}] {step.__name__.replace('_', ' ')}", flush=True)
+        try:
+            print(f"      {step(options.version)}", flush=True)
+        except ReleaseError as error:
+            print(f"\nerror: {error}", file=sys.stderr)
+            return 1
+    if options.dry:
+        print("\nnot run here (the release workflow does it):")
+        for what, by, why in ELSEWHERE:
+            print(f"  {what}: {by.replace('VERSION', options.version)} ({why})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

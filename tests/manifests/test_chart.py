@@ -1,0 +1,227 @@
+"""The Helm chart says what the manifests say, with names, rights and extras to choose. Rendered by helm itself."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gangsched.runtime.config import load
+from tests.manifests.helm import helm
+from tests.manifests.shipped import MANIFESTS, ROOT, Object, StrictLoader, installed, one
+
+CHART = MANIFESTS / "helm" / "gangsched"
+FOR = ("--kube-version", "1.37.0")
+IMAGE = "--set=image.repository=registry.example.com/gangsched"
+
+
+def helm_says(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """What helm answers."""
+    return subprocess.run([helm(), *arguments], capture_output=True, text=True, check=False, timeout=120)
+
+
+def rendered(*values: str, release: str = "gangsched", namespace: str = "gangsched-system") -> list[Object]:
+    """The objects of a release with these values."""
+    done = helm_says("template", release, str(CHART), "--namespace", namespace, *FOR, IMAGE, *values)
+    assert done.returncode == 0, done.stderr
+    return [each for each in yaml.load_all(done.stdout, Loader=StrictLoader) if each]
+
+
+def compared(thing: Object) -> Object:
+    """An object without what only the chart says: more labels, its notes, and the selector by release."""
+    out = copy.deepcopy(thing)
+
+    def walk(value: Any) -> None:
+        if isinstance(value, dict):
+            for key in ("labels", "matchLabels", "selector"):
+                labels = value.get(key)
+                if isinstance(labels, dict):
+                    for label in ("instance", "version", "managed-by"):
+                        labels.pop(f"app.kubernetes.io/{label}", None)
+                    labels.pop("helm.sh/chart", None)
+            notes = value.get("annotations")
+            if isinstance(notes, dict):
+                notes.pop("helm.sh/resource-policy", None)
+                notes.pop("checksum/config", None)
+            for each in value.values():
+                walk(each)
+        elif isinstance(value, list):
+            for each in value:
+                walk(each)
+
+    walk(out)
+    if out["kind"] == "ConfigMap":
+        out["data"]["config.yaml"] = yaml.safe_load(out["data"]["config.yaml"])
+    if out["kind"] == "Deployment":
+        (container,) = out["spec"]["template"]["spec"]["containers"]
+        container["image"] = "any"
+    return out
+
+
+def named(objects: list[Object]) -> dict[tuple[str, str], Object]:
+    """Objects by kind and name, as they are compared."""
+    return {(each["kind"], each["metadata"]["name"]): compared(each) for each in objects}
+
+
+def test_what_is_written_from_the_manifests_is_up_to_date() -> None:
+    """`make chart` would change nothing."""
+    done = subprocess.run(
+        [sys.executable, ".ci/chart.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_chart_installs_what_kustomize_installs() -> None:
+    """With default values and the same names, every object is equal in what it means; the namespace is the user's."""
+    ours = named([each for each in installed() if each["kind"] != "Namespace"])
+    theirs = named(rendered())
+    assert set(theirs) == set(ours)
+    for key, thing in ours.items():
+        assert theirs[key] == thing, key
+
+
+def test_names_and_namespace_are_free() -> None:
+    """Another release in another namespace: no object is named or placed as the first one, and bindings agree."""
+    first, second = named(rendered()), named(rendered(release="batch", namespace="sched"))
+    shared = {key for key in first if key in second}
+    assert {kind for kind, _ in shared} == {"CustomResourceDefinition"}
+    for thing in second.values():
+        assert thing["metadata"].get("namespace", "sched") == "sched"
+        for subject in thing.get("subjects", ()):
+            assert subject == {"kind": "ServiceAccount", "name": "batch-gangsched", "namespace": "sched"}
+    configured = one([*second.values()], "ConfigMap")["data"]["config.yaml"]
+    assert configured["leaderElection"]["resourceNamespace"] == "sched"
+
+
+def test_the_configuration_is_one_that_the_scheduler_reads(tmp_path: Path) -> None:
+    """Values under `config` become its file; the Lease that it names is the one that it may take."""
+    objects = rendered(
+        "--set=config.leaderElection.resourceName=other",
+        "--set=config.profiles[0].schedulerName=train",
+        "--set=config.preemption.pdb=strict",
+    )
+    file = tmp_path / "config.yaml"
+    file.write_text(one(objects, "ConfigMap")["data"]["config.yaml"])
+    read = load(file)
+    assert [each.scheduler_name for each in read.profiles] == ["train"]
+    assert (read.preemption.pdb, read.leader_election.resource_name) == ("strict", "other")
+    roles = [each for each in objects if each["kind"] == "Role" and "leader" in each["metadata"]["name"]]
+    assert ["other"] in [rule.get("resourceNames") for rule in roles[0]["rules"]]
+
+
+def groups_of(objects: list[Object]) -> set[str]:
+    """API groups of which the scheduler may do something."""
+    roles = [o for o in objects if o["kind"] == "ClusterRole" and o["metadata"]["name"] == "gangsched"]
+    return {group for role in roles for rule in role["rules"] for group in rule["apiGroups"]}
+
+
+FEATURES = sorted(json.loads((CHART / "values.schema.json").read_text())["properties"]["features"]["properties"])
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_rights_go_with_their_feature(feature: str) -> None:
+    """Switched off, a feature leaves fewer rights, and every other rule as it was."""
+
+    def rules(*values: str) -> list[str]:
+        (role,) = (o for o in rendered(*values) if o["kind"] == "ClusterRole" and o["metadata"]["name"] == "gangsched")
+        return [json.dumps(rule, sort_keys=True) for rule in role["rules"]]
+
+    every, fewer = rules(), rules(f"--set=features.{feature}=false")
+    assert len(fewer) < len(every)
+    assert [rule for rule in every if rule in fewer] == fewer
+
+
+def test_without_optional_features_only_the_cluster_s_own_groups_are_left() -> None:
+    """What is left is what a cluster without any gang API of others has."""
+    off = [f"--set=features.{feature}=false" for feature in FEATURES]
+    assert groups_of(rendered(*off)) <= {
+        "",
+        "apps",
+        "batch",
+        "coordination.k8s.io",
+        "events.k8s.io",
+        "jobset.x-k8s.io",
+        "policy",
+        "scheduling.k8s.io",
+        "scheduling.sigs.k8s.io",
+        "storage.k8s.io",
+    }
+
+
+def test_extras_are_off_and_can_be_had() -> None:
+    """Monitors, rules, dashboard and network policy exist when they are asked for; the dashboard is whole JSON."""
+    kinds = {"NetworkPolicy", "ServiceMonitor", "PodMonitor", "PrometheusRule"}
+    assert not kinds & {o["kind"] for o in rendered()}
+    wanted = ("networkPolicy", "serviceMonitor", "podMonitor", "prometheusRule", "dashboard")
+    objects = rendered(*(f"--set={each}.enabled=true" for each in wanted))
+    assert kinds <= {o["kind"] for o in objects}
+    board = one(objects, "ConfigMap", "gangsched-dashboard")
+    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(board["data"]["gangsched.json"])["uid"] == "gangsched"
+    rules = one(objects, "PrometheusRule")["spec"]["groups"][0]["rules"]
+    assert {rule["alert"] for rule in rules} >= {"GangschedNoLeader", "GangschedRoomTaken"}
+    monitored = one(objects, "ServiceMonitor")["spec"]["selector"]["matchLabels"]
+    assert monitored.items() <= one(objects, "Service")["metadata"]["labels"].items()
+
+
+def test_an_image_is_named_by_digest_or_tag() -> None:
+    """The digest wins; without a repository helm says what is missing."""
+    digest = "sha256:" + "a" * 64
+    (container,) = one(rendered(f"--set=image.digest={digest}"), "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"registry.example.com/gangsched@{digest}"
+    refused = helm_says("template", "gangsched", str(CHART), *FOR)
+    assert refused.returncode != 0
+    assert "image.repository is empty" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("replicas=0", "replicas"),
+        ("size=huge", "size"),
+        ("prometheusRules.enabled=true", "prometheusRules"),
+        ("image.digest=abc", "digest"),
+        ("config.profiles=null", "profiles"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(value: str, says: str) -> None:
+    """The schema names the value that it does not take."""
+    done = helm_says("template", "gangsched", str(CHART), *FOR, IMAGE, f"--set={value}")
+    assert done.returncode != 0
+    assert says in done.stderr
+
+
+def test_sizes_give_more() -> None:
+    """Requests and limits grow with the size, and `resources` replaces them."""
+
+    def memory(*values: str) -> str:
+        (container,) = one(rendered(*values), "Deployment")["spec"]["template"]["spec"]["containers"]
+        return str(container["resources"]["limits"]["memory"])
+
+    assert [memory(f"--set=size={size}") for size in ("small", "medium", "large")] == ["512Mi", "2Gi", "4Gi"]
+    assert memory("--set=resources.limits.memory=7Gi") == "7Gi"
+
+
+def test_every_alert_has_a_runbook_and_asks_for_metrics_that_exist() -> None:
+    """Names in expressions of alerts and panels are metrics of this scheduler, and each alert has its section."""
+    known = set(re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs/reference/metrics.md").read_text(), re.MULTILINE))
+    known |= {f"{name}_{part}" for name in known for part in ("bucket", "count", "sum")}
+    alerts = yaml.safe_load((CHART / "monitoring" / "alerts.yaml").read_text())["groups"][0]["rules"]
+    board = json.loads((CHART / "monitoring" / "dashboard.json").read_text())
+    assert len(board["panels"]) <= 12
+    asked = [rule["expr"] for rule in alerts] + [t["expr"] for panel in board["panels"] for t in panel["targets"]]
+    for expression in asked:
+        names = re.findall(r"\b(?:gangsched|scheduler|rest_client|process)_[a-z_]+\b", expression)
+        assert names, expression
+        assert set(names) <= known, expression
+    sections = set(re.findall(r"^## (\w+)$", (ROOT / "docs/runbooks.md").read_text(), re.MULTILINE))
+    assert sections == {rule["alert"] for rule in alerts}
+    for rule in alerts:
+        assert rule["annotations"]["runbook_url"] == f"docs/runbooks.md#{rule['alert'].lower()}"
