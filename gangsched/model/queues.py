@@ -98,7 +98,7 @@ class ClusterQueue(Record, frozen=True):
 
     ``cohort`` is empty for none. ``namespaces`` None selects no namespace. ``checks`` names its admission checks.
     ``preempt_after`` and ``reclaim_after`` are how many seconds its pods run before others of the same queue, or of
-    other queues, may evict them.
+    other queues, may evict them. Of one that is ``kept`` other queues take nothing back, whatever it uses.
     """
 
     name: str
@@ -115,6 +115,7 @@ class ClusterQueue(Record, frozen=True):
     generation: int = 0
     preempt_after: float = 0.0
     reclaim_after: float = 0.0
+    kept: bool = False
 
     @property
     def foreign(self) -> bool:

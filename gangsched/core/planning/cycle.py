@@ -228,7 +228,9 @@ class GangCycle:
         if isinstance(gate, NoQuota):
             return explain.no_plan(self._units, self._budgets if self._options.strict_budgets else None)
         why = causes.EVICTING_ALL_NOT_ENOUGH
-        if gate.mode.needs_preemption:
+        if self._units is not None and self._units.over_budgets:
+            why = explain.no_plan(self._units)
+        elif gate.mode.needs_preemption:
             why = causes.NO_WORKLOADS_TO_DISPLACE
         spared = self._units.protected if self._units is not None else ()
         return f"{why}; {listed(spared, _NAMED)}" if spared else why

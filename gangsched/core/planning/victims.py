@@ -205,8 +205,10 @@ class VictimsOf:
     def _with_quota(
         self, gate: QuotaAssignment, units: Units, base: Simulation, max_steps: int
     ) -> tuple[Units, Choice | None, int]:
-        """In the order of the queue rules; where nodes alone are short rather without exceeding disruption budgets."""
-        if not gate.mode.needs_preemption and self.budgets:
+        """In the order of the queue rules, without those that exceed disruption budgets, and only if that is not enough
+        with them.
+        """
+        if self.budgets:
             found = self._in_order(gate, units, base, max_steps, within_budgets=True)
             if found[1] is not None:
                 return found

@@ -330,7 +330,7 @@ class FairRules:
     def candidates(self, node: Node) -> Iterator[Holder]:
         """Holders of a queue that may go, in order."""
         policy = self.policy.within if node is self.node else self.policy.reclaim
-        if policy == NEVER:
+        if policy == NEVER or (node.kept and node is not self.node):
             return
         for evicted in (True, False):
             for _, holder in self.holders.entries(node.name, evicted):

@@ -226,12 +226,9 @@ def satisfies(policy: str, workload: Workload, candidate: Workload) -> bool:
     return policy == ANY
 
 
-def has_room(node: Node, requests: Iterable[tuple[int, int]], borrowing: bool = True) -> bool:
-    """Can the queue take these requests now, and (without ``borrowing``) within its nominal quota?"""
-    return all(
-        units <= max(0, node.available(cell)) and (borrowing or not node.borrows(cell, units))
-        for cell, units in requests
-    )
+def has_room(node: Node, requests: Iterable[tuple[int, int]]) -> bool:
+    """Return whether the queue can take these requests now."""
+    return all(units <= max(0, node.available(cell)) for cell, units in requests)
 
 
 class Pool(msgspec.Struct, frozen=True):
@@ -319,7 +316,7 @@ class ClassicRules:
             for first, node in rankings.of(pool.cohort).above(self.need.cells):
                 if first[0] > highest:
                     return
-                if node is not pool.skip:
+                if node is not pool.skip and not node.kept:
                     yield first, node, pool.meeting
 
         found = queues(pools[0]) if len(pools) == 1 else heapq.merge(*map(queues, pools), key=lambda q: q[0])
@@ -396,13 +393,20 @@ class ClassicRules:
         return nullcontext()
 
     def fits(self, borrowing: bool) -> bool:
-        """Can the queue take the workload now, and (without ``borrowing``) within its nominal quota?"""
-        return has_room(self.node, self.need.requests, borrowing)
+        """Return whether the queue can take the workload now, and (without ``borrowing``) within its nominal quota of
+        what quota must be freed for. What it borrows of another resource that is not short is in nobody's way:
+        https://github.com/kubernetes-sigs/kueue/issues/7393 .
+        """
+        short = self.need.cells
+        return has_room(self.node, self.need.requests) and (
+            borrowing or not any(self.node.borrows(c, units) for c, units in self.need.requests if c in short)
+        )
 
     def _own_quota_suffices(self) -> bool:
         """Could the workload be within nominal quota if all candidates of its own queue went? Saves a vain walk."""
         node = self.node
-        missing = {c: u for c, units in self.need.requests if (u := node.usage[c] + units - node.nominal[c]) > 0}
+        asked = ((c, units) for c, units in self.need.requests if c in self.need.cells)
+        missing = {c: u for c, units in asked if (u := node.usage[c] + units - node.nominal[c]) > 0}
         if not missing or self.policy.within == NEVER:
             return not missing
         for evicted in (True, False):

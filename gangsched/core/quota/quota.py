@@ -285,7 +285,7 @@ class Quota:
         if node is other:
             same = rules.within == LOWER_OR_NEWER and newcomer.priority == priority
             return rules.within != NEVER and (newcomer.priority < priority or same)
-        if rules.reclaim == NEVER:
+        if rules.reclaim == NEVER or other.kept:
             return False
         if node.parent is not other.parent or node.root is not node.parent:  # cohorts in between may borrow, too
             return any(not n.within(newcomer.cells) for n in (other, *other.ancestors()))

@@ -36,7 +36,7 @@ class Node:
     ``potential`` is what would be available without any usage. ``height`` is the distance to the farthest leaf.
     ``over`` are, by cell, the cohorts below that use more than their subtree's quota. ``watchers`` are sets to which
     queues directly below are added when something about them changes. ``stamp`` is the tree's clock when usage last
-    changed here.
+    changed here. Of a queue that is ``kept`` others take nothing back.
     """
 
     __slots__ = (
@@ -44,6 +44,7 @@ class Node:
         "children",
         "height",
         "is_queue",
+        "kept",
         "lending",
         "local",
         "name",
@@ -63,6 +64,7 @@ class Node:
         self.name = name
         self.is_queue = is_queue
         self.weight = weight
+        self.kept = False
         self.number = 0
         self.parent: Node | None = None
         self.children: list[Node] = []
@@ -177,6 +179,7 @@ class Tree:
         self.cyclic = _endless(cohorts)
         for name, queue in sorted(queues.items()):
             self.queues[name] = self._node(name, True, queue.weight, queue.groups)
+            self.queues[name].kept = queue.kept
             if queue.cohort and queue.cohort not in self.cyclic:
                 self._attach(self.queues[name], queue.cohort, cohorts)
         for name in sorted(cohorts):

@@ -263,7 +263,9 @@ class QueueSpec(wire.Wire):
         wire.Quantities | None, used("its own quota, which others of its `parent` may borrow and it takes back")
     ] = None
     guarantee: Guarantee | None = None
-    reclaimable: Annotated[bool | None, used("`false`: it borrows nothing, so nothing is taken back from it")] = None
+    reclaimable: Annotated[
+        bool | None, used("`false`: it borrows nothing, and other queues take nothing back of what it uses")
+    ] = None
     parent: Annotated[
         str,
         used(
@@ -293,7 +295,8 @@ class Queue(wire.Object):
 
 def queue_from_object(obj: Queue) -> ClusterQueue:
     """One Queue: what it deserves is its own, up to its capability it borrows from the others of its parent, and its
-    guarantee it does not lend. One that cannot be reclaimed from borrows nothing. Raises :class:`FieldError`.
+    guarantee it does not lend. One that cannot be reclaimed from borrows nothing, and
+    keeps what it uses. Raises :class:`FieldError`.
     """
     spec = obj.spec
     deserved = parse_list(spec.deserved, "spec.deserved")
@@ -312,6 +315,7 @@ def queue_from_object(obj: Queue) -> ClusterQueue:
         limits,
         weight=float(1 if spec.weight is None else spec.weight),
         strategy=STRICT_FIFO if spec.dequeue_strategy == "fifo" else BEST_EFFORT_FIFO,
+        kept=spec.reclaimable is False,
         stop=STOP_HOLD if obj.status.state in ("Closed", "Closing") else STOP_NONE,
     )
 

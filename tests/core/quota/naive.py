@@ -165,10 +165,10 @@ class Naive:
                     continue
             del self.present[admission.workload.uid]
             taken.append((admission, kind))
-            if self._fits(asks, requests, borrowing):
+            if self._fits(asks, requests, need, borrowing):
                 for back, _ in taken[-2::-1]:
                     self.present[back.workload.uid] = back
-                    if not self._fits(asks, requests, borrowing):
+                    if not self._fits(asks, requests, need, borrowing):
                         del self.present[back.workload.uid]
                 words = {"Borrowing": "InCohortReclaimWhileBorrowing", "InClusterQueue": "InClusterQueue"}
                 out = {
@@ -180,10 +180,11 @@ class Naive:
         self.present = before
         return out
 
-    def _fits(self, asks: Workload, requests: Amounts, borrowing: bool) -> bool:
+    def _fits(self, asks: Workload, requests: Amounts, need: set[Cell], borrowing: bool) -> bool:
         me = f"q:{asks.queue}"
         for cell, units in requests:
-            if not borrowing and self.usage(me, cell) + units > self.limits(me, cell).nominal:
+            over = self.usage(me, cell) + units > self.limits(me, cell).nominal
+            if not borrowing and cell in need and over:  # Kueue: of any cell, short or not (kueue#7393)
                 return False
             if units > max(0, self.available(me, cell)):
                 return False

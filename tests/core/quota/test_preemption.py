@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.core.quota.world import World, cohort, exceeds, flavor, group, own, queue, workload
@@ -307,7 +308,7 @@ def test_victims_must_cover_all_resources_that_are_missing():
 
 
 def test_one_resource_within_and_one_beyond_nominal():
-    """A right to the GPUs is none to borrowed CPU: all requests must be within nominal quota for reclaiming."""
+    """GPUs of its own are taken back while it borrows CPU that is not short; it has no right to CPU that is."""
     world = World(
         queue("mine", "all", group(flavor(cpu=0)), group(flavor("gpus", gpu=2)), reclaim="Any"),
         queue("other", "all", group(flavor(cpu=2)), group(flavor("gpus", gpu=0))),
@@ -315,4 +316,19 @@ def test_one_resource_within_and_one_beyond_nominal():
     world.runs("b", "other", flavor="gpus", gpu=2)
     assert world.victims(workload("new", "mine", gpu=2)) == {"b": RECLAIM}
     world.runs("c", "other", cpu=1)
+    assert world.victims(workload("new", "mine", gpu=2, cpu=1)) == {"b": RECLAIM}
+    world.runs("d", "other", cpu=1)
     assert world.victims(workload("new", "mine", gpu=2, cpu=1)) == {}
+
+
+def test_of_a_queue_that_is_kept_nothing_is_taken_back():
+    """It uses more than its own, by whichever rules; its own workloads may still displace each other."""
+    for fair in (False, True):
+        world = World(
+            queue("mine", "all", group(flavor(cpu=1)), reclaim="Any"),
+            msgspec.structs.replace(queue("other", "all", group(flavor(cpu=1)), within="LowerPriority"), kept=True),
+            fair=fair,
+        )
+        world.runs("b", "other", cpu=2)
+        assert world.victims(workload("new", "mine", cpu=1)) == {}
+        assert set(world.victims(workload("newer", "other", priority=9, cpu=1))) == {"b"}

@@ -18,7 +18,7 @@ from gangsched.model.queues import (
     ResourceFlavor,
     WorkloadPriorityClass,
 )
-from tests.builders import node, pod
+from tests.builders import node, pdb, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, victims
 from tests.core.queues import big, objects, queued
 from tests.core.quota.world import flavor, group, own, queue
@@ -278,3 +278,35 @@ def test_a_stuck_pod_gives_no_quota_back() -> None:
     cluster.delete("old")
     cluster.run()
     assert nodes_of(cluster.log) == {"new": "n1"}
+
+
+def borrowers(*names: str, allows: int) -> list[Any]:
+    """Single borrowers; the first two are under a budget of this many."""
+    budget = pdb("keep").selects(app="kept").allows(allows).obj()
+    running = [queued(name, "b", 1).on("n1") for name in names]
+    return [budget, *(each.label(app="kept") if n < 2 else each for n, each in enumerate(running))]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(
+    ("need", "allows", "preferred", "strictly"),
+    [
+        (1, 0, ["v3"], ["v3"]),
+        (2, 0, ["v3", "v4"], ["v3", "v4"]),
+        (3, 0, ["v1", "v2", "v3"], []),
+        (3, 1, ["v1", "v3", "v4"], ["v1", "v3", "v4"]),
+    ],
+)
+def test_budgets_are_a_constraint_inside_the_walk(
+    need: int, allows: int, preferred: list[str], strictly: list[str], strict: bool
+) -> None:
+    """Whom a budget keeps is passed over; if that is not enough, the order of the queue rules counts, or nothing leaves
+    and the message names the budget.
+    """
+    known = [*objects(queue("a", "co", cpu=4, reclaim="Any"), queue("b", "co", cpu=0)), big()]
+    running = borrowers("v1", "v2", "v3", "v4", allows=allows)
+    found = plan(*known, *running, queued("new", "a", need), strict_budgets=strict)["d/new"]
+    assert victims(found) == (strictly if strict else preferred)
+    if strict and not strictly:
+        assert found.outcome == "unschedulable"
+        assert "PodDisruptionBudget d/keep" in found.message
