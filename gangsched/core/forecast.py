@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
-from gangsched.core.decision import Decision, Fits, Gathering, Unschedulable, Verdict, Victim, group_key, names_of
+from gangsched.core.decision import (
+    Decision,
+    Fits,
+    Gathering,
+    Order,
+    Unschedulable,
+    Verdict,
+    Victim,
+    group_key,
+    names_of,
+)
 from gangsched.core.events import Event
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.ledger.condemned import Cause, Eviction
@@ -12,14 +23,14 @@ from gangsched.core.ledger.ledger import Kind, announced_by
 from gangsched.core.options import Options
 from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.planning.outcomes import refused
+from gangsched.core.planning.outcomes import refused, with_more
 from gangsched.core.preemption.removal import Leaving, all_leaving, suspended_for
 from gangsched.core.queue.blocked_gang import block
 from gangsched.core.queue.signature import Signature, said_of, signature_of, speaks_for_others
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.volumes.binding import assign
 from gangsched.core.world.obstacles import obstacle
-from gangsched.core.world.world import World, keep_room, queue_order
+from gangsched.core.world.world import World, for_its_minimum, keep_room, queue_order, surplus_waits
 from gangsched.model.records import GangId
 
 
@@ -46,20 +57,51 @@ def forecast(
         world.ledger.condemned.begin(drain)
         _condemn(world, f"drain {each.uid}", each.victims)
     refusals: dict[Signature, Verdict] = {}
-    for gangs in _queue_order(world):
+    for _, level in groupby(_queue_order(world), key=lambda each: each[0][0]):
+        yield from _of_one_priority(decider, refusals, [*level])
+
+
+def _of_one_priority(
+    decider: Decider, refusals: dict[Signature, Verdict], waiting: list[tuple[Order, tuple[GangId, ...]]]
+) -> Iterator[Decision]:
+    """The decisions about these groups in their order. Members beyond a minimum have their turn when all groups have
+    had theirs; from the first group on of which that is so, decisions come when they are complete.
+    """
+    world = decider.world
+    held: list[tuple[tuple[GangId, ...], Verdict, list[GangId]]] = []
+    for number, (_, gangs) in enumerate(waiting):
+        others = world.surplus_after and any(for_its_minimum(order) for order, _ in waiting[number + 1 : number + 2])
+        minimum_first = others and surplus_waits(world, gangs)
         found = obstacle(world, gangs)
-        verdict = _decide(decider, refusals, gangs) if found is None else refused(Gathering, world, gangs, found.text)
-        yield from (d for d in verdict.decisions if world.membership.waits(d.gang))
+        if found is None:
+            verdict = _decide(decider, refusals, gangs, minimum_first=minimum_first)
+        else:
+            verdict = refused(Gathering, world, gangs, found.text)
+        told = [d.gang for d in verdict.decisions if world.membership.waits(d.gang)]
         _leave(world, gangs, verdict, decider.pipeline(gangs[0].scheduler))
+        if held or (minimum_first and isinstance(verdict.first, Fits)):
+            held.append((gangs, verdict, told))
+        else:
+            yield from (d for d in verdict.decisions if d.gang in told)
+    for gangs, verdict, told in held:
+        if isinstance(verdict.first, Fits) and any(world.membership.waits(gang) for gang in gangs):
+            more = decider.decide(Question(gangs))
+            _leave(world, gangs, more, decider.pipeline(gangs[0].scheduler))
+            if isinstance(more.first, Fits):
+                refusals.clear()
+            verdict = with_more(verdict, more)
+        yield from (d for d in verdict.decisions if d.gang in told)
 
 
-def _decide(decider: Decider, refusals: dict[Signature, Verdict], gangs: tuple[GangId, ...]) -> Verdict:
+def _decide(
+    decider: Decider, refusals: dict[Signature, Verdict], gangs: tuple[GangId, ...], *, minimum_first: bool
+) -> Verdict:
     """The decision about these gangs. Equal ones get the same message until one has a place."""
     world = decider.world
     signature = signature_of(world, gangs, group_key(gangs))
     if signature in refusals:
         return said_of(world, refusals[signature], gangs)
-    verdict = decider.decide(Question(gangs))
+    verdict = decider.decide(Question(gangs, minimum_first=minimum_first))
     if not isinstance(verdict.first, Unschedulable):
         refusals.clear()  # room that others leave for it may do for another, or it may be welcome company
     elif speaks_for_others(verdict.first):
@@ -101,10 +143,10 @@ def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: 
         keep_room(world, announced_by(key), gangs, verdict.announced, Kind.ANNOUNCED)
 
 
-def _queue_order(world: World) -> list[tuple[GangId, ...]]:
-    """Groups with pending members: priority first, then age, then namespace/name."""
+def _queue_order(world: World) -> list[tuple[Order, tuple[GangId, ...]]]:
+    """Groups with pending members: priority first, then those without their minimum, then age, then namespace/name."""
     membership = world.membership
     groups = {
         membership.group(gang)[0] for gang in membership.members if membership.is_ours(gang) and membership.waits(gang)
     }
-    return sorted(groups, key=lambda g: queue_order(world, g))
+    return sorted(((queue_order(world, group), group) for group in groups), key=lambda each: each[0])

@@ -23,7 +23,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     otherwise. Backoff doubles from ``backoff_initial_seconds`` up to ``backoff_max_seconds`` per gang; one that
     does not fit is tried again after ``flush_seconds`` even if no event has woken it, as in kube-scheduler.
     ``queue_policy`` is strict or backfill; with backfill, room is reserved for a gang that has waited
-    ``starvation_seconds`` (0: never). With ``wait_for_leadership`` nothing is decided before a LeadershipChanged(True).
+    ``starvation_seconds`` (0: never). With ``surplus_after`` members beyond the minimum of a gang are placed after the
+    minimum of all others of its priority.
+    With ``wait_for_leadership`` nothing is decided before a LeadershipChanged(True).
     With ``suspend_jobs`` a Job that would not survive the loss of its pods is suspended instead.
     ``bind_timeout_seconds`` bounds the time in which the volumes of a gang must be bound.
     Without ``quota`` queue objects mean nothing; ``fair_sharing`` weighs queues that borrow by their share.
@@ -60,6 +62,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     flush_seconds: float = 300.0
     queue_policy: str = "backfill"
     starvation_seconds: float = 600.0
+    surplus_after: bool = True
     evict_daemonset_pods: bool = False
     suspend_jobs: bool = True
     wait_for_leadership: bool = False

@@ -53,6 +53,7 @@ class Scheduler:
             options.overdue_after_seconds,
             options.gang_owners,
             SchedulerNames(options.guarded_names, options.leased_names),
+            surplus_after=options.surplus_after,
         )
         self._late = LateOwners(self.world, options.owner_wait_seconds)
         self.decider = Decider(self.world, options)

@@ -263,6 +263,13 @@ class Queue(Section, frozen=True, kw_only=True):
             which nothing behind it in the queue may take. 0s: never."""
         ),
     ] = "10m"
+    surplus: Annotated[
+        Literal["after", "with"],
+        _doc(
+            """When members beyond the minimum of a gang are placed. after: when all gangs of its priority that wait
+            have had their turn for their minimum. with: together with its minimum."""
+        ),
+    ] = "after"
 
 
 class Binding(Section, frozen=True, kw_only=True):
@@ -460,6 +467,7 @@ class Configuration(Section, frozen=True, kw_only=True):
             backoff_max_seconds=seconds_of(self.queue.backoff_max),
             queue_policy=self.queue.policy,
             starvation_seconds=seconds_of(self.queue.starvation_after),
+            surplus_after=self.queue.surplus == "after",
             bind_timeout_seconds=seconds_of(self.volumes.bind_timeout),
             rollback=self.binding.on_failure == "rollback",
             quota=self.quota.mode != "off",

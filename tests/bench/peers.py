@@ -160,7 +160,7 @@ def run(case: Case, clock: Callable[[], float] = time.perf_counter) -> Run:
     start = clock()
     first = math.nan
     verdicts: list[Verdict] = []
-    for gangs in _queue_order(warm.world):
+    for _, gangs in _queue_order(warm.world):
         verdicts.append(warm.decider.decide(Question(gangs)))
         _leave(warm.world, gangs, verdicts[-1], warm.decider.pipeline(gangs[0].scheduler))
         if len(verdicts) == 1:

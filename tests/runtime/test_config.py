@@ -154,7 +154,10 @@ def test_refused(text: str, message: str) -> None:
                 "f.yaml:3: http.port: -1 is not between 0 and 65535",
                 "f.yaml:3: http.prot: unknown key; did you mean port?",
                 "f.yaml:4: queue.backoffMax: must be a duration such as 15s or 1m30s, not 1",
-                "f.yaml:4: queue.x: unknown key; known are backoffInitial, backoffMax, policy, starvationAfter",
+                (
+                    "f.yaml:4: queue.x: unknown key; known are backoffInitial, backoffMax, policy, "
+                    "starvationAfter, surplus"
+                ),
             ],
         ),
         (
@@ -301,9 +304,10 @@ def test_validate_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert (first, name) == (f"{good}: ok", "py-gang-scheduler:")
     assert filters.startswith("  filters: NodeUnschedulable, NodeGoing, ")
     assert scores.startswith("  scores: TaintToleration 3, NodeAffinity 2, ")
+    known = "backoffInitial, backoffMax, policy, starvationAfter, surplus"
     assert said.err.splitlines() == [
         f"gangsched: {bad}:3: http.prot: unknown key; did you mean port?",
-        f"gangsched: {bad}:4: queue.x: unknown key; known are backoffInitial, backoffMax, policy, starvationAfter",
+        f"gangsched: {bad}:4: queue.x: unknown key; known are {known}",
         f"gangsched: {tmp_path / 'missing.yaml'}: cannot be read: No such file or directory",
     ]
 

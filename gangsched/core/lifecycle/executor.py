@@ -41,7 +41,7 @@ from gangsched.core.preemption.explain import losing, would_fail
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.queue.signature import Signature, said_of, signature_of, speaks_for_others
 from gangsched.core.state.sightings import Owner
-from gangsched.core.world.world import World, queue_order
+from gangsched.core.world.world import World, queue_order, surplus_waits
 from gangsched.messages import notes
 from gangsched.model.records import GangId
 from gangsched.model.times import render_time
@@ -329,13 +329,19 @@ class Executor:
         since = self.world.now if group.waiting_since is None else group.waiting_since
         pause = pause_of(self.world, group)
         verdict = self._refused_already(group) or other_nodes(self.decider, group)
-        verdict = verdict or self.phases.decided(group, since, pause)
+        verdict = verdict or self.phases.decided(group, since, pause, minimum_first=self._minimum_first(group))
         group.waiting_since = None if verdict.outcome == BIND else since
         group.outlook, retry_at = Outlook(), None
         if isinstance(why := verdict.first, Unschedulable):
             group.outlook, retry_at = Outlook(why.short_of_quota, why.failed_plugin), why.retry_at
         group.look_again_at = self._waiting.look_again(group, retry_at)
         return verdict
+
+    def _minimum_first(self, group: Group) -> bool:
+        """Return whether others of its priority have their turn before members beyond the minimum of this gang."""
+        if not self.options.surplus_after or not surplus_waits(self.world, group.gangs):
+            return False
+        return self.queue.others_first(queue_order(self.world, group.gangs))
 
     def _refused_already(self, group: Group) -> Verdict | None:
         """What has been decided for a gang that is equal to this one and before it, if that still holds."""

@@ -400,9 +400,12 @@ class Phases:
         waits = self._ledger.waits(group.key)
         return self._decider.still_holds(group.gangs, plan.placements, waits, terminating_leave=awaits)
 
-    def decided(self, group: Group, since: float | None, pause: Pause = NO_PAUSE) -> Verdict:
+    def decided(
+        self, group: Group, since: float | None, pause: Pause = NO_PAUSE, *, minimum_first: bool = False
+    ) -> Verdict:
         """Decide a gang that could not be placed since then."""
-        return self._decider.decide(Question(group.gangs, pause=pause, waiting_since=since))
+        asked = Question(group.gangs, pause=pause, waiting_since=since, minimum_first=minimum_first)
+        return self._decider.decide(asked)
 
     def _hopeless(self, group: Group) -> bool:
         """Is the gang still bound in part, and still without a place for the others?"""

@@ -58,6 +58,8 @@ class Question(msgspec.Struct, frozen=True):
     holding: bool = False
     #: By UID, nodes that a member must not go to.
     keep_off: Mapping[str, Collection[str]] = {}
+    #: Members beyond the minimum do not join in room that is free: others of the same priority have their turn first.
+    minimum_first: bool = False
     #: What is gone later than this (seconds) is taken to stay.
     wait_until: float = math.inf
 

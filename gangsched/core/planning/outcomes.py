@@ -9,12 +9,14 @@ import msgspec
 
 from gangsched.core.arrays import Ints, union
 from gangsched.core.decision import (
+    BIND,
     Awaited,
     Decision,
     Fits,
     FitsWhenFreed,
     Placement,
     Preempt,
+    QuotaUse,
     Reason,
     Unplaced,
     Unschedulable,
@@ -76,6 +78,31 @@ def refused(kind: type[Decision], world: World, gangs: Sequence[GangId], problem
     return verdict(kind, world, census, problem, unplaced, **fields)
 
 
+def with_more(first: Verdict, more: Verdict) -> Verdict:
+    """The decision to bind gangs with that about their further members, which was made later."""
+    placed = len(first.placements) + len(more.placements)
+    later = {d.gang: d for d in more.decisions}
+    message = explain.summary(BIND, placed, (), ())
+    return Verdict(
+        tuple(
+            msgspec.structs.replace(
+                d,
+                placements=(*d.placements, *later[d.gang].placements),
+                unplaced=later[d.gang].unplaced,
+                message=message,
+                quota=_used_together(d.quota, later[d.gang].quota),
+            )
+            for d in first.decisions
+        )
+    )
+
+
+def _used_together(first: QuotaUse | None, more: QuotaUse | None) -> QuotaUse | None:
+    if first is None or more is None or not more.by_pod:
+        return first
+    return msgspec.structs.replace(more, by_pod={**first.by_pod, **more.by_pod}, short=first.short)
+
+
 def without_quota(
     world: World,
     gangs: Sequence[GangId],
@@ -131,6 +158,8 @@ class Outcomes:
         if found is None or not self.context.stays(*found):
             return None
         sim, placed = found
+        if self.context.asked.minimum_first and self.context.required:
+            return self._verdict(Fits, sim, placed.rows, [])
         extras = self._extras(placed, sim)
         return self._verdict(Fits, sim, {**placed.rows, **extras.rows}, extras.failed)
 

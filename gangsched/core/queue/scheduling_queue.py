@@ -25,7 +25,7 @@ from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.queueing_hints import QueueingHints
 from gangsched.core.queue.signature import Signature
-from gangsched.core.world.world import World
+from gangsched.core.world.world import World, for_its_minimum
 from gangsched.model.records import GangId
 
 #: A parked gang is tried again after this time even if no event has woken it, as in kube-scheduler.
@@ -123,6 +123,11 @@ class Queue:
     def active(self) -> list[str]:
         """All active gangs in the order in which they will be decided."""
         return sorted(self._order, key=self._order.__getitem__)
+
+    def others_first(self, order: Order) -> bool:
+        """Return whether another active gang of the priority of this one waits for its minimum."""
+        places = self._order.values()
+        return any(place[0] == order[0] and place[2] != order[2] and for_its_minimum(place) for place in places)
 
     def counts(self) -> dict[str, int]:
         """Gangs by queue: active, backoff (resting ones included), unschedulable."""

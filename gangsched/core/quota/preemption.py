@@ -394,7 +394,7 @@ class ClassicRules:
 
     def fits(self, borrowing: bool) -> bool:
         """Return whether the queue can take the workload now, and (without ``borrowing``) within its nominal quota of
-        what quota must be freed for. What it borrows of another resource that is not short is in nobody's way:
+        what quota must be freed for. What it borrows of another resource that is not short takes nothing from others:
         https://github.com/kubernetes-sigs/kueue/issues/7393 .
         """
         short = self.need.cells

@@ -451,6 +451,19 @@ class Membership:
         """Of each gang, how many members are still to be placed before it may start."""
         return tuple(self.required(gang, self.census(gang)) for gang in gangs)
 
+    def has_minimum(self, gangs: Iterable[GangId]) -> bool:
+        """Return whether as many members of each gang are placed as it needs, of each role: the others are surplus."""
+        for gang in gangs:
+            spec = self.spec(gang) if gang.family != SINGLE else None
+            if spec is None:
+                return False
+            census = self.census(gang)
+            if self._placed(gang, spec, census) < max(1, spec.min_member):
+                return False
+            if self.required(gang, census):
+                return False
+        return True
+
     def required(self, gang: GangId, census: Census) -> int:
         """Members still to be placed before the gang may start."""
         spec = self.spec(gang)

@@ -61,6 +61,8 @@ class World:
         overdue_after_seconds: float = 30.0,
         gang_owners: Iterable[str] = (),
         names: SchedulerNames | None = None,
+        *,
+        surplus_after: bool = True,
     ) -> None:
         self.snapshot = Snapshot()
         self.classes: dict[str, PriorityClass] = {}
@@ -101,6 +103,8 @@ class World:
             self.jobs, self.membership, self.managed, self.pods, self.snapshot.namespaces, gang_owners
         )
         self._evict_daemonset_pods = evict_daemonset_pods
+        #: Members beyond the minimum are placed after the minimum of all gangs of their priority.
+        self.surplus_after = surplus_after
 
     def intend(self, ledger: Ledger) -> None:
         """From now on this is what is intended, and nothing that was before."""
@@ -258,9 +262,14 @@ class World:
         return flags
 
 
+#: So much later than by their age (seconds) gangs are decided that have their minimum.
+_AFTER_OTHERS = 2.0**40
+
+
 def queue_order(world: World, gangs: Sequence[GangId]) -> Order:
     """The place of a group in the queue. A gang that needs quota has the priority of its workload there. What an
     earlier process has bound in part comes before others of its priority, younger or older: it takes room already.
+    One that has its minimum and waits for more comes after them, if that is wished.
     """
     membership = world.membership
     priority = world.managed.priority(gangs)
@@ -268,7 +277,22 @@ def queue_order(world: World, gangs: Sequence[GangId]) -> Order:
         priority = membership.preemptor_priority(gangs)
     key = group_key(gangs)
     first = key in world.ledger.begun and membership.half_bound(gangs)
-    return -priority, -math.inf if first else membership.created(gangs), key
+    if first:
+        return -priority, -math.inf, key
+    late = _AFTER_OTHERS if world.surplus_after and membership.has_minimum(gangs) else 0.0
+    return -priority, membership.created(gangs) + late, key
+
+
+def for_its_minimum(order: Order) -> bool:
+    """Return whether a group with this place in the queue waits for members that it cannot start without."""
+    return order[1] < _AFTER_OTHERS
+
+
+def surplus_waits(world: World, gangs: Sequence[GangId]) -> bool:
+    """Return whether more members of these gangs wait than they need to start."""
+    membership = world.membership
+    census = {gang: membership.census(gang) for gang in gangs}
+    return any(len(found.pending) > membership.required(gang, found) > 0 for gang, found in census.items())
 
 
 def keep_room(
