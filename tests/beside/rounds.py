@@ -34,6 +34,8 @@ GRACES = (0, 1, 5, 30)
 SPAN_SECONDS = 5.0
 #: How long after the round nodes may bear the taint at most.
 RELEASED_SECONDS = 15.0
+#: What a round needs is there by then, however busy the machine is.
+SETUP_SECONDS = 300.0
 #: Beside the grace period, how long a gang may take on a busy machine.
 PATIENCE_SECONDS = 90.0
 
@@ -187,14 +189,14 @@ async def set_up(admin: Client, made: Round) -> None:
         up = [n for n in nodes if any(c["type"] == "Ready" and c["status"] == "True" for c in _conditions(n))]
         return len(up) == made.nodes and not any(_taints(n, "node.kubernetes.io/") for n in nodes)
 
-    await wait_until(ready, timeout=90, what="nodes are ready")
+    await wait_until(ready, timeout=SETUP_SECONDS, what="nodes are ready")
     await admin.apply(workload(made))
 
     async def full() -> bool:
         pods = await admin.list("Pod", SPACE, labels="app=web" if made.kind != "Pod" else "beside=round")
         return sum(p["status"].get("phase") == "Running" for p in pods) == made.nodes
 
-    await wait_until(full, timeout=90, what="the nodes are full")
+    await wait_until(full, timeout=SETUP_SECONDS, what="the nodes are full")
     wanting = [_object("Pod", f"wants-{n}", _spec(0, "beside-low", OTHERS)) for n in range(made.wanting)]
     await admin.apply(wanting)
 
@@ -308,7 +310,7 @@ async def tear_down(admin: Client) -> None:
         await asyncio.gather(*(_remove(admin, p) for p in pods), return_exceptions=True)
         return not pods
 
-    await wait_until(gone, timeout=90, what="all pods are gone", interval=0.3)
+    await wait_until(gone, timeout=SETUP_SECONDS, what="all pods are gone", interval=0.3)
     for node in await admin.list("Node", labels="beside=gpu"):
         await admin.delete("Node", node["metadata"]["name"])
 
