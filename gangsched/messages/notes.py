@@ -18,7 +18,9 @@ NO_RESERVATION = "The workload has no reservation"
 
 # Gangs that wait, and plans that end
 
-bound_in_part = Text("{message}. The gang is bound in part: {bound} bound, {needed} more needed")
+bound_in_part = Text("{message}. The gang is bound in part: {bound} bound, {needed} more needed, {tried}")
+BEFORE_WEAKER_WORK = "which come before any weaker work"
+ON_OTHER_NODES = "which are tried on other nodes, before any weaker work"
 room_taken = Text("the room that was freed is taken{by}: {why}")
 room_not_held = Text(
     "The nodes on which room is freed cannot be held against other schedulers, which may take it: {why}"

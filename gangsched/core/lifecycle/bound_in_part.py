@@ -27,7 +27,7 @@ wherever there is room for the rest then.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -178,6 +178,10 @@ class Losses:
             rooms = [room for gang in gangs for room in self._wanted(gang)]
             if group is None or not (group.holding or group.state is State.STARTING):  # else its plan says what is held
                 self._show(key, gangs, rooms)
+
+    def keys(self) -> Collection[str]:
+        """The keys of the groups for which room is held."""
+        return self._shown.values()
 
     def _lacks(self, gangs: tuple[GangId, ...], group: Group | None) -> bool:
         """Does the group run in part, and is it to go on? While bindings are on their way, what is lost is kept."""

@@ -166,7 +166,8 @@ class Reporter:
             return group.message
         bound = sum(len(membership.census(gang).bound) for gang in group.gangs)
         needed = sum(membership.lacking(group.gangs))
-        text = notes.bound_in_part(message=group.message.rstrip("."), bound=bound, needed=needed)
+        tried = notes.ON_OTHER_NODES if group.failures.refused_on else notes.BEFORE_WEAKER_WORK
+        text = notes.bound_in_part(message=group.message.rstrip("."), bound=bound, needed=needed, tried=tried)
         return notes.and_bound_are_removed(text=text) if group.rolled_back else text
 
     def tell(self, group: Group, reason: str, text: str, event: str, early: bool = False) -> bool:

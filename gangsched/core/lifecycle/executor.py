@@ -122,7 +122,6 @@ class Executor:
                 self._time_passed()
             if self._actuator.check or ledger.condemned.rests:
                 self.phases.over()
-            self.gangs.holding.follow()
             if self.drains.at_work:
                 self.drains.follow()  # who was being bound until now, and whose queue is drained, may leave
             changes = self._take_changes()
@@ -134,7 +133,9 @@ class Executor:
             left = self.touched or self._actuator.check or ledger.changes or ledger.taken_from
             losing = evictions.losing or evictions.losing_owners or evictions.spared or evictions.anew
             if not (left or losing or losses.touched):
-                break
+                self.gangs.holding.follow()  # which nodes plans need is seen when all else has come to rest
+                if not self._actuator.check:
+                    break
         out = self._actions.copy()
         self._actions.clear()
         return out
@@ -217,6 +218,7 @@ class Executor:
             self.gangs.refresh_all(losing)
         if self._losses.rooms:
             self._losses.follow(self.groups, self.drains.holds, self.nodes_changed)
+            self.gangs.holding.touch(self._losses.keys())
 
     def _plans_at_risk(self) -> None:
         """Plans whose nodes changed are checked again; those that have counted on a pod which stays are made anew."""

@@ -234,6 +234,18 @@ class Holding:
             return None
         return plan if self._mode == ALWAYS or self._others_wait or self._of_others(key, plan) else None
 
+    def _rest_of(self, key: str) -> frozenset[str]:
+        """The nodes on which room is kept, or being taken, for the rest of a gang that is bound in part, and of which
+        the plan that was held is over: the room was freed for that, and others must not have it first.
+        """
+        group = self._groups.get(key)
+        if group is None or group.rolled_back:
+            return frozenset()
+        if group.plan is not None:
+            return self._holds[key].nodes.intersection(group.plan.node_of.values() if group.state in _TAKING else ())
+        in_part = self._world.membership.half_bound(group.gangs)
+        return frozenset(pod.node for pod in self._ledger.pods_of(key)) if in_part else frozenset()
+
     def _of_others(self, key: str, plan: Plan) -> bool:
         """Does a pod leave that is of another scheduler, and so may be created again for it?"""
         world = self._world
@@ -251,7 +263,9 @@ class Holding:
         plan, known = self._needs(key), self._holds.get(key)
         before = known.nodes if known is not None else frozenset()
         after = frozenset(plan.node_of.values()) if plan is not None else frozenset()
-        if plan is None:
+        if plan is None and known is not None and (rest := self._rest_of(key)):
+            known.nodes = after = rest if self._world.now < known.until else frozenset()
+        elif plan is None:
             self._holds.pop(key, None)
             self._until.never(key)
         elif known is not None and known.plan == plan.ident:
@@ -266,7 +280,7 @@ class Holding:
             self._on[node].discard(key)
             if not self._on[node]:
                 del self._on[node]
-            if plan is None:  # else its time is over, or members go elsewhere
+            if key not in self._holds:  # else its time is over, or members go elsewhere
                 self._linger.at(node, self._world.now + LINGER_SECONDS)
         for node in after - before:
             self._on.setdefault(node, set()).add(key)

@@ -45,9 +45,12 @@ class Waiting:
         self._queue.push(queue_order(self._world, group.gangs))
 
     def park(self, group: Group) -> None:
-        """It does not fit: it waits for an event that may help, at least for its backoff."""
+        """It does not fit: it waits for an event that may help, at least for its backoff. One that is bound in part
+        sits out none: the room that comes meanwhile would be weaker work's.
+        """
         group.failures.record(Failed.ATTEMPT)
-        not_before = self._world.now + self._backoff(group)
+        in_part = self._world.membership.half_bound(group.gangs)
+        not_before = self._world.now + (0.0 if in_part else self._backoff(group))
         order = queue_order(self._world, group.gangs)
         self._queue.park(order, self._world.now, not_before, group.look_again_at)
 

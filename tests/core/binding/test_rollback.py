@@ -44,8 +44,8 @@ def test_by_default_the_gang_waits_and_says_that_it_is_bound_in_part() -> None:
     reason, text = texts(cluster.log, "m2")[-1]
     assert reason == "Unschedulable"
     assert text.startswith("0/2 nodes are available")
-    assert text.endswith(IN_PART)
-    assert any(r.note.endswith(IN_PART) for r in reports(cluster.log, "FailedScheduling"))
+    assert IN_PART in text
+    assert any(IN_PART in r.note for r in reports(cluster.log, "FailedScheduling"))
     cluster.show(node("n3"))
     cluster.pass_time(20)
     assert nodes_of(cluster.log)["m2"] == "n3"
@@ -104,7 +104,7 @@ def test_members_that_nobody_makes_again_or_that_are_protected_stay(change: Call
     """The gang waits and says so, as without the setting."""
     cluster = half(change=change, rollback=True)
     assert names(cluster, Remove) == names(cluster, Mark) == set()
-    assert texts(cluster.log, "m2")[-1][1].endswith(IN_PART)
+    assert IN_PART in texts(cluster.log, "m2")[-1][1]
 
 
 def test_one_member_without_a_controller_keeps_all() -> None:
@@ -124,7 +124,7 @@ def test_a_gang_that_ran_and_lost_a_member_is_not_rolled_back() -> None:
     cluster.show(node("n2").cordoned(), member(2, "again"))
     cluster.pass_time(60)
     assert names(cluster, Remove) == set()
-    assert texts(cluster.log, "m2")[-1][1].endswith(IN_PART)
+    assert IN_PART in texts(cluster.log, "m2")[-1][1]
 
 
 def test_one_member_that_ran_before_keeps_all() -> None:

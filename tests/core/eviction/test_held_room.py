@@ -308,3 +308,43 @@ def test_a_plan_whose_node_another_pod_has_taken_before_the_first_removal_evicts
     cluster.answer()
     cluster.run()
     assert "v1" not in asked(cluster, Remove) or "thief" in asked(cluster, Remove)
+
+
+def test_the_rest_of_a_gang_that_is_bound_in_part_keeps_its_node_held() -> None:
+    """Where a binding is refused for good after others have succeeded, no other scheduler gets the room first, and the
+    gang's Event says how many run and what is tried.
+    """
+    cluster = preempting()
+    cluster.judge = lambda w: (Outcome.REFUSED, "no") if isinstance(w, Bind) and w.pod.name == "m2" else None
+    cluster.run()
+    cluster.leave()
+    cluster.pass_time(5)
+    assert [p.name for p in cluster.pods.values() if p.node and p.name.startswith("m")] == ["m1"]
+    assert list(held(cluster)) == [action.node for action in cluster.log if isinstance(action, Bind)][-1:]
+    said = [event.note for event in reports(cluster.log, "FailedScheduling")]
+    assert any("bound in part: 1 bound, 1 more needed, which are tried on other nodes" in note for note in said)
+    cluster.judge = lambda _: None
+    cluster.pass_time(200)
+    assert all(cluster.pod(name).node for name in ("m1", "m2"))
+    assert not held(cluster)
+
+
+def test_a_member_whose_room_another_pod_takes_in_spite_of_the_taint_comes_before_weaker_work() -> None:
+    """A pod that tolerates everything comes between two bindings: the other member gets the next room that there is."""
+    cluster = preempting()
+    cluster.run()
+    cluster.slow = lambda write: isinstance(write, Bind) and write.pod.name == "m2"
+    cluster.leave()
+    cluster.run()
+    (late,) = [write for write in cluster.waiting if isinstance(write, Bind)]
+    cluster.judge = lambda w: (Outcome.OUTDATED, "overtaken") if isinstance(w, Bind) and w.pod.name == "m2" else None
+    cluster.show(pod("daemon").cpu(2).priority(2000).scheduler(OTHERS).on(late.node))
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.run()
+    cluster.judge = lambda _: None
+    cluster.show(pod("weaker").cpu(3).priority(4), node("n4"))
+    cluster.pass_time(60)
+    assert cluster.pod("m2").node == "n4"
+    assert not cluster.pod("weaker").node
+    assert not held(cluster)

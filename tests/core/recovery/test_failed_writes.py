@@ -121,7 +121,8 @@ def test_a_refused_binding_is_decided_again_after_a_backoff() -> None:
     """The member that is not bound is placed again; the others stay; no endless loop meanwhile."""
     cluster = binding(Outcome.REFUSED)
     assert cluster.core.states()[G] == "Backoff"
-    in_part = "The gang is bound in part: 1 bound, 1 more needed"
+    tried = "which are tried on other nodes, before any weaker work"
+    in_part = f"The gang is bound in part: 1 bound, 1 more needed, {tried}"
     assert texts(cluster.log, "m2")[-1] == ("Unschedulable", f"Binding: refused: because. {in_part}")
     cluster.judge = lambda _: None
     assert nodes_of(cluster.pass_time(1.5)) == {"m2": "n2"}
