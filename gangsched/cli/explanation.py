@@ -287,6 +287,8 @@ _OF_NODES = "node.kubernetes.io/"
 
 def gathering_advice(decision: Decision) -> str:
     """For a gang that is not complete."""
+    if "its " in decision.message and ("is gone" in decision.message or "being deleted" in decision.message):
+        return "nothing, if its owner was deleted: the pods are removed with it; else look whether the owner is there"
     if "no PodGroup" in decision.message:
         return f"start what makes its PodGroup, or give {decision.gang.key} another scheduler name"
     if "does not exist" in decision.message:

@@ -126,6 +126,22 @@ class ObjectRefused(_Event, frozen=True):
     labels: Labels = NO_LABELS
 
 
+class Reading(enum.StrEnum):
+    """What is known of the objects of one kind that there are in the cluster."""
+
+    UNKNOWN = "unknown"  # those that were seen, as in a manifest
+    READ = "read"  # all of them
+    ABSENT = "absent"  # there are none: the cluster does not serve their API
+    CLOSED = "closed"  # none: they may not be read, or are left to others
+
+
+class KindRead(_Event, frozen=True):
+    """From now on so much is known of the objects of a ``kind``, which is an API kind with its group after a dot."""
+
+    kind: str
+    reading: Reading
+
+
 class SearchCancelled(_Event, frozen=True):
     """The search for victims of the next decision was ended from outside when it asked for the ``question``-th time.
 
@@ -199,7 +215,16 @@ class LeadershipChanged(_Event, frozen=True):
 
 
 Event: TypeAlias = (
-    Changed | Gone | ObjectRefused | SearchCancelled | ServerClock | Synced | WriteDone | NameLeased | LeadershipChanged
+    Changed
+    | Gone
+    | ObjectRefused
+    | KindRead
+    | SearchCancelled
+    | ServerClock
+    | Synced
+    | WriteDone
+    | NameLeased
+    | LeadershipChanged
 )
 
 

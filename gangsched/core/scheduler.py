@@ -19,12 +19,16 @@ from gangsched.core.lifecycle.table import State
 from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, key_of
+from gangsched.core.state.ownership import Key, Link
 from gangsched.core.state.sightings import SchedulerNames
 from gangsched.core.world import suspended
+from gangsched.core.world.owner_gangs import owner_key
 from gangsched.core.world.suspended import LateOwners
 from gangsched.core.world.world import World, api_of, group_refused, queue_object_refused, renew_domains, take_in
+from gangsched.messages import causes
 from gangsched.model.dialects import BY_FAMILY
-from gangsched.model.dialects.operators import OPERATORS, STATEFUL_SET
+from gangsched.model.dialects.objects import OWNER_GROUPS
+from gangsched.model.dialects.operators import FAMILIES, OPERATORS, STATEFUL_SET
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import GROUP, JOBSET
 from gangsched.model.preemptible import as_of
@@ -210,6 +214,8 @@ class Scheduler:
                 self._run.phases.answer(action_id, known_outcome, message)
             case ev.ObjectRefused():
                 self._object_refused(event)
+            case ev.KindRead(kind, reading):
+                self._kind_read(kind, reading)
             case ev.SearchCancelled(question):
                 self.decider.watchdog.end_at(question)
             case ev.Synced():
@@ -226,6 +232,46 @@ class Scheduler:
 
     def _object_is(self, kind: str, group: str, namespace: str, name: str, now: Any) -> None:
         """The object of this API kind and name is another from now on; None: it is gone."""
+        if kind == "PodGroup" and now is not None and now.owner is None and group not in FAMILIES:
+            self._group_object_is((group, namespace, name), self._as_of(now))  # it owns nothing, and nothing owns it
+            return
+        key = owner_key(kind, group, namespace, name)
+        news = key is not None and self._link_is(key, now)
+        self._object_changed(kind, group, namespace, name, now)
+        if key is not None and news:
+            self._owned_again(*self.world.ownership.waiting_below(key))
+
+    def _link_is(self, key: Key, now: Any) -> bool:
+        """What is known of an owner, or of a group; is that news to what it owns? A group owns nothing."""
+        if now is None:
+            return self.world.ownership.drop(key)
+        return self.world.ownership.put(key, Link(now.uid, now.deleting, now.owner)) and key[0] in OWNER_GROUPS
+
+    def _owned_again(self, pods: Sequence[Pod], groups: Sequence[Key]) -> None:
+        """What is known of whose these pods and groups are has changed."""
+        membership = self.world.membership
+        self._pods_regrouped(self.world.owner_gangs.owner_changed(pods))
+        for key in groups:
+            known = membership.objects.get(key)
+            if known is not None and known.unowned != self._unowned(known):
+                self._group_object_is(key, known)
+
+    def _unowned(self, gang: Gang) -> str:
+        """Why it is not known whose a group object is, in words. Of what owns pods that is asked for each of them."""
+        if gang.family in FAMILIES:
+            return ""
+        if gang.deleting:
+            return causes.group_being_deleted(gang=gang.key)
+        return self.world.ownership.unclear(gang.owner, gang.namespace)
+
+    def _kind_read(self, kind: str, reading: ev.Reading) -> None:
+        """So much is known of the objects of a kind."""
+        readings = self.world.ownership.readings
+        if readings.get(kind, ev.Reading.UNKNOWN) is not reading:
+            readings[kind] = reading
+            self._owned_again(*self.world.ownership.waiting_for(kind))
+
+    def _object_changed(self, kind: str, group: str, namespace: str, name: str, now: Any) -> None:
         if kind == "PodGroup":
             self._group_object_is((group, namespace, name), self._as_of(now))
         elif kind in WITHOUT_PODS:
@@ -418,6 +464,8 @@ class Scheduler:
         membership = self.world.membership
         known, matters = membership.objects.get(key), True
         if now is not None:
+            if now.owner is not None or now.deleting or now.unowned:
+                now = msgspec.structs.replace(now, unowned=self._unowned(now))
             matters = membership.set_object(now)
         else:
             membership.drop_object(*key)
@@ -448,6 +496,9 @@ class Scheduler:
             held = queue_object_refused(event, self.world.managed.quota)
             if held is not None:
                 self._queues_changed(self.world.put_queue_object(held))
+        owner = owner_key(kind, event.kind.partition(".")[2], event.namespace, event.name)
+        if owner is not None and self.world.ownership.refuse(owner, event.uid, f"{event.field}: {event.message}"):
+            self._owned_again(*self.world.ownership.waiting_below(owner))
         known_node = self.world.snapshot.node(event.name) if event.kind == "Node" else None
         if known_node is not None:
             self._surroundings_are("Node", "", event.name, msgspec.structs.replace(known_node, outdated=True))

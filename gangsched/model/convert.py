@@ -253,6 +253,7 @@ class Converter:
             failed_indexes=_failed_indexes(raw),
             completed_indexes=parse_indexes(status.completed_indexes),
             success_rules=job_policies.success_rules(spec),
+            deleting=bool(meta.deletion_timestamp),
         )
 
     def _intern_labels(self, raw: Mapping[str, str] | None) -> Labels:
@@ -285,7 +286,16 @@ def pod_selector(
     if isinstance(selector, dict):
         selector = wire.LabelSelector(match_labels=selector) if selector else None
     found = label_selector(selector, "spec.selector")
-    return PodSelector(type(raw).__name__, raw.metadata.namespace, raw.metadata.name, found)
+    meta = raw.metadata
+    return PodSelector(
+        type(raw).__name__,
+        meta.namespace,
+        meta.name,
+        found,
+        uid=meta.uid,
+        owner=owner_of(meta),
+        deleting=bool(meta.deletion_timestamp),
+    )
 
 
 def _condition(raw: wire.Condition, i: int) -> Condition:
@@ -354,6 +364,7 @@ def job_set(convert: Converter, raw: RawJobSet) -> JobSet:
         gang=declared(meta.annotations or {}),
         stakes=stakes,
         remark=unclear,
+        deleting=bool(meta.deletion_timestamp),
     )
 
 

@@ -37,7 +37,7 @@ class PodSelector(Record, frozen=True):
     """A Service, ReplicaSet, StatefulSet or ReplicationController: the pods that it selects (None: none).
 
     Default topology spread constraints count the pods that the ones of a pod select. ``gang`` is what a StatefulSet
-    says of its pods as a gang.
+    says of its pods as a gang. ``owner`` is its controller; it is ``deleting`` once its deletion was asked for.
     """
 
     kind: str
@@ -45,6 +45,9 @@ class PodSelector(Record, frozen=True):
     name: str
     selector: LabelSelector | None = None
     gang: Gang | None = None
+    uid: str = ""
+    owner: Owner | None = None
+    deleting: bool = False
 
 
 class GangId(NamedTuple):
@@ -61,6 +64,8 @@ class GangId(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
+#: How UIDs begin of objects that come from manifests which do not give any.
+UID_FROM_MANIFEST = "manifest:"
 #: The family of a pod that belongs to no group: it is a gang of one.
 SINGLE = "Pod"
 #: The family of a Job that is planned as a gang while it has no pods.
@@ -120,7 +125,8 @@ class Pod(Named, frozen=True):
     read; everything else of the annotations is dropped on decoding. ``mistake`` is the first thing in it that could not
     be understood. One that is its own gang waits because of it. ``remark`` does not delay the gang. ``kept``: the
     object of its group says that its pods are not to be evicted. ``ungrouped``: it is in no group yet, and these are to
-    put it into one, in words; it waits for that where its owner is no gang. The kubelet ends it ``deadline_seconds``
+    put it into one, in words; it waits for that where its owner is no gang. ``unowned``: it is not known whose it is,
+    for this reason in words, and it waits until that is. The kubelet ends it ``deadline_seconds``
     after its start, if there are any; it has ``ended`` (0: not, or that is not known). Of a Job it has an index
     (``completion_index``; -1: none), of which so many pods have failed before (``index_failures``). It is ``tracked``
     until its Job has counted it.
@@ -156,6 +162,7 @@ class Pod(Named, frozen=True):
     stakes: Stakes = NO_STAKES
     kept: bool = False
     ungrouped: str = ""
+    unowned: str = ""
     deadline_seconds: int | None = None
     ended: float = 0.0
     completion_index: int = -1
@@ -275,8 +282,9 @@ class Gang(Record, frozen=True):
     among those that start, or ``parts``, where it can be of one role or another. ``kind`` is the object kind that users
     know. ``queue`` is what the object's own labels say about quota, ``queue_name`` a queue of its own API. With a
     ``mistake`` it is not known what the gang wishes, and it waits; ``remark`` is what else could not be understood.
-    ``declared``: an owner of pods says whether it is a gang; None: it does not say. ``owner`` is the controller of such
-    an owner.
+    ``declared``: an owner of pods says whether it is a gang; None: it does not say. ``owner`` is the controller of the
+    object, which is ``deleting`` once its deletion was asked for. ``unowned``: it is not known whose it is, for this
+    reason in words, and the gang waits until that is.
     ``announced`` are all members of roles of which some may not exist before others run, ``min_resources`` what all
     members request together, in base units, where their shapes are not known.
     """
@@ -312,6 +320,8 @@ class Gang(Record, frozen=True):
     announced: tuple[Announced, ...] = ()
     min_resources: tuple[tuple[str, int], ...] = ()
     owner: Owner | None = None
+    deleting: bool = False
+    unowned: str = ""
 
     @property
     def key(self) -> str:
@@ -441,7 +451,8 @@ class Job(Named, frozen=True):
     their own; None for a Job of which nothing more than the counts is known. ``added`` is what its pods get beside
     that, of the flavor in which it was admitted last. ``gang`` says whether its pods start
     together; None: it does not say. ``scheduling`` is what it says about them as a gang, if it
-    does. Its pods are ended ``deadline_seconds`` after its start, if there are any.
+    does. It is ``deleting`` once its deletion was asked for. Its pods are ended ``deadline_seconds`` after its start,
+    if there are any.
     """
 
     uid: str = ""
@@ -474,6 +485,7 @@ class Job(Named, frozen=True):
     failed_indexes: Intervals = ()
     completed_indexes: Intervals = ()
     success_rules: tuple[SuccessRule, ...] = ()
+    deleting: bool = False
 
     @property
     def wanted(self) -> int:

@@ -40,7 +40,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.held import Held
 from gangsched.model.jobsets import JobSet
-from gangsched.model.records import JOB, Budget, Condition, Gang, GangId, Job, Node, Pod
+from gangsched.model.records import JOB, Budget, Condition, Gang, GangId, Job, Node, Pod, PodSelector
 from gangsched.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim, StorageObject
 from tests.builders import BudgetBuilder, GangBuilder, NodeBuilder, PodBuilder
 
@@ -55,6 +55,7 @@ Built: TypeAlias = (
     | Budget
     | Job
     | JobSet
+    | PodSelector
     | StorageObject
     | Event
 )
@@ -78,6 +79,8 @@ def event(what: Built) -> Event:
         case Job():
             return ev.Changed(what)
         case JobSet():
+            return ev.Changed(what)
+        case PodSelector():
             return ev.Changed(what)
     if isinstance(what, StorageObject):
         return ev.Changed(what)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from typing import NamedTuple
+
 import msgspec
 
 from gangsched.cluster.kinds import KUEUE_WORKLOADS, SERVED_KINDS, Kind
@@ -15,6 +18,7 @@ AUTO, OWN, OFF = "auto", "own", "off"
 #: All groups, versions and resources in one answer
 #: (https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery), which each server has that is
 #: supported here.
+_OURS = queues.VERSIONS
 _KIND = "APIGroupDiscoveryList"
 _ACCEPT = f"application/json;g=apidiscovery.k8s.io;v=v2;as={_KIND}"
 
@@ -60,10 +64,23 @@ class _ApiGroups(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_ApiGroups)
 
 
+class Survey(NamedTuple):
+    """Which APIs are ``served``, by the ``resource`` of their :class:`~gangsched.cluster.kinds.Kind`, and which may be,
+    and are ``closed``: they are to be left alone.
+    """
+
+    served: dict[str, Served]
+    closed: frozenset[str]
+
+
 async def served_resources(client: Client, quota_mode: str = AUTO) -> dict[str, Served]:
-    """The best version of each API in which its objects can be listed and watched, by the ``resource`` of its
-    :class:`~gangsched.cluster.kinds.Kind`, without those that are not served, and without queue objects
-    that are to be left alone.
+    """The APIs of :func:`survey` that are served."""
+    return (await survey(client, quota_mode)).served
+
+
+async def survey(client: Client, quota_mode: str = AUTO) -> Survey:
+    """The best version of each API in which its objects can be listed and watched, without those that are not served,
+    and without queue objects that are to be left alone.
 
     Where Kueue runs, queue objects are Kueue's: its API also has Workloads. They are read there with the mode ``own``
     only, as are the Workloads then, which tell what Kueue admits itself.
@@ -79,7 +96,9 @@ async def served_resources(client: Client, quota_mode: str = AUTO) -> dict[str, 
         for version in group.versions or ()
     }
     found = ((kind.resource, _best(kind, quota_mode, here)) for kind in SERVED_KINDS)
-    return {name: served for name, served in found if served is not None}
+    alone = quota_mode == OFF or (quota_mode == AUTO and any(_is_kueue(here.get((queues.GROUP, v), {})) for v in _OURS))
+    closed = frozenset(kind.resource for kind in SERVED_KINDS if alone and kind.group == queues.GROUP)
+    return Survey({name: served for name, served in found if served is not None}, closed)
 
 
 def _best(kind: Kind, quota_mode: str, here: dict[tuple[str, str], dict[str, frozenset[str]]]) -> Served | None:
@@ -89,11 +108,16 @@ def _best(kind: Kind, quota_mode: str, here: dict[tuple[str, str], dict[str, fro
         return None
     for version in kind.versions:
         served = here.get((kind.group, version), {})
-        if of_queues and quota_mode == AUTO and KUEUE_WORKLOADS.plural in served:  # which only Kueue has in this group
+        if of_queues and quota_mode == AUTO and _is_kueue(served):
             return None
         if kind.plural in served:
             return Served(kind.group, version, "status" in served[kind.plural], kind.plural)
     return None
+
+
+def _is_kueue(served: Container[str]) -> bool:
+    """Is this, what is served of the group of queue objects in a version, Kueue's? Only its API has Workloads there."""
+    return KUEUE_WORKLOADS.plural in served
 
 
 def _watchable(version: _ApiVersion) -> dict[str, frozenset[str]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ from gangsched.cluster.kube.client import (
 )
 from gangsched.cluster.kube.decode import BOOKMARK, DELETED, ObjectDecoder
 from gangsched.cluster.kube.retry import Backoff, end
-from gangsched.core.events import Changed, Event, ObjectRefused
+from gangsched.core.events import Changed, Event, KindRead, ObjectRefused, Reading
 from gangsched.model.constraints import NO_LABELS
 from gangsched.model.convert import Converter
 from gangsched.model.errors import FieldError
@@ -99,6 +99,7 @@ class Reflector:
         self._refreshes: list[asyncio.Future[None]] = []
         self._hurry = asyncio.Event()
         self._labels = {"resource": kind.resource}
+        self._reading = Reading.UNKNOWN
 
     # ----------------------------------------------------------------------------------------------------- control
 
@@ -137,16 +138,23 @@ class Reflector:
             self._watch.cancel()
         await done
 
-    def drop(self) -> None:
+    def drop(self, reading: Reading = Reading.CLOSED) -> None:
         """The resource is not served, or not for us: all that was delivered is gone, and no caller waits for it."""
         self._version = ""
         batch: list[Event] = []
         for key in list(self.told.seen):
             self._forget(key, batch)
         self._send(batch)
+        self._is_read(reading)
         self.listed.set()
         waiting, self._refreshes = self._refreshes, []
         _resolve(waiting)
+
+    def _is_read(self, reading: Reading) -> None:
+        """Say how much is known from now on; what has been read was delivered before."""
+        if self._reading is not reading:
+            self._reading = reading
+            self._deliver([KindRead(self.kind.full_name, reading)])
 
     def follow(self, kind: Kind) -> None:
         """The same API in another version, from now on; :meth:`run` has been ended and is to be run again."""
@@ -195,6 +203,7 @@ class Reflector:
         self._version = version
         self.problem = ""
         self.heard_at = time.monotonic()
+        self._is_read(Reading.READ)
         self._observe("list_seconds", self.heard_at - started, self._labels)
         self.listed.set()
         _resolve(waiting)
@@ -365,6 +374,7 @@ class Caches:
         self._reflectors: dict[str, Reflector] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._known = asyncio.Event()
+        self._unserved: dict[str, Reading] = {}
 
     async def run(self) -> None:
         """Mirror until cancelled; raises when a reflector ends, which none ever should."""
@@ -407,20 +417,20 @@ class Caches:
         backoff = Backoff(max_seconds=10.0)
         while True:
             try:
-                served = await discovery.served_resources(self._client, self._quota_mode)
+                found = await discovery.survey(self._client, self._quota_mode)
             except (ApiError, UnreachableError) as error:
                 _log.warning("cannot find out which gang and queue APIs are served", error=str(error))
                 await asyncio.sleep(backoff.next_seconds())
                 continue
             backoff.reset()
             for kind in SERVED_KINDS:
-                found = served.get(kind.resource)
-                await self._serve(kind, found.version if found else None)
+                served = found.served.get(kind.resource)
+                await self._serve(kind, served.version if served else None, found.closed)
             self._known.set()
             await asyncio.sleep(self._discovery_seconds)
 
-    async def _serve(self, kind: Kind, version: str | None) -> None:
-        """Watch this version of an API (None: it is not served) and no other."""
+    async def _serve(self, kind: Kind, version: str | None, closed: Container[str]) -> None:
+        """Watch this version of an API (None: it is not served, or is ``closed`` to us) and no other."""
         name = kind.resource
         known = self._reflectors.get(name)
         if (known.kind.versions[0] if known else None) == version:
@@ -429,11 +439,17 @@ class Caches:
             await end([self._tasks.pop(name)])
         if version is not None:
             _log.info("API found", api=f"{name}/{version}")
+            self._unserved.pop(kind.full_name, None)
             self._mirror(kind.at(version))
-        elif known is not None:
+            return
+        reading = Reading.CLOSED if name in closed else Reading.ABSENT
+        if known is not None:
             del self._reflectors[name]
-            known.drop()
+            known.drop(reading)
             _log.info("API is no longer served", api=name)
+        elif self._unserved.get(kind.full_name) is not reading:
+            self._deliver([KindRead(kind.full_name, reading)])
+        self._unserved[kind.full_name] = reading
 
     def _mirror(self, kind: Kind) -> None:
         reflector = self._reflectors.get(kind.resource)

@@ -35,7 +35,7 @@ from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.dialects.owners import LEADER_WORKER_SET
 from gangsched.model.errors import FieldError, InputError, InvalidInputError, Place, Problem
 from gangsched.model.jobsets import JOBSET, RawJobSet
-from gangsched.model.records import JOB, Gang, Job, Node, Pod, PriorityClass
+from gangsched.model.records import JOB, UID_FROM_MANIFEST, Gang, Job, Node, Pod, PriorityClass
 from gangsched.model.times import parse_time
 from gangsched.model.volumes import RawPersistentVolumeClaim, StorageClass
 from gangsched.model.volumes import claim as claim_record
@@ -433,7 +433,7 @@ def _identify(meta: wire.ObjectMeta, kind: str) -> None:
     """A UID that is the same every time, for objects that no API server has given one."""
     if not meta.uid:
         name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
-        meta.uid = f"manifest:{kind}/{name}"
+        meta.uid = f"{UID_FROM_MANIFEST}{kind}/{name}"
 
 
 def _check_size(owner: Job | jobsets.JobSet) -> None:

@@ -140,6 +140,10 @@ class Reporter:
 
     def where_it_stands(self, group: Group) -> None:
         """Tell every member where its gang stands."""
+        for gang in group.gangs:
+            for pod in self._world.membership.census(gang).gated:
+                if pod.unowned and not pod.gates:
+                    self._tell_unowned(group, pod)
         if group.obstacle is not None or group.state is State.GATHERING:
             reason, text = group.obstacle or (report.GANG_NOT_READY, "")
             # Of two admitters, and of a mistake, an Event tells whose object it is.
@@ -200,6 +204,13 @@ class Reporter:
                 self.event(self._spokesman(gang, refs), event, said[1])
             some = some or bool(refs)
         return some
+
+    def _tell_unowned(self, group: Group, pod: Pod) -> None:
+        """Condition and Event on a member that waits until it is known whose it is."""
+        said = report.GANG_NOT_READY, pod.unowned[:_TEXT_LIMIT]
+        if not _shows(group, pod, said) and self._news(group, pod.uid, said, early=False):
+            self._actions.append(SetCondition(reference(pod), *said))
+            self.event(reference(pod), *said)
 
     def _news(self, group: Group, uid: str, said: tuple[str, str], early: bool) -> bool:
         """Is this new for a member, or a Job? If it is early for that, it follows."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, TypeAlias
 
+from gangsched.core.state.ownership import same
 from gangsched.messages import causes
 from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
 from gangsched.model.queues import KUEUE_LABELS, KUEUE_PREFIX
@@ -163,7 +164,7 @@ class Jobs:
             pod
             for job in self.jobs_of(owner)
             for pod in self.pods_named((job.namespace, job.name))
-            if pod.owner is not None and pod.owner.uid == job.uid and not pod.finished
+            if pod.owner is not None and same(pod.owner, job.uid) and not pod.finished
         ]
         return sorted(found, key=lambda p: (p.name, p.uid))
 
@@ -172,14 +173,14 @@ class Jobs:
         if pod.owner is None or pod.owner.kind != JOB:
             return None
         job = self.get((pod.namespace, pod.owner.name))
-        return job if job is not None and job.uid == pod.owner.uid else None
+        return job if job is not None and same(pod.owner, job.uid) else None
 
     def jobset_of(self, job: Job) -> JobSet | None:
         """The JobSet that owns a Job, if it is known."""
         if job.owner is None or job.owner.kind != JOBSET:
             return None
         found = self._owners.get((JOBSET, job.namespace, job.owner.name))
-        return found if isinstance(found, JobSet) and found.uid == job.owner.uid else None
+        return found if isinstance(found, JobSet) and same(job.owner, found.uid) else None
 
     def owner_of(self, pod: Pod) -> Suspendable | None:
         """The JobSet of a pod, or else its Job, if they are known."""
@@ -211,7 +212,7 @@ class Jobs:
 
     def queue_of_pod(self, pod: Pod) -> QueueLabels:
         """The same of the Job that owns a pod."""
-        job = self.get((pod.namespace, pod.owner.name)) if pod.owner and pod.owner.kind == JOB else None
+        job = self.job_of(pod)
         return self.queue_of(job) if job is not None else NO_QUEUE
 
     def queue_of_gang(self, gang: GangId) -> QueueLabels:

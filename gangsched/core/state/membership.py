@@ -37,7 +37,8 @@ _LARGE = 16
 
 
 class Census(msgspec.Struct):
-    """The members of one gang by what they are doing; each list is in name order. ``running`` and ``failed`` are phases
+    """The members of one gang by what they are doing; each list is in name order. Those that are ``gated`` wait for
+    scheduling gates, or for what owns them. ``running`` and ``failed`` are phases
     of pods, ``owner`` is that of the first member that has one (``ns/name``).
     """
 
@@ -314,7 +315,7 @@ class Membership:
                     out.terminating.append(pod)
             elif pod.node or pod.uid in self.assumed:
                 out.bound.append(pod)
-            elif pod.gates:
+            elif pod.gates or pod.unowned:
                 out.gated.append(pod)
             else:
                 out.pending.append(pod)
@@ -366,6 +367,8 @@ class Membership:
             is_object = (gang.family, gang.namespace, gang.name) in self.objects
             said = causes.group_refused(gang=gang.key) if is_object else causes.GROUP_INVALID
             return f"{said}: {spec.mistake}"
+        if spec.unowned:
+            return spec.unowned
         present = len(census.pending) + self._placed(gang, spec, census)
         lacking = spec.min_member - present
         if lacking <= 0:
@@ -374,6 +377,14 @@ class Membership:
             bound = causes.and_bound(count=len(census.bound)) if census.bound else ""
             text = causes.members_missing(present=present, min_member=spec.min_member, bound=bound, lacking=lacking)
             return "; ".join((text, *self._elsewhere(gang)))
+        unowned = [p.unowned for p in census.gated if p.unowned]
+        if unowned and gang.family == SINGLE:
+            return unowned[0]
+        if unowned:
+            text = causes.members_without_owner(
+                present=present, min_member=spec.min_member, count=len(unowned), why=min(unowned)
+            )
+            return text if len(census.gated) >= lacking else f"{text}, {lacking - len(census.gated)} missing"
         gates = ", ".join(sorted({gate for p in census.gated for gate in p.gates}))
         if gang.family == SINGLE:
             return causes.waits_for_gates(gates=gates)

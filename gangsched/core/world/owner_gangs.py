@@ -13,12 +13,16 @@ import msgspec
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey, Suspendable, family_of, gang_of, templates_of
 from gangsched.core.state.membership import Membership
+from gangsched.core.state.ownership import Key, Ownership, same
 from gangsched.model.constraints import Labels
 from gangsched.model.dialects import owners
+from gangsched.model.dialects.objects import OWNER_GROUPS
 from gangsched.model.dialects.operators import FAMILIES, OPERATORS, RAY
 from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
 from gangsched.model.records import JOB, QUEUED_JOB, SINGLE, Gang, GangId, Job, Owner, Pod
 
+#: Owners of pods of which no record is kept as such.
+_NEVER_READ = ("Node", "DaemonSet")
 _FAMILIES = (QUEUED_JOB, QUEUED_JOBSET, owners.FAMILY, *FAMILIES)
 
 
@@ -37,6 +41,7 @@ class OwnerGangs:
         pods: Mapping[str, Pod],
         namespaces: Mapping[str, Labels],
         kinds: Iterable[str],
+        ownership: Ownership,
     ) -> None:
         self._jobs = jobs
         self._membership = membership
@@ -44,13 +49,28 @@ class OwnerGangs:
         self._pods = pods
         self._namespaces = namespaces
         self._kinds = frozenset(kinds)
+        self._ownership = ownership
 
     # -- questions -----------------------------------------------------------------------------------------
 
     def placed(self, pod: Pod) -> Pod:
         """The pod as a member of its owner's gang; where it names a group of its own, or tries to, or starts by itself,
-        with what the object of its group says about it.
+        with what the object of its group says about it. One that waits, and of which it is not clear whose it is, with
+        the reason for that.
         """
+        found = self._grouped(pod)
+        unowned = self.unowned(pod) if not pod.node and pod.live else ""
+        return found if found.unowned == unowned else msgspec.structs.replace(found, unowned=unowned)
+
+    def unowned(self, pod: Pod) -> str:
+        """Why it is not known whose a pod is, in words; empty where it is. A pod without a controller is its own."""
+        if pod.owner is None:
+            return ""
+        named = key_in_labels(pod)
+        found = self._ownership.unclear(pod.owner, pod.namespace)
+        return found or (self._ownership.named(*named) if named is not None else "")
+
+    def _grouped(self, pod: Pod) -> Pod:
         if pod.gang.family != SINGLE or pod.mistake is not None:
             said = self._membership.stakes.get((pod.gang.family, pod.gang.namespace, pod.gang.name))
             kept = said is not None and (said.never or self._reaches(said.never_from, pod))
@@ -62,6 +82,7 @@ class OwnerGangs:
             return msgspec.structs.replace(pod, gang=GangId(owners.FAMILY, pod.namespace, group, pod.scheduler))
         owner = self._owner_of(pod)
         job = self._jobs.get((pod.namespace, owner.name)) if owner is not None and owner.kind == JOB else None
+        job = job if job is not None and owner is not None and same(owner, job.uid) else None
         if job is not None and job.owner is not None:
             owner = job.owner  # the launcher of an MPIJob is the pod of a Job
         if owner is not None and owner.kind in OPERATORS:
@@ -91,8 +112,9 @@ class OwnerGangs:
         return known.declared if known is not None and known.declared is not None else owners.said_by(pod)
 
     def _seen(self, owner: Owner, namespace: str) -> Gang | None:
-        """What is known of the object of an operator."""
-        return self._membership.objects.get((OPERATORS[owner.kind].family, namespace, owner.name))
+        """What is known of the object of an operator, not of another one of that name."""
+        found = self._membership.objects.get((OPERATORS[owner.kind].family, namespace, owner.name))
+        return found if found is not None and same(owner, found.uid) else None
 
     def _above(self, owner: Owner, namespace: str) -> Owner | None:
         """The owner of the object of an operator, where that is a part of it: the RayJob of a RayCluster."""
@@ -107,7 +129,9 @@ class OwnerGangs:
         return self._declared(OPERATORS[owner.kind].counts_as, pod.namespace, said)
 
     def waits_for_owner(self, pod: Pod) -> bool:
-        """Is it unknown in which gang a pod is, because what owns it has not been seen?"""
+        """Is it unknown in which gang a pod is, because what owns it has not been seen, or is not there any more?"""
+        if self.unowned(pod):
+            return True
         if pod.owner is None or (pod.gang.family != SINGLE and not self._managed.active):
             return False
         if pod.owner.kind in OPERATORS and pod.gang.family == SINGLE:
@@ -169,6 +193,10 @@ class OwnerGangs:
         return kind is not None and (kind in self._kinds or self.declared_in(namespace))
 
     # -- changes: each returns the pods that are others because of it -----------------------------------------
+
+    def owner_changed(self, pods: Iterable[Pod]) -> list[Pod]:
+        """What is known of what owns these pods has changed."""
+        return self._moved(pods)
 
     def put(self, owner: Suspendable) -> list[Pod]:
         """A Job or JobSet was created or changed."""
@@ -273,15 +301,32 @@ class OwnerGangs:
             self._membership.changed.add(pod.gang)
             alone = GangId(SINGLE, pod.namespace, pod.name, pod.scheduler)
             now = self.placed(msgspec.structs.replace(pod, gang=alone) if pod.gang.family in _FAMILIES else pod)
-            if always or now.gang != pod.gang:
+            if always or (now.gang, now.unowned) != (pod.gang, pod.unowned):
                 out.append(now)
         return out
+
+
+def owner_key(kind: str, group: str, namespace: str, name: str) -> Key | None:
+    """Under which name an object is known as an owner, or (by its API) as a group; None for others. ``group`` is its
+    API, or the family of its gangs.
+    """
+    if kind == "PodGroup":
+        return FAMILIES[group].kind if group in FAMILIES else group, namespace, name
+    known = kind in OWNER_GROUPS and kind not in _NEVER_READ and group in ("", OWNER_GROUPS[kind])
+    return (kind, namespace, name) if known else None
+
+
+def key_in_labels(pod: Pod) -> Key | None:
+    """The owner of a pod that its labels name, above those that its reference leads to."""
+    name = pod.labels.get(owners.NAME, "") if owners.group_of(pod) else ""
+    return (owners.LEADER_WORKER_SET, pod.namespace, name) if name else None
 
 
 def _is_of(jobset: JobSet, gang: Gang) -> bool:
     """Is a JobSet that of a TrainJob?"""
     owner = jobset.owner
-    return owner is not None and (owner.kind, jobset.namespace, owner.name) == (gang.kind, gang.namespace, gang.name)
+    named = owner is not None and (owner.kind, jobset.namespace, owner.name) == (gang.kind, gang.namespace, gang.name)
+    return named and owner is not None and same(owner, gang.uid)
 
 
 def _family(owner: Suspendable) -> str:

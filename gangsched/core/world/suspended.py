@@ -53,6 +53,9 @@ def refusal(world: World, owner: Suspendable) -> FieldError | None:
 
 
 def _waits(world: World, owner: Suspendable) -> bool:
+    """One that is about to be deleted waits for nothing."""
+    if owner.deleting or world.ownership.unclear(owner.owner, owner.namespace):
+        return False
     return bool(_scheduler_of(world, owner)) and owner.suspended and not owner.finished and owner.wanted > 0
 
 

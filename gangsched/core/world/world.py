@@ -22,11 +22,12 @@ from gangsched.core.quota.quota import Quota
 from gangsched.core.state.columns import HyperNodes
 from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey
 from gangsched.core.state.membership import Membership
+from gangsched.core.state.ownership import Ownership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
 from gangsched.core.state.sightings import Evictions, ForeignNominations, SchedulerNames, Sightings
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
-from gangsched.core.world.owner_gangs import OwnerGangs
+from gangsched.core.world.owner_gangs import OwnerGangs, key_in_labels
 from gangsched.model.constraints import Labels
 from gangsched.model.dialects.objects import MAX_MEMBERS
 from gangsched.model.errors import Mistake
@@ -70,6 +71,7 @@ class World:
         self.hyper_nodes = HyperNodes()
         self.names = names or SchedulerNames()
         self.membership = Membership(ours, self.classes, self.names)
+        self.ownership = Ownership(self.membership.ours)
         self.budgets: dict[tuple[str, str], Budget] = {}
         self.jobs = Jobs()
         #: The time of the call that is being served (seconds, by the scheduler's clock).
@@ -100,7 +102,13 @@ class World:
         self._told_apart = 0
         self.managed = Managed(self.snapshot, self.membership, self.jobs, self.ledger, fair_sharing)
         self.owner_gangs = OwnerGangs(
-            self.jobs, self.membership, self.managed, self.pods, self.snapshot.namespaces, gang_owners
+            self.jobs,
+            self.membership,
+            self.managed,
+            self.pods,
+            self.snapshot.namespaces,
+            gang_owners,
+            self.ownership,
         )
         self._evict_daemonset_pods = evict_daemonset_pods
         #: Members beyond the minimum are placed after the minimum of all gangs of their priority.
@@ -156,6 +164,8 @@ class World:
             if earlier is not None and earlier != pod.uid:
                 self.drop_pod(earlier)  # re-created under the same name before its deletion was seen
             self.uid_of[(pod.namespace, pod.name)] = pod.uid
+            if pod.owner is not None:
+                self.ownership.pod_set(pod, key_in_labels(pod))
         if old is not None and old.gang != pod.gang:
             self.membership.drop_pod(old)
         self.pods[pod.uid] = pod
@@ -190,6 +200,8 @@ class World:
         self.snapshot.discharge(uid)
         self.membership.drop_pod(pod)
         self.jobs.pod_dropped(pod)
+        if pod.owner is not None:
+            self.ownership.pod_dropped(pod, key_in_labels(pod))
         self.managed.gone(uid)
         return pod
 

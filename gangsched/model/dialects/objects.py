@@ -19,7 +19,7 @@ from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.fields import check, used
 from gangsched.model.preemptible import stakes_of
 from gangsched.model.queues import queue_labels
-from gangsched.model.records import JOB, Gang, Owner
+from gangsched.model.records import Gang, Owner
 from gangsched.model.shapes import frozen, parse_list
 from gangsched.model.times import parse_duration, parse_time
 
@@ -133,6 +133,8 @@ def described(family: str, obj: Any, remark: Mistake | None, **wishes: Any) -> G
         queue=queue_labels(meta.labels or {}),
         remark=remark or delay_remark(notes) or unclear,
         stakes=stakes,
+        owner=owner_of(meta),
+        deleting=bool(meta.deletion_timestamp),
         **wishes,
     )
 
@@ -142,9 +144,33 @@ def owner_of(meta: wire.ObjectMeta) -> Owner | None:
     return None if meta.controller is None else owner(meta.controller)
 
 
+#: The API groups of owners of which something is known, and of the DaemonSets and nodes that own pods. Others have
+#: kinds of these names too.
+OWNER_GROUPS = {
+    "Job": "batch",
+    "JobSet": "jobset.x-k8s.io",
+    "ReplicaSet": "apps",
+    "StatefulSet": "apps",
+    "DaemonSet": "apps",
+    "ReplicationController": "",
+    "Node": "",
+    "PyTorchJob": "kubeflow.org",
+    "TFJob": "kubeflow.org",
+    "XGBoostJob": "kubeflow.org",
+    "PaddleJob": "kubeflow.org",
+    "JAXJob": "kubeflow.org",
+    "MPIJob": "kubeflow.org",
+    "TrainJob": "trainer.kubeflow.org",
+    "RayCluster": "ray.io",
+    "RayJob": "ray.io",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io",
+    "SparkApplication": "sparkoperator.k8s.io",
+}
+
+
 def owner(reference: wire.OwnerReference) -> Owner:
-    """Who is named."""
+    """Who is named. A reference without an apiVersion, which only manifests have, names the kind that is known."""
     group, _, version = reference.api_version.rpartition("/")
-    another = reference.kind == JOB and group not in ("", "batch")
-    kind = f"{JOB}.{version}.{group}" if another else reference.kind
+    another = bool(reference.api_version) and OWNER_GROUPS.get(reference.kind, group) != group
+    kind = f"{reference.kind}.{version}.{group}".rstrip(".") if another else reference.kind
     return Owner(kind, reference.name, reference.uid)

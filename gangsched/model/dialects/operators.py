@@ -144,6 +144,7 @@ def gang_from_object(kind: str, raw: OperatorObject | wire.StatefulSet, shape_of
         declared=said,
         announced=tuple(_announced(each, raw, shape_of) for each in found if each.later),
         owner=owner_of(meta),
+        deleting=bool(meta.deletion_timestamp),
     )
 
 

@@ -11,7 +11,7 @@ from gangsched.cluster.kinds import CORE_KINDS
 from gangsched.cluster.kube.client import Client as ApiClient
 from gangsched.cluster.kube.reflector import Reflector
 from gangsched.cluster.kube.retry import TokenBucket
-from gangsched.core.events import Changed, Event, Gone, ObjectRefused, Synced, records
+from gangsched.core.events import Changed, Event, Gone, KindRead, ObjectRefused, Reading, Synced, records
 from gangsched.http.connection import load_connection
 from gangsched.model.convert import Converter
 from gangsched.model.records import Gang, Job, Namespace, Node, Pod, PriorityClass
@@ -19,6 +19,7 @@ from tests.cluster.kube.conftest import Reader, make_pod, pod_body
 from tests.cluster.kube.deep import stored
 from tests.controlplane.client import Client, wait_until
 from tests.controlplane.plane import ControlPlane
+from tests.e2e.kinds import definition, served
 from tests.faulty_proxy import Fault, FaultyProxy
 
 Make = Callable[..., Awaitable[Reader]]
@@ -305,3 +306,21 @@ async def test_refused_object_does_not_stop_the_others(
     repaired = {"metadata": {"annotations": {"gang.scheduling.koordinator.sh/groups": None}}}
     await admin.patch("scheduling.sigs.k8s.io/v1alpha1/PodGroup", "bad", repaired, namespace)
     await reader.shown(Gang, lambda e: e.name == "bad")
+
+
+async def test_what_is_known_of_each_kind(make_cluster: Make, admin: Client, crds: list[str]) -> None:
+    """Before Synced it is told of each kind whether all its objects are known, or its API is not served; of one that
+    is served later, once its objects have been read.
+    """
+    torch = definition("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs")
+    reader = await make_cluster()
+    await reader.until(Synced)
+    told = {e.kind: e.reading for e in reader.events if isinstance(e, KindRead)}
+    assert [told[kind] for kind in ("Job.batch", "ReplicaSet.apps", "PodGroup.scheduling.sigs.k8s.io")] == [
+        Reading.READ
+    ] * 3
+    assert told["PyTorchJob.kubeflow.org"] is Reading.ABSENT
+    async with served(admin, torch):
+        await reader.until(KindRead, lambda e: e == KindRead("PyTorchJob.kubeflow.org", Reading.READ))
+    absent = KindRead("PyTorchJob.kubeflow.org", Reading.ABSENT)
+    await reader.until(KindRead, lambda e: e == absent, reader.events.index(absent) + 1)

@@ -10,8 +10,9 @@ import pytest
 from gangsched.cluster.kinds import CORE_KINDS
 from gangsched.cluster.kube.client import Client, UnreachableError
 from gangsched.cluster.kube.discovery import served_resources
-from gangsched.cluster.kube.reflector import Reflector
+from gangsched.cluster.kube.reflector import Reflector, Seen
 from gangsched.cluster.kube.retry import end
+from gangsched.core.events import Event, Gone, KindRead, Reading
 from gangsched.model.convert import Converter
 
 
@@ -114,3 +115,14 @@ async def test_nobody_waits_for_a_resource_that_is_not_served() -> None:
     reflector.drop()
     await asyncio.wait([waiting], timeout=5.0)
     assert (reflector.listed.is_set(), waiting.done()) == (True, True)
+
+
+async def test_how_much_is_known_of_a_kind_is_told_once() -> None:
+    """A kind that may not be read any more is told as such, after the end of all that was delivered of it."""
+    resource = next(each for each in CORE_KINDS if each.plural == "replicasets")
+    told: list[Event] = []
+    reflector = Reflector(resource, cast("Client", Broken()), Converter(), told.extend)
+    reflector.told.seen["d", "web"] = Seen("u", "1")
+    reflector.drop()
+    reflector.drop()
+    assert told == [Gone("ReplicaSet", "d", "web", "u", "apps"), KindRead("ReplicaSet.apps", Reading.CLOSED)]

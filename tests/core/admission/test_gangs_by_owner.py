@@ -331,8 +331,8 @@ def test_pods_wait_for_the_object_of_their_operator() -> None:
 def test_the_launcher_of_an_mpi_job_is_one_of_its_members() -> None:
     """It is the pod of a Job that the MPIJob owns."""
     mpi = OPERATORS["MPIJob"]
-    whole = Gang(mpi.family, "d", "mpi", kind="MPIJob", uid="u", min_member=2, declared=True)
-    launcher = job(1, name="mpi-launcher", uid="uid-Job-mpi-launcher", owner=Owner("MPIJob", "mpi", "u"))
+    whole = Gang(mpi.family, "d", "mpi", kind="MPIJob", uid="uid-MPIJob-mpi", min_member=2, declared=True)
+    launcher = job(1, name="mpi-launcher", uid="uid-Job-mpi-launcher", owner=Owner("MPIJob", "mpi", "uid-MPIJob-mpi"))
     pods = [member(0, "mpi-launcher"), pod("mpi-worker-0").cpu(1).owner("MPIJob", "mpi")]
     cluster = Cluster(node("n1").cpu(1), whole, launcher, *pods)
     assert nodes_of(cluster.run()) == {}
@@ -342,7 +342,9 @@ def test_the_launcher_of_an_mpi_job_is_one_of_its_members() -> None:
 
 def test_a_launcher_with_a_queue_starts_with_its_job() -> None:
     """Its MPIJob is no gang, so it is the Job that is admitted."""
-    launcher = msgspec.structs.replace(queued_job("mpi-launcher", "a", 1), owner=Owner("MPIJob", "mpi", "u"))
+    launcher = msgspec.structs.replace(
+        queued_job("mpi-launcher", "a", 1), owner=Owner("MPIJob", "mpi", "uid-MPIJob-mpi")
+    )
     cluster = Cluster(node("n1").cpu(1), *objects(queue("a", cpu=4)), launcher, member(0, "mpi-launcher"))
     assert nodes_of(cluster.run()) == {"mpi-launcher-0": "n1"}
     [found] = {p.gang for p in cluster.core.world.pods.values()}
