@@ -221,6 +221,16 @@ class Holding:
             return False
         return eviction.phase in _FREEING and eviction.begins <= self._world.now
 
+    def _begins(self, group: Group, plan: Plan) -> bool:
+        """Does nothing but acknowledged writes stand between this plan and its first removal? The taint is on its way
+        together with the nominations, so that hardly anything waits for it.
+        """
+        eviction, pods = plan.eviction, self._world.pods
+        if eviction.phase is not Phase.NOMINATING or eviction.begins > self._world.now:
+            return self._frees(group.key)
+        others = (pods.get(uid) for uid in self._ledger.waits(group.key) if uid not in plan.victims)
+        return not any(pod is not None and pod.live for pod in others)
+
     def _needs(self, key: str) -> Plan | None:
         """The plan of this group, if its nodes are to be held now."""
         group = self._groups.get(key)
@@ -230,7 +240,9 @@ class Holding:
         known = self._holds.get(key)
         if known is not None and known.plan == plan.ident:
             return plan if group.state in (State.EVICTING, *_TAKING) else None
-        if group.state is not State.EVICTING or not (self._frees(key) or any(map(self._frees, self._owners(key)))):
+        if group.state is not State.EVICTING or not (
+            self._begins(group, plan) or any(map(self._frees, self._owners(key)))
+        ):
             return None
         return plan if self._mode == ALWAYS or self._others_wait or self._of_others(key, plan) else None
 

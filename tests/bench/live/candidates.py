@@ -118,7 +118,9 @@ def listening(name: str, plane: ControlPlane, cell: Cell, folder: Path, port: in
     return (ours_listening if name == OURS else kube_listening)(plane, folder, port)
 
 
-def _telling(**settings: object) -> Callable[[ControlPlane, Cell, Path], list[str]]:
+def configured(**settings: object) -> Callable[[ControlPlane, Cell, Path], list[str]]:
+    """Makes the command line of our scheduler with this configuration."""
+
     def command(plane: ControlPlane, cell: Cell, folder: Path) -> list[str]:
         return ours_listening(plane, folder, free_port(), **settings)
 
@@ -128,10 +130,10 @@ def _telling(**settings: object) -> Callable[[ControlPlane, Cell, Path], list[st
 ALL = (Candidate(FLOOR, _floor), Candidate(OURS, _ours), Candidate(KUBE, _kube))
 #: Ours, by what it tells about gangs: as it comes; one Event for a gang; that, and no status of groups.
 TELLING = (
-    Candidate("perPod", _telling(events={"members": "perPod"}), OURS),
-    Candidate("perGang", _telling(events={"members": "perGang"}), OURS),
+    Candidate("perPod", configured(events={"members": "perPod"}), OURS),
+    Candidate("perGang", configured(events={"members": "perGang"}), OURS),
     Candidate(
-        "perGang, no group status", _telling(events={"members": "perGang"}, groupStatus={"enabled": False}), OURS
+        "perGang, no group status", configured(events={"members": "perGang"}, groupStatus={"enabled": False}), OURS
     ),
 )
 
