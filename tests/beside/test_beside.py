@@ -23,7 +23,7 @@ ROUNDS = (
     Round(2, nodes=6, kind="ReplicaSet", grace=1, members=4, wanting=2, more=3),
 )
 #: Those of the troubles that are worth their time in every run.
-SHORT = ("killed when removed", "writes to nodes fail", "taints are edited")
+SHORT = ("killed when removed", "taints are edited")
 
 
 @pytest.fixture(scope="module")
