@@ -110,9 +110,22 @@ def profile_of(case: int) -> str:
     return _TURNS[case % len(_TURNS)]
 
 
+#: What kube-scheduler does without any argument.
+_RANKED_ALIKE = ({"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "LeastAllocated"}}},)
+
+
+def _ranks(profile: dict[str, Any]) -> bool:
+    """Does a profile say itself how nodes are ranked by their room?"""
+    return any(each["name"] == "NodeResourcesFit" for each in profile.get("pluginConfig", ()))
+
+
 @cache
 def options(scheduler: str) -> Options:
-    """What our core is told for one schedulerName; those without a profile here have the default one."""
+    """What our core is told for one schedulerName; those without a profile here have the default one of kube-scheduler.
+
+    Ours packs pods that ask for extended resources: to be compared it is told to rank them as kube-scheduler does.
+    """
     known = [p for p in PROFILES if p["schedulerName"] == scheduler] or [{"schedulerName": scheduler}]
+    known = [{**p, "pluginConfig": [*p.get("pluginConfig", ()), *_RANKED_ALIKE]} if not _ranks(p) else p for p in known]
     text = {"apiVersion": "gangsched.dev/v1alpha1", "kind": "GangSchedulerConfiguration", "profiles": known}
     return parse(yaml.safe_dump(text)).core_options()

@@ -62,12 +62,14 @@ class ScoringStrategy(Section, frozen=True, kw_only=True):
     """How NodeResourcesFit ranks nodes."""
 
     type: Annotated[
-        Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"],
+        Literal["PackExtendedResources", "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"],
         doc(
-            """LeastAllocated spreads pods over nodes, MostAllocated packs them so that whole nodes stay free,
-            RequestedToCapacityRatio scores by the function in requestedToCapacityRatio."""
+            """PackExtendedResources packs pods that ask for an extended resource on it, tightest fit first, and spreads
+            all others as LeastAllocated does. LeastAllocated spreads pods over nodes (kube-scheduler's default),
+            MostAllocated packs them so that whole nodes stay free, RequestedToCapacityRatio scores by the function in
+            requestedToCapacityRatio."""
         ),
-    ] = "LeastAllocated"
+    ] = "PackExtendedResources"
     resources: Annotated[
         tuple[ResourceSpec, ...],
         doc("The resources that count. Extended resources count for pods that request them."),

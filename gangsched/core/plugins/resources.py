@@ -18,6 +18,8 @@ from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import SCORED
 
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
+#: How a pod without extended resources is ranked as by LeastAllocated, and one with some is packed on them.
+PACK_EXTENDED = "PackExtendedResources"
 #: The most that a point of the shape of RequestedToCapacityRatio may score.
 _MOST_OF_SHAPE = 10
 
@@ -25,12 +27,24 @@ _MOST_OF_SHAPE = 10
 class _Load:
     """What a class asks for of some resources, beside the room of all nodes and what is taken of it.
 
+    ``weights`` say how much each counts; ``most``: full nodes are preferred.
     ``room`` is ``(k, N)``; 0 for resources that do not count: a node has none, or an extended resource that the class
     does not ask for. ``assumed``: pods that ask for no cpu or memory count as if they did.
     """
 
-    def __init__(self, sim: Simulation, names: Sequence[str], asked: Mapping[str, float], *, assumed: bool) -> None:
+    def __init__(
+        self,
+        sim: Simulation,
+        names: Sequence[str],
+        asked: Mapping[str, float],
+        *,
+        assumed: bool,
+        weights: Sequence[float] = (),
+        most: bool = False,
+    ) -> None:
         self.sim = sim
+        self.weights = weights
+        self.most = most
         self.asked = [float(asked.get(name, 0)) for name in names]
         self.room: Floats = np.zeros((len(names), sim.snapshot.size))
         self._sources: list[tuple[bool, int]] = []
@@ -58,7 +72,8 @@ class NodeResourcesFitScore:
     """Prefer empty nodes (LeastAllocated), full ones (MostAllocated), or what ``shape`` says
     (RequestedToCapacityRatio: points of utilisation in percent and score from 0 to 10, ascending).
 
-    ``resources`` are ``(name, weight)``.
+    ``resources`` are ``(name, weight)``. With PackExtendedResources a pod that asks for extended resources goes where
+    least of these is left; the others count for pods without.
     """
 
     name = "NodeResourcesFit"
@@ -71,6 +86,7 @@ class NodeResourcesFitScore:
         shape: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.most = strategy == "MostAllocated"
+        self.packs_extended = strategy == PACK_EXTENDED
         self.names = [name for name, _ in resources]
         self.weights = [float(weight) for _, weight in resources]
         self.by_percent = _by_percent(shape) if strategy == "RequestedToCapacityRatio" else None
@@ -83,20 +99,23 @@ class NodeResourcesFitScore:
             **dict(pod.shape.requests),
             **dict(zip(SCORED, sim.snapshot.scored_of(pod.shape).tolist(), strict=True)),
         }
-        return _Load(sim, self.names, asked, assumed=True)
+        extended = [name for name, units in pod.shape.requests if units and _is_extended(name)]
+        if self.packs_extended and extended:
+            return _Load(sim, extended, asked, assumed=False, weights=[1.0] * len(extended), most=True)
+        return _Load(sim, self.names, asked, assumed=True, weights=self.weights, most=self.most)
 
     def values(self, state: _Load) -> Floats:
         room = state.room
         wanted = state.taken() + np.array(state.asked)[:, None]
         counted = room > 0
         safe = np.where(counted, room, 1.0)
-        weights = np.array(self.weights)[:, None]
+        weights = np.array(state.weights)[:, None]
         if self.by_percent is not None:
             percent = np.where(wanted > room, 100.0, np.floor(wanted * 100.0 / safe)).astype(np.int64)
             scores = np.where(counted, self.by_percent[np.clip(percent, 0, 100)], 0.0)
             weight = (weights * (scores > 0)).sum(axis=0)
             return np.asarray(np.floor((scores * weights).sum(axis=0) / np.where(weight > 0, weight, 1.0) + 0.5))
-        part = np.minimum(wanted, room) if self.most else np.maximum(room - wanted, 0.0)
+        part = np.minimum(wanted, room) if state.most else np.maximum(room - wanted, 0.0)
         scores = np.where(counted, np.floor(part * MAX_SCORE / safe), 0.0)
         weight = (weights * counted).sum(axis=0)
         return np.asarray(np.floor((scores * weights).sum(axis=0) / np.where(weight > 0, weight, 1.0)))
@@ -110,14 +129,19 @@ class NodeResourcesFitScore:
             wanted = taken + state.asked[i]
             if self.by_percent is not None:
                 score = float(self.by_percent[100 if wanted > room else max(math.floor(wanted * 100.0 / room), 0)])
-                total_weight += self.weights[i] if score > 0 else 0.0
+                total_weight += state.weights[i] if score > 0 else 0.0
             else:
-                part = min(wanted, room) if self.most else max(room - wanted, 0.0)
+                part = min(wanted, room) if state.most else max(room - wanted, 0.0)
                 score = math.floor(part * MAX_SCORE / room)
-                total_weight += self.weights[i]
-            total += score * self.weights[i]
+                total_weight += state.weights[i]
+            total += score * state.weights[i]
         half = 0.5 if self.by_percent is not None else 0.0
         return float(math.floor(total / total_weight + half)) if total_weight else 0.0
+
+
+def _is_extended(resource: str) -> bool:
+    """Return whether a resource is one of devices and the like, as a domain in its name says."""
+    return "/" in resource and not resource.startswith("kubernetes.io/")
 
 
 def _by_percent(shape: Sequence[tuple[int, int]]) -> Floats:
