@@ -138,9 +138,10 @@ class _RunTimes:
         return sorted({_workload(pod) for pod in running if self._remaining(pod, 1) is None})
 
     def assumes(self, unknown: Sequence[str]) -> list[str]:
-        """What must be so for the times to be right."""
+        """What must be so for the times to be right, and how often they are."""
         pods = self._world.pods.values()
-        out = [causes.NOTHING_NEW]
+        several = len({pod.priority for pod in pods if pod.live and pod.priority < _SYSTEM}) > 1
+        out = [causes.NOTHING_NEW, causes.FORECAST_OF_SEVERAL if several else causes.FORECAST_OF_ONE_PRIORITY]
         if any(self._declared(pod, self._world.jobs.job_of(pod)) is not None for pod in pods):
             out.append(causes.run_times_hold(key=EXPECTED_RUN_TIME))
         if self._learnt:

@@ -339,12 +339,29 @@ def _too_large(pod: Pod, nodes: Sequence[Node]) -> Iterator[str]:
         largest = max(_has(node, resource) for node in nodes)
         if asked > largest:
             several = True
+            if not largest and "/" in resource:
+                yield _nowhere(resource)
+                continue
             yield (
                 f"less {resource} in one pod, or larger nodes: {pod.key} asks for {quantity(resource, asked)}, and the"
                 f" largest node has {quantity(resource, largest)}"
             )
     if not several:
         yield f"a node that has all at once: {_asked(pod)}"
+
+
+#: The resources that DeviceClasses have without a name of their own (KEP-5004).
+_OF_CLASS = "deviceclass.resource.kubernetes.io/"
+
+
+def _nowhere(resource: str) -> str:
+    """What an extended resource needs that no node has: less of it would not help."""
+    named = resource.removeprefix(_OF_CLASS)
+    served = f"DeviceClass {named} serves it" if named != resource else "a DeviceClass serves it (extendedResourceName)"
+    return (
+        f"nodes that have {resource}: none has any; where {served}, its devices come by dynamic resource allocation,"
+        " which is not supported yet"
+    )
 
 
 def _selects(pod: Pod, node: Node) -> bool:

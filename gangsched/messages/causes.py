@@ -240,6 +240,11 @@ too_large_to_wait = Text("{pods} pods are more than the {most} with which a {kin
 # When a gang that waits will start
 
 NOTHING_NEW = "nothing comes that is not there yet, and no node is lost"
+FORECAST_OF_ONE_PRIORITY = "measured on a trace with jobs of one priority: 91 of 100 starts were within such times"
+FORECAST_OF_SEVERAL = (
+    "measured on a trace with jobs of two priorities: 61 of 100 starts were within such times, since jobs that come"
+    " later may pass"
+)
 run_times_hold = Text("run times are within 20% of what {key} says")
 RUN_LIKE_BEFORE = "pods run as long as those of the same owner that have succeeded"
 RUN_UNTIL_DEADLINE = "a pod with activeDeadlineSeconds of which nothing else is known runs until then"

@@ -79,6 +79,13 @@ def test_who_waits_starts_when_one_ends_whose_run_time_is_declared() -> None:
     assert any(EXPECTED_RUN_TIME in each for each in eta.would_help)
 
 
+@pytest.mark.parametrize(("priority", "rate"), [(0, "91 of 100"), (5, "61 of 100")])
+def test_an_answer_carries_how_often_such_answers_were_right(priority: int, rate: str) -> None:
+    """Where jobs of several priorities run or wait, later ones may pass: that is so less often."""
+    eta = found(*NODES, runs("a", "n1", expected=1000.0).priority(priority), waits("new"))["d/new"]
+    assert [rate in each for each in eta.assumes].count(True) == 1
+
+
 def test_a_priority_that_would_bring_it_forward_is_named() -> None:
     """The first gangs that wait are told with which priority they would start sooner, and when; others are not."""
     lasting = [runs(f"r{n}", f"n{n}", expected=4000.0).priority(5) for n in (1, 2)]

@@ -234,6 +234,11 @@ LABELLED = "apiVersion: v1\nkind: Node\nmetadata: {name: %s, labels: {disk: hdd}
 NEW = pod("new", cls="low")
 
 
+def asking(resource):
+    """A pod that asks for a device that no node has."""
+    return NEW.replace("requests: {", f"requests: {{{resource}: 1, ")
+
+
 @pytest.mark.parametrize(
     ("documents", "advice"),
     [
@@ -241,6 +246,8 @@ NEW = pod("new", cls="low")
             (NODES, pod("new", cpu=9)),
             "less cpu in one pod, or larger nodes: default/new asks for 9, and the largest node has 4",
         ),
+        ((NODES, asking("nvidia.com/gpu")), "where a DeviceClass serves it (extendedResourceName)"),
+        ((NODES, asking("deviceclass.resource.kubernetes.io/mig")), "where DeviceClass mig serves it"),
         ((NODES, pod("a", node="n1", cpu=3), pod("b", node="n2", cpu=2), NEW), "at most 2 is free on one node"),
         ((NODES, pod("a", node="n1", cpu=4), pod("b", node="n2", cpu=4), NEW), "and none is free on any node"),
         (
