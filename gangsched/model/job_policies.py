@@ -38,7 +38,9 @@ def failure_rules(spec: wire.JobSpec) -> tuple[FailureRule, ...]:
             exits.container_name is None or exits.container_name in running | first
         ):
             codes, within = tuple(exits.values or ()), exits.operator == "In"
-            out.append(FailureRule(rule.action, codes, within, exits.container_name in first))
+            named = exits.container_name
+            of_one = named is not None and len(running | first) > 1
+            out.append(FailureRule(rule.action, codes, within, of_one, named in first))
     return tuple(out)
 
 

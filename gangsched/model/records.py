@@ -420,13 +420,14 @@ class FailureRule(Record, frozen=True):
     """One rule of a podFailurePolicy: its action for pods that end so.
 
     A container ends with one of these exit ``codes``, or with none of them (not ``within``); without codes (None), the
-    pod has one of these ``conditions`` (type, status). ``of_init``: the rule is about an init container that ends
-    before the others start.
+    pod has one of these ``conditions`` (type, status). ``of_one``: the rule is about one of several containers;
+    ``of_init``: about an init container that ends before the others start.
     """
 
     action: str
     codes: tuple[int, ...] | None = None
     within: bool = True
+    of_one: bool = False
     of_init: bool = False
     conditions: tuple[tuple[str, str], ...] = ()
 

@@ -69,18 +69,17 @@ class Allowance(NamedTuple):
     most: int
 
 
-def fate(
-    job: Job, lost: Iterable[Pod], *, codes: Sequence[int] = EVICTED, counted: int = 0, marked: bool = True
-) -> Fate:
+def fate(job: Job, lost: Iterable[Pod], *, codes: Sequence[int] = EVICTED, counted: int = 0) -> Fate:
     """What becomes of a Job that loses these pods beside what it has counted; so many of them may be ``counted`` too.
 
-    Their containers end with one of these exit codes: the worst that may follow is taken to follow. They are ``marked``
-    as disrupted.
+    Their containers end with one of these exit codes: the worst that may follow is taken to follow. Those that are
+    live are marked as disrupted before they go; of the others it is known whether they are.
     """
     number, by_policy = 0, False
     failing: set[int] = set()
     for pod in lost:
-        action = action_on(job.failure_rules, codes, marked=marked, started=pod.phase != "Pending")
+        marked, started = pod.live or pod.disruption_target, pod.phase != "Pending"
+        action = action_on(job.failure_rules, codes, marked=marked, started=started)
         by_policy |= action == FAIL_JOB
         if action == IGNORE or (job.indexed and not _valid(job, pod.completion_index)):
             continue
@@ -125,6 +124,11 @@ def ignores_evictions(job: Job) -> bool:
     return action_on(job.failure_rules, EVICTED) == IGNORE
 
 
+def may_complete(job: Job) -> bool:
+    """Return whether a Job that goes on can complete as far as its indexes are concerned."""
+    return _slack(job, job.failed_indexes) >= 0
+
+
 def succeeds(job: Job) -> bool:
     """Return whether its completed indexes meet its success policy."""
     return any(_lacking(job, rule) == 0 for rule in job.success_rules) and bool(job.completed_indexes)
@@ -137,20 +141,22 @@ def action_on(rules: Sequence[FailureRule], codes: Sequence[int], *, marked: boo
     start concerns only a pod that has not ``started``.
     """
     conditions = _AT_ITS_END if marked else _UNMARKED
-    found = [COUNT]
+    out: list[str] = []
+    left = list(codes)  # those of which no rule before says that no container has ended so
     for rule in rules:
         if rule.codes is None:
-            matches = [any(each in conditions for each in rule.conditions)]
+            met = left if any(each in conditions for each in rule.conditions) else []
         elif rule.of_init and started:
             continue
         else:
-            matches = [code != 0 and (code in rule.codes) == rule.within for code in codes]
-        if all(matches):
-            found.append(rule.action)
-            return max(found[1:], key=_severity)
-        if any(matches):
-            found.append(rule.action)
-    return max(found, key=_severity)
+            met = [code for code in left if code != 0 and (code in rule.codes) == rule.within]
+        if met:
+            out.append(rule.action)
+        if len(met) == len(left):
+            return max(out, key=_severity)
+        if not rule.of_one:
+            left = [code for code in left if code not in met]
+    return max([*out, COUNT], key=_severity)
 
 
 def _severity(action: str) -> int:

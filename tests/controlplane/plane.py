@@ -136,6 +136,7 @@ class ControlPlane:
         self._report = report
         self._components: list[_Component] = []
         self._feature_gates = ""
+        self._manager: tuple[Path | str, ...] = ()
 
     # ------------------------------------------------------------------------------------------------- what tests use
 
@@ -284,25 +285,14 @@ class ControlPlane:
             f"--tls-private-key-file={pki.server_key}",
         )
         checks = []
+        self._manager = (
+            programs["kube-controller-manager"],
+            f"--service-account-private-key-file={pki.accounts_key}",
+            f"--root-ca-file={pki.ca}",
+            *serving,
+        )
         if self._with_controller_manager:
-            self._run(
-                "kube-controller-manager",
-                programs["kube-controller-manager"],
-                f"--kubeconfig={self.kubeconfig('kube-controller-manager')}",
-                "--controllers=*",
-                "--leader-elect=false",
-                f"--service-account-private-key-file={pki.accounts_key}",
-                f"--root-ca-file={pki.ca}",
-                "--kube-api-qps=500",
-                "--kube-api-burst=1000",
-                # KWOK renews a node's lease every 50 s; a busy machine must not turn nodes NotReady.
-                "--node-monitor-grace-period=200s",
-                f"--secure-port={manager_port}",
-                *serving,
-                *self._gates(),
-                *self._controller_manager_args,
-            )
-            checks.append(("kube-controller-manager", f"https://127.0.0.1:{manager_port}/healthz"))
+            checks.append(self._manage(manager_port))
         if self._with_kwok:
             self._run(
                 "kwok",
@@ -329,6 +319,30 @@ class ControlPlane:
             checks.append(("kube-scheduler", f"https://127.0.0.1:{scheduler_port}/readyz"))
         for name, url in checks:
             self._wait(name, url)
+
+    def manage(self, *arguments: str) -> None:
+        """Start kube-controller-manager now, on a control plane that has begun without it."""
+        self._wait(*self._manage(_free_ports(1)[0], *arguments))
+
+    def _manage(self, port: int, *arguments: str) -> tuple[str, str]:
+        program, *flags = self._manager
+        self._run(
+            "kube-controller-manager",
+            Path(program),
+            f"--kubeconfig={self.kubeconfig('kube-controller-manager')}",
+            "--controllers=*",
+            "--leader-elect=false",
+            "--kube-api-qps=500",
+            "--kube-api-burst=1000",
+            # KWOK renews a node's lease every 50 s; a busy machine must not turn nodes NotReady.
+            "--node-monitor-grace-period=200s",
+            f"--secure-port={port}",
+            *map(str, flags),
+            *self._gates(),
+            *self._controller_manager_args,
+            *arguments,
+        )
+        return "kube-controller-manager", f"https://127.0.0.1:{port}/healthz"
 
     def _run_apiserver(self, program: Path, etcd: str, port: int, pki: certificates.Certificates) -> None:
         tokens = self.directory / "tokens.csv"

@@ -72,6 +72,11 @@ def lost(*indexes: int, failures: int = 0, phase: str = "Running") -> list[Pod]:
         ([{"action": "Ignore", **exits("In", 137, 143)}, {"action": "FailJob", **CONDITION}], "", "", ""),
         ([{"action": "Ignore", **exits("In", 143)}, {"action": "FailJob", **CONDITION}], BY_POLICY, "", BY_POLICY),
         ([{"action": "FailJob", **exits("In", 1, 2)}], "", "", ""),
+        ([{"action": "Ignore", **exits("In", 137)}, {"action": "FailJob", **exits("In", 137)}], "", "", ""),
+        (
+            [{"action": "Ignore", **exits("In", 137, container="main")}, {"action": "FailJob", **exits("In", 137)}],
+            *(BY_POLICY, "", ""),
+        ),
         ([{"action": "FailJob", **exits("NotIn", 1, container="side")}], *ENDS),
         ([{"action": "FailJob", **exits("NotIn", 1, container="first")}], "", "", ""),
         ([{"action": "FailJob", **exits("NotIn", 1, container="gone")}], "", "", ""),

@@ -109,7 +109,7 @@ class JobController:
         if job is None or job.suspended or job.finished or pod.uid in self._lost:
             return
         self._lost.add(pod.uid)
-        found = fate(job, [pod], codes=[exit_code(pod)], marked=pod.disruption_target)
+        found = fate(job, [pod], codes=[exit_code(pod)])
         if found.failed > job.failed:
             self._index_failures[job.uid, pod.completion_index] = pod.index_failures + 1
         over = bool(found.cause)

@@ -25,7 +25,7 @@ from gangsched.messages.text import counted, listed
 from gangsched.model.dialects.operators import OPERATORS
 from gangsched.model.preemptible import BY_OWNER, OF_DAEMONSET, STATIC, protection
 from gangsched.model.records import JOB, GangId, Job, Pod
-from gangsched.model.survival import BY_INDEXES, BY_LIMIT, BY_POLICY, Fate, fate
+from gangsched.model.survival import BY_INDEXES, BY_LIMIT, BY_POLICY, EVICTED, Fate, fate
 from gangsched.model.times import render_time
 
 if TYPE_CHECKING:
@@ -251,16 +251,25 @@ def losing(gone: Iterable[Victim], world: World) -> list[tuple[Job, set[str]]]:
     return [(job, uids) for job, uids in found if job is not None]
 
 
-def fate_of(job: Job, lost: Collection[str], world: World, key: str | None = "", counted: int = 0) -> Fate:
-    """What becomes of a Job of which these pods (UIDs) are deleted. Others that are leaving may not have been counted
-    yet. Those that only plans remove which were made after the one with this ``key`` are theirs to count. Without a
-    key (None) whoever leaves is taken to have been counted. So many of the lost may have been ``counted``, too.
+def fate_of(
+    job: Job,
+    lost: Collection[str],
+    world: World,
+    key: str | None = "",
+    counted: int = 0,
+    codes: Sequence[int] = EVICTED,
+) -> Fate:
+    """What becomes of a Job of which these pods (UIDs) are deleted, which end with one of these exit codes.
+
+    Others that are leaving may not have been counted yet. Those that only plans remove which were made after the one
+    with this ``key`` are theirs to count. Without a key (None) whoever leaves is taken to have been counted. So many of
+    the lost may have been ``counted``, too.
     """
     counts_on = world.ledger.condemned.counts_on
     others = (p for p in world.jobs.pods_of(job) if p.uid not in lost) if key is not None else ()
     leaving = (p for p in others if not p.live or counts_on(p.uid, key or ""))
     pods = (pod for uid in sorted(lost) if (pod := world.pods.get(uid)) is not None)
-    return fate(with_failed(job, world), uncounted(job, [*leaving, *pods]), counted=counted)
+    return fate(with_failed(job, world), uncounted(job, [*leaving, *pods]), codes=codes, counted=counted)
 
 
 def would_fail(job: Job, lost: Collection[str], world: World, key: str | None = "", counted: int = 0) -> bool:
