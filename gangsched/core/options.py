@@ -12,6 +12,10 @@ from gangsched.core.framework.registry import PluginSet
 STEPS_PER_MILLISECOND = 10
 
 
+#: The scheduler names of APIs whose users had that power before.
+TRUSTED_BY_DEFAULT = ("volcano", "kai-scheduler")
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the decision core.
 
@@ -44,7 +48,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     say otherwise. Room for announced members is kept for ``announced_hold_seconds`` from the first binding.
     ``hold_room`` says when nodes on which room is freed are held against other schedulers: always, never, or
     with auto where one of these has a part in it.
-    ``profiles`` has the scheduler names whose filters or scores are not the default ones.
+    ``profiles`` has the scheduler names whose filters or scores are not the default ones. For the scheduler names
+    ``trusted_names`` a group has the priority of the class that it names.
     """
 
     scheduler_names: tuple[str, ...] = ("py-gang-scheduler",)
@@ -84,6 +89,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     announced_hold_seconds: float = 600.0
     hold_room: str = "auto"
     profiles: tuple[tuple[str, PluginSet], ...] = ()
+    trusted_names: tuple[str, ...] = TRUSTED_BY_DEFAULT
 
     @property
     def removal(self) -> str:

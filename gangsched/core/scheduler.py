@@ -56,7 +56,7 @@ class Scheduler:
             options.fair_sharing,
             options.overdue_after_seconds,
             options.gang_owners,
-            SchedulerNames(options.guarded_names, options.leased_names),
+            SchedulerNames(options.guarded_names, options.leased_names, options.trusted_names),
             surplus_after=options.surplus_after,
         )
         self._late = LateOwners(self.world, options.owner_wait_seconds)

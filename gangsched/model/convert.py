@@ -7,7 +7,7 @@ which object (and file) it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -16,6 +16,7 @@ from gangsched.model import children, job_policies, wire
 from gangsched.model.children import COMPLETION_INDEX, WireDirectives, added_by_flavor, directives, without
 from gangsched.model.constraints import NAMESPACE_NAME, NO_LABELS, Labels, PodShape
 from gangsched.model.dialects import HINT_PREFIXES, membership, remark, ungrouped, upstream
+from gangsched.model.dialects.dialect import EVICTED
 from gangsched.model.dialects.objects import owner_of
 from gangsched.model.dialects.owners import declared
 from gangsched.model.errors import FieldError
@@ -254,6 +255,7 @@ class Converter:
             completed_indexes=parse_indexes(status.completed_indexes),
             success_rules=job_policies.success_rules(spec),
             deleting=bool(meta.deletion_timestamp),
+            evicted=_evicted(raw.status.conditions),
         )
 
     def _intern_labels(self, raw: Mapping[str, str] | None) -> Labels:
@@ -296,6 +298,11 @@ def pod_selector(
         owner=owner_of(meta),
         deleting=bool(meta.deletion_timestamp),
     )
+
+
+def _evicted(conditions: Iterable[wire.Condition] | None) -> bool:
+    """Have pods been evicted, as a condition says that is in the status? Its users cannot write that."""
+    return any(each.type == EVICTED and each.status == "True" for each in conditions or ())
 
 
 def _condition(raw: wire.Condition, i: int) -> Condition:
@@ -365,6 +372,7 @@ def job_set(convert: Converter, raw: RawJobSet) -> JobSet:
         stakes=stakes,
         remark=unclear,
         deleting=bool(meta.deletion_timestamp),
+        evicted=_evicted(raw.status.conditions),
     )
 
 

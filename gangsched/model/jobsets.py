@@ -37,7 +37,7 @@ class JobSet(Named, frozen=True):
 
     ``in_order`` says that some of its Jobs wait until others run or have finished. ``suspended_by`` is the scheduler
     that has suspended it to make room, ``suspended_since`` (seconds) since when it is suspended (0: its controller has
-    not reported so); ``owner`` is its controller, ``gang`` and ``deleting`` as in a Job.
+    not reported so); ``owner`` is its controller, ``gang``, ``deleting`` and ``evicted`` as in a Job.
     """
 
     uid: str = ""
@@ -55,6 +55,7 @@ class JobSet(Named, frozen=True):
     stakes: Stakes = NO_STAKES
     remark: Mistake | None = None
     deleting: bool = False
+    evicted: bool = False
 
     @property
     def template(self) -> Pod | None:

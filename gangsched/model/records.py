@@ -452,8 +452,8 @@ class Job(Named, frozen=True):
     their own; None for a Job of which nothing more than the counts is known. ``added`` is what its pods get beside
     that, of the flavor in which it was admitted last. ``gang`` says whether its pods start
     together; None: it does not say. ``scheduling`` is what it says about them as a gang, if it
-    does. It is ``deleting`` once its deletion was asked for. Its pods are ended ``deadline_seconds`` after its start,
-    if there are any.
+    does. It is ``deleting`` once its deletion was asked for, and ``evicted`` if its status says that pods of it
+    were. Its pods are ended ``deadline_seconds`` after its start, if there are any.
     """
 
     uid: str = ""
@@ -487,6 +487,7 @@ class Job(Named, frozen=True):
     completed_indexes: Intervals = ()
     success_rules: tuple[SuccessRule, ...] = ()
     deleting: bool = False
+    evicted: bool = False
 
     @property
     def wanted(self) -> int:

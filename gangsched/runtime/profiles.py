@@ -112,6 +112,15 @@ class Profile(Section, frozen=True, kw_only=True):
             are left alone. Empty: those that are known of this name."""
         ),
     ] = ()
+    trust_group_priority: Annotated[
+        bool | None,
+        doc(
+            """Whether a group has the priority of the PriorityClass that it names (Volcano, KAI), which no admission
+            checks: whoever may create groups has every priority then. Otherwise that class can lower the priority of
+            its pods, and not raise it. Without a value true for the scheduler names volcano and kai-scheduler, whose
+            users had that power before, and false for others."""
+        ),
+    ] = None
     plugins: Annotated[Plugins, doc("Which filters and scores are used.")] = Plugins()
     plugin_config: Annotated[tuple[PluginConfig, ...], doc("Arguments of plug-ins.")] = ()
 

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gangsched.core.framework.registry import PluginSet
-from gangsched.core.options import STEPS_PER_MILLISECOND, Options
+from gangsched.core.options import STEPS_PER_MILLISECOND, TRUSTED_BY_DEFAULT, Options
 from gangsched.model.dialects.owners import Kind
 from gangsched.model.sections import Duration, NonEmpty, Section
 from gangsched.model.sections import doc as _doc
@@ -410,6 +410,12 @@ class GroupStatus(Section, frozen=True, kw_only=True):
     burst: Annotated[int, _doc("How many of them may be sent at once after a pause.", ge=1, le=100_000)] = 100
 
 
+def _trusted(profile: Profile) -> str:
+    """The scheduler name of a profile that trusts the priority of groups; empty for others."""
+    name, said = profile.scheduler_name, profile.trust_group_priority
+    return name if said or (said is None and name in TRUSTED_BY_DEFAULT) else ""
+
+
 class Configuration(Section, frozen=True, kw_only=True):
     """Every setting with its default. An unknown key is an error: see `gangsched config validate`."""
 
@@ -477,6 +483,7 @@ class Configuration(Section, frozen=True, kw_only=True):
             events_per_gang=self.events.members == "perGang",
             evict_daemonset_pods=self.preemption.evict_daemon_set_pods,
             profiles=tuple((name, plugins) for name, plugins in chosen if plugins != PluginSet()),
+            trusted_names=tuple(filter(None, map(_trusted, self.profiles))),
         )
 
     def former_leases(self) -> dict[str, tuple[str, ...]]:

@@ -345,6 +345,7 @@ class Cluster:
         jobs = [self.jobs[key]] if action.job.kind == JOB else []
         if action.job.kind == JOB:
             fields = {"added": given[0]} if given is not None else {}
+            fields |= {"evicted": True} if suspend else {}
             self.show(msgspec.structs.replace(self.jobs[key], suspended=suspend, suspended_by=by, **fields))
         else:
             replicated = self.jobsets[key].replicated
@@ -354,6 +355,7 @@ class Cluster:
                     for each, added in zip(replicated, given, strict=True)
                 )
             fields = {"suspended": suspend, "suspended_by": by, "replicated": replicated}
+            fields |= {"evicted": True} if suspend else {}
             self.show(msgspec.structs.replace(self.jobsets[key], **fields))
             jobs = [j for j in self.jobs.values() if j.owner is not None and j.owner.uid == action.job.uid]
             for job in jobs:

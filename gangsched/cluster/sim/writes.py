@@ -193,7 +193,10 @@ class ApiServer:
         if not suspend and job.suspended_by != by:
             return Verdict(Outcome.CONFLICT, f"{ref.kind} {job.key} has been suspended by another client")
         since, by = (self._clock.stamp, action.scheduler) if suspend else (0.0, "")
-        changed = msgspec.structs.replace(job, suspended=suspend, suspended_by=by, suspended_since=since)
+        evicted = job.evicted or suspend  # as the status says by then
+        changed = msgspec.structs.replace(
+            job, suspended=suspend, suspended_by=by, suspended_since=since, evicted=evicted
+        )
         if isinstance(action, ResumeJob) and action.templates is not None:
             changed = _given(changed, action.templates)
         self._store.apply(Changed(changed), Cause(SCHEDULER, verb_of(action), _said(action)))

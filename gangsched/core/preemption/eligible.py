@@ -378,8 +378,8 @@ class Eligible:
         return not keeping and takes_whole
 
     def unit_priority(self, by_gang: Mapping[GangId, Ints], alone: Ints = NO_SLOTS) -> int:
-        """The highest of the gangs' own priorities or, where a gang has none, of its members'; and of those of pods
-        without a gang in the slots ``alone``.
+        """The highest of the gangs' own priorities or, where a gang has none, of its members', which a class that
+        nothing has admitted may lower; and of those of pods without a gang in the slots ``alone``.
         """
         out: list[int] = self.snapshot.table.priority[alone].tolist()
         for gang, slots in by_gang.items():
@@ -387,7 +387,8 @@ class Eligible:
             if own is not None:
                 out.append(own)
             elif len(slots):
-                out.append(int(self.snapshot.table.priority[slots].max()))
+                highest = self.snapshot.table.priority[slots].max()
+                out.append(int(min(highest, self.membership.most_priority(gang))))
         return max(out, default=0)
 
     def queued_apart(self, group: Collection[GangId]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -561,7 +562,8 @@ class Membership:
 
     def preemptor_priority(self, gangs: Iterable[GangId]) -> int:
         """The lowest of the gangs' own priorities or, where a gang has none, of its live members'; of all members' once
-        none is live: those that terminate hold what they hold with the same priority as before.
+        none is live: those that terminate hold what they hold with the same priority as before. A class that nothing
+        has admitted may lower that.
         """
         out: list[int] = []
         others: list[int] = []
@@ -570,19 +572,32 @@ class Membership:
             if own is not None:
                 out.append(own)
                 continue
-            standing = self._standing(gang)
+            standing, most = self._standing(gang), self.most_priority(gang)
             if standing.live is not None:
-                out.append(standing.live)
+                out.append(int(min(standing.live, most)))
             if standing.others is not None:
-                others.append(standing.others)
+                others.append(int(min(standing.others, most)))
         return min(out or others, default=0)
 
     def own_priority(self, gang: GangId) -> int | None:
-        """That of the group object, or of the PriorityClass that it names; None where neither says."""
+        """That of the group object, as its API has admitted it, or of the PriorityClass that it names, where that is
+        trusted; None where neither says.
+        """
         spec = self.spec(gang)
-        if spec is None or spec.priority is not None or not spec.priority_class:
+        if spec is None or spec.priority is not None or gang.scheduler not in self._names.trusted:
             return None if spec is None else spec.priority
-        found = self._classes.get(spec.priority_class)
+        return self._class_of(spec)
+
+    def most_priority(self, gang: GangId) -> float:
+        """What the priority of a gang is at most that has none of its own: nothing admits the class that its group
+        names, so that raises no priority, and ResourceQuotas for classes are about pods.
+        """
+        spec = self.spec(gang)
+        found = self._class_of(spec) if spec is not None and spec.priority is None else None
+        return math.inf if found is None else found
+
+    def _class_of(self, spec: Gang) -> int | None:
+        found = self._classes.get(spec.priority_class) if spec.priority_class else None
         return None if found is None else found.value
 
     def policy(self, gangs: Iterable[GangId]) -> str:

@@ -268,10 +268,12 @@ NOT_KNOWN = Owner(causes.FORMER_OWNER_UNKNOWN)
 
 class SchedulerNames:
     """``guarded`` are the names of which a former owner may be alive, ``leased`` those of them that have a Lease to be
-    looked at first. ``taken`` has the names that are left to their owners.
+    looked at first. ``taken`` has the names that are left to their owners. Under the ``trusted`` names, ours or not, a
+    group has the priority of the class that it names.
     """
 
-    def __init__(self, guarded: Iterable[str] = (), leased: Iterable[str] = ()) -> None:
+    def __init__(self, guarded: Iterable[str] = (), leased: Iterable[str] = (), trusted: Iterable[str] = ()) -> None:
+        self.trusted = frozenset(trusted)
         self.guarded = frozenset(guarded)
         self._leases: dict[str, Owner | None] = dict.fromkeys(leased, NOT_KNOWN)
         self._bindings: dict[str, Owner] = {}

@@ -226,7 +226,7 @@ class OwnerGangs:
         if priority is None:
             return False
         own = self._membership.own_priority(pod.gang)
-        return (pod.priority if own is None else own) >= priority
+        return (min(pod.priority, self._membership.most_priority(pod.gang)) if own is None else own) >= priority
 
     def renew_all(self, namespace: str = "") -> list[Pod]:
         """Queues count from now on, or no longer; or what the labels of this namespace say has changed."""

@@ -20,7 +20,7 @@ from gangsched.model.children import merged
 from gangsched.model.constraints import PodVolumes
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import MAX_WITHOUT_PODS, JobSet, why_it_cannot_wait
-from gangsched.model.records import PREEMPT_LOWER, GangId, Job, Pod
+from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, GangId, Job, Pod
 
 #: Controllers that leave it to others whether what they make is suspended. That of a JobSet, say, would end it at once.
 LENIENT = ("CronJob",)
@@ -132,6 +132,8 @@ def _stand_ins(world: World, owner: Suspendable) -> list[Pod]:
         if template is None or job.finished:
             continue
         priority, policy = _priority(world, template)
+        if not may_evict(world, owner):
+            policy = PREEMPT_NEVER
         out += [
             msgspec.structs.replace(
                 template,
@@ -151,6 +153,16 @@ def _stand_ins(world: World, owner: Suspendable) -> list[Pod]:
             for index in range(job.wanted)
         ]
     return out
+
+
+def may_evict(world: World, owner: Suspendable) -> bool:
+    """Return whether others may be evicted for a Job or JobSet that has no pods.
+
+    Its users can write the annotation that says by whom it was suspended, but not its status: where that says that its
+    pods were evicted, there have been pods that admission has let pass. With a queue the rules of that count.
+    """
+    queued = world.managed.active and bool(world.jobs.queue_of(owner).local_queue)
+    return owner.evicted or queued or not owner.suspended_by
 
 
 def _planned(world: World, owner: Suspendable) -> list[Job]:

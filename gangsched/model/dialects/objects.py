@@ -30,7 +30,9 @@ QueueName = Annotated[
 PriorityClassName = Annotated[
     str,
     used(
-        "the gang's priority as preemptor and as victim; absent, or not the name of a PriorityClass: that of its pods"
+        "the gang's priority as preemptor and as victim where [`profiles[].trustGroupPriority`](configuration.md) says"
+        " so, as by default for the scheduler names `volcano` and `kai-scheduler`; elsewhere no more than that of its"
+        " pods; absent, or not the name of a PriorityClass: that of its pods"
     ),
 ]
 MinResources = Annotated[

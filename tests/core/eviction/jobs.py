@@ -19,9 +19,10 @@ def member(index: int, name: str = "train") -> PodBuilder:
 
 
 def job(name: str = "train", **fields: Any) -> Job:
-    """A Job of eight with the default backoffLimit."""
+    """A Job of eight with the default backoffLimit; one that was suspended to make room has had pods."""
     template = msgspec.structs.replace(member(0, name).obj(), name=name, uid="")
     known = {"parallelism": MEMBERS, "completions": MEMBERS, "template": template, "version": "1", **fields}
+    known = {"evicted": bool(known.get("suspended_by")), **known}
     return Job("d", name, f"uid-Job-{name}", **known)
 
 
