@@ -103,7 +103,7 @@ def read_record(args: argparse.Namespace) -> tuple[list[Line], str]:
 
     Raises :class:`~gangsched.model.errors.UserError` when it cannot be read.
     """
-    configuration, connection = connect(args)
+    configuration, connection, _ = connect(args)
     return asyncio.run(_lines(configuration, connection)), connection.namespace
 
 

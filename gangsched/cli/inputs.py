@@ -22,13 +22,15 @@ from gangsched.model.errors import FieldError, Problem
 from gangsched.model.times import parse_time
 
 if TYPE_CHECKING:
+    from gangsched.cluster.kube.client import Client
     from gangsched.http.connection import Connection
+    from gangsched.runtime.running import Running
     from gangsched.runtime.settings import Configuration
 
 
 class Input(NamedTuple):
     """What was read: an event for each object, the options of the scheduler, the moment, the namespace of the context
-    (empty for manifests), and what was not understood.
+    (empty for manifests), what was not understood, and for a cluster what runs in it.
     """
 
     events: list[Event]
@@ -36,6 +38,18 @@ class Input(NamedTuple):
     now: float
     namespace: str
     warnings: list[Problem]
+    running: Running | None = None
+
+
+class Followed(NamedTuple):
+    """A cluster that is read: the options of its scheduler, the namespace of the context, what runs in it, and batches
+    as :func:`gangsched.runtime.connecting.follow` has them, to be closed.
+    """
+
+    options: Options
+    namespace: str
+    running: Running
+    batches: Generator[tuple[list[Event], float]]
 
 
 def add_decision_arguments(parser: argparse.ArgumentParser) -> None:
@@ -105,7 +119,11 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_configuration_arguments(parser: argparse.ArgumentParser, scheduler_name: str) -> None:
-    parser.add_argument("--config", metavar="FILE", help="a GangSchedulerConfiguration (default: built-in defaults)")
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="a GangSchedulerConfiguration (default: of a cluster that of its leader, else built-in defaults)",
+    )
     parser.add_argument("--scheduler-name", metavar="NAME", action="append", help=scheduler_name)
 
 
@@ -170,36 +188,63 @@ def read_cluster(args: argparse.Namespace) -> Input:
 
     Raises :class:`~gangsched.cli.answers.UsageError` with what cannot be read.
     """
-    options, namespace, batches = follow_cluster(args)
-    with closing(batches):
-        events, now = next(batches)
-    return Input(events, options, now, namespace, [])
+    found = follow_cluster(args)
+    with closing(found.batches):
+        events, now = next(found.batches)
+    return Input(events, found.options, now, found.namespace, [], found.running)
 
 
-def follow_cluster(args: argparse.Namespace) -> tuple[Options, str, Generator[tuple[list[Event], float]]]:
-    """``(options, namespace of the context, batches)``: of the cluster that arguments and configuration name, and
-    batches as :func:`gangsched.runtime.connecting.follow` has them, to be closed.
+def follow_cluster(args: argparse.Namespace) -> Followed:
+    """The cluster that arguments and configuration name, to be read for as long as it is asked for.
 
     Raises :class:`~gangsched.model.errors.UserError`, and so do the batches, with what cannot be read.
     """
     from gangsched.runtime.connecting import follow  # noqa: PLC0415 - as in connect
 
-    configuration, connection = connect(args)
-    return configuration.core_options(), connection.namespace, follow(configuration, connection)
+    configuration, connection, running = connect(args)
+    batches = follow(configuration, connection)
+    return Followed(configuration.core_options(), connection.namespace, running, batches)
 
 
-def connect(args: argparse.Namespace) -> tuple[Configuration, Connection]:
-    """The configuration, and the connection to the cluster that it and the arguments name.
+def connect(args: argparse.Namespace) -> tuple[Configuration, Connection, Running]:
+    """The connection to the cluster that the arguments name, what runs there, and with which configuration to answer:
+    that of ``--config``, else the one that the leader publishes. Says so, and first of all if none leads.
 
     Raises :class:`~gangsched.model.errors.UserError`.
     """
     # What talks to a cluster takes long to import; manifests do without.
+    from gangsched.messages import standing  # noqa: PLC0415
+    from gangsched.runtime import running  # noqa: PLC0415
     from gangsched.runtime.connecting import connect as connected  # noqa: PLC0415
 
-    configuration = configure(args, log_level="error")
-    connection = connected(configuration)
-    answers.complain([failures.reading(connection=connection)])
-    return configuration, connection
+    own = configure(args, log_level="error")
+    found: list[Running] = []
+
+    async def ask(client: Client) -> None:
+        found.append(await running.look(client, own))
+
+    connection = connected(own, ask=ask)
+    runs: Running = found[0]
+    configuration, whose = own, standing.as_given(file=args.config)
+    if not args.config:
+        configuration, whose = running.merged(runs, own), runs.whose
+        if names := getattr(args, "scheduler_name", None):
+            configuration = configuration.serving(names)
+        if runs.ignored:
+            answers.complain([standing.settings_not_known(names=", ".join(runs.ignored))])
+    _say(args, runs, standing.reading(connection=connection, leader=runs.leader, whose=whose))
+    return configuration, connection, runs
+
+
+def _say(args: argparse.Namespace, runs: Running, reading: str) -> None:
+    """What is read, to those who read the answer; and first in the answer itself that no scheduler leads."""
+    for_people = getattr(args, "output", "table") in ("table", "wide", "html")
+    if runs.alarm and for_people:
+        print(answers.clean(runs.alarm))
+    elif runs.alarm:
+        answers.complain([runs.alarm])
+    if for_people and not runs.alarm:
+        answers.complain([reading])
 
 
 def configure(args: argparse.Namespace, *, log_level: str | None = None) -> Configuration:

@@ -88,6 +88,12 @@ COMMANDS = (
         " cluster that is read once. Nothing is changed anywhere.",
     ),
     Command(
+        "status",
+        "say whether the scheduler of a cluster is healthy",
+        "Print who leads and since when, with which configuration and rights, what waits, and where room is held."
+        " Nothing is changed anywhere.",
+    ),
+    Command(
         "run",
         "schedule the pods of a cluster",
         "Run the scheduler until it is stopped (SIGTERM or Ctrl-C).",

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("-n", "--namespace", metavar="NS", help="only this namespace, and what is in none")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
-    parser.add_argument("--config", metavar="FILE", help="a GangSchedulerConfiguration (default: built-in defaults)")
+    parser.add_argument("--config", metavar="FILE", help="a GangSchedulerConfiguration (default: the leader's)")
     add_cluster_arguments(parser, "")
     parser.epilog = (
         "Of each object only what the scheduler reads is written: no environment, arguments, Secrets, ConfigMaps or"
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file; the exit code."""
-    configuration, connection = connect(args)
+    configuration, connection, _ = connect(args)
     skipped: list[str] = []
     items = asyncio.run(_read(configuration, connection, skipped))
     if args.namespace:

@@ -20,7 +20,6 @@ made_a_gang = Text("{group}{templates} with the {field} {key} and schedulerName 
 in_another_gang = Text("its pods belong to the gang {other} already")
 cannot_be_a_gang = Text("cannot be made a gang: {cannot}")
 MANIFESTS_OR_CLUSTER = "-f reads manifests, --kubeconfig and --context a cluster: give one of them"
-reading = Text("reading {connection}")
 not_a_port = Text("{text!r} is not a number from 0 to 65535")
 or_seconds = Text("{error} (or seconds since 1970)")
 not_a_name = Text("{text!r} is not [kind/]name or namespace/name")

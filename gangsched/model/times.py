@@ -49,6 +49,12 @@ def render_time(seconds: float) -> str:
     return f"{_moment(seconds):%Y-%m-%dT%H:%M:%SZ}".zfill(20)
 
 
+def clock_time(seconds: float, now: float) -> str:
+    """The time of day in UTC, with the date in front where that is not today's."""
+    moment, today = _moment(seconds), _moment(now)
+    return f"{moment:%H:%M:%SZ}" if moment.date() == today.date() else f"{moment:%Y-%m-%d %H:%M:%SZ}"
+
+
 def render_micro_time(seconds: float) -> str:
     """The API's MicroTime, used by leases and events. Moments beyond the years 1 to 9999 become the first or last."""
     return f"{_moment(seconds):%Y-%m-%dT%H:%M:%S.%fZ}".zfill(27)

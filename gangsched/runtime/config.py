@@ -6,6 +6,8 @@ beside the structs of :mod:`gangsched.runtime.settings`, because the words of a 
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 import math
 import re
@@ -20,7 +22,7 @@ from msgspec import inspect
 from gangsched.core.framework.arguments import ARGUMENTS
 from gangsched.core.framework.registry import BUILT_IN
 from gangsched.documents import Document, DocumentError, located
-from gangsched.messages import invalid
+from gangsched.messages import invalid, standing
 from gangsched.messages.text import nearest
 from gangsched.model.errors import UserError, one_line
 from gangsched.model.sections import Section
@@ -42,6 +44,9 @@ MAX_ALIASED_VALUES = 10_000
 #: Attempts at the lease are spread by up to a fifth of the retry period.
 RETRY_JITTER = 1.2
 
+
+#: Each pass finds what only shows when what was wrong before has been left out.
+_MOST_PASSES = 4
 
 #: From the top of the file to a value: names of keys, and places in lists from 0.
 Path: TypeAlias = tuple[str | int, ...]
@@ -88,6 +93,42 @@ def parse(text: str, file: str = "configuration") -> Configuration:
             return configuration
     lines = sorted((root.line(path), f"{_dotted(path)}{': ' if path else ''}{problem}") for path, problem in problems)
     raise ConfigurationError([f"{file}:{line}: {message}" for line, message in lines])
+
+
+def understood(document: dict[str, Any]) -> tuple[Configuration, list[str]]:
+    """The configuration of another process, which may be of another version or have plug-ins that are not here; what is
+    left out of it is named.
+    """
+    value = copy.deepcopy(document)
+    left_out: list[str] = []
+    for _ in range(_MOST_PASSES):
+        problems = list(_check_document(value))
+        if not problems:
+            configuration = msgspec.convert(value, Configuration)
+            problems = list(check(configuration))
+            if not problems:
+                return configuration, left_out
+        for path in sorted({path for path, _ in problems if path}, key=lambda each: (-len(each), _reverse(each))):
+            with contextlib.suppress(LookupError, TypeError):  # what it is in has been left out already
+                _drop(value, path)
+            left_out.append(_dotted(path))
+    return Configuration(), [standing.ALL_SETTINGS]
+
+
+def _reverse(path: Path) -> tuple[str, ...]:
+    """The last item of a list goes first: the places of others stay as they are."""
+    return tuple(f"{10**9 - each:010}" if isinstance(each, int) else each for each in path)
+
+
+def _drop(value: Any, path: Path) -> None:
+    """Take what is at the path out of it; where something is missing there, what lacks it."""
+    *before, last = path
+    above = value
+    for part in before:
+        above, value = value, value[part]
+    if isinstance(value, dict) and last not in value and before:
+        value, last = above, before[-1]
+    value.pop(last)
 
 
 def _document(text: str, file: str) -> Document:

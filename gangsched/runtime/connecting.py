@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -63,11 +63,19 @@ def free_port(configuration: Configuration) -> int:
     return port
 
 
+async def _nothing(_: Client) -> None:
+    """Ask for nothing more."""
+
+
 def connect(
-    configuration: Configuration, *, elects: bool = False, announce: Callable[[Connection], None] = lambda _: None
+    configuration: Configuration,
+    *,
+    elects: bool = False,
+    announce: Callable[[Connection], None] = lambda _: None,
+    ask: Callable[[Client], Awaitable[None]] = _nothing,
 ) -> Connection:
     """The connection that the configuration describes, proven to work; with ``elects`` there is a namespace for the
-    Lease, which may have to be made: after ``announce``. Raises :class:`StartError`.
+    Lease, which may have to be made: after ``announce``. ``ask`` may use it. Raises :class:`StartError`.
     """
     wanted = configuration.client_connection
     namespace = configuration.leader_election.resource_namespace
@@ -84,6 +92,7 @@ def connect(
                 if not error.transient:  # a server that is too busy now will answer later: what reads it asks again
                     raise StartError(failures.refused(connection=connection, error=error)) from None
             announce(connection)
+            await ask(client)
             if elects and configuration.leader_election.leader_elect:
                 await _ensure_namespace(client, namespace)
         return connection

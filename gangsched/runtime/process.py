@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ from types import FrameType, MappingProxyType
 
 import msgspec
 
-from gangsched import logs
+from gangsched import __version__, logs
 from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
 from gangsched.cluster.kube.writer import WriteSettings
@@ -40,6 +41,7 @@ from gangsched.runtime.observers import (
     StatusSink,
 )
 from gangsched.runtime.settings import Configuration
+from gangsched.runtime.standing import Standing
 
 #: Exit codes: done, a failure that a restart may cure.
 OK, FAILED = 0, 1
@@ -95,9 +97,18 @@ class Process:
         self.last_decisions = LastDecisions(keep=once)
         wanted = configuration.client_connection
         self._sink = make_sink(wanted.kubeconfig or None, wanted.context or None) if make_sink is not None else None
+        lease = None if dry_run else _lease(configuration)
+        standing = Standing(
+            scheduler.queue_counts,
+            {
+                "leader": lease.identity if lease is not None else socket.gethostname(),
+                "version": __version__,
+                "names": options.scheduler_names,
+            },
+        )
         self._kube = KubeCluster(
             connection,
-            lease=None if dry_run else _lease(configuration),
+            lease=lease,
             dry_run=dry_run,
             qps=wanted.qps,
             burst=wanted.burst,
@@ -109,6 +120,7 @@ class Process:
             former_leases=former,
             holds_nodes=configuration.preemption.hold_room != NEVER,
             history_namespace=configuration.leader_election.resource_namespace,
+            publishes=None if once else (_published(configuration), standing.facts),
         )
         self._core = scheduler
         budget_seconds = configuration.preemption.budget_milliseconds / 1000.0
@@ -121,6 +133,7 @@ class Process:
             DecisionLog(in_full=dry_run),
             _QueueDepths(scheduler, self._metrics),
             self.last_decisions,
+            standing,
             *(_status_observers(scheduler, self._sink) if self._sink is not None else []),
         )
         self._health: HealthServer | None = None
@@ -242,6 +255,13 @@ class Process:
             self._health.start()
         except OSError as error:
             raise cannot_listen(self._configuration, error) from None
+
+
+def _published(configuration: Configuration) -> bytes:
+    """The configuration in force, without what is about the machine of this process."""
+    wanted = configuration.client_connection
+    anywhere = msgspec.structs.replace(wanted, kubeconfig="", context="")
+    return msgspec.json.encode(msgspec.structs.replace(configuration, client_connection=anywhere))
 
 
 def _lease(configuration: Configuration) -> LeaseSettings | None:

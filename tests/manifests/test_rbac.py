@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gangsched.cluster.kube.rights import WRITES
 from gangsched.runtime import profiles
 from tests.manifests.shipped import (
     MANIFESTS,
@@ -82,6 +83,7 @@ NAMESPACE_RIGHTS = {
     ("coordination.k8s.io", "leases", "py-gang-scheduler"): {"get", "update"},
     ("", "configmaps", None): {"create"},
     ("", "configmaps", "gangsched-history"): {"get", "update"},
+    ("", "configmaps", "gangsched-status"): {"get", "update"},
 }
 
 
@@ -113,10 +115,27 @@ def test_users_of_pods_are_users_of_gangs() -> None:
 
 
 def test_role_grants_exactly_the_table() -> None:
-    """The Role grants the one Lease and the one ConfigMap, and create, which cannot be restricted by name."""
-    role = one(installed(), "Role")
+    """The Role grants the one Lease and two ConfigMaps, and create, which cannot be restricted by name."""
+    role = one(installed(), "Role", "gangsched-leader-election")
     assert role["metadata"]["namespace"] == "gangsched-system"
     assert rights(role) == NAMESPACE_RIGHTS
+
+
+def test_every_user_may_read_who_leads_and_with_which_configuration() -> None:
+    """A Role for one Lease and one ConfigMap, neither of which may be written, is given to every authenticated user."""
+    role, binding = (one(installed(), kind, "gangsched-status") for kind in ("Role", "RoleBinding"))
+    assert rights(role) == {
+        ("coordination.k8s.io", "leases", "py-gang-scheduler"): {"get"},
+        ("", "configmaps", "gangsched-status"): {"get"},
+    }
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [(s["kind"], s["name"]) for s in binding["subjects"]] == [("Group", "system:authenticated")]
+
+
+def test_rights_that_are_looked_for_are_those_that_are_given() -> None:
+    """Each write of which the leader asks whether it is allowed is allowed by the ClusterRole, for all names."""
+    given = rights(one(installed(), "ClusterRole", "gangsched"))
+    assert [need for need in WRITES if need[2] not in given.get((need[0], need[1], None), set())] == []
 
 
 def test_no_role_grants_wildcards_secrets_or_rights_over_rights() -> None:
@@ -146,8 +165,8 @@ def test_bindings_join_our_roles_and_our_service_account() -> None:
     account = one(installed(), "ServiceAccount")["metadata"]
     subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
     for role_kind in ("ClusterRole", "Role"):
-        role = one(installed(), role_kind, "gangsched" if role_kind == "ClusterRole" else None)
-        binding = one(installed(), f"{role_kind}Binding")
+        name = "gangsched" if role_kind == "ClusterRole" else "gangsched-leader-election"
+        role, binding = (one(installed(), kind, name) for kind in (role_kind, f"{role_kind}Binding"))
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role["metadata"]["name"]}
         assert binding["roleRef"] == reference
         assert binding["subjects"] == [subject]

@@ -23,6 +23,7 @@ from gangsched.cluster.kube.clock import ServerTime, SteadyClock
 from gangsched.cluster.kube.history import History
 from gangsched.cluster.kube.lease import Elector, FormerOwners, LeaseSettings, unique_identity
 from gangsched.cluster.kube.preconditions import Preconditions
+from gangsched.cluster.kube.published import Facts, Publisher
 from gangsched.cluster.kube.reflector import CacheHealth, Caches
 from gangsched.cluster.kube.retry import TokenBucket, end
 from gangsched.cluster.kube.writer import NOT_LEADING, Writer, WriteSettings
@@ -145,6 +146,7 @@ class KubeCluster:
         discovery_seconds: how often to look for gang and queue APIs that came or went.
         quota_mode: whether queue objects are read: ``auto`` (not where Kueue runs), ``own`` or ``off``.
         history_namespace: where the record of evictions is kept; empty for nowhere.
+        publishes: the configuration as JSON and what gives further facts, both for a ConfigMap beside that record.
         former_leases: Leases (``namespace/name``) of the former owners of scheduler names, by name.
         holds_nodes: whether nodes may have to be held, so that the log says at the start if they cannot be.
         drain_seconds: how long :meth:`stop` lets submitted writes finish; none is begun in the second half of it.
@@ -165,6 +167,7 @@ class KubeCluster:
         discovery_seconds: float = 60.0,
         quota_mode: str = discovery.AUTO,
         history_namespace: str = "",
+        publishes: tuple[bytes, Facts] | None = None,
         former_leases: Mapping[str, tuple[str, ...]] | None = None,
         holds_nodes: bool = False,
         drain_seconds: float = 2.0,
@@ -182,6 +185,7 @@ class KubeCluster:
         self._tick_at = math.inf
         self._synced = False
         self._leading = False
+        self._leading_since = 0.0  # seconds since the epoch
         # Changes of leadership that were reported, and those that the decision thread has taken in.
         self._term = self._known_term = 0
         self._known_events = 0  # that the decision thread has taken in
@@ -222,6 +226,17 @@ class KubeCluster:
                 client, history_namespace, now=now, fence=self._fence, quiet=quiet, timeout_seconds=seconds
             )
         self._holds_nodes, self._write_seconds = holds_nodes and not dry_run, sent.timeout_seconds
+        self._publisher: Publisher | None = None
+        if history_namespace and publishes is not None and not dry_run:
+            self._publisher = Publisher(
+                client,
+                history_namespace,
+                publishes,
+                now=now,
+                leading_since=lambda: self._leading_since if self._leading else None,
+                fence=self._fence,
+                quiet=self._writer.idle_within,
+            )
         self._former = FormerOwners(client, former_leases or {}, self._deliver)
 
     # ------------------------------------------------------------------------------------ the decision thread's side
@@ -325,6 +340,7 @@ class KubeCluster:
             asyncio.create_task(self._writer.run(), name="writer"),
             asyncio.create_task(self._lead(), name="lead"),
             *([asyncio.create_task(self._history.run(), name="history")] if self._history else []),
+            *([asyncio.create_task(self._publisher.run(), name="status")] if self._publisher else []),
             asyncio.create_task(self._former.run(), name="former owners of names"),
         ]
         stop = asyncio.create_task(self._stop_asked.wait(), name="stop")
@@ -420,6 +436,7 @@ class KubeCluster:
 
     def _set_leading(self, *, leading: bool) -> None:
         self._leading = leading
+        self._leading_since = time.time()
         self._term += 1
         self._deliver([LeadershipChanged(leading)])
         if leading and not self._dry_run:

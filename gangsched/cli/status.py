@@ -1,0 +1,182 @@
+"""``gangsched status``: is the scheduler of a cluster healthy? Reads, and changes nothing."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from gangsched.cli import answers, get
+from gangsched.cli.answers import Contract, age_of, print_lines
+from gangsched.cli.inputs import add_cluster_arguments, read_cluster
+from gangsched.core.events import records
+from gangsched.core.scheduler import Scheduler
+from gangsched.messages import standing
+from gangsched.messages.text import counted, listed
+from gangsched.model.errors import FieldError, Problem
+from gangsched.model.records import Node, Pod
+from gangsched.model.times import parse_time, render_time
+from gangsched.runtime.running import Running
+
+#: The label of the scheduler's own pods.
+_OURS = ("app.kubernetes.io/name", "gangsched")
+_WAITS = (get.GATHERING, get.QUEUED, get.NOMINATED)
+_FEW = 4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add_cluster_arguments(parser, "")
+    parser.add_argument("--config", metavar="FILE", help="a GangSchedulerConfiguration (default: the leader's)")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+    parser.epilog = (
+        "Exit code: 0 if a scheduler leads and has all rights that it needs, 1 if not, 2 if the cluster cannot be read."
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print it; 1 when no scheduler leads, or it lacks rights."""
+    found = CONTRACT.answer(args, _read)
+    if found is None:
+        return answers.BAD_INPUT
+    return answers.OK if found.healthy else answers.FAILED
+
+
+class Oldest(NamedTuple):
+    """The gang that waits longest, by kind and ``namespace/name``, and for how many seconds."""
+
+    kind: str
+    gang: str
+    seconds: float
+
+
+class Found(NamedTuple):
+    """What runs, and what there is to do. ``replicas`` are the scheduler's pods by name, and whether each is ready;
+    ``gangs`` are counted by state, pods without a node by the scheduler of others that they name, and plans by node.
+    """
+
+    running: Running
+    replicas: Sequence[tuple[str, bool]]
+    gangs: Counter[str]
+    oldest: Oldest | None
+    foreign: Counter[str]
+    held: Sequence[tuple[str, str]]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether one leads that may do all that it has to."""
+        return bool(self.running.holder) and not self.running.status.lacks
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of the contract."""
+        running, status = self.running, self.running.status
+        return {
+            "healthy": self.healthy,
+            "leader": {
+                "lease": running.lease,
+                "holder": running.holder or None,
+                "since": _time(running.since) if running.holder else None,
+                "noneSince": _time(running.ended),
+                "unknown": running.unknown or None,
+                "version": status.version or None,
+                "schedulerNames": list(status.names),
+            },
+            "configuration": running.published.configuration if running.published is not None else None,
+            "lacks": None if status.lacks is None else list(status.lacks),
+            "replicas": [{"pod": name, "ready": ready} for name, ready in self.replicas],
+            "lastDecision": status.last_decision,
+            "gangs": dict(sorted(self.gangs.items())),
+            "oldestWait": self.oldest._asdict() if self.oldest is not None else None,
+            "writes": {"waiting": status.writes_waiting, "failed": status.writes_failed},
+            "foreignSchedulers": dict(self.foreign.most_common()),
+            "held": [{"node": node, "plan": plan} for node, plan in self.held],
+        }
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Each fact and its name, for people."""
+        running, status = self.running, self.running.status
+        settings = running.configuration
+        yield "leader", running.leader
+        if running.published is not None:
+            yield "version", standing.version(version=status.version, names=listed(status.names, _FEW))
+        yield "configuration", running.whose
+        yield "lacks rights", _lacks(running)
+        yield "replicas", self._replicas()
+        yield "last decision", _last(running)
+        order = (*_WAITS, get.BINDING, get.STARTING, get.RUNNING, get.LEAVING, get.FINISHED)
+        counts = ", ".join(f"{self.gangs[state]} {state}" for state in order if self.gangs[state])
+        yield "gangs", counts or standing.NO_GANG
+        if self.oldest is not None:
+            gang = f"{self.oldest.kind} {self.oldest.gang}"
+            yield "oldest wait", standing.oldest_wait(gang=gang, age=age_of(self.oldest.seconds))
+        yield "writes", standing.writes(waiting=status.writes_waiting, failed=status.writes_failed)
+        wanted = settings.client_connection
+        yield "rate limit", standing.limits(qps=wanted.qps, burst=wanted.burst)
+        foreign = (standing.foreign(name=n, pods=counted(c, "pending pod")) for n, c in self.foreign.most_common(_FEW))
+        yield "others", ", ".join(foreign) or standing.NO_FOREIGN
+        held = [standing.held(node=node, plan=plan) for node, plan in self.held]
+        yield "holds", listed(held, _FEW) if held else standing.NO_HOLD
+
+    def _replicas(self) -> str:
+        if not self.replicas:
+            return standing.RUNS_OUTSIDE
+        names = listed([name for name, _ in self.replicas], _FEW)
+        return standing.replicas(ready=sum(r for _, r in self.replicas), count=len(self.replicas), names=names)
+
+
+def _lacks(running: Running) -> str:
+    lacks = running.status.lacks
+    if lacks is None:
+        return standing.LACKS_UNKNOWN if running.published is not None else running.unpublished
+    return listed(lacks, 99) or standing.LACKS_NOTHING
+
+
+def _last(running: Running) -> str:
+    last = running.status.last_decision
+    if not last:
+        return standing.NO_DECISION
+    try:
+        age = age_of(running.now - parse_time(str(last.get("time", "")), "time"))
+    except FieldError:
+        age = "?"
+    return standing.decided_last(outcome=last.get("outcome"), gang=last.get("gang"), age=age)
+
+
+def _time(seconds: float | None) -> str | None:
+    return render_time(seconds) if seconds is not None else None
+
+
+def _show(found: Found, _: str) -> None:
+    print_lines([(label, answers.clean(text)) for label, text in found.lines()])
+
+
+CONTRACT: Contract[Found] = Contract("gangsched.dev/status/v1", {"healthy": False}, Found.fields, _show)
+
+
+def _read(args: argparse.Namespace) -> tuple[Found, list[Problem]]:
+    read = read_cluster(args)
+    assert read.running is not None
+    pods = list(records(read.events, Pod))
+    scheduler = Scheduler(read.options)
+    scheduler.handle(read.events, read.now)
+    rows = list(get.rows(scheduler.world, {}))
+    waiting = [row for row in rows if row.state in _WAITS and row.created]
+    oldest = min(waiting, key=lambda row: row.created, default=None)
+    space = read.running.lease.partition("/")[0]
+    mine = [p for p in pods if p.namespace == space and p.labels.get(_OURS[0]) == _OURS[1] and p.live]
+    others = (p.scheduler for p in pods if p.live and not p.node and p.scheduler not in read.options.scheduler_names)
+    held = [(n.name, n.held.value) for n in records(read.events, Node) if n.held is not None]
+    found = Found(
+        read.running,
+        sorted((p.name, p.phase == "Running") for p in mine),
+        Counter(row.state for row in rows),
+        None if oldest is None else _oldest(oldest, read.now),
+        Counter(others),
+        sorted(held),
+    )
+    return found, []
+
+
+def _oldest(row: get.Row, now: float) -> Oldest:
+    return Oldest(row.kind, f"{row.namespace}/{row.name}", round(max(0.0, now - row.created)))

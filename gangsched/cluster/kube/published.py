@@ -1,0 +1,174 @@
+"""What the leader publishes: the configuration that it runs with and how it stands, in a ConfigMap beside its Lease.
+
+Commands read it, so that they answer as the scheduler decides and not as a scheduler with built-in defaults would. It
+holds nothing of any tenant but the name of the last gang that was decided, so every user of the cluster may read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from gangsched import logs
+from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
+from gangsched.cluster.kube.history import config_map_path
+from gangsched.cluster.kube.rights import lacking
+from gangsched.model.times import render_time
+
+_log = logs.get(__name__)
+
+#: The ConfigMap, and the keys of its texts, each a JSON document.
+NAME, CONFIGURATION, STATUS = "gangsched-status", "configuration.json", "status.json"
+#: How often it is written while what it says changes, and how often at least: who reads it sees by its age whether the
+#: process goes on.
+PERIOD_SECONDS, AT_LEAST_SECONDS = 15.0, 120.0
+#: Rights are asked about so often: an administrator may give what was missing.
+RIGHTS_SECONDS = 300.0
+_LOOK_SECONDS = 1.0
+#: No write takes longer: a new leader waits as long for those of an old one.
+_WRITE_SECONDS = 2.0
+
+Facts = Callable[[], Mapping[str, Any]]
+
+
+class Status(msgspec.Struct, frozen=True, rename="camel"):
+    """How the leader stands, as it says itself; times are RFC 3339.
+
+    ``lacks`` are rights that its account does not have, in words; None: that could not be found out. ``gangs`` counts
+    those that wait by their place in the queue, ``last_decision`` is the last one that was decided.
+    """
+
+    leader: str = ""
+    version: str = ""
+    names: tuple[str, ...] = ()
+    since: str = ""
+    written: str = ""
+    lacks: tuple[str, ...] | None = None
+    gangs: Mapping[str, int] = {}
+    last_decision: Mapping[str, Any] | None = None
+    writes_waiting: int = 0
+    writes_failed: int = 0
+
+
+class Published(msgspec.Struct, frozen=True):
+    """The two documents of the ConfigMap: a configuration, as its file would be, and how the leader stands."""
+
+    configuration: dict[str, Any]
+    status: Status
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _ConfigMap(msgspec.Struct):
+    metadata: _Meta
+    data: dict[str, str] = {}
+
+
+_config_map = msgspec.json.Decoder(_ConfigMap)
+
+
+def published_in(body: bytes) -> Published:
+    """What a ConfigMap says, as the server sent it. Raises :class:`UnreachableError` if it says nothing of the kind."""
+    data = answer_of(_config_map, body, NAME).data
+    try:
+        configuration = msgspec.json.decode(data.get(CONFIGURATION, ""), type=dict[str, Any])
+        status = msgspec.json.decode(data.get(STATUS, "{}"), type=Status)
+    except msgspec.MsgspecError as error:
+        raise UnreachableError(f"ConfigMap {NAME}: {error}") from None
+    return Published(configuration, status)
+
+
+class Publisher:
+    """Keeps the ConfigMap up to date in :meth:`run`, a task of the event loop, while this process leads.
+
+    ``publishes`` are the configuration as JSON, and what gives the fields of :class:`Status` that change. ``now`` is
+    the wall clock, ``leading_since`` when this process began to lead (None: it does not), ``fence`` the monotonic time
+    after which nothing may be written, ``quiet`` waits until nothing else is to be written, so many seconds at most.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        publishes: tuple[bytes, Facts],
+        *,
+        now: Callable[[], float],
+        leading_since: Callable[[], float | None],
+        fence: Callable[[], float],
+        quiet: Callable[[float], Awaitable[bool]],
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._configuration, self._facts = publishes[0].decode(), publishes[1]
+        self._now = now
+        self._leading_since = leading_since
+        self._fence = fence
+        self._quiet = quiet
+        self._written: Mapping[str, Any] = {}
+        self._written_at = self._asked_at = float("-inf")
+        self._lacks: tuple[str, ...] | None = None
+        self._problem = ""
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            since = self._leading_since()
+            if since is None:
+                self._written = {}
+                await asyncio.sleep(_LOOK_SECONDS)
+                continue
+            await self._quiet(PERIOD_SECONDS)
+            await self._client.bucket.take()
+            await self.write(since)
+            await asyncio.sleep(PERIOD_SECONDS)
+
+    async def write(self, since: float) -> None:
+        """Write what there is to say, if it is new or what stands there is old. What fails is tried again later."""
+        at = time.monotonic()
+        if self._fence() <= at:
+            return
+        try:
+            if at >= self._asked_at + RIGHTS_SECONDS:
+                self._asked_at = at
+                self._lacks = await lacking(self._client, self._namespace, _WRITE_SECONDS)
+            facts = {**self._facts(), "since": render_time(since), "lacks": self._lacks}
+            if facts == self._written and at < self._written_at + AT_LEAST_SECONDS:
+                return
+            status = {**facts, "written": render_time(self._now())}
+            await self._put({CONFIGURATION: self._configuration, STATUS: msgspec.json.encode(status).decode()})
+        except (ApiError, UnreachableError) as error:
+            if self._problem != str(error):
+                self._problem = str(error)
+                _log.warning("the status cannot be published", namespace=self._namespace, error=self._problem)
+        else:
+            self._problem, self._written, self._written_at = "", facts, at
+
+    async def _put(self, data: Mapping[str, str]) -> None:
+        path = config_map_path(self._namespace, NAME)
+        meta = {"name": NAME, "labels": {"app.kubernetes.io/name": "gangsched"}}
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+        try:
+            found = answer_of(_config_map, await self._send("GET", path), NAME)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            await self._send("POST", config_map_path(self._namespace, ""), body)
+            return
+        body["metadata"] = {**meta, "resourceVersion": found.metadata.resource_version}
+        await self._send("PUT", path, body)
+
+    async def _send(self, method: str, path: str, body: object = None) -> bytes:
+        return await self._client.attempt(
+            method,
+            path,
+            body=None if body is None else msgspec.json.encode(body),
+            timeout_seconds=min(_WRITE_SECONDS, max(0.0, self._fence() - time.monotonic())),
+            server_timeout=True,
+            fence=self._fence,
+        )

@@ -1,0 +1,79 @@
+"""Which rights the account of this process lacks: asked of the API server once in a while, for people to read.
+
+What may not be read shows at once, since nothing is decided then. A write that is not allowed shows when it is needed,
+which may be the first eviction in weeks: so it is asked about beforehand.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gangsched.cluster.kube.client import Client, answer_of
+
+#: ``(API group, resource, verb)`` of every write that some cluster needs of the scheduler. `tests/manifests` holds that
+#: the Role and the ClusterRole give all of them.
+WRITES: tuple[tuple[str, str, str], ...] = (
+    ("", "pods", "delete"),
+    ("", "pods/status", "patch"),
+    ("", "pods/binding", "create"),
+    ("", "pods/eviction", "create"),
+    ("", "nodes", "patch"),
+    ("", "persistentvolumes", "patch"),
+    ("", "persistentvolumeclaims", "patch"),
+    ("events.k8s.io", "events", "create"),
+    ("batch", "jobs", "patch"),
+    ("batch", "jobs/status", "patch"),
+    ("scheduling.sigs.k8s.io", "podgroups/status", "patch"),
+    ("scheduling.x-k8s.io", "podgroups/status", "patch"),
+)
+_PATH = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+
+
+class _Rule(msgspec.Struct, rename="camel"):
+    verbs: list[str] = []
+    api_groups: list[str] = []
+    resources: list[str] = []
+    resource_names: list[str] = []
+
+    def gives(self, group: str, resource: str, verb: str) -> bool:
+        """Whether it allows this for all names."""
+        wildcard = f"*/{resource.partition('/')[2]}" if "/" in resource else "*"
+        return (
+            not self.resource_names
+            and bool({verb, "*"} & set(self.verbs))
+            and bool({group, "*"} & set(self.api_groups))
+            and bool({resource, wildcard, "*"} & set(self.resources))
+        )
+
+
+class _Rules(msgspec.Struct, rename="camel"):
+    incomplete: bool = False
+    resource_rules: list[_Rule] = []
+
+
+class _Review(msgspec.Struct):
+    status: _Rules = msgspec.field(default_factory=_Rules)
+
+
+_review = msgspec.json.Decoder(_Review)
+
+
+async def lacking(client: Client, namespace: str, timeout_seconds: float) -> tuple[str, ...] | None:
+    """The rights that are missing, as ``patch jobs.batch``; None where the server does not know all that is allowed.
+
+    Raises ApiError and UnreachableError.
+    """
+    kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview"}
+    body = msgspec.json.encode({**kind, "spec": {"namespace": namespace}})
+    answer = await client.attempt("POST", _PATH, body=body, timeout_seconds=timeout_seconds)
+    return missing_in(answer)
+
+
+def missing_in(answer: bytes) -> tuple[str, ...] | None:
+    """As :func:`lacking`, of the answer of a SelfSubjectRulesReview."""
+    found = answer_of(_review, answer, _PATH).status
+    rules = found.resource_rules
+    missing = [need for need in WRITES if not any(rule.gives(*need) for rule in rules)]
+    if missing and found.incomplete:
+        return None
+    return tuple(f"{verb} {resource}{f'.{group}' if group else ''}" for group, resource, verb in missing)
