@@ -12,10 +12,10 @@ from __future__ import annotations
 import enum
 import math
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import TypeAlias
 
-from gangsched.core.actions import Bind, Removal, Report, SetCondition, SetGroupStatus, Spare, Write, overruled_by
+from gangsched.core.actions import Bind, Report, SetCondition, SetGroupStatus, Write, overruled_by
 
 #: The action of Events that say why a pod is not scheduled, and that it was.
 WHY_NOT, BOUND = "Scheduling", "Binding"
@@ -42,12 +42,11 @@ class Item:
     when it was decided.
 
     ``uid`` is that of the pod (or Job) that is written to, or for whose volumes; empty for an Event, which waits for no
-    object. ``unwanted`` says that a removal that is on its way is not to be repeated. ``unsure`` is True from the
-    moment in which the bytes of an attempt leave until an answer says that it has had no effect. ``wake`` is called
-    when it is not wanted any more.
+    object. ``unsure`` is True from the moment in which the bytes of an attempt leave until an answer says that it has
+    had no effect.
     """
 
-    __slots__ = ("action", "key", "known", "lane", "submitted_at", "uid", "unsure", "unwanted", "wake")
+    __slots__ = ("action", "key", "known", "lane", "submitted_at", "uid", "unsure")
 
     def __init__(self, action: Sendable, submitted_at: float, known: int = 0) -> None:
         self.action = action
@@ -55,14 +54,7 @@ class Item:
         self.known = known
         self.lane, self.key = _place(action)
         self.uid = "" if isinstance(action, Report) else action.pod.uid
-        self.unwanted = False
         self.unsure = False
-        self.wake: Callable[[], None] = _nobody_waits
-
-    def give_up(self) -> None:
-        """It is not wanted any more."""
-        self.unwanted = True
-        self.wake()
 
 
 class WriteQueue:
@@ -116,15 +108,10 @@ class WriteQueue:
 
     # -- what is wanted ------------------------------------------------------------------------------------
 
-    def put(self, action: Sendable | Spare, now: float, known: int = 0) -> list[Item]:
+    def put(self, action: Sendable, now: float, known: int = 0) -> list[Item]:
         """This is wanted from now on. Returns the writes that are not any more and have not been taken: they must be
         answered.
         """
-        if isinstance(action, Spare):
-            sent = self._sent.get(action.pod.uid)
-            if sent is not None and isinstance(sent.action, Removal):
-                sent.give_up()
-            return self._overruled(action, action.pod.uid)
         item = Item(action, now, known)
         if item.lane is not Lane.WRITE:
             self._put_low(item)
@@ -143,9 +130,9 @@ class WriteQueue:
         line.append(item)
         return overruled
 
-    def _overruled(self, by: Sendable | Spare, uid: str) -> list[Item]:
+    def _overruled(self, by: Sendable, uid: str) -> list[Item]:
         """Take out of the line of an object what need not be sent any more. What has been sent is repeated until its
-        outcome is known, removals aside, which are final.
+        outcome is known.
         """
         out = [item for item in self._lines.get(uid, ()) if isinstance(item.action, overruled_by(by))]
         for item in out:
@@ -275,10 +262,6 @@ class WriteQueue:
         if busy:
             self._busy_at = now
         return busy
-
-
-def _nobody_waits() -> None:
-    """Nothing is to be woken."""
 
 
 def _place(action: Sendable) -> tuple[Lane, Hashable]:

@@ -229,14 +229,6 @@ class ReleaseNode(_NodeWrite, frozen=True):
     value: str
 
 
-class Spare(_Action, frozen=True):
-    """No removal of this pod, or suspension of this Job, is wanted: what has not been sent is not, and what has is not
-    repeated. This one has no answer; each of those has its own, ``outdated`` if it can have had no effect.
-    """
-
-    pod: PodRef
-
-
 class SetCondition(_Action, frozen=True):
     """PATCH ``PodScheduled=False`` with reason and message. No answer is expected."""
 
@@ -317,12 +309,9 @@ JobWrite: TypeAlias = SuspendJob | ResumeJob
 NodeWrite: TypeAlias = HoldNode | ReleaseNode
 Write: TypeAlias = PodWrite | VolumeWrite | JobWrite | NodeWrite
 Removal: TypeAlias = Remove | SuspendJob
-#: What is a request of its own.
-Sent: TypeAlias = Write | SetCondition | SetGroupStatus | Report | GangStatus
-Action: TypeAlias = Sent | Spare
+Action: TypeAlias = Write | SetCondition | SetGroupStatus | Report | GangStatus
 
 _OVERRULED: Mapping[type[Action], type[Any] | UnionType] = {
-    Spare: Removal,
     Mark: Unmark,
     Unmark: Mark,
     Nominate: WithdrawNomination,

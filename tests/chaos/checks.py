@@ -14,12 +14,13 @@ from collections.abc import Iterator
 
 from gangsched.cluster.sim import SimCluster
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim.history import Entry, History, ends_object, preemptor_of
+from gangsched.cluster.sim.history import Entry, History, ends_object
 from gangsched.cluster.sim.others import OTHER_SCHEDULER
-from gangsched.core.actions import Bind, Remove, Spare, SuspendJob, WithdrawNomination
+from gangsched.core.actions import Bind, WithdrawNomination
 from gangsched.core.decision import BIND, PREEMPT, WAIT
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from gangsched.core.scheduler import Scheduler
+from gangsched.messages import notes
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
 from gangsched.model.times import parse_time
 from tests.chaos import notices, part_checks, removals, rooms, together
@@ -220,6 +221,8 @@ def too_many_rounds(played: Played) -> list[str]:
     made = invariants.rounds(history)
     marked = {uid: {each.gang for each in made if uid in each.marked} for each in made for uid in each.marked}
     for each in made:
+        if not each.nominated and each.plan.startswith(notes.rest_of(plan="")):
+            continue  # no gang waits for that room
         if all(len(marked[uid]) > 1 for uid in each.removed):
             if each.bound:
                 last.pop(each.gang, None)  # it had room without any eviction of its own
@@ -238,29 +241,11 @@ def too_many_rounds(played: Played) -> list[str]:
 
 
 def _given_up(played: Played) -> Iterator[tuple[float, str]]:
-    """When (seconds) the plans of members (UIDs) whose nominations were taken back were given up. Where removals were
-    recalled that is before: nominations are taken back when those that were on their way have been answered.
-    """
-    knows: dict[int, Told] = {}
-    preemptors: dict[str, str] = {}  # of the victims and Jobs (UIDs) that were to leave
-    recalled: dict[str, float] = {}  # by preemptor, while it has writes without an answer
+    """When (seconds) the plans of members (UIDs) whose nominations were taken back were given up."""
     for batch in played.batches:
-        told = knows.setdefault(batch.process, Told())
-        for event in batch.events:
-            told.hear(event, batch.at_seconds)
         for action in batch.actions:
-            match action:
-                case Remove():
-                    preemptors[action.pod.uid] = preemptor_of(action.mark)
-                case SuspendJob():
-                    preemptors[action.pod.uid] = action.preemptor
-                case Spare():
-                    recalled[preemptors.get(action.pod.uid, "")] = batch.at_seconds
-                case WithdrawNomination() if action.pod.uid in told.pods:
-                    gang = told.pods[action.pod.uid].gang.key
-                    yield recalled.get(gang, batch.at_seconds), action.pod.uid
-            told.asked(action)
-        recalled = {gang: at for gang, at in recalled.items() if gang in told.busy}
+            if isinstance(action, WithdrawNomination):
+                yield batch.at_seconds, action.pod.uid
 
 
 def left_over(played: Played) -> list[str]:

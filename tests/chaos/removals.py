@@ -13,7 +13,7 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry, drained_by, ends_object, preemptor_of
 from gangsched.core.actions import Remove, SuspendJob
 from gangsched.model.children import JOBSET_NAME
-from gangsched.model.records import PREEMPT_NEVER, Pod
+from gangsched.model.records import PREEMPT_NEVER, SINGLE, Pod
 from tests.chaos.play import Played
 from tests.chaos.told import AT_ONCE, Told
 from tests.judge import invariants
@@ -100,6 +100,8 @@ def _may_not(told: Told, victim: Pod | None, preemptor: str) -> str:
     ended = _ended(victim)
     if victim is None or ended or not preemptor:
         return ended
+    if victim.gang.family != SINGLE and told.lacking(victim.gang):
+        return ""  # what is left of a gang that has lost a member is finished
     gang = told.named(preemptor)
     namespace, _, name = preemptor.partition("/")
     job = told.jobs.get((namespace, name))

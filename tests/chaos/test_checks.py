@@ -10,7 +10,7 @@ from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Cause
 from gangsched.cluster.sim.store import describe
-from gangsched.core.actions import Action, Bind, Mark, Nominate, PodRef, Remove, SelectNode, Spare, WithdrawNomination
+from gangsched.core.actions import Action, Bind, Mark, Nominate, PodRef, Remove, SelectNode, WithdrawNomination
 from gangsched.core.actuation.records import Intent, written
 from gangsched.core.decision import Preempt, UnitRef, Victim
 from gangsched.core.events import Changed, Outcome, WriteDone
@@ -168,24 +168,6 @@ def test_a_pause_counts_from_the_end_of_its_plan(given_up: bool, began: float, f
     run.world.clock.advance_to(began)
     marks("q", "v3")
     does(run, Remove(6, about(run, "v3"), mark=FOR_H))
-    assert len(too_many_rounds(run)) == found
-
-
-@pytest.mark.parametrize(("recalled", "found"), [(False, 1), (True, 0)])
-def test_a_plan_whose_removals_are_recalled_is_given_up(recalled: bool, found: int) -> None:
-    """Its nominations are taken back 10 s later, when the removal that was on its way has been answered."""
-    run = played(node("n1"), gang("h"), pod("h1").gang("h").priority(5), *(pod(v).on("n1") for v in ("v1", "v2", "v3")))
-    h1, v1, v2, v3 = (about(run, name) for name in ("h1", "v1", "v2", "v3"))
-    first = Remove(3, v1, mark=FOR_H)
-    does(run, Nominate(1, h1, "n1", "p", written(Intent("p", 2))), Mark(2, v1, FOR_H), Mark(2, v2, FOR_H), first)
-    told(run, gang("h"), pod("h1").gang("h"), asks=[first])
-    told(run, asks=[Spare(v1)] * recalled)
-    run.world.clock.advance_to(10.0)
-    told(run, WriteDone(3, Outcome.OK, ""), asks=[WithdrawNomination(4, h1, "Withdrawn", "its plan is given up")])
-    run.world.clock.advance_to(12.0)
-    does(run, Remove(5, v2, mark=FOR_H))
-    run.world.clock.advance_to(35.0)
-    does(run, Nominate(6, h1, "n1", "q", written(Intent("q", 1))), Mark(7, v3, FOR_H), Remove(8, v3, mark=FOR_H))
     assert len(too_many_rounds(run)) == found
 
 

@@ -23,7 +23,6 @@ from gangsched.core.actions import (
     ResumeJob,
     SelectNode,
     SetCondition,
-    Spare,
     SuspendJob,
     Unmark,
     WithdrawNomination,
@@ -264,7 +263,7 @@ class Cluster:
                 action.pod.uid,
                 scheduled_condition=Condition("False", action.reason, action.message),
             )
-        if isinstance(action, PodWrite | NodeWrite | Spare) and not self.sent:
+        if isinstance(action, PodWrite | NodeWrite) and not self.sent:
             self._overrule(action)
         if not isinstance(action, Write):
             return
@@ -273,7 +272,7 @@ class Cluster:
         else:
             self._write(action)
 
-    def _overrule(self, by: PodWrite | NodeWrite | Spare) -> None:
+    def _overrule(self, by: PodWrite | NodeWrite) -> None:
         overruled = [w for w in self.waiting if w.pod.uid == by.pod.uid and isinstance(w, overruled_by(by))]
         self.waiting = [w for w in self.waiting if w not in overruled]
         self._events += [ev.WriteDone(write.id, Outcome.OUTDATED, "not wanted any more") for write in overruled]

@@ -25,6 +25,7 @@ from gangsched.cluster.sim.history import (
 from gangsched.core.actuation.records import read_owners
 from gangsched.core.ledger.condemned import Cause
 from gangsched.core.options import Options
+from gangsched.messages import notes
 from gangsched.model.children import JOBSET_NAME
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
@@ -38,6 +39,8 @@ from tests.judge.disrupted import (
 )
 
 _DEFAULTS = Options()
+#: The plan of what is left of a gang of which a member was removed.
+_REST = notes.rest_of(plan="")
 #: A mark that the disruption controller takes back so soon after it was written (seconds) is one that a plan needs:
 #: that controller waits for twice as long.
 _HELD_SECONDS = 60.0
@@ -185,6 +188,7 @@ def rounds(history: History) -> list[Round]:  # noqa: C901, PLR0912
             by_plan[plan].nominated.setdefault(entry.uid, entry.number)
         elif entry.verb == log.MARK and not (entry.uid in left and _written_again(entry, out)):
             owners = owners_in(str(entry.detail.get("owners", "")), str(entry.detail["message"]))
+            out += _of_the_rest(owners, by_plan)
             named = {name: by_plan.get(plan) or newest.get(name) for name, plan in owners}
             plans = {name: each for name, each in named.items() if each is not None}
             for name, each in plans.items():
@@ -209,6 +213,13 @@ def rounds(history: History) -> list[Round]:  # noqa: C901, PLR0912
         elif entry.verb == log.BIND and (found := nominated_for.get(entry.uid)) is not None:
             found.bound.setdefault(entry.uid, entry.number)
     return out
+
+
+def _of_the_rest(owners: Iterable[tuple[str, str]], by_plan: dict[str, Round]) -> list[Round]:
+    """The plans of what is left of gangs that these owners of a mark begin."""
+    made = {plan: Round(name, plan) for name, plan in owners if plan.startswith(_REST) and plan not in by_plan}
+    by_plan.update(made)
+    return list(made.values())
 
 
 def _written_again(entry: Entry, known: Iterable[Round]) -> bool:

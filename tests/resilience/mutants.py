@@ -146,7 +146,6 @@ _BODIES = "gangsched/cluster/kube/bodies.py"
 _CLOCK = "gangsched/cluster/kube/clock.py"
 _LEASE = "gangsched/cluster/kube/lease.py"
 _POOL = "gangsched/http/pool.py"
-_QUEUE = "gangsched/cluster/queue.py"
 _WRITER = "gangsched/cluster/kube/writer.py"
 _GANGS = "gangsched/core/lifecycle/gangs.py"
 _OBSTACLES = "gangsched/core/world/obstacles.py"
@@ -154,15 +153,17 @@ _HEALING = "gangsched/core/lifecycle/bound_in_part.py"
 _VERDICTS = "gangsched/cluster/kube/verdicts.py"
 _PHASES = "gangsched/core/lifecycle/phases.py"
 _BINDING = "gangsched/core/lifecycle/binding.py"
-_RECHECKS = "gangsched/core/lifecycle/rechecks.py"
+_REVIEW = "gangsched/core/lifecycle/review.py"
+_BROKEN = "gangsched/core/lifecycle/broken.py"
 _RECOVERY = "gangsched/core/lifecycle/recovery.py"
 _CONTEXT = "gangsched/core/planning/context.py"
 _CYCLE = "gangsched/core/planning/cycle.py"
 _ELIGIBLE = "gangsched/core/preemption/eligible.py"
 _MEMBERSHIP = "gangsched/core/state/membership.py"
 
+_OF_ONE_MOMENT = "tests/core/eviction/test_plans_of_one_moment.py"
 _REMOVED_FIRST = "                    self._gangs.remove(group)\n            case"
-_ALL_MARKED = "if not eviction.acknowledged.issuperset(pod.uid for pod in eviction.to_go(self._world.pods)):"
+_ALL_MARKED = "if not all(eviction.stands(pod.uid) for pod in eviction.to_go(self._world.pods)):"
 _NO_FENCE = "self._settings.timeout_seconds"
 _NAMES_UID = "tests/cluster/kube/test_fence.py::test_every_write_to_a_pod_names_the_uid_that_it_means"
 _REMEMBERED = (
@@ -233,16 +234,6 @@ MUTANTS = (
         (
             "tests/cluster/kube/test_foreign.py::test_a_binding_that_is_overtaken_while_it_gets_its_connection_is_not_sent",
         ),
-    ),
-    Mutant(
-        "a removal leaves although its pod is to be spared",
-        ((_QUEUE, "                sent.give_up()\n", "                pass\n"),),
-        ("tests/cluster/kube/test_spared.py::test_what_was_told_to_come_later_is_not_repeated",),
-    ),
-    Mutant(
-        "removals of a plan that was given up go on",
-        ((_EVICTING, "        self._actuator.spare(eviction.key, self._actuator.removals(eviction.key))\n", ""),),
-        ("tests/core/eviction/test_recall.py::test_what_has_not_been_sent_is_recalled",),
     ),
     Mutant(
         "binding elsewhere while the nomination stands",
@@ -329,36 +320,19 @@ MUTANTS = (
         ("tests/cluster/sim/test_disrupted.py::test_plans_of_one_moment_violate_nothing_together",),
     ),
     Mutant(
-        "who counts on a pod that another plan removes does not own it",
-        ((_EVICTING, "        return not world.managed.is_managed(", "        return world.managed.is_managed("),),
-        ("tests/core/eviction/test_owners.py::test_who_counts_on_a_pod_and_could_take_it_owns_it_too",),
+        "a weaker plan keeps the pods that a stronger gang needs",
+        ((_EXECUTOR, "while self._takes_over(group, verdict):", "while False:"),),
+        (f"{_OF_ONE_MOMENT}::test_a_stronger_gang_owns_the_victims_of_the_plan_whose_room_it_takes",),
     ),
     Mutant(
-        "the rest of a gang leaves without the members that leave already",
-        ((_EVICTING, "            if rest:\n", "            if not pods:\n"),),
-        ("tests/core/eviction/test_owners.py::test_who_takes_the_rest_of_a_gang_owns_its_condemned_members",),
+        "what is left of a gang runs on",
+        ((_BROKEN, "self._finish(gang, removed, pods)", "pass"),),
+        ("tests/core/eviction/test_broken_gangs.py::test_what_is_left_of_a_gang_is_finished",),
     ),
     Mutant(
-        "later plans go on when an earlier one is withdrawn",
-        ((_EVICTING, "self.anew.update(self._condemned.after(key))", "pass"),),
-        ("tests/core/eviction/test_owners.py::test_later_plans_are_decided_anew",),
-    ),
-    Mutant(
-        "a unit of which a pod has been removed is left half gone when a removal fails later",
-        ((_EVICTING, "                self.remove(eviction)", "                pass"),),
-        ("tests/core/eviction/test_begun_lists.py::test_a_begun_unit_is_finished_though_its_preemptor_goes_first",),
-    ),
-    Mutant(
-        "a gang is left half by a process that finds the other half gone",
-        ((_RECOVERY, " | self._halved(whole)\n", "\n"),),
-        ("tests/core/eviction/test_begun_lists.py::test_a_unit_of_which_a_part_is_gone_is_finished_after_a_restart",),
-    ),
-    Mutant(
-        "a unit of which a pod has been removed is left half gone by the next process",
-        ((_EXECUTOR, "self._evictions.go_on(rest)", "pass"),),
-        (
-            "tests/core/eviction/test_begun_lists.py::test_a_begun_unit_is_finished_after_a_restart_though_its_preemptor",
-        ),
+        "a process that takes over forgets a gang of which it finds a part",
+        ((_EXECUTOR, "self.gangs.broken.note(gang, removed)", "pass"),),
+        ("tests/core/eviction/test_broken_gangs.py::test_a_process_that_takes_over_finishes_it_too",),
     ),
     Mutant(
         "a plan does not wait for what it depends on",
@@ -386,43 +360,27 @@ MUTANTS = (
         ("tests/core/recovery/test_healing.py::test_a_successor_that_comes_later_gets_the_room",),
     ),
     Mutant(
-        "no second look before a removal",
-        (
-            (
-                _RECHECKS,
-                "        return self._right(group, plan, self._look(group, plan))",
-                "        return True",
-            ),
-        ),
-        (_SPARED,),
-    ),
-    Mutant(
         "who may not leave any more is removed",
         (
             (
-                _RECHECKS,
-                "if not all(may_leave(world, world.pods[uid], group.gangs, unprotected) for uid in now.standing):",
+                _REVIEW,
+                "if not all(may_leave(world, pod, group.gangs, unprotected) for pod in standing):",
                 "if False:",
             ),
         ),
         (_SPARED,),
     ),
     Mutant(
-        "who does not have to leave any more is removed",
-        ((_RECHECKS, "return not (room and self._needless(group, plan, now))", "return True"),),
-        ("tests/core/eviction/test_recall.py::test_what_has_not_been_sent_is_recalled",),
-    ),
-    Mutant(
         "a budget that was tightened since is not looked at",
         (
             (
-                _RECHECKS,
-                "return any(count - budgets.allowed[key] > said[key] for key, count in budgets.draws(pods).items())",
-                "return False",
+                _REVIEW,
+                "return any(count - budgets.allowed[key] > said[key] for",
+                "return any(False for",
             ),
         ),
         (
-            "tests/core/eviction/test_recall.py::test_a_budget_that_is_tightened_before_anybody_leaves_changes_the_choice",
+            "tests/core/eviction/test_reviews.py::test_a_budget_that_is_tightened_before_anybody_leaves_changes_the_choice",
         ),
     ),
     Mutant(
@@ -430,8 +388,8 @@ MUTANTS = (
         (
             (
                 _PHASES,
-                "        if self._goes_on(group, plan):\n            self._gangs.remove(group)\n",
-                "        if plan:\n            self._gangs.remove(group)\n",
+                "if self._reviewed(group, plan) is Answer.KEEP:\n            self._go_on(",
+                "if plan:\n            self._go_on(",
             ),
         ),
         ("tests/core/recovery/test_restart.py::test_a_victim_that_may_no_longer_be_evicted_is_spared",),
@@ -441,7 +399,7 @@ MUTANTS = (
         (
             (
                 _RECOVERY,
-                "        plan = Plan(placements, group.eviction(intent.plan, chosen))\n",
+                "        plan = Plan(placements, group.eviction(intent.plan, victims))\n",
                 "        return None\n",
             ),
         ),

@@ -264,7 +264,7 @@ class Writer:
             delay = backoff.next_seconds(retry_after)
             if time.monotonic() + delay >= until:
                 return Outcome.TRANSIENT, problem
-            await _pause(item, delay)
+            await asyncio.sleep(delay)
             if not self._objection(item):
                 await self._client.bucket.take()
         return no
@@ -314,8 +314,6 @@ class Writer:
 
     def _objection(self, item: Item) -> str:
         """Why a write is not wanted any more, or rests on what is not so any more, in words; else empty."""
-        if item.unwanted:
-            return UNWANTED
         return self._preconditions.overtakes(item.action, item.known) if isinstance(item.action, Bind) else ""
 
     def _not_to_be_sent(self, item: Item) -> Verdict | None:
@@ -346,13 +344,3 @@ class Writer:
             await self._attempt(mark_request(action.pod, action.mark, self._now(), action.reason))
         except (ApiError, UnreachableError) as error:
             _log.debug("the mark was not restored", pod=action.pod.key, error=str(error))
-
-
-async def _pause(item: Item, seconds: float) -> None:
-    """Wait before the next attempt, or until there is to be none."""
-    over = asyncio.Event()
-    item.wake = over.set
-    if not item.unwanted:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await over.wait()

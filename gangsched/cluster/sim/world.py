@@ -181,8 +181,7 @@ class SimCluster:
     def _send(self) -> None:
         """What may be sent now."""
         while self._connected and (item := self._queue.take(self.world.clock.now)) is not None:
-            over, wanted = partial(self._over, item), partial(_is_wanted, item)
-            self.world.api.submit(item.action, self._answer, lambda: self._lose_writes, over, wanted)
+            self.world.api.submit(item.action, self._answer, lambda: self._lose_writes, partial(self._over, item))
 
     def _over(self, item: Item) -> None:
         self._queue.done(item, self.world.clock.now)
@@ -221,7 +220,3 @@ class SimCluster:
     def _deliver(self, event: Event) -> None:
         if not self._stopped:
             self._inbox.append(event)
-
-
-def _is_wanted(item: Item) -> bool:
-    return not item.unwanted

@@ -18,6 +18,7 @@ from gangsched.cluster.sim.faults import AFTER, BEFORE, Faults
 from gangsched.cluster.sim.history import SCHEDULER, Cause, Detail, History
 from gangsched.cluster.sim.store import Store
 from gangsched.core.actions import (
+    Action,
     Bind,
     BindVolume,
     GangStatus,
@@ -33,7 +34,6 @@ from gangsched.core.actions import (
     Report,
     ResumeJob,
     SelectNode,
-    Sent,
     SetCondition,
     SetGroupStatus,
     SuspendJob,
@@ -81,26 +81,18 @@ class ApiServer:
 
     def submit(
         self,
-        action: Sent,
+        action: Action,
         answer: Answer,
         lost: Callable[[], bool] = lambda: False,
         over: Callable[[], None] = lambda: None,
-        wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         """Start one action; ``answer`` is called when its outcome has come back, for those that are answered, and
         ``over`` for all.
 
-        ``wanted`` is asked as it leaves, which may be late, and ``lost`` when it reaches the server: True if its sender
-        has died on the way, and nothing arrives.
+        ``lost`` is asked when it reaches the server: True if its sender has died on the way, and nothing arrives.
         """
         fault = self._faults.write(action)
         self.in_flight += 1
-
-        def leave() -> None:
-            if wanted():
-                self._clock.after(self._timing.write_seconds, arrive)
-            else:
-                done(self.not_sent(action))
 
         def arrive() -> None:
             if lost():
@@ -123,12 +115,9 @@ class ApiServer:
                 answer(WriteDone(action.id, outcome.outcome, outcome.message))
             over()
 
-        if fault.delay_seconds:
-            self._clock.after(fault.delay_seconds, leave)
-        else:
-            leave()
+        self._clock.after(fault.delay_seconds + self._timing.write_seconds, arrive)
 
-    def not_sent(self, action: Sent) -> Verdict:
+    def not_sent(self, action: Action) -> Verdict:
         """An action that is not sent after all."""
         outcome = Verdict(Outcome.OUTDATED, "not wanted any more before it was sent")
         self._note(action, outcome)
@@ -136,7 +125,7 @@ class ApiServer:
 
     # ------------------------------------------------------------------------------------------------- what they do
 
-    def _execute(self, action: Sent) -> Verdict:
+    def _execute(self, action: Action) -> Verdict:
         match action:
             case Report():
                 self._report(action)
@@ -324,7 +313,7 @@ class ApiServer:
         self._store.put_pod(msgspec.structs.replace(pod, **fields), _cause(action, pod))
         return _OK
 
-    def _note(self, action: Sent, outcome: Verdict, more: Detail = log.NO_DETAIL) -> None:
+    def _note(self, action: Action, outcome: Verdict, more: Detail = log.NO_DETAIL) -> None:
         """A write that had no effect, or whose answer is lost, is part of the history too."""
         detail: dict[str, Any] = {"message": outcome.message, **more}
         if isinstance(action, Report):
@@ -365,14 +354,14 @@ _TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
 }
 
 
-def verb_of(action: Sent) -> str:
+def verb_of(action: Action) -> str:
     """What the history calls the action."""
     if isinstance(action, Remove) and action.evict:
         return log.EVICT
     return _TOLD[type(action)][0] if type(action) in _TOLD else log.STATUS
 
 
-def _said(action: Sent) -> dict[str, Any]:
+def _said(action: Action) -> dict[str, Any]:
     """What the history keeps of an action."""
     said = {name: getattr(action, name) for name in _TOLD.get(type(action), ("", ()))[1]}
     if isinstance(action, BindVolume | SelectNode):

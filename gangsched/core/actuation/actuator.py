@@ -12,7 +12,7 @@ It costs the same for each answer, however much is on its way.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -24,8 +24,6 @@ from gangsched.core.actions import (
     Mark,
     Nominate,
     ReleaseNode,
-    Removal,
-    Spare,
     Unmark,
     WithdrawNomination,
     Write,
@@ -80,7 +78,7 @@ class _Phase:
 class Wish:
     """Something that is wanted: the write that says so, as it was sent last."""
 
-    __slots__ = ("action", "failures", "key", "keys", "phase", "spared")
+    __slots__ = ("action", "failures", "key", "keys", "phase")
 
     def __init__(self, key: str, action: Write, phase: _Phase | None) -> None:
         self.key = key
@@ -88,13 +86,12 @@ class Wish:
         self.action = action
         self.phase = phase
         self.failures = 0
-        self.spared = False  # is it a removal that is not wanted any more?
 
 
 class Actuator:
     """Hands writes to ``send``, in the order in which they are wanted, with numbers of ``ids``. ``pause`` says for how
     many seconds nothing is asked for again that has failed so often, ``later`` when each is due that is, and ``again``
-    what is desired instead then, or why nothing is. Keys are those of groups and evictions; ``owners`` has those that a
+    what is desired instead then, or why nothing is. Keys are those of groups and evictions; ``owner`` is the one that a
     mark on a pod (UID) names.
     """
 
@@ -105,14 +102,14 @@ class Actuator:
         pause: Callable[[int], float],
         later: Page[Wish],
         again: Callable[[Kept], Kept | str],
-        owners: Callable[[str], Collection[str]] = lambda _: (),
+        owner: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._send = send
         self._ids = ids
         self._pause = pause
         self._later = later
         self._again = again
-        self._owners = owners
+        self._owner = owner
         #: The keys of those of whom a phase may be over.
         self.check: set[str] = set()
         self._sent: dict[int, Wish] = {}
@@ -181,21 +178,6 @@ class Actuator:
         """The UIDs of the pods of which this is kept up. A binding is among them once an answer is unknown."""
         return self._kept[aspect].keys()
 
-    def spare(self, key: str, removals: Collection[Removal]) -> None:
-        """These removals, which are on their way, are not wanted any more by who has asked for them. Pods and Jobs that
-        no other eviction needs are spared.
-        """
-        for removal in removals:
-            self._sent[removal.id].spared = True
-        wanted = {r.pod.uid for r in _removals(self._sent.values())} if removals else set()
-        for removal in removals:
-            if removal.pod.uid not in wanted:
-                self._send(Spare(removal.pod))
-
-    def removals(self, key: str) -> list[Removal]:
-        """The removals that are on their way and still wanted by those with this key, oldest first."""
-        return list(_removals(self._of.get(key, {}).values()))
-
     def any_of(self, key: str) -> bool:
         """Is any write of this key on its way, or one of others that names it?"""
         return key in self._of
@@ -203,7 +185,7 @@ class Actuator:
     def _ask(self, wish: Wish) -> None:
         action = wish.action = msgspec.structs.replace(wish.action, id=next(self._ids))
         self._sent[action.id] = wish
-        wish.keys = {wish.key, *self._owners(action.pod.uid)} if isinstance(action, Mark) else {wish.key}
+        wish.keys = {wish.key, self._owner(action.pod.uid) or wish.key} if isinstance(action, Mark) else {wish.key}
         for each in wish.keys:
             self._of.setdefault(each, {})[action.id] = wish
         self._send(action)
@@ -268,8 +250,3 @@ class Actuator:
             wish.action = desired
             self._ask(wish)
         return over
-
-
-def _removals(wishes: Iterable[Wish]) -> Iterator[Removal]:
-    """Those of these that are removals, and still wanted."""
-    return (wish.action for wish in wishes if isinstance(wish.action, Removal) and not wish.spared)

@@ -63,19 +63,14 @@ class Marked(NamedTuple):
     reason: str = ""
 
 
-def marked(uid: str, named: Iterable[Eviction], now: float) -> Marked | None:
-    """What is to stand on the pod ``uid``; None: nothing, and what is there is taken back. ``named`` are the evictions
-    that it has to name: each owner is written down, and the strongest of those whose notice is over marks it.
+def marked(uid: str, named: Eviction | None, now: float) -> Marked | None:
+    """What is to stand on the pod ``uid``, which names this eviction as its owner, or is about to; None: nothing, and
+    what is there is taken back.
     """
-    evictions = list(named)
-    if not evictions:
+    if named is None:
         return None
-    owners = written(Owners.of([owner(each, uid) for each in evictions]))
-    begun = [each for each in evictions if each.begins <= now]
-    if not begun:
-        return Marked(owners)
-    strongest = max(begun, key=lambda each: each.priority)
-    return Marked(owners, _text(strongest, uid), strongest.reason)
+    owners = written(Owners.of([owner(named, uid)]))
+    return Marked(owners) if now < named.begins else Marked(owners, _text(named, uid), named.reason)
 
 
 def owner(eviction: Eviction, uid: str) -> Owner:
@@ -133,7 +128,7 @@ def bind_claim(world: World, binding: ClaimBinding) -> VolumeWrite:
 
 def mark(world: World, pod: Pod) -> Mark | None:
     """Let a victim bear what is to stand on it; None if no eviction owns it."""
-    wanted = marked(pod.uid, world.ledger.condemned.named(pod.uid).values(), world.now)
+    wanted = marked(pod.uid, world.ledger.condemned.named(pod.uid), world.now)
     if wanted is None:
         return None
     if not wanted.message:

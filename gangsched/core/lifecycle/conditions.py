@@ -456,7 +456,7 @@ class Reporter:
         """Others of their units have been removed by an eviction, and these pods stay: say so on each gang that is
         left in part, by itself or with its GangGroup.
         """
-        membership, gone = self._world.membership, eviction.removed
+        membership, gone = self._world.membership, eviction.removing
         for gangs in sorted({membership.group(pod.gang)[0] for pod in staying if pod.gang.family != SINGLE}):
             below = membership.half_bound(gangs) or any(membership.without(gang, gone) for gang in gangs)
             refused = (eviction.refused.get(pod.uid) for pod in staying if pod.gang in gangs)

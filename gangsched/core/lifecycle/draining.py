@@ -18,7 +18,7 @@ from gangsched.core.actuation.records import bears, owners_of
 from gangsched.core.agenda import Page
 from gangsched.core.decision import Victim, names_of
 from gangsched.core.events import Outcome
-from gangsched.core.ledger.condemned import Cause, Eviction, Phase
+from gangsched.core.ledger.condemned import Cause, Eviction, Phase, VictimState
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.gangs import Gangs
@@ -121,7 +121,7 @@ class Drains:
             world.ledger.condemned.name(pod, drain.eviction)
             self._condemn(drain, (pod.uid,))
             if pod.disruption_target and bears(pod, drain.eviction.owner, drain.eviction.ident):
-                drain.eviction.acknowledged.add(pod.uid)
+                drain.eviction.state[pod.uid] = VictimState.MARKED
 
     def _of(self, uid: str, stop: Stop) -> Drain:
         gangs = self._world.managed.gangs_of(uid)
@@ -136,7 +136,8 @@ class Drains:
         eviction.owner, eviction.reason = str(stop), stop.reason
         text = notes.draining(scheduler=self._options.scheduler_names[0], stop=stop, workload=drain.name)
         if text != eviction.mark:
-            eviction.acknowledged.clear()
+            for uid in eviction.victims:
+                eviction.lost_mark(uid)
         eviction.mark = text
 
     def _condemn(self, drain: Drain, uids: Iterable[str]) -> None:
@@ -248,7 +249,7 @@ class Drains:
                 if not self._mark(drain):
                     self._drop(drain)
         elif drain.eviction.phase is Phase.LEAVING:
-            found = (self._world.pods.get(uid) for uid in drain.eviction.removed)
+            found = (self._world.pods.get(uid) for uid in drain.eviction.removing)
             if drain.uid not in self._due or not any(pod is not None and pod.live for pod in found):
                 self._drop(drain)
         elif self._actuator.settled(drain.eviction.key):
@@ -261,7 +262,7 @@ class Drains:
             again = all(f.outcome in (Outcome.TRANSIENT, Outcome.CONFLICT) for f in failures)
             self._rest(drain, "" if again else failures[0].text, marks_stay=again)
         elif eviction.phase is Phase.REMOVING:
-            unseen = _UNSEEN_SECONDS if eviction.removed else 0.0
+            unseen = _UNSEEN_SECONDS if eviction.removing else 0.0
             eviction.phase, drain.failures = Phase.LEAVING, 0
             self._due.at(drain.uid, self._world.now + unseen)
         else:
@@ -272,7 +273,7 @@ class Drains:
         now = self._look(drain)
         if now is None:
             self._give_up(drain)
-        elif stop != drain.stop or now.blocked or not {v.uid for v in now.victims} <= drain.eviction.marked:
+        elif stop != drain.stop or now.blocked or not {v.uid for v in now.victims} <= drain.eviction.state.keys():
             drain.stop = stop
             self._mark(drain)
         else:
@@ -285,7 +286,7 @@ class Drains:
         if not pods or not movable(pods, self._options):
             return None
         if self._budgets is None:
-            theirs = {uid for each in self._open.values() for uid in each.eviction.marked}
+            theirs = {uid for each in self._open.values() for uid in each.eviction.state}
             self._budgets = budgets_of(self._world, but=theirs)  # each of these is charged below where it is to be
         also = self._others(drain) if self._budgets else ()
         return leaving(self._world, self._options, drain.uid, drain.stop, pods, self._budgets, also)
@@ -309,9 +310,17 @@ class Drains:
         drain.rests = False
         drain.eviction.victims = {v.uid: v for v in found.victims}
         self._say(drain, drain.stop)
+        self._take_from_plans(drain)
         self._condemn(drain, drain.eviction.victims)
         self._evictions.mark(drain.eviction)
         return True
+
+    def _take_from_plans(self, drain: Drain) -> None:
+        """A stopped queue is stronger than any plan: one that takes pods of the workload is decided anew."""
+        for key in sorted(self._ledger.condemned.weaker_owners(drain.eviction.victims, drain.eviction.priority)):
+            if key in self._groups:
+                self._groups[key].message = notes.VICTIM_TAKEN
+                self._signal(self._groups[key], Signal.BROKEN)
 
     def _remove(self, drain: Drain) -> None:
         first = not any(p.deleting_since is not None for p in self._world.managed.pods_of(drain.uid))
@@ -337,10 +346,9 @@ class Drains:
     def _take_back(self, drain: Drain) -> None:
         eviction = drain.eviction
         self._evictions.withdraw(eviction)
-        for uid in eviction.marked - eviction.removed:
+        for uid in eviction.state.keys() - eviction.removing:
             self._ledger.no_longer_waits(uid, eviction.key)
-        eviction.marked &= eviction.removed
-        eviction.acknowledged.clear()
+            del eviction.state[uid]
 
     def _drop(self, drain: Drain) -> None:
         self._open.pop(drain.uid, None)

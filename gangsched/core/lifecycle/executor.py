@@ -23,7 +23,7 @@ from gangsched.core.decision import (
     Verdict,
 )
 from gangsched.core.events import Change, Hint
-from gangsched.core.ledger.condemned import NO_PLAN, STOPS, UNBEGUN, Cause, Eviction, Phase
+from gangsched.core.ledger.condemned import NO_PLAN, STOPS, Cause, Eviction, Phase, VictimState
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import bound_in_part, report
 from gangsched.core.lifecycle.bound_in_part import other_nodes, pause_of
@@ -37,7 +37,6 @@ from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.preemption.explain import losing, would_fail
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.queue.signature import Signature, said_of, signature_of, speaks_for_others
 from gangsched.core.state.sightings import Owner
@@ -79,12 +78,12 @@ class Executor:
         self._actions: list[Action] = []
         self._reporter = reporter = Reporter(world, options, self._actions)
         send, again = self._actions.append, partial(desired.again, world, options)
-        actuator = Actuator(send, ids.writes, options.backoff, ledger.agenda.page(), again, ledger.condemned.named)
+        actuator = Actuator(send, ids.writes, options.backoff, ledger.agenda.page(), again, self._named)
         self._actuator = actuator
         self.gangs = Gangs(decider, actuator, reporter, self.queue)
         self.groups, self._signal = self.gangs.groups, self.gangs.signal
         self._evictions, self._bindings, self._waiting = self.gangs.evictions, self.gangs.bindings, self.gangs.waiting
-        self._losses, self._announced, self._rechecks = self.gangs.losses, self.gangs.announced, self.gangs.rechecks
+        self._losses, self._announced, self._review = self.gangs.losses, self.gangs.announced, self.gangs.review
         self._unschedulable = self.gangs.unschedulable
         self.drains = Drains(world, options, actuator, reporter, self.gangs)
         self._nominated = NominatedGangs(world, actuator, self.groups)
@@ -94,6 +93,11 @@ class Executor:
         self.touched: set[GangId] = set()
         self._restless: set[str] = set()
         self._plans = ids.plans
+
+    def _named(self, uid: str) -> str:
+        """The key of the eviction that a pod names as its owner, or is about to."""
+        named = self._ledger.condemned.named(uid)
+        return named.key if named is not None else ""
 
     def at(self, now: float) -> None:
         """A call begins at this time (seconds)."""
@@ -120,18 +124,17 @@ class Executor:
                 self.drains.follow()
             if self._is_due():
                 self._time_passed()
-            if self._actuator.check or ledger.condemned.rests:
+            if self._actuator.check:
                 self.phases.over()
             if self.drains.at_work:
                 self.drains.follow()  # who was being bound until now, and whose queue is drained, may leave
             changes = self._take_changes()
             if changes:
-                # Something happened that may help parked gangs, or save victims of others.
-                self._rechecks.noted(changes)
+                # Something happened that may help parked gangs.
                 self._nominated.noted(changes)
                 self._unschedulable.wake(changes)
             left = self.touched or self._actuator.check or ledger.changes or ledger.taken_from
-            losing = evictions.losing or evictions.losing_owners or evictions.spared or evictions.anew
+            losing = evictions.losing or evictions.losing_owners or evictions.spared
             if not (left or losing or losses.touched):
                 self.gangs.holding.follow()  # which nodes plans need is seen when all else has come to rest
                 if not self._actuator.check:
@@ -223,7 +226,6 @@ class Executor:
     def _plans_at_risk(self) -> None:
         """Plans whose nodes changed are checked again; those that have counted on a pod which stays are made anew."""
         self._counted_on_in_vain()
-        self._after_withdrawn()
         changed, self.nodes_changed = self.nodes_changed, set()
         fuller, self.nodes_fuller = self.nodes_fuller, set()
         taken, self._ledger.taken_from = self._ledger.taken_from, set()
@@ -245,7 +247,7 @@ class Executor:
         # The strongest first, and of equals the plan that was made first, which counts on no later one: with the room
         # that it gives up there may be enough for the others.
         for group, plan in sorted(at_risk, key=lambda each: (-self._priority(each[0]), each[1].eviction.number)):
-            if group.plan is plan and group.holding and not self.phases.still_holds(group, plan):
+            if group.plan is plan and group.holding and not self._review.holds(group, plan):
                 self._signal(group, Signal.BROKEN)
 
     def _counted_on_in_vain(self) -> None:
@@ -259,20 +261,6 @@ class Executor:
                 continue
             if any(uid in ledger.waits(key) and uid not in group.plan.victims for uid in staying):
                 group.message = notes.VICTIM_STAYS
-                self._signal(group, Signal.BROKEN)
-        self._actuator.check.update(key for uid in staying for key in ledger.condemned.owners(uid))
-
-    def _after_withdrawn(self) -> None:
-        """Plans after one that is withdrawn are made anew, unless they have removed a pod: they may need less now, or
-        other victims.
-        """
-        anew, self._evictions.anew = self._evictions.anew, set()
-        for key in sorted(anew):
-            group = self.groups.get(key)
-            if group is None or group.plan is None or not group.evicts(*UNBEGUN):
-                continue
-            if group.plan.victims and not group.plan.eviction.begun:
-                group.message = notes.EARLIER_PLAN_WITHDRAWN
                 self._signal(group, Signal.BROKEN)
 
     def _time_passed(self) -> None:
@@ -288,6 +276,7 @@ class Executor:
             self._signal(group, Signal.FAILED)
         self._actuator.check.update(self._evictions.removals.due(self.world.now))
         self._announced.time_over()
+        self.gangs.broken.time_passed()
         self.phases.ask_again()
         for node in self.world.foreign_nominations.lapsed(self.world.now):
             self._ledger.changes.append(Change(Hint.ROOM, node))
@@ -331,7 +320,10 @@ class Executor:
         since = self.world.now if group.waiting_since is None else group.waiting_since
         pause = pause_of(self.world, group)
         verdict = self._refused_already(group) or other_nodes(self.decider, group)
-        verdict = verdict or self.phases.decided(group, since, pause, minimum_first=self._minimum_first(group))
+        ahead = self._minimum_first(group)
+        verdict = verdict or self.phases.decided(group, since, pause, minimum_first=ahead)
+        while self._takes_over(group, verdict):
+            verdict = self.phases.decided(group, since, pause, minimum_first=ahead)
         group.waiting_since = None if verdict.outcome == BIND else since
         group.outlook, retry_at = Outlook(), None
         if isinstance(why := verdict.first, Unschedulable):
@@ -344,6 +336,16 @@ class Executor:
         if not self.options.surplus_after or not surplus_waits(self.world, group.gangs):
             return False
         return self.queue.others_first(queue_order(self.world, group.gangs))
+
+    def _takes_over(self, group: Group, verdict: Verdict) -> bool:
+        """Withdraw the weaker plans whose victims this verdict counts on; returns whether there were any."""
+        priority = self.world.membership.preemptor_priority(group.gangs)
+        awaited = self._evictions.awaited(verdict)
+        weaker = sorted(self._ledger.condemned.weaker_owners(awaited, priority) & self.groups.keys())
+        for key in weaker:
+            self.groups[key].message = notes.VICTIM_TAKEN
+            self._signal(self.groups[key], Signal.BROKEN)
+        return bool(weaker)
 
     def _refused_already(self, group: Group) -> Verdict | None:
         """What has been decided for a gang that is equal to this one and before it, if that still holds."""
@@ -367,11 +369,8 @@ class Executor:
         plan, stopped = group.plan, group.evicts(*STOPS)
         if plan is None:
             return ()
-        if stopped:
-            stay = {pod.uid for pod in plan.eviction.to_go(self.world.pods)}
-            verdict = self.decider.fits_without(group.gangs, plan.node_of, stay)
-        else:
-            verdict = self.decider.fits_now(group.gangs, plan.node_of)
+        now = self._review.without(group, plan) if stopped else None
+        verdict = now if stopped else self.decider.fits_now(group.gangs, plan.node_of)
         if verdict is not None:
             group.message = verdict.message
             self.phases.give_up_victims(group, plan, verdict)
@@ -379,7 +378,7 @@ class Executor:
                 self._adopt(group, verdict, Signal.EVICT)
             return verdict.decisions
         if stopped:
-            self.phases.decided_anew(group, plan)
+            self.phases.go_on(group, plan)
         return ()
 
     def _no_fit(self, group: Group, verdict: Verdict, why: Unschedulable) -> None:
@@ -400,11 +399,9 @@ class Executor:
         tell = reporter.quota_after_victims if signal is Signal.EVICT else reporter.quota_reserved
         tell(group, verdict)
         self._bindings.follow(group, verdict)
-        paused = pause_of(self.world, group).until > self.world.now
-        victims, others = self._evictions.owned(group.gangs, verdict, paused=paused)
-        group.plan = Plan(verdict.placements, group.eviction(self._new_ident(), victims), others)
-        group.plan.required = self.world.membership.lacking(group.gangs)
-        self._note_jobs(group.plan, "")
+        eviction = group.eviction(self._new_ident(), verdict.victims)
+        group.plan = Plan(verdict.placements, eviction, self._evictions.awaited(verdict))
+        group.plan.read = self._review.read(group.gangs, group.key, eviction.victims)
         self._announced.hold(group, verdict.announced)
         if signal is Signal.EVICT:
             self._give_notice(group, group.plan.eviction)
@@ -414,7 +411,7 @@ class Executor:
 
     def _give_notice(self, group: Group, eviction: Eviction) -> None:
         """The victims leave when their notice is over; what was announced before holds."""
-        eviction.begins = self._rechecks.notice_ends(eviction.victims.values(), group.noticed)
+        eviction.begins = self.gangs.notices.ends(eviction.victims.values(), group.noticed)
         eviction.weighed_again = bool(group.noticed)
         if eviction.begins > self.world.now:
             group.message = notes.announced_until(message=group.message, when=render_time(eviction.begins))
@@ -440,7 +437,7 @@ class Executor:
         if paused and self.options.rollback and group.failures.begun:
             verdict = self.phases.decided(group, group.waiting_since)  # it waits if it will be able to evict
         leaving = bound_in_part.leaving(self.world, group, verdict) if self.options.rollback else ()
-        if not leaving:
+        if not leaving or any(victim.uid in self._ledger.condemned for victim in leaving):
             return False
         group.plan = Plan((), group.eviction(self._new_ident(), leaving, Cause.ROLLBACK))
         self._condemn(group, group.plan)
@@ -464,7 +461,7 @@ class Executor:
             if plan is None:
                 continue
             goes_on = key in self._ledger.begun or self._priority(group) not in completed_first
-            if plan.eviction.announced or goes_on:
+            if plan.eviction.begun or goes_on:
                 self._resume(group, plan)
                 resumed.append((group, plan))
         for group in self.groups.values():
@@ -472,12 +469,12 @@ class Executor:
                 self._bindings.withdraw(group)
         if self.drains.at_work:
             self.drains.take_over()
-        for rest in found.abandoned({eviction.ident for eviction in self._ledger.condemned.evictions.values()}):
-            self._evictions.go_on(rest)
+        for gang, removed in found.begun_gangs():
+            self.gangs.broken.note(gang, removed)
         for pod, owners in found.owned:
             self._evictions.take_over(pod, owners)
         for group, plan in resumed:  # now that it is known who leaves
-            self.phases.taken_over(group, plan)
+            self.phases.go_on(group, plan, tell=False)
         self._reporter.runs_with_quota()
 
     def _begun(self) -> set[int]:
@@ -494,22 +491,19 @@ class Executor:
     def _priority(self, group: Group) -> int:
         return -queue_order(self.world, group.gangs)[0]
 
-    def _note_jobs(self, plan: Plan, key: str | None) -> None:
-        """Keep what is known of the Jobs that lose pods by a plan. See :func:`would_fail` for the ``key``."""
-        world, lost = self.world, losing(plan.victims.values(), self.world)
-        plan.eviction.jobs = {job.uid: (job.failed, would_fail(job, uids, world, key)) for job, uids in lost}
-
     def _resume(self, group: Group, plan: Plan) -> None:
         group.plan = plan
-        plan.required = self.world.membership.lacking(group.gangs)
-        self._note_jobs(plan, None)
+        plan.read = self._review.read(group.gangs, group.key, plan.victims)
         self._condemn(group, plan)
         for uid in plan.victims:
             self._ledger.condemned.name(self.world.pods[uid], plan.eviction)
-            stands = self.world.pods[uid].disruption_target or plan.eviction.begins > self.world.now
-            if stands and bears(self.world.pods[uid], plan.eviction.owner, plan.ident):
-                plan.eviction.acknowledged.add(uid)
-        if plan.eviction.announced:
+            pod = self.world.pods[uid]
+            stands = pod.disruption_target or plan.eviction.begins > self.world.now
+            if not pod.live:
+                plan.eviction.state[uid] = VictimState.REMOVING
+            elif stands and bears(pod, plan.eviction.owner, plan.ident):
+                plan.eviction.state[uid] = VictimState.MARKED
+        if plan.eviction.begun:
             group.failures.record(Failed.ROUND)
         group.message = notes.finishing_plan(plan=plan.ident)
         self._bindings.hold(group, plan)

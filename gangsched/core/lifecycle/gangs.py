@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterable
 
 from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.events import Change, Hint
-from gangsched.core.ledger.condemned import UNBEGUN, Cause, Phase
+from gangsched.core.ledger.condemned import UNBEGUN, Cause, Phase, VictimState
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.binding import Bindings
 from gangsched.core.lifecycle.bound_in_part import AnnouncedRoom, Losses
+from gangsched.core.lifecycle.broken import BrokenGangs, Removed
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import Evictions
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.holding import Holding
-from gangsched.core.lifecycle.rechecks import Rechecks
+from gangsched.core.lifecycle.notice import Notices
+from gangsched.core.lifecycle.review import Reviews
 from gangsched.core.lifecycle.table import HOLDING, TABLE, TIMED, UNDER_WAY, Do, Signal, State
 from gangsched.core.lifecycle.waiting import Waiting
 from gangsched.core.planning.cycle import Decider
@@ -22,6 +24,8 @@ from gangsched.core.queue.scheduling_queue import Queue, UnschedulableGangs
 from gangsched.core.world.obstacles import Obstacle, obstacle
 from gangsched.model.records import GangId, Pod
 
+#: The removal of such a victim has been asked for.
+_ASKED = (VictimState.REMOVING, VictimState.UNKNOWN, VictimState.UNMARKED)
 _RESTING = (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND)
 
 
@@ -29,7 +33,8 @@ class Gangs:
     """``groups`` has by key every gang or GangGroup that waits, or whose plan is being carried out.
 
     ``evictions`` carries out those for them, ``bindings`` brings their members to nodes, ``waiting`` and
-    ``unschedulable`` know those that do not fit. ``rechecks`` looks again at those that evict, and ``losses`` is what
+    ``unschedulable`` know those that do not fit. ``review`` looks again at the plans of those that evict, ``broken``
+    at gangs of which a member was removed, and ``losses`` is what
     those have lost that run, ``announced`` the room that is kept for members that come later. ``holding`` holds nodes
     against other schedulers.
     """
@@ -46,7 +51,9 @@ class Gangs:
         self.holding = Holding(world, decider.options.hold_room, actuator, reporter, self.groups)
         self.losses = Losses(world)
         self.announced = AnnouncedRoom(decider, reporter)
-        self.rechecks = Rechecks(decider, actuator, reporter, self.groups)
+        self.review = Reviews(decider)
+        self.notices = Notices(world, decider.options, reporter)
+        self.broken = BrokenGangs(world, decider.options, actuator, reporter, self.evictions)
         self.waiting = Waiting(decider, queue)
         self.unschedulable = UnschedulableGangs(world, decider, decider.options.strict_budgets, queue, self._wake)
         self._group_of: dict[GangId, str] = {}
@@ -147,7 +154,7 @@ class Gangs:
         if not self.holding.stands(plan.eviction):
             self.evictions.mark(plan.eviction)
             return
-        first = not plan.eviction.announced
+        first = not plan.eviction.begun
         leaving = self.evictions.remove(plan.eviction)
         if not leaving:
             return
@@ -162,7 +169,7 @@ class Gangs:
 
     def _unmark(self, group: Group) -> None:
         if group.plan is not None:
-            self.evictions.give_up(group.plan.eviction)
+            self.evictions.withdraw(group.plan.eviction)
 
     def _release(self, group: Group) -> None:
         """Give up the plan and the room that is held for it."""
@@ -170,11 +177,9 @@ class Gangs:
         group.plan = None
         if plan is not None:
             eviction = plan.eviction
-            # Whose removal may have taken effect may be seen to leave only when this gang evicts others already.
-            left = eviction.begun_units(world.pods, (), self._actuator.failures(group.key))
-            left_or_may = left or eviction.unsure - eviction.ended
-            group.failures.round_ended(world.now, none_left=eviction.announced and not left_or_may)
-            self.evictions.withdrawn(group.key)
+            # A pod that may have been removed may be seen to leave only when this gang evicts others already.
+            left = eviction.may_have_left(self._actuator.failures(group.key))
+            group.failures.round_ended(world.now, none_left=eviction.begun and not left)
             self.evictions.end(eviction)
             self.bindings.forget_claims(plan)
         self._actuator.end(group.key)
@@ -236,8 +241,6 @@ class Gangs:
             if other:
                 self._moved(group)
             self._follow(group, found, pending, other)
-            if other:
-                self.rechecks.look_again(group)
         for each in gangs:
             self._reporter.object_status(each, self.of(each))
         if admitted_twice:
@@ -301,7 +304,7 @@ class Gangs:
         """Do its members still wait? And, as long as no pod has left for it, does the gang need as many as before?"""
         lacking = self._world.membership.lacking
         none_left = group.evicts(*UNBEGUN) and not plan.eviction.begun
-        if none_left and lacking(group.gangs) != plan.required:
+        if none_left and lacking(group.gangs) != plan.read.required:
             return False
         pods = (self._world.pods.get(uid) for uid in plan.node_of)
         return all(p is not None and p.live and not p.node and p.gang in group.gangs for p in pods)
@@ -321,14 +324,7 @@ class Gangs:
         if before is not None:
             self._suspended(before)
         self._ledger.condemned.gone(uid, self._world.now)
-        now = self._world.pods.get(uid)
-        ended = now is not None and now.finished and now.deleting_since is None
-        for key in self._ledger.freed(uid):
-            group = self.groups.get(key)
-            if group is not None and group.plan is not None:
-                if ended:
-                    group.plan.eviction.ended.add(uid)
-                self._actuator.check.add(key)
+        self._actuator.check.update(key for key in self._ledger.freed(uid) if key in self.groups)
 
     def pod_seen(self, old: Pod | None, pod: Pod) -> None:
         """A pod that is on a node, or leaves, has another record: others may go on, and what was reported about it
@@ -357,8 +353,9 @@ class Gangs:
         if before is None or not before.live or not before.node:
             return
         named = self._ledger.condemned.named(before.uid)
-        if not named:
+        if named is None:
             self.losses.lost(before, leaving=leaving)
-            return
-        if any(e.cause is Cause.PREEMPTION and before.uid in e.removed for e in named.values()):
+        elif named.cause is Cause.PREEMPTION and named.state.get(before.uid) in _ASKED:
             self._world.evictions.note(before, self._world.now)
+            removed = Removed(named.ident, named.owner, named.scheduler, named.trigger, named.priority)
+            self.broken.note(before.gang, removed)

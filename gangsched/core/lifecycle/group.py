@@ -30,7 +30,7 @@ class Failed(enum.Enum):
     ATTEMPT = "attempt"  # a decision, or a plan: its backoff doubles with each
     ROUND = "round"  # others were evicted for it
     CONFLICT = "conflict"  # the cluster was not what a plan assumed
-    BUDGET = "budget"  # a plan was made anew for a budget that had been tightened, in the present round of evictions
+    CHANGED = "changed"  # a plan was made anew for what had changed about its victims, in the present round
     BINDING = "binding"  # some members were bound, and others could not be
     ROLLBACK = "rollback"  # those that were bound have been removed for that
 
@@ -76,7 +76,7 @@ class Failures:
         """It has happened once more."""
         self._count[cause] += 1
         if cause is Failed.ROUND:
-            self.forget(Failed.BUDGET)
+            self.forget(Failed.CHANGED)
             self._in_round, self._taken = True, False
 
     def room_taken(self) -> None:
@@ -121,13 +121,25 @@ class Failures:
         self.whole_again()
 
 
+class Read(NamedTuple):
+    """What the choice of victims rests on, beside room: how many members each gang of the preemptor ``required``, how
+    many others run of the ``gangs`` of victims, which Jobs (UIDs) are ``failing`` by it, and what
+    ``budgets`` (keys) allowed.
+    """
+
+    required: tuple[int, ...] = ()
+    gangs: tuple[object, ...] = ()
+    failing: frozenset[str] = frozenset()
+    budgets: Mapping[str, float] = {}
+
+
 class Plan:
     """A decision that is being carried out: which pods go where, and which are evicted for it.
 
     ``awaited`` are the UIDs of others that leave anyway, ``nominated`` the nodes to which members have been nominated,
     by UID. Who of the victims and of those is not gone yet is in the ledger. ``neighbours`` are the UIDs of the pods
     that were on the plan's nodes when it was made: whoever else is there later has taken room. ``claims`` are those
-    that are being bound for the members. ``required`` is how many members each gang needed.
+    that are being bound for the members. ``read`` is what the choice of its victims rests on.
     """
 
     def __init__(self, placements: Sequence[Placement], eviction: Eviction, awaited: Sequence[str] = ()) -> None:
@@ -138,7 +150,7 @@ class Plan:
         self.node_of = {p.uid: p.node for p in placements}
         self.neighbours: set[str] = set()
         self.claims: list[ClaimBinding] = []
-        self.required: tuple[int, ...] = ()
+        self.read = Read()
 
     @property
     def ident(self) -> str:

@@ -207,10 +207,8 @@ class Holding:
 
     def _owners(self, key: str) -> set[str]:
         """The keys of those who make the pods leave that a group waits for."""
-        condemned = self._ledger.condemned
-        return {
-            owner for uid in self._ledger.waits(key) for owner in condemned.owners(uid)
-        } & condemned.evictions.keys()
+        owned = map(self._ledger.condemned.owned_by, self._ledger.waits(key))
+        return {eviction.key for eviction in owned if eviction is not None}
 
     # -- which plans need which nodes ------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ from gangsched.core.actions import (
     SuspendJob,
     WithdrawNomination,
 )
-from gangsched.core.actuation.actuator import Actuator, Answer
+from gangsched.core.actuation.actuator import Actuator
+from gangsched.core.actuation.actuator import Answer as Written
 from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.events import Change, Failure, Hint, Outcome
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase
@@ -25,6 +26,7 @@ from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.group import TRIES, Failed, Group, Plan
+from gangsched.core.lifecycle.review import Answer
 from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.planning.context import NO_PAUSE, Pause, Question
@@ -56,7 +58,7 @@ class Phases:
         self._bindings = gangs.bindings
         self._evictions = gangs.evictions
         self._losses = gangs.losses
-        self._rechecks = gangs.rechecks
+        self._review = gangs.review
         self._holding = gangs.holding
         self._gangs = gangs
         self._groups = gangs.groups
@@ -86,7 +88,7 @@ class Phases:
         for answer in self._actuator.ask_again(self._world.now):
             self._follow_up(answer)
 
-    def _follow_up(self, answer: Answer) -> None:
+    def _follow_up(self, answer: Written) -> None:
         key, action, outcome, message = answer[:4]
         if isinstance(action, HoldNode | ReleaseNode):
             self._holding.answered(answer)
@@ -105,17 +107,15 @@ class Phases:
     def _answered(self, key: str, group: Group, action: Action, outcome: Outcome, message: str) -> None:
         if isinstance(action, Bind):
             self._bound(key, group, action, outcome)
-        if isinstance(action, Remove) and outcome is Outcome.OUTDATED:
-            self._rechecks.look_again(group)  # if its pod is gone, it has not left for this gang, as it might have
         if isinstance(action, ResumeJob) and group.plan is not None and outcome is Outcome.OK:
             note = notes.job_resumed(pods=counted(len(group.plan.placements), "pod"))
             note = f"{note}; {message}" if message else note
             self._reporter.event(action.job, report.RESUMED, note)
             self._reporter.admitted(group)
 
-    def _late(self, group: Group | None, answer: Answer) -> None:
+    def _late(self, group: Group | None, answer: Written) -> None:
         """The outcome of a write for which no phase waits (any more)."""
-        key, action, outcome, message = answer[:4]
+        key, action, outcome, _ = answer[:4]
         if isinstance(action, Bind):
             self._bound(key, None, action, outcome)
             pod = self._world.pods.get(action.pod.uid)
@@ -129,7 +129,7 @@ class Phases:
         elif isinstance(action, ResumeJob) and outcome is not Outcome.OK and group is not None:
             self._recheck(group)  # its room was given up meanwhile: if it is still suspended, it waits again
         elif outcome not in (Outcome.OK, Outcome.GONE):
-            self._evictions.not_removed(key, action, outcome, message)
+            self._evictions.not_removed(key, action, outcome)
 
     def _leaves(self, group: Group | None, eviction: Eviction, removal: Removal) -> None:
         """A removal has been accepted: it is reported on its pods."""
@@ -141,11 +141,11 @@ class Phases:
             self._drains.leave(eviction, victims)
         elif eviction.cause is Cause.ROLLBACK and group is not None:
             self._reporter.rolled_back(group, victims)
-        elif eviction.former:
+        elif group is None:
             for v in victims:
                 note = notes.finished(node=v.node, kind=v.unit.kind, name=v.unit.name, preemptor=eviction.owner)
                 self._reporter.event(v, report.PREEMPTED, note)
-        elif group is not None:
+        else:
             trigger, priority = (
                 report.trigger(self._world, group),
                 self._world.membership.preemptor_priority(group.gangs),
@@ -182,8 +182,8 @@ class Phases:
 
     def over(self) -> None:
         """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
-        if self._ledger.condemned.rests:
-            self._evictions.follow_rests()
+        if self._gangs.broken.open:
+            self._gangs.broken.follow()
         check = sorted(self._actuator.check)
         self._actuator.check.clear()
         self._holding.touch(check)
@@ -233,7 +233,7 @@ class Phases:
 
     def _notice_over(self, group: Group, plan: Plan) -> None:
         """The victims are marked now, and leave if they still have to, or the gang is decided anew."""
-        if self._rechecks.calls_for_another_look(plan.eviction):
+        if self._gangs.notices.calls_for_another_look(plan.eviction):
             group.noticed = dict.fromkeys(plan.victims, plan.eviction.begins)
             group.message = notes.WEIGHED_AGAIN
             self._signal(group, Signal.BROKEN)
@@ -242,7 +242,7 @@ class Phases:
 
     def _more_leave(self, group: Group, plan: Plan) -> None:
         """The turn of further victims has come. They stay if another pod has taken the room of those who left first."""
-        if self.still_holds(group, plan):
+        if self._review.holds(group, plan):
             self._evictions.mark_again(plan.eviction)
         else:
             self._taken(group, plan, notes.NO_ROOM_ANY_MORE)
@@ -263,14 +263,12 @@ class Phases:
         if eviction.fails(failures):
             self._fail(group, plan, failures)
         elif failures or marked:
-            if not group.rolled_back and self._rechecks.other_budgets(group, plan):
-                self._signal(group, Signal.BROKEN)
-            elif (group.rolled_back and not marked) or self._goes_on(group, plan):
+            if (group.rolled_back and not marked) or self._reviewed(group, plan) is Answer.KEEP:
                 self._go_on(group, plan)
             elif group.rolled_back:
                 self._signal(group, Signal.BROKEN)
             else:
-                self._nominated.stopped(group)  # what others have just given up may be enough
+                self._nominated.stopped(group)  # in its turn: what others have just given up may be enough
         elif group.rolled_back:
             self._signal(group, Signal.FAILED)
             group.failures.whole_again()
@@ -279,23 +277,19 @@ class Phases:
             eviction.phase = Phase.LEAVING
             self._actuator.check.add(group.key)
 
-    def _go_on(self, group: Group, plan: Plan) -> None:
+    def _go_on(self, group: Group, plan: Plan, *, tell: bool = True) -> None:
         self._gangs.remove(group)
-        if plan.eviction.phase is Phase.NOTICE:
-            self._rechecks.announce(plan.eviction, group.name)
+        if tell and plan.eviction.phase is Phase.NOTICE:
+            self._gangs.notices.announce(plan.eviction, group.name)
 
-    def decided_anew(self, group: Group, plan: Plan) -> None:
-        """A gang that was stopped before (further) victims left does not fit beside them: they leave if they may."""
-        if self._goes_on(group, plan):
-            self._go_on(group, plan)
+    def go_on(self, group: Group, plan: Plan, *, tell: bool = True) -> None:
+        """A plan whose victims stand is looked at in the turn of its gang, or when a process takes over: it goes on, or
+        the gang is decided anew. With ``tell`` an Event on each victim that has notice says so.
+        """
+        if self._reviewed(group, plan) is Answer.KEEP:
+            self._go_on(group, plan, tell=tell)
         else:
-            self._signal(group, Signal.BROKEN)
-
-    def taken_over(self, group: Group, plan: Plan) -> None:
-        """An earlier process has left a plan that can be finished, and is if its victims still have to leave."""
-        if self._goes_on(group, plan):
-            self._gangs.remove(group)
-        else:
+            group.failures.record(Failed.CHANGED)
             self._signal(group, Signal.BROKEN)
 
     def _waits_in_vain(self, group: Group, plan: Plan) -> bool:
@@ -305,7 +299,7 @@ class Phases:
         overdue = sorted(self._ledger.waits(group.key) & self._world.sightings.overdue)
         for uid in overdue:
             self._ledger.no_longer_waits(uid, group.key)
-        if not overdue or self.still_holds(group, plan):
+        if not overdue or self._review.holds(group, plan):
             return False
         names = ", ".join(sorted(self._world.pods[uid].key for uid in overdue)[:5])
         group.message = notes.timed_out_while_terminating(stage=group.stage, names=names)
@@ -313,11 +307,12 @@ class Phases:
         self._signal(group, Signal.BROKEN)
         return True
 
-    def _goes_on(self, group: Group, plan: Plan) -> bool:
-        """Do those who have not been removed still have to leave?"""
+    def _reviewed(self, group: Group, plan: Plan) -> Answer:
+        """What becomes of a plan before (further) victims are removed."""
         if group.rolled_back:
-            return self._hopeless(group) and not failing(plan.victims.values(), self._world)
-        return self._rechecks.goes_on(group, plan)
+            keep = self._hopeless(group) and not failing(plan.victims.values(), self._world)
+            return Answer.KEEP if keep else Answer.REPLACE
+        return self._review.of(group, plan)
 
     # -- binding -------------------------------------------------------------------------------------------
 
@@ -328,7 +323,7 @@ class Phases:
             done, problem = self._bindings.volumes_bound(plan)
             if done and not self._bindings.nominated_elsewhere(group):
                 # While volumes were bound members that ran may have gone.
-                whole = enough(self._world, group.gangs, plan.node_of) and self.still_holds(group, plan)
+                whole = enough(self._world, group.gangs, plan.node_of) and self._review.holds(group, plan)
                 self._signal(group, Signal.FITS if whole else Signal.BROKEN)
             if not problem:
                 return
@@ -372,7 +367,7 @@ class Phases:
         places = [place for place in plan.placements if place.uid in uids]
         for place in places:
             self._world.forget(place.uid)
-        fits = self._decider.still_holds(group.gangs, places, (), terminating_leave=False)
+        fits = self._review.holds(group, plan, places)
         for place in places:
             if place.uid in self._world.pods:
                 self._world.assume(place.uid, place.node)
@@ -391,14 +386,6 @@ class Phases:
         """Bindings are through: see who is still pending."""
         for gang in group.gangs:
             self._refresh(gang)
-
-    def still_holds(self, group: Group, plan: Plan) -> bool:
-        """Do the plan's members still fit on their nodes, once the pods that it waits for are gone? A gang that only
-        waits for its volumes counts on no pod to leave.
-        """
-        awaits = group.state is not State.PREBINDING
-        waits = self._ledger.waits(group.key)
-        return self._decider.still_holds(group.gangs, plan.placements, waits, terminating_leave=awaits)
 
     def decided(
         self, group: Group, since: float | None, pause: Pause = NO_PAUSE, *, minimum_first: bool = False
@@ -432,8 +419,7 @@ class Phases:
         otherwise another plan has to follow.
         """
         self._ledger.stop_waiting(group.key)
-        self._evictions.withdrawn(group.key)
-        self._evictions.give_up(plan.eviction)
+        self._evictions.withdraw(plan.eviction)
         if verdict.outcome == BIND:
             self._bind(group, plan, verdict)
         else:

@@ -232,9 +232,11 @@ def _would_fail_by(job: Job, found: Fate, count: int) -> str:
     return causes.job_would_lose_indexes(job=job.key, indexes=indexes, limit=job.limit_per_index)
 
 
-def failing(gone: Iterable[Victim], world: World) -> list[tuple[Job, Fate, int]]:
-    """The Jobs that would fail by the loss of these victims, how, and how many of them each loses."""
-    found = ((job, fate_of(job, uids, world), len(uids)) for job, uids in losing(gone, world))
+def failing(gone: Iterable[Victim], world: World, key: str = "") -> list[tuple[Job, Fate, int]]:
+    """The Jobs that would fail by the loss of these victims, how, and how many of them each loses. See :func:`fate_of`
+    for the ``key``.
+    """
+    found = ((job, fate_of(job, uids, world, key), len(uids)) for job, uids in losing(gone, world))
     return [each for each in found if each[1].ends]
 
 
@@ -251,30 +253,22 @@ def losing(gone: Iterable[Victim], world: World) -> list[tuple[Job, set[str]]]:
     return [(job, uids) for job, uids in found if job is not None]
 
 
-def fate_of(
-    job: Job,
-    lost: Collection[str],
-    world: World,
-    key: str | None = "",
-    counted: int = 0,
-    codes: Sequence[int] = EVICTED,
-) -> Fate:
+def fate_of(job: Job, lost: Collection[str], world: World, key: str = "", *, codes: Sequence[int] = EVICTED) -> Fate:
     """What becomes of a Job of which these pods (UIDs) are deleted, which end with one of these exit codes.
 
     Others that are leaving may not have been counted yet. Those that only plans remove which were made after the one
-    with this ``key`` are theirs to count. Without a key (None) whoever leaves is taken to have been counted. So many of
-    the lost may have been ``counted``, too.
+    with this ``key`` are theirs to count.
     """
     counts_on = world.ledger.condemned.counts_on
-    others = (p for p in world.jobs.pods_of(job) if p.uid not in lost) if key is not None else ()
-    leaving = (p for p in others if not p.live or counts_on(p.uid, key or ""))
+    others = (p for p in world.jobs.pods_of(job) if p.uid not in lost)
+    leaving = (p for p in others if not p.live or counts_on(p.uid, key))
     pods = (pod for uid in sorted(lost) if (pod := world.pods.get(uid)) is not None)
-    return fate(with_failed(job, world), uncounted(job, [*leaving, *pods]), codes=codes, counted=counted)
+    return fate(with_failed(job, world), uncounted(job, [*leaving, *pods]), codes=codes)
 
 
-def would_fail(job: Job, lost: Collection[str], world: World, key: str | None = "", counted: int = 0) -> bool:
+def would_fail(job: Job, lost: Collection[str], world: World, key: str = "") -> bool:
     """Return whether the Job fails if these of its pods (UIDs) are deleted; see :func:`fate_of`."""
-    return fate_of(job, lost, world, key, counted).ends
+    return fate_of(job, lost, world, key).ends
 
 
 def _budgets(names: Sequence[str]) -> str:

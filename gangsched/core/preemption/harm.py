@@ -22,7 +22,7 @@ import numpy as np
 
 from gangsched.core.arrays import Floats, Ints, distinct
 from gangsched.core.decision import Gap
-from gangsched.core.ledger.condemned import Leaving
+from gangsched.core.ledger.condemned import CondemnedPod
 from gangsched.core.state.podtable import PodTable
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.messages import causes
@@ -130,8 +130,8 @@ class Budgets:
         for key, count in self.draws(pods).items():
             self.allowed[key] -= count
 
-    def count(self, leaving: Iterable[Leaving]) -> None:
-        """Leaving what no status counts yet. A budget without a status does not count pods that have been seen to
+    def count(self, leaving: Iterable[CondemnedPod]) -> None:
+        """Charge what no status counts yet. A budget without a status does not count pods that have been seen to
         leave.
         """
         for charge in leaving:

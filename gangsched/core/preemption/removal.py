@@ -18,10 +18,10 @@ import msgspec
 
 from gangsched.core.decision import UnitRef, Victim, names_of
 from gangsched.core.options import Options
-from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of, ref_of
-from gangsched.core.preemption.explain import losing, would_fail
+from gangsched.core.preemption.blocks import ref_of
+from gangsched.core.preemption.explain import would_fail
 from gangsched.core.preemption.harm import Budgets
-from gangsched.core.quota.preemption import IN_QUEUE, REASON_TEXT, RECLAMATION
+from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.stop_policy import STOPPED, Stop, drained_queues
 from gangsched.core.quota.stop_policy import leaving as workloads
 from gangsched.core.state.jobs import Suspendable, family_of
@@ -33,7 +33,6 @@ from gangsched.model.records import GangId, Job, Pod
 from gangsched.model.survival import ignores_evictions
 
 if TYPE_CHECKING:
-    from gangsched.core.ledger.condemned import Eviction
     from gangsched.core.world.world import World
 
 
@@ -67,25 +66,6 @@ def by_suspension(
     return tuple(sorted(out.values(), key=lambda v: v.key))
 
 
-def as_begun(
-    victims: Sequence[Victim], world: World, options: Options, gangs: Sequence[GangId], budgets: Budgets
-) -> list[Victim]:
-    """The same for victims that an earlier process has chosen for these gangs: no pod is added, and who is leaving with
-    its Job already goes on doing so, as does who is leaving without it. Whoever would have to be added and may not be
-    was not chosen then either.
-    """
-    priority = world.membership.preemptor_priority(gangs)
-    found = [msgspec.structs.replace(v, reason=_quota_reason(v, world, gangs)) for v in victims]
-    out = {v.uid: v for v in found}
-    for job, chosen in _by_job(found, world):
-        whole = _as_a_whole(job, chosen, out, world, options, priority, budgets)
-        if whole is not None and whole[0] and any(world.pods[v.uid].deleting_since is not None for v in chosen):
-            whole = None  # they leave one by one
-        if job.suspended or whole is not None:
-            out.update({v.uid: msgspec.structs.replace(v, method=SUSPEND) for v in chosen})
-    return list(out.values())
-
-
 def _as_a_whole(
     job: Suspendable,
     chosen: Sequence[Victim],
@@ -111,20 +91,6 @@ def _as_a_whole(
     return None if options.strict_budgets and beyond else (others, beyond)
 
 
-def _quota_reason(victim: Victim, world: World, gangs: Sequence[GangId]) -> str:
-    """Why a victim leaves of which only that is known: one that holds quota leaves by the rules of quota alone, if
-    the preemptor needs quota too.
-    """
-    pod, managed = world.pods.get(victim.uid), world.managed
-    if pod is None or not managed.is_managed(gangs):
-        return victim.reason
-    theirs, _ = world.membership.group(pod.gang)
-    if not managed.is_managed(theirs):
-        return victim.reason
-    queues = {managed.quota.queue_of(g[0].namespace, managed.labels_of(g).local_queue)[0] for g in (gangs, theirs)}
-    return IN_QUEUE if len(queues) == 1 else RECLAMATION
-
-
 def staying(job: Suspendable, world: World, leaving: Container[str]) -> list[Pod]:
     """The pods of a Job or JobSet that run, or whose binding is on its way, and that are not among those that leave
     (UIDs), nor made to leave by others.
@@ -144,33 +110,6 @@ def incomplete(victims: Iterable[Victim], listed: Container[str], world: World) 
     """
     jobs = _by_job((v for v in victims if v.method == SUSPEND), world)
     return any(not job.suspended and _beside(job, world, listed) for job, _ in jobs)
-
-
-def breaks_gangs(victims: Iterable[Victim], leaving: Container[str], world: World, options: Options) -> bool:
-    """Would gangs that give up these as surplus members run on with too few, beside all that leave (UIDs), since others
-    of theirs are gone by now? Or would others of a gang stay that leaves as a whole by now?
-    """
-    membership = world.membership
-    for gang in {world.pods[victim.uid].gang for victim in victims if victim.partial}:
-        mode = mode_of(membership.spec(gang), options)
-        broken = mode == ATOMIC or (mode == ELASTIC and membership.without(gang, leaving))
-        if broken and any(pod.uid not in leaving for pod in membership.census(gang).bound):
-            return True
-    return False
-
-
-def fails_jobs(victims: Iterable[Victim], eviction: Eviction, world: World, key: str | None) -> bool:
-    """Would Jobs fail by the loss of these victims of an eviction, and was that not known when it was decided?
-
-    Pods whose removal has no answer may have been counted, if more have failed since. See :func:`would_fail` for the
-    ``key``.
-    """
-    for job, uids in losing(victims, world):
-        failed, known = eviction.jobs.get(job.uid, (job.failed, False))
-        counted = min(len(uids & eviction.unsure), max(0, job.failed - failed))
-        if not known and would_fail(job, uids, world, key, counted):
-            return True
-    return False
 
 
 def suspended_for(world: World, victim: Victim | None) -> str:

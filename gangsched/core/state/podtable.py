@@ -133,8 +133,8 @@ class PodTable:
     ``gang`` (dense numbers), ``kin`` (namespace and labels, a dense number), ``flags``, ``started`` (seconds);
     of what its annotations say ``checkpoint`` and ``restart`` (seconds, NaN without one) and ``cost``.
 
-    ``tie`` orders pods that are otherwise equal by a hash of their name, so that no order of arrival shows in a
-    decision. ``pods[slot]`` is the record, or None for a free slot.
+    ``tie`` orders pods that are otherwise equal: marked ones first, then by a hash of their name, so that no order of
+    arrival shows in a decision. ``pods[slot]`` is the record, or None for a free slot.
 
     ``gang_ids[number]`` is the gang of that number as long as it has pods here, ``alone[number]`` whether it is a pod
     without a group. ``known[number]`` is for whoever wants to remember something about the pods of a gang: it is
@@ -294,6 +294,12 @@ class PodTable:
             setattr(self, name, np.concatenate([column, np.full_like(column, unused)]))
 
 
+#: Above every hash.
+_UNMARKED = 1 << 56
+
+
 def _tie(pod: Pod) -> int:
+    """A hash of the pod's name. Pods that are marked come before all others: they know already that they may leave."""
     digest = blake2b(pod.key.encode(), digest_size=7).digest()
-    return int.from_bytes(digest, "big")
+    marked = pod.evicted_for is not None and pod.evicted_for.status == "True"
+    return int.from_bytes(digest, "big") + (0 if marked else _UNMARKED)

@@ -29,7 +29,6 @@ LINES: list[tuple[do.Action, str]] = [
         do.SelectNode(1, POD, "data", "u", "n1"),
         "ask for a volume for PersistentVolumeClaim ns/data node=n1 pod=ns/m",
     ),
-    (do.Spare(POD), "spare Pod ns/m"),
     (do.SetCondition(POD, "Unschedulable", "no"), "set PodScheduled=False on Pod ns/m reason=Unschedulable message=no"),
     (
         do.Report(pod_reference(POD), "Normal", "Scheduled", "Binding", "to n1"),

@@ -12,7 +12,7 @@ import pytest
 from gangsched.cluster.kube.client import Client as KubeClient
 from gangsched.cluster.kube.preconditions import MOST, Preconditions
 from gangsched.cluster.kube.verdicts import UNMARKED, SeenPod, Verdicts
-from gangsched.core.actions import Bind, Mark, PodRef, Remove, Spare, Unmark
+from gangsched.core.actions import Bind, Mark, PodRef, Remove, Unmark
 from gangsched.core.events import Changed, Gone, Outcome, WriteDone
 from gangsched.model.records import Budget, Condition, Pod
 from tests.builders import pod
@@ -186,22 +186,6 @@ async def test_a_process_that_has_not_written_the_mark_knows_it_too(
     assert not proxy.seen("GET", "/pods/a$")  # it was in the list of all pods
     gone = PodRef(namespace, "a", "another")
     assert [a.outcome for a in await after.do(Remove(4, gone, mark=TEXT))] == [Outcome.GONE]
-
-
-@EVICT
-async def test_a_removal_that_is_recalled_while_its_pod_is_read_is_not_sent(
-    make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str, proxy: FaultyProxy, *, evict: bool
-) -> None:
-    """The mark stands, but nobody wants the pod to leave by then."""
-    reader, pod = await marked(make_cluster, make_nodes, admin, namespace)
-    reader.cluster._preconditions.forget_mark(pod)
-    reading = proxy.fail(Fault(path="/pods/a$", method="GET", delay_seconds=0.5))
-    reader.cluster.submit([Remove(3, pod, evict, TEXT)])
-    await wait_until(lambda: reading.hits == 1)
-    reader.cluster.submit([Spare(pod)])
-    assert (await reader.until(WriteDone, lambda e: e.action_id == 3)).outcome == Outcome.OUTDATED
-    assert not removals(proxy)
-    assert await alive(admin, namespace)
 
 
 def seen(status: str, **metadata: Any) -> bytes:

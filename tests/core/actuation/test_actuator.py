@@ -1,4 +1,4 @@
-"""What is asked of the cluster until it is settled: phases, what is kept up, and pods that are spared."""
+"""What is asked of the cluster until it is settled: phases, and what is kept up."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from gangsched.core.actions import (
     Bind,
     Mark,
     PodRef,
-    Removal,
     Remove,
-    Spare,
     Unmark,
     WithdrawNomination,
     Write,
@@ -203,25 +201,11 @@ def test_a_record_stands_while_what_it_is_for_is_on_its_way() -> None:
     assert len(desk.sent) == 4
 
 
-# -- who is spared -----------------------------------------------------------------------------------------------------
-
-
-def test_a_pod_is_spared_when_nobody_wants_it_removed() -> None:
-    """Of two plans that want it to leave one gives up, then the other; what has been answered is not spared."""
-    desk = Desk()
-    for key, name in [("g", "a"), ("g", "b"), ("h", "a"), ("g", "c")]:
-        desk.actuator.want(Remove(0, pod(name)), key)
-    desk.answer(4)
-    del desk.sent[:]
-    desk.actuator.spare("g", desk.actuator.removals("g"))
-    assert desk.sent == [Spare(pod("b"))]
-    assert (desk.actuator.removals("g"), desk.actuator.any_of("g")) == ([], True)
-    desk.actuator.spare("h", desk.actuator.removals("h"))
-    assert desk.sent == [Spare(pod("b")), Spare(pod("a"))]
+# -- any order ---------------------------------------------------------------------------------------------------------
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from("baukwrsetd"), st.sampled_from("gh"), st.sampled_from("xyz"), st.sampled_from(Outcome)),
+    st.tuples(st.sampled_from("baukwretd"), st.sampled_from("gh"), st.sampled_from("xyz"), st.sampled_from(Outcome)),
     max_size=60,
 )
 
@@ -238,7 +222,6 @@ def do(desk: Desk, what: str, key: str, name: str) -> None:
         "k": lambda: actuator.want(Mark(0, about, "m")),
         "w": lambda: actuator.want(WithdrawNomination(0, about, "r", "m"), after=key),
         "r": lambda: actuator.want(Remove(0, about), key),
-        "s": lambda: actuator.spare(key, actuator.removals(key)),
         "e": lambda: actuator.end(key),
         "t": lambda: desk.pass_time(PAUSE_SECONDS),
         "d": lambda: None,
@@ -263,10 +246,8 @@ def test_every_wish_ends_and_leaves_nothing_behind(steps: list[tuple[str, str, s
             desk.answer(action.id)
         desk.pass_time(1e9)
     for key in "gh":
-        assert (actuator.settled(key), actuator.any_of(key), actuator.removals(key)) == (True, False, [])
+        assert (actuator.settled(key), actuator.any_of(key)) == (True, False)
     assert all(not actuator.kept(aspect) for aspect in Aspect)
     assert desk.later.next() is None
     numbers = [a.id for a in desk.sent if isinstance(a, Write)]
     assert numbers == list(range(1, len(numbers) + 1))
-    spared = [a.pod.uid for a in desk.sent if isinstance(a, Spare)]
-    assert len(spared) <= sum(isinstance(a, Removal) for a in desk.sent)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -57,31 +56,17 @@ LATER = "1970-01-01T00:05:00Z"
     ("named", "stands"),
     [
         # Nothing is intended: whatever is there is taken back.
-        ((), None),
-        # A victim of one plan; of two, where the stronger one speaks.
-        ((eviction("a", 5),), Marked(names("a"), "for a", REASON)),
-        ((eviction("a", 5), eviction("b", 9)), Marked(names("a", "b"), "for b", REASON)),
-        ((eviction("b", 9), eviction("a", 5)), Marked(names("a", "b"), "for b", REASON)),
-        # A gang that is rolled back; a drained queue is stronger than any gang.
-        ((eviction("a", 5, cause=Cause.ROLLBACK),), Marked(names("a", cause="rollback"), "for a", REASON)),
-        # One that has notice bears no DisruptionTarget, unless another one leaves it no time.
-        ((eviction("a", 5, begins=300.0),), Marked(names("a", not_before=LATER))),
-        (
-            (eviction("a", 5, begins=NOW),),
-            Marked(names("a", not_before="1970-01-01T00:01:40Z"), "for a", REASON),
-        ),
+        (None, None),
+        (eviction("a", 5), Marked(names("a"), "for a", REASON)),
+        (eviction("a", 5, cause=Cause.ROLLBACK), Marked(names("a", cause="rollback"), "for a", REASON)),
+        # One that has notice bears no DisruptionTarget.
+        (eviction("a", 5, begins=300.0), Marked(names("a", not_before=LATER))),
+        (eviction("a", 5, begins=NOW), Marked(names("a", not_before="1970-01-01T00:01:40Z"), "for a", REASON)),
     ],
 )
-def test_what_is_to_stand_on_a_victim(named: Sequence[Eviction], stands: Marked | None) -> None:
-    """Every eviction that owns it, and what the strongest of those says that has begun."""
+def test_what_is_to_stand_on_a_victim(named: Eviction | None, stands: Marked | None) -> None:
+    """The eviction that owns it, and what that says once the notice is over."""
     assert desired.marked(RUNNING.uid, named, NOW) == stands
-
-
-def test_who_has_notice_is_marked_for_another() -> None:
-    """An eviction that leaves no time speaks, even if the one that is announced is stronger."""
-    found = desired.marked(RUNNING.uid, [eviction("a", 5), eviction("b", 9, begins=300.0)], NOW)
-    assert found is not None
-    assert found.message == "for a"
 
 
 UNMARK = Unmark(1, reference(RUNNING), "spared")
@@ -137,23 +122,40 @@ def test_writes_have_one_author() -> None:
 
 
 def test_who_owns_the_leaving_of_a_pod() -> None:
-    """It names an eviction until that gives it up, or until the pod is gone, also after a removal that outlives it."""
+    """The first eviction that condemns it, until that gives it up or the pod is gone. It names that also when its
+    removal outlives the eviction.
+    """
     condemned = Condemned(Page())
     first, second = eviction("a", 5), eviction("b", 9)
     for each in (first, second):
         condemned.begin(each, for_gang=True)
         assert condemned.add(RUNNING, each.key) == (each is first)
-        condemned.name(RUNNING, each)
+    condemned.name(RUNNING, first)
+    assert (condemned.counts_on(RUNNING.uid, "b"), condemned.counts_on(RUNNING.uid, "a")) == (True, False)
     condemned.sent(RUNNING.uid, "a", NOW)  # its removal is on its way
     condemned.end(first)
-    assert set(condemned.owners(RUNNING.uid)) == {NO_PLAN, "b"}
-    assert list(condemned.named(RUNNING.uid)) == ["a", "b"]
-    condemned.spare(RUNNING.uid, NO_PLAN)  # and has failed: it is known whose name is taken back
+    assert (condemned.owner(RUNNING.uid), condemned.named(RUNNING.uid)) == (NO_PLAN, first)
+    assert condemned.counts_on(RUNNING.uid, "b")
+    assert condemned.spare(RUNNING.uid, NO_PLAN)  # and has failed: it is known whose name is taken back
+    assert condemned.unname(RUNNING.uid, "b") is None
     assert condemned.unname(RUNNING.uid, "a") is first
-    assert list(condemned.named(RUNNING.uid)) == ["b"]
+    assert not condemned.records
+    condemned.add(RUNNING, second.key)
     condemned.gone(RUNNING.uid, NOW)
     assert RUNNING.uid not in condemned
-    assert not condemned.named(RUNNING.uid)
+    assert condemned.named(RUNNING.uid) is None
+
+
+@pytest.mark.parametrize(("weaker", "priority"), [(set[str](), 5), ({"a"}, 6)])
+def test_a_stronger_gang_may_take_a_pod_over(weaker: set[str], priority: int) -> None:
+    """Plans of lower priority are in its way, and queues that are drained are not."""
+    condemned = Condemned(Page())
+    condemned.begin(eviction("a", 5), for_gang=True)
+    condemned.begin(eviction("queue", 5, cause=Cause.DRAIN))
+    condemned.add(RUNNING, "a")
+    assert condemned.weaker_owners([RUNNING.uid, "unknown"], priority) == weaker
+    condemned.leaves(RUNNING.uid, NOW)
+    assert condemned.weaker_owners([RUNNING.uid], priority) == set()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Remove, Unmark, Write
-from gangsched.core.actuation.records import owners_of
 from gangsched.core.decision import UNSCHEDULABLE, Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.lifecycle import report
@@ -369,22 +368,3 @@ def test_a_refused_binding_counts_although_another_one_is_repeated() -> None:
     cluster.show(node("n2").cordoned())
     cluster.pass_time(10)
     assert names(cluster, Remove) == {"m1", "m3"}
-
-
-def test_a_rollback_that_is_given_up_leaves_the_mark_of_another_plan() -> None:
-    """The member has to leave for a stronger gang as well."""
-    cluster = refusing(rollback=True)
-    cluster.run()
-    cluster.judge = lambda _: None
-    cluster.slow = lambda w: isinstance(w, Mark)
-    cluster.show(node("n2").cordoned(), node("n3"), pod("v").cpu(3).on("n3"))
-    cluster.pass_time(2)
-    cluster.show(gang("p").min(2), *(pod(f"p{i}").cpu(3).priority(9).gang("p") for i in (1, 2)))
-    cluster.run()
-    assert cluster.core.states() == {G: "Marking", "d/p": "Marking"}
-    cluster.show(gang("g").min(1))
-    cluster.answer("m1")
-    cluster.run()
-    cluster.answer("m1")
-    cluster.run()
-    assert [owner.name for owner in owners_of(cluster.pod("m1"))] == ["d/p"]

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gangsched.core.actions import Remove, Spare
+from gangsched.core.actions import Remove
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster
-
-
-def recalled(cluster: Cluster) -> set[str]:
-    """Names of the pods whose removal was asked for, and that are to be spared after all."""
-    return {a.pod.name for a in cluster.log if isinstance(a, Spare)}
 
 
 def two_gangs(**options: Any) -> Cluster:

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangsched.core.actions import Mark, Remove, Report, SuspendJob, Unmark
+from gangsched.core.actions import Mark, Remove, SuspendJob, Unmark
 from gangsched.core.events import Outcome, WriteDone
 from gangsched.model.records import Job
 from tests.builders import PodBuilder, gang, node, pdb, pod
-from tests.core.eviction.recalls import recalled, two_gangs
+from tests.core.eviction.recalls import two_gangs
 from tests.core.harness import Built, Cluster
 from tests.core.stories import evicted, go_on, member, names
 
@@ -94,7 +94,6 @@ def test_the_other_half_of_a_gang_leaves_too(first_leaves: Callable[[Cluster], N
     first_leaves(cluster)
     cluster.show(node("n3"))
     cluster.run()
-    assert "w2" not in recalled(cluster)
     go_on(cluster)
     assert "w2" in evicted(cluster)
 
@@ -111,7 +110,6 @@ def test_the_other_gang_of_a_group_leaves_too_after_a_restart() -> None:
     cluster.run()
     cluster.show(node("n3"))
     cluster.run()
-    assert recalled(cluster) == set()
     go_on(cluster)
     assert evicted(cluster) == {"a1", "b2"}
 
@@ -215,80 +213,6 @@ def half_gone() -> Cluster:
     return cluster
 
 
-@pytest.mark.parametrize("gone", [True, False], ids=["is gone", "fits elsewhere"])
-def test_a_begun_unit_is_finished_after_a_restart_though_its_preemptor(gone: bool) -> None:
-    """Half a gang is of no use to anybody. It is told for whom its other half had to leave."""
-    cluster = half_gone()
-    if gone:
-        for name in ("m1", "m2"):
-            cluster.delete(name)
-    else:
-        cluster.show(node("n1").cordoned(), node("n3"), node("n4"))
-    cluster.restart()
-    cluster.slow = lambda _: False
-    cluster.log.clear()
-    cluster.run()
-    assert evicted(cluster) == {"w1", "w2"}
-    assert names(cluster, Unmark) == set()
-    told = [a.note for a in cluster.log if isinstance(a, Report) and a.reason == "Preempted"]
-    assert told == ["Preempted on node n2: PodGroup d/low leaves as a whole, and pods of it were evicted for gang d/g"]
-
-
-@pytest.mark.parametrize("restarts", [1, 2])
-@pytest.mark.parametrize("removed", [True, False])
-def test_a_unit_of_which_a_part_is_gone_is_finished_after_a_restart(removed: bool, restarts: int) -> None:
-    """How many pods it had stands on those that are left. As long as all of them are there the list was not begun."""
-    cluster = half_gone() if removed else two_gangs()
-    cluster.leave()
-    for name in ("m1", "m2"):
-        cluster.delete(name)
-    for left in range(restarts)[::-1]:
-        cluster.restart()
-        if not left:
-            cluster.slow = lambda _: False
-        cluster.log.clear()
-        cluster.run()
-    assert evicted(cluster) == ({"w2"} if removed else set())
-    assert names(cluster, Unmark) == (set() if removed or restarts > 1 else {"w1", "w2"})
-
-
-@pytest.mark.parametrize(("ended", "leave"), [(0.0, {"w2"}), (5.0, set())])
-def test_a_unit_of_which_a_part_has_ended_was_not_begun_for_that(ended: float, leave: set[str]) -> None:
-    """After a restart: its preemptor is gone, and its mark was taken back while that of the other was not. One that had
-    ended before the plan was made is not one of those that were marked for it.
-    """
-    cluster = two_gangs()
-    cluster.change("w1", phase="Succeeded", ended=cluster.now + ended - 1.0, disruption=None, evicted_for=None)
-    for name in ("m1", "m2"):
-        cluster.delete(name)
-    cluster.now += 10.0
-    cluster.restart()
-    cluster.slow = lambda _: False
-    cluster.run()
-    assert evicted(cluster) == leave
-
-
-@pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize(("passed", "leave"), [(29.0, set()), (31.0, {"w2"})])
-def test_a_list_is_not_begun_before_its_notice_ends(passed: float, leave: set[str], before: bool) -> None:
-    """One on it is gone, and so is the preemptor, before the restart or after it. The other still bears the mark of an
-    earlier plan, which could not be taken back.
-    """
-    notice = (("", 30.0),)
-    cluster = two_gangs(notice=notice)
-    cluster.change("w2", disruption=two_gangs().pod("w2").disruption)
-    cluster.delete("w1")
-    if before:
-        cluster.delete("m1")
-    cluster.now += passed
-    cluster.restart(notice=notice)
-    cluster.run()
-    if not before:
-        cluster.delete("m1")
-    go_on(cluster)
-    assert evicted(cluster) == leave
-
-
 def test_a_gang_that_goes_on_without_its_lost_member_is_let_off() -> None:
     """Somebody has deleted one that was on the list, and it does not need that one."""
     cluster = two_gangs()
@@ -340,13 +264,6 @@ def answered_to_nobody(outcome: Outcome) -> Cluster:
     return cluster
 
 
-@pytest.mark.parametrize("outcome", [Outcome.TRANSIENT, Outcome.CONFLICT])
-def test_a_begun_unit_is_finished_though_its_preemptor_goes_first(outcome: Outcome) -> None:
-    """A removal that was on its way then fails."""
-    cluster = answered_to_nobody(outcome)
-    assert evicted(cluster) == {"w1", "w2"}
-
-
 def test_a_refused_removal_ends_it() -> None:
     """A refusal by the API is the one reason to stop in the middle."""
     cluster = answered_to_nobody(Outcome.REFUSED)
@@ -355,29 +272,6 @@ def test_a_refused_removal_ends_it() -> None:
 
 
 # -- what has not begun --------------------------------------------------------------------------------------------
-
-
-def test_a_pod_that_its_user_deletes_does_not_begin_its_unit() -> None:
-    """The gang that needed the room is gone before a pod has left for it: w2 stays, though w1 leaves."""
-    cluster = Cluster(
-        node("n1"),
-        node("n2"),
-        gang("low").min(2).priority(1),
-        gang("g").min(2).timeout(60),
-        *(pod(f"w{i}").cpu(3).priority(1).gang("low").on(f"n{i}") for i in (1, 2)),
-        *(member(n) for n in (1, 2)),
-    )
-    cluster.slow = lambda write: isinstance(write, Mark | Remove)
-    cluster.run()
-    cluster.change("w1", deleting_since=30.0)
-    cluster.run()
-    cluster.answer()
-    cluster.run()
-    assert [w.pod.name for w in cluster.waiting] == ["w2"]
-    cluster.delete("m1")
-    go_on(cluster)
-    assert recalled(cluster) == {"w2"}
-    assert evicted(cluster) == {"w1"}
 
 
 def test_what_is_left_of_a_list_is_spared_when_it_ends_by_itself() -> None:
@@ -389,7 +283,6 @@ def test_what_is_left_of_a_list_is_spared_when_it_ends_by_itself() -> None:
     cluster.log.clear()
     cluster.change("w2", phase="Succeeded")
     cluster.run()
-    assert recalled(cluster) == {"w2"}
 
 
 @pytest.mark.parametrize("disruption", ["gang", "pod"])
@@ -401,33 +294,8 @@ def test_a_gang_that_leaves_whole_by_now_loses_no_further_member_singly(disrupti
     cluster = Cluster(*nodes, *low, gang("g").min(2).timeout(60), *g, gang_mode="off")
     cluster.slow = lambda write: isinstance(write, Remove)
     cluster.run()
-    first, second = sorted(write.pod.name for write in cluster.waiting)
+    first, _ = sorted(write.pod.name for write in cluster.waiting)
     cluster.answer(first)
     cluster.run()
     cluster.show(gang("low").min(3).mode(disruption))
     cluster.run()
-    assert recalled(cluster) == ({second} if disruption == "gang" else set())
-
-
-@pytest.mark.parametrize("lost", [True, False])
-def test_who_is_no_surplus_of_its_gang_any_more_stays_though_the_list_has_begun(lost: bool) -> None:
-    """Gang b of three needs two and gives up b2; v has left already when a user deletes b4, whose node is cordoned."""
-    cluster = Cluster(
-        *(node(f"n{i}") for i in (1, 2, 3)),
-        node("n4").cordoned(),
-        gang("g").min(2).timeout(60),
-        gang("b").min(2),
-        pod("v").cpu(3).priority(1).on("n1"),
-        *(pod(f"b{i}").cpu(3).priority(p).gang("b").on(f"n{i}") for i, p in ((2, 1), (3, 3), (4, 3))),
-        *(pod(f"m{i}").cpu(3).priority(2).gang("g") for i in (1, 2)),
-    )
-    cluster.slow = lambda write: isinstance(write, Remove)
-    cluster.run()
-    cluster.answer("v")
-    cluster.run()
-    if lost:
-        cluster.delete("b4")
-        cluster.run()
-    assert recalled(cluster) == ({"b2"} if lost else set())
-    go_on(cluster)
-    assert evicted(cluster) == ({"v"} if lost else {"v", "b2"})

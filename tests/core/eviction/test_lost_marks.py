@@ -9,7 +9,6 @@ import msgspec
 from gangsched.core.actions import Mark, Nominate, Remove, Unmark, Write
 from gangsched.core.events import Outcome
 from tests.builders import gang, node, pod
-from tests.core.eviction.recalls import recalled, whole_gang
 from tests.core.harness import Cluster, nodes_of
 from tests.core.stories import assert_clean, evicted, names, preempting
 
@@ -71,36 +70,6 @@ def test_a_mark_may_be_taken_back_three_times() -> None:
     assert len([a for a in cluster.log if isinstance(a, Nominate)]) == 2
     assert names(cluster, Unmark) == set()
     assert evicted(cluster) == {"v1", "v2"}
-
-
-def test_whoever_has_begun_to_leave_leaves_whole() -> None:
-    """Of a gang of two one has left; room turns up while the other is marked again, and it leaves all the same."""
-    cluster = whole_gang()
-    cluster.judge = refusing("w2", 1)
-    cluster.slow = lambda write: isinstance(write, Mark)
-    cluster.answer()
-    cluster.run()
-    assert [(type(w).__name__, w.pod.name) for w in cluster.waiting] == [("Mark", "w2")]
-    cluster.show(node("n3"), gang("g").min(1).timeout(60))
-    cluster.run()
-    cluster.slow = lambda _: False
-    cluster.answer()
-    cluster.run()
-    assert recalled(cluster) == set()
-    assert evicted(cluster) == {"w1", "w2"}
-
-
-def test_a_mark_that_cannot_be_written_again_at_once_is_repeated() -> None:
-    """One member of a gang has left, and the API server is busy: nobody lets the other off for that."""
-    cluster = whole_gang()
-    lost, busy = refusing("w2", 1), [(Outcome.TRANSIENT, "busy")]
-    cluster.judge = lambda write: busy.pop() if isinstance(write, Mark) and busy else lost(write)
-    cluster.slow = lambda _: False
-    cluster.answer()
-    cluster.show(node("n3"))
-    cluster.run()
-    assert evicted(cluster) == {"w1", "w2"}
-    assert names(cluster, Unmark) == set()
 
 
 def test_who_ends_while_marks_are_written_again_has_not_left() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gangsched.cli.simulation import simulate
 from gangsched.cluster.sim.history import moment
-from gangsched.core.actions import Mark, Nominate, Remove
+from gangsched.core.actions import Mark, Remove
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT
 from gangsched.core.events import Changed, LeadershipChanged, Outcome, records
 from gangsched.core.options import Options
@@ -255,34 +255,11 @@ def test_a_stronger_gang_owns_the_victims_of_the_plan_whose_room_it_takes() -> N
     cluster.slow = lambda _: False
     cluster.answer()
     cluster.run()
-    assert [d.outcome for d in cluster.decisions if d.gang.name == "strong"] == [WAIT]
+    assert [d.outcome for d in cluster.decisions if d.gang.name == "strong"] == [PREEMPT]
     cluster.leave()
     cluster.run()
     assert nodes_of(cluster.log) == {"strong": "n1"}
     assert [name for kind, name in writes(cluster.log) if kind == "Remove"] == ["v"]
-
-
-@pytest.mark.parametrize("priority", [5, 6], ids=["weaker", "as strong, and older"])
-def test_a_plan_stays_that_fits_beside_the_stronger_gang_when_others_have_lost_their_room(priority: int) -> None:
-    """Of two plans for one node the one that was made first is withdrawn; the other one, whose room is left, is not."""
-    cluster = Cluster(
-        node("n1").cpu(6), pod("v1").cpu(4).on("n1"), pod("v2").cpu(1).on("n1"),
-        pod("b-taken").cpu(4).priority(6).created(9),
-    )  # fmt: skip
-    cluster.slow = lambda write: isinstance(write, Nominate) and write.pod.name == "b-taken"
-    cluster.run()
-    cluster.show(pod("a-weak").cpu(2).priority(priority).created(1))
-    cluster.run()
-    assert evicted(cluster) == {"v1", "v2"}
-    cluster.show(pod("strong").cpu(4).priority(9))
-    cluster.run()
-    assert [d.gang.name for d in cluster.decisions].count("a-weak") == 1
-    cluster.slow = lambda _: False
-    cluster.answer()
-    cluster.run()
-    cluster.leave()
-    cluster.run()
-    assert nodes_of(cluster.log) == {"strong": "n1", "a-weak": "n1"}
 
 
 def test_a_stronger_gang_that_may_not_evict_leaves_a_weaker_plan_alone() -> None:

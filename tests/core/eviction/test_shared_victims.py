@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.core.actions import Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
+from gangsched.core.actions import Mark, Nominate, Remove, Unmark, Write
 from gangsched.core.actuation.records import owners_of
 from gangsched.core.events import Outcome
 from gangsched.model.records import Condition
@@ -38,40 +38,6 @@ def test_a_mark_does_not_wait_for_that_of_who_needs_the_pod_next() -> None:
     cluster.run()
     assert preemptors(cluster) == {"v1": "d/h", "v2": "d/h"}
     assert evicted(cluster) == {"v1", "v2"}
-
-
-def test_no_plan_begins_while_a_mark_of_the_one_before_is_on_its_way() -> None:
-    """Even one that was handed over by another gang: it would come after the nominations of the new plan."""
-    cluster = Cluster(
-        node("n1"),
-        node("n2"),
-        pod("v").cpu(4).priority(1).on("n1"),
-        pod("w").cpu(4).priority(3).on("n2"),
-        pod("mid").cpu(2).priority(5),
-    )
-    cluster.slow = lambda write: isinstance(write, Mark)
-    cluster.sent = True
-    cluster.run()
-    cluster.show(pod("top").cpu(2).priority(9))
-    cluster.run()
-    cluster.delete("top")
-    cluster.run()
-    cluster.show(node("n1").cordoned())
-    cluster.run()
-    on_their_way = [(type(w), w.message) for w in cluster.waiting if isinstance(w, Mark | Unmark)]
-    assert [kind for kind, _ in on_their_way[:4]] == [Mark, Mark, Mark, Unmark]
-    assert "preemptor: d/mid," in on_their_way[2][1]
-    late = cluster.waiting[2:]
-    del cluster.waiting[2:]
-    cluster.answer()
-    cluster.waiting = late
-    cluster.run()
-    assert [a.pod.name for a in cluster.log if isinstance(a, Nominate)].count("mid") == 1
-    cluster.slow = lambda _: False
-    cluster.answer()
-    cluster.run()
-    assert [a.pod.name for a in cluster.log if isinstance(a, Nominate)].count("mid") == 2
-    assert evicted(cluster) == {"w"}
 
 
 def test_a_mark_of_the_plan_before_is_not_read_as_one_of_the_next() -> None:
@@ -110,35 +76,6 @@ def sharing() -> Cluster:
     cluster.answer()
     cluster.run()
     return cluster
-
-
-def test_a_shared_victim_names_everybody_for_whom_it_leaves() -> None:
-    """All plans stand on it as data, by their ids; in words the strongest."""
-    cluster = sharing()
-    plans = {a.pod.name: a.plan for a in cluster.log if isinstance(a, Nominate)}
-    named = {owner.name: (owner.plan, owner.cause) for owner in owners_of(cluster.pod("v1"))}
-    assert named == {f"d/{name}": (plans[name], "preemption") for name in ("mid", "top")}
-    said = cluster.pod("v1").disruption
-    assert said is not None
-    assert "preemptor: d/top," in said.message
-
-
-def test_a_plan_that_is_withdrawn_takes_its_name_off() -> None:
-    """Nobody knows whether its mark was written: it is overwritten by one that names the others, in words too."""
-    cluster = Cluster(node("n1").cpu(4), pod("v1").cpu(4).priority(1).on("n1"), pod("mid").cpu(2).priority(5))
-    cluster.slow = lambda write: isinstance(write, Mark)
-    cluster.run()
-    cluster.show(pod("top").cpu(2).priority(9))
-    cluster.run()
-    assert [isinstance(w, Mark) and "d/top" in w.owners for w in cluster.waiting] == [False, True]
-    cluster.slow = lambda write: isinstance(write, Remove)
-    cluster.judge = lambda w: (Outcome.TRANSIENT, "x") if isinstance(w, Mark) and "d/top" in w.owners else None
-    cluster.answer()
-    cluster.delete("top")
-    go_on(cluster)
-    last = [a for a in cluster.log if isinstance(a, Mark)][-1]
-    assert ("d/top" in last.owners, "preemptor: d/mid," in last.message) == (False, True)
-    assert (owners(cluster), evicted(cluster)) == ({"v1": ["d/mid"]}, {"v1"})
 
 
 def test_plans_that_share_a_victim_outlive_the_process() -> None:
@@ -182,24 +119,6 @@ def rolling_back(phase: type[Write]) -> Cluster:
     return cluster
 
 
-@pytest.mark.parametrize("marked", [True, False], ids=["after its mark", "before its mark"])
-def test_a_rollback_keeps_its_marks_when_a_preemptor_gives_up(marked: bool) -> None:
-    """The member leaves under the mark of the rollback: whoever counts lost pods has to see why it was deleted."""
-    cluster = rolling_back(Mark)
-    assert cluster.core.states() == {G: "Marking"}
-    cluster.slow = lambda write: isinstance(write, Mark if marked else Mark | Nominate)
-    cluster.show(pod("top").cpu(3).priority(9))
-    cluster.run()
-    assert sum(isinstance(write, Mark) for write in cluster.waiting) == 1 + marked
-    cluster.delete("top")
-    go_on(cluster)
-    assert evicted(cluster) == {"m1"}
-    assert names(cluster, Unmark) == set()
-    said = cluster.pod("m1").disruption
-    assert said is not None
-    assert (said.status, "rolling back" in said.message) == ("True", True)
-
-
 def test_a_rollback_whose_removal_fails_late_takes_back_its_mark() -> None:
     """Its time is over, so that nobody follows the removal any more; nobody else needs the member to leave."""
     cluster = rolling_back(Remove)
@@ -210,25 +129,3 @@ def test_a_rollback_whose_removal_fails_late_takes_back_its_mark() -> None:
     cluster.judge = lambda write: (Outcome.REFUSED, "because") if isinstance(write, Remove) else None
     go_on(cluster)
     assert names(cluster, Unmark) == {"m1"}
-
-
-def test_whoever_a_mark_on_its_way_names_keeps_its_nominations() -> None:
-    """The stronger gang's own mark has failed, and the one of the weaker names both: until that is answered the
-    nominations stand, so that no victim ever names a gang without them.
-    """
-    cluster = Cluster(node("n1").cpu(4), pod("v1").cpu(4).priority(1).on("n1"), pod("top").cpu(2).priority(9))
-    cluster.slow, cluster.sent = lambda write: isinstance(write, Mark), True
-    cluster.run()
-    cluster.show(pod("mid").cpu(2).priority(5))
-    cluster.run()
-    first, second = cluster.waiting
-    assert [isinstance(w, Mark) and "d/mid" in w.owners for w in (first, second)] == [False, True]
-    cluster.judge = lambda write: (Outcome.TRANSIENT, "no answer") if write is first else None
-    cluster.waiting = [first]
-    cluster.answer()
-    cluster.waiting.append(second)
-    cluster.run()
-    assert "top" not in names(cluster, WithdrawNomination)
-    cluster.answer()
-    cluster.run()
-    assert "top" in names(cluster, WithdrawNomination)

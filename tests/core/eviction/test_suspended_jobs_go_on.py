@@ -272,20 +272,6 @@ def test_another_process_finishes_a_suspension() -> None:
     assert cluster.pod("vip").node
 
 
-def test_another_process_finishes_the_list_of_a_suspended_job() -> None:
-    """One of its victims is leaving, the other is marked: that one leaves too, and nobody who would be less harm."""
-    low = [pod(f"low-{i}").cpu(4).priority(-5).on(f"n{i + 1}") for i in range(2)]
-    cluster = Cluster(*nodes(), job(suspended=True, suspended_by=OURS), *low)
-    cluster.slow = lambda write: isinstance(write, Remove) and write.pod.name == "low-1"
-    cluster.run()
-    cluster.slow = lambda _: False
-    cluster.show(node("n3").cpu(4), pod("cheap").cpu(4).priority(-9).on("n3"))
-    cluster.restart()
-    assert writes(cluster.run()) == [("Remove", "low-1")]
-    cluster.leave()
-    assert writes(cluster.run()) == [("ResumeJob", "train")]
-
-
 def test_another_process_takes_back_the_list_of_a_suspended_job_that_nobody_has_left_for() -> None:
     """It is decided afresh: a victim that is less harm has turned up."""
     low = pod("low").cpu(8).priority(-5).on("n1")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from gangsched.core.actions import MARK_REASON, Bind, Mark, Nominate, Remove, SuspendJob, Unmark, WithdrawNomination
+from gangsched.core.actions import MARK_REASON, Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination
 from gangsched.core.actuation.records import Intent, Owner, Owners, intent_of, owners_of, written
 from gangsched.core.events import LeadershipChanged
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
-from gangsched.model.records import Condition, Job
+from gangsched.model.records import Condition
 from tests.builders import OTHERS, PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, reports, texts, writes
 from tests.core.stories import G, assert_clean, evicted, member, names, stopped_in
@@ -199,24 +198,6 @@ def test_the_rest_of_a_list_is_removed_when_the_others_are_gone() -> None:
     cluster = found(mark(victim(2)), node("n3"), pod("cheap").cpu(3).on("n3"))
     cluster.run()
     assert names(cluster, Remove) == {"v2"}
-
-
-def test_members_that_were_taken_singly_are_removed_singly() -> None:
-    """One was gone at once when the process died. The Job of the other would not survive that, but its gang goes on: it
-    was not to be suspended over that, and still is not.
-    """
-    owned = [pod(f"w{n}").cpu(3).priority(1).gang("low").owner("Job", "j").on(f"n{n}") for n in (2, 3)]
-    template = msgspec.structs.replace(owned[0].obj(), uid="")
-    cluster = found(
-        Job("d", "j", "uid-Job-j", parallelism=2, completions=2, backoff_limit=0, template=template, version="1"),
-        gang("low").min(1),
-        node("n3"),
-        mark(owned[0]),
-        owned[1],
-    )
-    cluster.run()
-    assert names(cluster, Remove) == {"w2"}
-    assert names(cluster, Nominate) | names(cluster, Mark) | names(cluster, SuspendJob) == set()
 
 
 @pytest.mark.parametrize("leaving", [True, False])

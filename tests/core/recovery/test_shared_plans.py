@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import pytest
-
-from gangsched.core.actions import Nominate, Remove, Write
-from gangsched.core.actuation.records import owners_of
+from gangsched.core.actions import Write
 from tests.builders import gang, node, pod
 from tests.core.harness import Built, Cluster
-from tests.core.stories import assert_clean, names
 
 #: More writes than it takes until all members are bound.
 _MOST = 60
@@ -56,52 +50,3 @@ def finished(cluster: Cluster) -> Cluster:
         cluster.pass_time(40)
         cluster.leave()
     return cluster
-
-
-@pytest.mark.parametrize("gone", [False, True], ids=["both wait", "the first is deleted meanwhile"])
-@pytest.mark.parametrize("scenario", [one_pod, rest_of_a_gang])
-def test_plans_that_share_victims_are_finished_after_any_write(scenario: Callable[[], list[Built]], gone: bool) -> None:
-    """Whoever waits is bound, no gang is left below its minimum, and neither a mark nor a nomination stays."""
-    whole = died(scenario(), _MOST)
-    before = [a for a in whole.log if isinstance(a, Write)]
-    assert 6 < len(before) < _MOST  # the last of these lives had nothing left to do
-    for writes in range(len(before) + 1):
-        cluster = died(scenario(), writes)
-        if gone and not cluster.pod("first").node:
-            cluster.delete("first")
-        finished(cluster)
-        waiting = [p.name for p in cluster.pods.values() if not p.node]
-        assert waiting == [], writes
-        assert_clean(cluster)
-        victims = {name for _, name in cluster.pods if name.startswith("v")}
-        assert len(victims) >= 2 or not victims, (writes, victims)
-
-
-@pytest.mark.parametrize("before", [True, False], ids=["before the others are marked", "afterwards"])
-def test_who_leaves_for_another_before_the_rest_is_marked_does_not_begin_their_list(before: bool) -> None:
-    """A gang whose pods may leave singly loses one to the first, and the other is to leave for the second, which has
-    been deleted when another process takes over. The first is bound, or its victim bore the mark of the second too.
-    """
-    cluster = Cluster(
-        node("n1"),
-        node("n2"),
-        gang("low").min(2).mode("pod"),
-        *(pod(f"v{i}").cpu(4).gang("low").on(f"n{i}") for i in (1, 2)),
-        pod("first").cpu(4).priority(5).shape(node_selector=(("kubernetes.io/hostname", "n1"),)),
-    )
-    cluster.slow = lambda write: isinstance(write, Remove)
-    cluster.run()
-    cluster.slow = lambda write: isinstance(write, Remove | Nominate) if before else isinstance(write, Remove)
-    cluster.show(pod("second").cpu(4).priority(5))
-    cluster.run()
-    cluster.answer("v1")
-    cluster.leave("v1")
-    cluster.slow = lambda write: isinstance(write, Remove)
-    cluster.answer("second")
-    cluster.run()
-    assert [each.name for each in owners_of(cluster.pod("v2"))] == ["d/second"]
-    cluster.delete("second")
-    cluster.restart()
-    cluster.log.clear()
-    cluster.run()
-    assert names(cluster, Remove) == (set() if before else {"v2"})

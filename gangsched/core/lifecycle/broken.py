@@ -1,0 +1,123 @@
+"""Gangs that run below their minimum because a member was removed for a plan.
+
+Whatever became of the plan, half a minute later each such gang is looked at. If it is still below its minimum the rest
+of it is evicted, since it is of no use; if that may not be, an Event says so. A gang that its controller has made whole
+by then is left alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gangsched.core.actuation.actuator import Actuator
+from gangsched.core.agenda import Page
+from gangsched.core.decision import Victim
+from gangsched.core.events import Outcome
+from gangsched.core.ledger.condemned import Cause, Eviction, Phase
+from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.conditions import Reporter
+from gangsched.core.lifecycle.evicting import Evictions
+from gangsched.core.options import Options
+from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, mode_of, ref_of
+from gangsched.core.world.world import World
+from gangsched.messages import notes
+from gangsched.model.preemptible import protected
+from gangsched.model.records import SINGLE, GangId, Pod
+
+#: So long after a member was removed its gang is looked at (seconds).
+FINISH_AFTER_SECONDS = 30.0
+
+
+class Removed(NamedTuple):
+    """For which plan a member was removed: its id, the gang (``ns/name``), the scheduler, the pod that represents the
+    gang, and the priority below which pods may be evicted for it.
+    """
+
+    plan: str
+    owner: str
+    scheduler: str
+    trigger: str
+    below: float
+
+
+class BrokenGangs:
+    """Finishes the eviction of gangs of which a member was removed and that run on with too few."""
+
+    def __init__(
+        self, world: World, options: Options, actuator: Actuator, reporter: Reporter, evictions: Evictions
+    ) -> None:
+        self._world = world
+        self._options = options
+        self._actuator = actuator
+        self._reporter = reporter
+        self._evictions = evictions
+        self._due: Page[GangId] = world.ledger.agenda.page()
+        self._removed: dict[GangId, Removed] = {}
+        #: What is being finished of gangs.
+        self.open: dict[GangId, tuple[Eviction, Removed]] = {}
+
+    def note(self, gang: GangId, removed: Removed) -> None:
+        """A member of this gang was removed for a plan."""
+        if gang.family != SINGLE and gang not in self._removed:
+            self._removed[gang] = removed
+            self._due.at(gang, self._world.now + FINISH_AFTER_SECONDS)
+
+    def time_passed(self) -> None:
+        """Look at the gangs whose time has come."""
+        for gang in self._due.due(self._world.now):
+            removed = self._removed.pop(gang)
+            pods = self._rest(gang)
+            if any(pod.uid in self._world.ledger.condemned for pod in pods):
+                self.note(gang, removed)  # a plan takes some of the rest: look again when that is over
+            elif pods and self._below_minimum(gang):
+                self._finish(gang, removed, pods)
+
+    def _rest(self, gang: GangId) -> list[Pod]:
+        """The members of the gang, and of its GangGroup, that run."""
+        membership = self._world.membership
+        return [pod for each in membership.group(gang)[0] for pod in membership.census(each).bound if pod.live]
+
+    def _below_minimum(self, gang: GangId) -> bool:
+        """Return whether the gang is one that leaves as a whole, and too few of its members run."""
+        membership = self._world.membership
+        gangs = membership.group(gang)[0]
+        whole = any(mode_of(membership.spec(each), self._options) in (ATOMIC, ELASTIC) for each in gangs)
+        return whole and membership.half_bound(gangs)
+
+    def _finish(self, gang: GangId, removed: Removed, pods: list[Pod]) -> None:
+        membership = self._world.membership
+        unit = ref_of(membership, membership.group(gang)[0])
+        victims = [Victim.of(pod, unit, notes.MARKED_EARLIER, method=self._options.removal) for pod in pods]
+        plan = notes.rest_of(plan=removed.plan.removeprefix(notes.rest_of(plan="")))
+        eviction = Eviction(Cause.PREEMPTION, f"{plan} {gang.key}", removed.owner, removed.scheduler, plan, victims)
+        eviction.trigger = removed.trigger
+        eviction.mark = report.mark_message(removed.scheduler, removed.owner, removed.trigger)
+        stays = [
+            pod for pod in pods if protected(pod, self._options.evict_daemonset_pods) or pod.priority >= removed.below
+        ]
+        if stays:
+            self._reporter.left_in_part(eviction, pods)
+            return
+        self.open[gang] = eviction, removed
+        self._evictions.begin(eviction)
+        self._evictions.mark(eviction)
+
+    def follow(self) -> None:
+        """Every write of a phase has been answered: go on with those that are being finished. What could not be written
+        is tried again half a minute later.
+        """
+        for gang, (eviction, removed) in list(self.open.items()):
+            if not self._actuator.settled(eviction.key):
+                continue
+            failures, marking = self._evictions.written(eviction), eviction.phase is Phase.MARKING
+            if not eviction.fails(failures) and eviction.to_go(self._world.pods) and (failures or marking):
+                self._evictions.remove(eviction)
+                continue
+            stays = eviction.to_go(self._world.pods)
+            if any(failure.outcome is not Outcome.TRANSIENT for failure in failures):
+                self._reporter.left_in_part(eviction, stays)
+            elif stays:
+                self.note(gang, removed)
+            self._evictions.withdraw(eviction)
+            self._evictions.end(eviction)
+            del self.open[gang]

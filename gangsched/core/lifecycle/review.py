@@ -1,0 +1,121 @@
+"""What becomes of a plan before (further) victims are removed, and whether its places still hold.
+
+The one place of the life cycle that asks the planner about a plan. It asks the decision that was made, with the plan as
+the known answer: whether its gang fits without the victims that stand, and whether what their choice rests on has
+changed. After the first removal pods that terminate are room, and the rest of the list stands or the gang is decided
+anew.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+
+from gangsched.core.decision import Placement, Verdict, Victim
+from gangsched.core.lifecycle.evicting import may_leave
+from gangsched.core.lifecycle.group import Failed, Group, Plan, Read
+from gangsched.core.lifecycle.table import State
+from gangsched.core.planning.cycle import Decider
+from gangsched.core.preemption.blocks import mode_of
+from gangsched.core.preemption.explain import failing
+from gangsched.core.preemption.removal import budgets_of, incomplete
+from gangsched.model.records import SINGLE, GangId, Pod
+
+
+class Answer(enum.Enum):
+    """What becomes of a plan."""
+
+    KEEP = "keep"  # its victims may leave, and its gang needs them to
+    BIND = "bind"  # its gang fits without the victims that stand
+    REPLACE = "replace"  # its gang is to be decided anew
+
+
+class Reviews:
+    """Looks again at plans."""
+
+    def __init__(self, decider: Decider) -> None:
+        self._world = decider.world
+        self._options = decider.options
+        self._decider = decider
+
+    def of(self, group: Group, plan: Plan) -> Answer:
+        """What becomes of a plan before (further) victims are removed."""
+        world, eviction = self._world, plan.eviction
+        standing = eviction.to_go(world.pods)
+        unprotected = self._options.evict_daemonset_pods
+        if not all(may_leave(world, pod, group.gangs, unprotected) for pod in standing):
+            return Answer.REPLACE
+        if incomplete([plan.victims[pod.uid] for pod in standing], plan.victims, world):
+            return Answer.REPLACE
+        victims = [plan.victims[pod.uid] for pod in standing]
+        if any(job.uid not in plan.read.failing for job, *_ in failing(victims, world, group.key)):
+            return Answer.REPLACE
+        if not eviction.begun and self._changed(group, plan, standing):
+            return Answer.REPLACE
+        if standing and not any(world.membership.lacking(group.gangs)):
+            return Answer.REPLACE
+        return Answer.BIND if standing and self.without(group, plan) is not None else Answer.KEEP
+
+    def without(self, group: Group, plan: Plan) -> Verdict | None:
+        """The decision to run the gang without the victims that stand; None if that cannot be. What leaves for a plan
+        that was made later is not counted on: that plan would have to evict others instead.
+        """
+        stay = {pod.uid for pod in plan.eviction.to_go(self._world.pods)}
+        found = self._decider.fits_without(group.gangs, plan.node_of, stay)
+        owners = (self._world.ledger.condemned.owned_by(each.uid) for each in (found.awaiting if found else ()))
+        later = any(owner is not None and owner.number > plan.eviction.number for owner in owners)
+        return None if later else found
+
+    def holds(self, group: Group, plan: Plan, places: Sequence[Placement] | None = None) -> bool:
+        """Return whether the plan's members still fit on their nodes, once the pods that it waits for are gone. A gang
+        that only waits for its volumes, or of which ``places`` are bound anew, counts on no pod to leave.
+        """
+        awaits = group.state is not State.PREBINDING and places is None
+        waits = self._world.ledger.waits(group.key) if places is None else ()
+        asked = plan.placements if places is None else places
+        return self._decider.still_holds(group.gangs, asked, waits, terminating_leave=awaits)
+
+    # -- what the choice of victims rests on ---------------------------------------------------------------
+
+    def read(self, gangs: Sequence[GangId], key: str, victims: Mapping[str, Victim]) -> Read:
+        """What the choice of these victims rests on, beside room, for the plan with this key."""
+        world = self._world
+        required = world.membership.lacking(gangs)
+        if not victims:
+            return Read(required)
+        fails = frozenset(job.uid for job, *_ in failing(victims.values(), world, key))
+        pods = [pod for uid in victims if (pod := world.pods.get(uid)) is not None]
+        budgets: dict[str, float] = {}
+        if world.budgets:
+            found = budgets_of(world, key, victims)
+            budgets = {each: found.allowed[each] for each in found.draws(pods)}
+        return Read(required, tuple(self._staying(pods, key, victims)), fails, budgets)
+
+    def _staying(self, pods: Iterable[Pod], key: str, victims: Mapping[str, Victim]) -> Iterable[tuple[object, ...]]:
+        """Of each gang of these victims how it may be taken apart, and how many others of it run."""
+        world, counts_on = self._world, self._world.ledger.condemned.counts_on
+        for gang in sorted({pod.gang for pod in pods if pod.gang.family != SINGLE}):
+            spec, bound = world.membership.spec(gang), world.membership.census(gang).bound
+            stay = sum(p.uid not in victims and not counts_on(p.uid, key) for p in bound)
+            yield gang, mode_of(spec, self._options), spec.min_member if spec is not None else 0, stay
+
+    def _changed(self, group: Group, plan: Plan, standing: Sequence[Pod]) -> bool:
+        """Return whether that is not what it was when the plan was made. A plan is made anew for that once in a round,
+        lest what changes all the time keeps a gang from going on for ever.
+        """
+        now, then = self.read(group.gangs, group.key, plan.victims), plan.read
+        if now.required != then.required:
+            return True
+        if group.failures.count(Failed.CHANGED):
+            return False
+        if now.gangs != then.gangs:
+            return True
+        return any(allowed < then.budgets.get(key, allowed) for key, allowed in now.budgets.items()) and self._beyond(
+            group, plan, standing
+        )
+
+    def _beyond(self, group: Group, plan: Plan, standing: Sequence[Pod]) -> bool:
+        """Return whether more victims are beyond a budget than the plan has announced."""
+        budgets = budgets_of(self._world, group.key, plan.victims)
+        said = budgets.draws(pod for pod in standing if plan.victims[pod.uid].over_budget)
+        return any(count - budgets.allowed[key] > said[key] for key, count in budgets.draws(standing).items())
