@@ -5,25 +5,28 @@ from __future__ import annotations
 import argparse
 import copy
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Any, get_args
+from collections.abc import Iterator
+from typing import Any
 
 import yaml
 
 from gangsched.cli import answers
 from gangsched.cli.inputs import add_sources_argument
+from gangsched.cli.templates import PATHS, Template, somewhere, templates
 from gangsched.cluster.manifests.objects import parsed, read
 from gangsched.core.options import Options
 from gangsched.messages import failures
 from gangsched.messages.text import counted
 from gangsched.model.dialects.koordinator import GROUP_LABEL
-from gangsched.model.dialects.operators import OPERATORS
-from gangsched.model.dialects.owners import GANG, Kind
-from gangsched.model.errors import Place, told
+from gangsched.model.dialects.operators import TRAIN_JOB
+from gangsched.model.dialects.owners import GANG, LEADER_WORKER_SET
+from gangsched.model.dialects.roles import DRIVER, EXCLUSIVE_GROUPS, EXECUTOR, LEADER_FIRST
+from gangsched.model.dialects.spark import APPLICATION
+from gangsched.model.errors import FieldError, Place, told
+from gangsched.model.jobsets import BY_NODE_LABELS, EXCLUSIVE, JOBSET
+from gangsched.model.unsubmitted import TRAINER, VCJOB_GROUP
 
 _SERVICE = failures.REPLACED_ONE_BY_ONE
-#: Kinds whose pods the annotation makes a gang of their owner: of a CronJob each Job.
-_BY_OWNER = (*get_args(Kind), *OPERATORS, "CronJob")
 #: Kinds whose pods are no gang of one object, and why.
 _CANNOT = {
     "Deployment": _SERVICE,
@@ -52,42 +55,132 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the manifests; 2 when there is one that cannot be a gang."""
     found = [each for source in read(args.sources, None) for each in parsed(source)]
-    groups = {_name(each.value) for each in found if _kind(each.value) == "PodGroup"}
-    out: list[Any] = []
+    out = [copy.deepcopy(each.value) for each in found]
+    groups = {_name(each) for value in out for each in _items(value) if _kind(each) == "PodGroup"}
+    runtimes = {(_kind(each), _name(each)[1]) for value in out for each in _items(value) if _group(each) == TRAINER}
     code = answers.OK
-    for each in found:
-        value = copy.deepcopy(each.value)
-        out.append(value)
-        templates = list(_templates(value, 1)) if isinstance(value, dict) else []
-        place = Place(each.file, each.number, f"{_kind(value)} {_name(value)[1]}")
-        cannot = _cannot(value, [template for template, _ in templates])
-        if cannot:
-            answers.complain([told(place.warning("", failures.cannot_be_a_gang(cannot=cannot)))])
-            code = answers.BAD_INPUT
-        elif templates:
-            grouped = _kind(value) not in _BY_OWNER or _name(value) in groups
-            if grouped and _name(value) not in groups:
-                groups.add(_name(value))
-                out.insert(-1, _pod_group(value, sum(count for _, count in templates)))
-            changed = _changed(value, templates, args.scheduler_name, grouped=grouped)
-            answers.complain([told(place.warning("", changed))])
+    for document, value in zip(found, out, strict=True):
+        for each in _items(value):
+            place = Place(document.file, document.number, f"{_kind(each)} {_name(each)[1]}".strip())
+            try:
+                changed = _changed(each, args.scheduler_name, groups, runtimes)
+            except FieldError as error:
+                problem = place.warning(error.field, failures.cannot_be_a_gang(cannot=error.message))
+                answers.complain([told(problem)])
+                code = answers.BAD_INPUT
+                continue
+            answers.complain([told(place.warning("", text)) for text in changed])
     text = yaml.dump_all(out, Dumper=_Dumper, sort_keys=False, allow_unicode=True, explicit_start=True)
     sys.stdout.write(text)
     return code
 
 
-def _cannot(value: Any, templates: Sequence[dict[str, Any]]) -> str:
-    """Why an object cannot be made a gang; empty if it can, or is no workload."""
-    if _kind(value) in _CANNOT:
-        return _CANNOT[_kind(value)]
-    if not templates:
-        return ""
-    name = _name(value)[1]
-    if not name:
-        return failures.WITHOUT_NAME
-    labels = [(each.get("metadata") or {}).get("labels") or {} for each in templates]
-    other = next((found[GROUP_LABEL] for found in labels if found.get(GROUP_LABEL, name) != name), None)
-    return "" if other is None else failures.in_another_gang(other=other)
+def _items(value: Any) -> Iterator[dict[str, Any]]:
+    """The object, or those of a list of objects."""
+    if isinstance(value, dict):
+        items = value.get("items")
+        if _kind(value).endswith("List") and isinstance(items, list):
+            for each in items:
+                yield from _items(each)
+        else:
+            yield value
+
+
+def _changed(
+    value: dict[str, Any], scheduler: str, groups: set[tuple[str, str]], runtimes: set[tuple[str, str]]
+) -> list[str]:
+    """Make an object a gang; returns what was changed and what is to be known, nothing for one that is no workload.
+
+    Raises :class:`FieldError` where it cannot be a gang, before anything is changed.
+    """
+    kind, group, name = _kind(value), _group(value), _name(value)
+    paths = PATHS.get((kind, group))
+    if paths is None:
+        _refuse(value, runtimes)
+        return []
+    if not name[1]:
+        raise FieldError("metadata.name", failures.WITHOUT_NAME)
+    grouped = name in groups
+    if kind == APPLICATION:
+        return [_spark(value, scheduler), failures.LATER_BY_DRIVER]
+    found = templates(value, paths)
+    labels = [_of_meta(each, "labels") for each in found]
+    other = next((has[GROUP_LABEL] for has in labels if has.get(GROUP_LABEL, name[1]) != name[1]), None)
+    if other is not None:
+        raise FieldError("", failures.in_another_gang(other=other))
+    field, key, mark = ("labels", GROUP_LABEL, name[1]) if grouped else ("annotations", GANG, "true")
+    before = [_of_meta(each, field) for each in found]
+    for (template, _), has in zip(found, before, strict=True):
+        template["metadata"] = {**(template.get("metadata") or {}), field: {**has, key: mark}}
+        template["spec"]["schedulerName"] = scheduler
+    count = counted(len(found), "template")
+    said = failures.made_a_gang(templates=count, field=field[:-1], key=key, scheduler=scheduler)
+    return [said, *_stages(value)]
+
+
+def _refuse(value: dict[str, Any], runtimes: set[tuple[str, str]]) -> None:
+    """Raises :class:`FieldError` for a workload that is none of the kinds that can be changed."""
+    kind, group = _kind(value), _group(value)
+    if kind in _CANNOT:
+        raise FieldError("", _CANNOT[kind])
+    if (kind, group) == ("Job", VCJOB_GROUP):
+        raise FieldError("", failures.GANG_OF_VOLCANO)
+    if (kind, group) == (TRAIN_JOB, TRAINER):
+        spec = value.get("spec")
+        ref = spec.get("runtimeRef") if isinstance(spec, dict) else None
+        ref = ref if isinstance(ref, dict) else {}
+        runtime = (str(ref.get("kind") or "ClusterTrainingRuntime"), str(ref.get("name") or ""))
+        if runtime not in runtimes:
+            raise FieldError("spec.runtimeRef", failures.pods_of_runtime(kind=runtime[0], name=runtime[1]))
+        return
+    if somewhere(value):
+        raise FieldError("kind", failures.kind_makes_no_gang(kind=kind, label=GROUP_LABEL))
+
+
+def _of_meta(template: Template, field: str) -> dict[str, Any]:
+    """The labels or annotations of a template. Raises :class:`FieldError`."""
+    meta = template.value.get("metadata") or {}
+    found = (meta.get(field) if isinstance(meta, dict) else None) or {}
+    if not isinstance(meta, dict) or not isinstance(found, dict):
+        raise FieldError(f"{template.path}.metadata", failures.NOT_A_MAPPING)
+    return found
+
+
+def _spark(value: dict[str, Any], scheduler: str) -> str:
+    """The annotation stands on the application, the scheduler's name where the operator has it from."""
+    spec = value.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    if spec.get("batchScheduler"):
+        raise FieldError("spec.batchScheduler", failures.GANG_OF_ITS_OPERATOR)
+    roles = {role: spec.get(role) or {} for role in (DRIVER, EXECUTOR)}
+    notes = value["metadata"].get("annotations") or {}
+    for field, found in ((f"spec.{role}", has) for role, has in roles.items()):
+        if not isinstance(found, dict):
+            raise FieldError(field, failures.NOT_A_MAPPING)
+    if not isinstance(notes, dict):
+        raise FieldError("metadata.annotations", failures.NOT_A_MAPPING)
+    value["metadata"]["annotations"] = {**notes, GANG: "true"}
+    value["spec"] = {**spec, **{role: {**has, "schedulerName": scheduler} for role, has in roles.items()}}
+    return failures.made_a_gang(templates=APPLICATION, field="annotation", key=GANG, scheduler=scheduler)
+
+
+def _stages(value: dict[str, Any]) -> Iterator[str]:
+    """What of the gang its controller makes only when others have a node."""
+    kind, spec = _kind(value), value["spec"]
+    notes = _notes(value)
+    if kind == JOBSET:
+        jobs = [each.get("template") for each in spec["replicatedJobs"]]
+        said = [notes, *map(_notes, jobs)]
+        if any(EXCLUSIVE in each for each in said) and not any(BY_NODE_LABELS in each for each in said):
+            yield failures.later_by_webhook(annotation=EXCLUSIVE)
+    if kind == LEADER_WORKER_SET and (EXCLUSIVE_GROUPS in notes or spec.get("startupPolicy") == LEADER_FIRST):
+        yield failures.LATER_BY_LEADER
+
+
+def _notes(value: Any) -> dict[str, Any]:
+    meta = value.get("metadata") if isinstance(value, dict) else None
+    found = meta.get("annotations") if isinstance(meta, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 class _Dumper(yaml.SafeDumper):
@@ -101,56 +194,13 @@ def _kind(value: Any) -> str:
     return str(value.get("kind", "")) if isinstance(value, dict) else ""
 
 
+def _group(value: dict[str, Any]) -> str:
+    """The API group, empty for the core API."""
+    return str(value.get("apiVersion") or "").rpartition("/")[0]
+
+
 def _name(value: Any) -> tuple[str, str]:
     """Namespace and name."""
     meta = value.get("metadata") if isinstance(value, dict) else None
     meta = meta if isinstance(meta, dict) else {}
     return str(meta.get("namespace") or ""), str(meta.get("name") or "")
-
-
-def _templates(value: Any, times: int) -> Iterator[tuple[dict[str, Any], int]]:
-    """All templates of pods in an object, each with the number of pods that are made of it at once."""
-    if isinstance(value, list):
-        for each in value:
-            yield from _templates(each, times)
-    if not isinstance(value, dict):
-        return
-    for key, each in value.items():
-        below = times * _copies(value) if key == "template" else times
-        named = key == "template" or key.endswith("Template")
-        if named and isinstance(each, dict) and isinstance(each.get("spec"), dict) and "containers" in each["spec"]:
-            yield each, below
-        else:
-            yield from _templates(each, below)
-
-
-def _copies(value: dict[str, Any]) -> int:
-    """How many of its template an object makes at once: replicas, or min(parallelism, completions) of a Job."""
-    given = [value[key] for key in ("replicas", "parallelism", "completions") if isinstance(value.get(key), int)]
-    return 1 if "completions" in value and "parallelism" not in value else min(given, default=1)
-
-
-def _pod_group(value: dict[str, Any], members: int) -> dict[str, Any]:
-    namespace, name = _name(value)
-    return {
-        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
-        "kind": "PodGroup",
-        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
-        "spec": {"minMember": members},
-    }
-
-
-def _changed(
-    value: dict[str, Any], templates: Sequence[tuple[dict[str, Any], int]], scheduler: str, *, grouped: bool
-) -> str:
-    """Change the templates; what they are now."""
-    name, total = _name(value)[1], sum(count for _, count in templates)
-    field, key, mark = ("labels", GROUP_LABEL, name) if grouped else ("annotations", GANG, "true")
-    for template, _ in templates:
-        meta = template.setdefault("metadata", {})
-        meta[field] = {**(meta.get(field) or {}), key: mark}
-        template["spec"]["schedulerName"] = scheduler
-    group = f"PodGroup {name} with minMember {total}; " if grouped else ""
-    return failures.made_a_gang(
-        group=group, templates=counted(len(templates), "template"), field=field[:-1], key=key, scheduler=scheduler
-    )

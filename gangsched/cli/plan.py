@@ -21,7 +21,7 @@ from gangsched.cli.inputs import (
     read_options,
 )
 from gangsched.cluster.manifests import Loaded, load
-from gangsched.cluster.manifests.loading import Around, overlaid
+from gangsched.cluster.manifests.overlay import Around, overlaid
 from gangsched.core.decision import BIND
 from gangsched.core.events import records
 from gangsched.core.options import Options

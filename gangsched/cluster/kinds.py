@@ -17,6 +17,14 @@ from gangsched.model.convert import Converter, job_set, pod_selector
 from gangsched.model.dialects import DIALECTS, koordinator, operators, upstream, volcano
 from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.errors import FieldError
+from gangsched.model.unsubmitted import (
+    RAY_SERVICE,
+    TRAINER,
+    VCJOB_GROUP,
+    ClusterTrainingRuntime,
+    TrainingRuntime,
+    VolcanoJob,
+)
 
 UPSTREAM = upstream.FAMILY
 STORAGE = "storage.k8s.io"
@@ -236,6 +244,15 @@ def _kinds() -> Iterator[Kind]:
     yield from (_operator(each) for each in operators.OPERATORS.values() if each.kind != operators.STATEFUL_SET)
     versions = (*upstream.VERSIONS, "v1alpha1")
     yield Kind("Workload", UPSTREAM, "workloads", Workload, _no_record, versions, watched=False)
+    unsubmitted = (
+        ("Job", VCJOB_GROUP, "jobs", VolcanoJob, "v1alpha1"),
+        (RAY_SERVICE, operators.RAY, "rayservices", OperatorObject, "v1"),
+        ("TrainingRuntime", TRAINER, "trainingruntimes", TrainingRuntime, "v1alpha1"),
+        ("ClusterTrainingRuntime", TRAINER, "clustertrainingruntimes", ClusterTrainingRuntime, "v1alpha1"),
+    )
+    for name, group, plural, decoded, version in unsubmitted:
+        space = decoded is not ClusterTrainingRuntime
+        yield Kind(name, group, plural, decoded, _no_record, (version,), namespaced=space, watched=False)
 
 
 #: By name and group, the kinds that are read.

@@ -16,7 +16,25 @@ record_unreadable = Text("the ConfigMap {name} in namespace {namespace} cannot b
 REPLACED_ONE_BY_ONE = "its pods are replaced one by one; a gang starts together"
 single_pod = Text("a single pod starts by itself; for a gang of pods create a PodGroup and give each the label {label}")
 WITHOUT_NAME = "it has no name"
-made_a_gang = Text("{group}{templates} with the {field} {key} and schedulerName {scheduler}")
+made_a_gang = Text("{templates} with the {field} {key} and schedulerName {scheduler}")
+NO_TEMPLATE = "there is no template of pods here"
+NO_CONTAINERS = "this template of pods has no containers"
+NOT_A_MAPPING = "is no mapping"
+GANG_OF_VOLCANO = (
+    "Volcano makes a group of it, and its pods when that is admitted:"
+    " give the scheduler a profile called volcano, and leave it as it is"
+)
+GANG_OF_ITS_OPERATOR = "its operator makes a group for this scheduler: leave batchScheduler out"
+pods_of_runtime = Text("its pods are made of the {kind} {name}: give that in the same input, which is changed then")
+kind_makes_no_gang = Text(
+    "it is not known which pods a {kind} makes when: give them the label {label}, and create a PodGroup of that name"
+)
+later_by_webhook = Text(
+    "with {annotation} the webhook of JobSet lets the followers of each Job be created when its first pod has a node:"
+    " that starts when there is room for them too, in its domain"
+)
+LATER_BY_LEADER = "the workers of a group are created after their leader: that starts when there is room for them too"
+LATER_BY_DRIVER = "executors are created by the driver: that starts when there is room for them too"
 in_another_gang = Text("its pods belong to the gang {other} already")
 cannot_be_a_gang = Text("cannot be made a gang: {cannot}")
 MANIFESTS_OR_CLUSTER = "-f reads manifests, --kubeconfig and --context a cluster: give one of them"

@@ -149,6 +149,14 @@ no_priority_class = Text("no PriorityClass {name!r} in the input{hint}")
 too_many_pods = Text("{wanted} pods are more than the {most} that one input may make")
 too_many_pods_of_jobs = Text("the Jobs of the input would make more than {most} pods")
 owner_defined_already = Text("its {kind} {namespace}/{name} was already defined in {place}")
+pods_not_in_input = Text(
+    "it runs {active} pods, and none is in the input: what they hold counts as free; pass its pods too"
+)
+IT_RUNS = "it runs, and its pods are not in the input: what they hold counts as free; pass its pods too"
+IT_IS_SUSPENDED = "it is suspended, and has no pods"
+runtime_missing = Text("{kind} {name} is not in the input: pass it too, its pods are made of it")
+in_groups_of_its_operator = Text("its operator makes a group for {scheduler}: pass that and its pods too")
+MADE_BY_VOLCANO = "its PodGroup and its pods are made as Volcano's controllers do; if there are some, pass them too"
 NO_POD_IN_INPUT = "no pod of it in the input: pass its pods too"
 no_template = Text("Workload {workload!r} has no template {template!r} (has: {has})")
 no_node = Text("no Node {node!r} in the input: the pods on it are not looked at")

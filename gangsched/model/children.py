@@ -10,6 +10,7 @@ kept in an annotation of the Job or JobSet, one entry for each template, so that
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Container, Mapping
 
 import msgspec
@@ -17,7 +18,15 @@ import msgspec
 from gangsched.model import wire
 from gangsched.model.constraints import Directives, PodShape, Toleration
 from gangsched.model.errors import FieldError
-from gangsched.model.jobsets import GROUP, JOBSET, VERSION, RawJobSet, RawReplicatedJob
+from gangsched.model.jobsets import (
+    BY_NODE_LABELS,
+    EXCLUSIVE,
+    GROUP,
+    JOBSET,
+    VERSION,
+    RawJobSet,
+    RawReplicatedJob,
+)
 from gangsched.model.records import Pod
 
 JOB_NAME = "batch.kubernetes.io/job-name"
@@ -27,6 +36,10 @@ JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 _REPLICATED_NAME = "jobset.sigs.k8s.io/replicatedjob-name"
 _REPLICATED_REPLICAS = "jobset.sigs.k8s.io/replicatedjob-replicas"
 _JOB_INDEX = "jobset.sigs.k8s.io/job-index"
+#: The label by which the pods of one Job of a JobSet find each other.
+JOB_KEY = "jobset.sigs.k8s.io/job-key"
+#: Annotations of a JobSet that its Jobs and pods get.
+PLACEMENT = (EXCLUSIVE, BY_NODE_LABELS)
 #: Annotations for simulations; what is made gets those of its owner.
 SIMULATION = "sim.gangsched.dev/"
 
@@ -55,6 +68,27 @@ def indexed_pod(common: wire.Pod, index: int, *, labelled: bool) -> wire.Pod:
     )
 
 
+def exclusive(spec: wire.PodSpec, topology: str, key: str, value: str) -> wire.PodSpec:
+    """The spec of a leader that is to have a domain for those that share the label ``key`` with it, and for no others:
+    so the webhooks of JobSet and LeaderWorkerSet write it.
+    """
+
+    def term(*expressions: wire.LabelSelectorRequirement) -> wire.PodAffinityTerm:
+        selector = wire.LabelSelector(match_expressions=[*expressions])
+        return wire.PodAffinityTerm(selector, namespace_selector=wire.LabelSelector(), topology_key=topology)
+
+    own = spec.affinity or wire.Affinity()
+    near, far = own.pod_affinity or wire.PodAffinity(), own.pod_anti_affinity or wire.PodAffinity()
+    beside = term(wire.LabelSelectorRequirement(key, "In", [value]))
+    apart = term(wire.LabelSelectorRequirement(key, "Exists"), wire.LabelSelectorRequirement(key, "NotIn", [value]))
+    affinity = msgspec.structs.replace(
+        own,
+        pod_affinity=msgspec.structs.replace(near, required=[*(near.required or ()), beside]),
+        pod_anti_affinity=msgspec.structs.replace(far, required=[*(far.required or ()), apart]),
+    )
+    return msgspec.structs.replace(spec, affinity=affinity)
+
+
 def job(jobset: RawJobSet, replicated: RawReplicatedJob, index: int | None = None) -> wire.Job:
     """The Job of this index that a JobSet makes; without an index, what all of them have in common."""
     template = replicated.template
@@ -68,7 +102,14 @@ def job(jobset: RawJobSet, replicated: RawReplicatedJob, index: int | None = Non
     meta = _made(jobset.metadata, (f"{GROUP}/{VERSION}", JOBSET), template.metadata, labels)
     meta.name = f"{meta.name}-{replicated.name}" + ("" if index is None else f"-{index}")
     pods = template.spec.template
-    own = wire.ObjectMeta(labels=(pods.metadata.labels or {}) | labels, annotations=pods.metadata.annotations)
+    placement = {key: text for key, text in (jobset.metadata.annotations or {}).items() if key in PLACEMENT}
+    placement |= {key: text for key, text in (meta.annotations or {}).items() if key in PLACEMENT}
+    meta.annotations = {**(meta.annotations or {}), **placement}
+    labels |= {JOB_KEY: hashlib.sha1(f"{meta.namespace}/{meta.name}".encode(), usedforsecurity=False).hexdigest()}
+    own = wire.ObjectMeta(
+        labels=(pods.metadata.labels or {}) | labels,
+        annotations={**(pods.metadata.annotations or {}), **placement},
+    )
     spec = msgspec.structs.replace(
         template.spec,
         template=wire.PodTemplate(own, pods.spec),

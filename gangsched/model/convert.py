@@ -22,7 +22,7 @@ from gangsched.model.dialects.owners import declared
 from gangsched.model.errors import FieldError
 from gangsched.model.held import without_held
 from gangsched.model.indexes import ranges
-from gangsched.model.jobsets import JobSet, RawJobSet, RawReplicatedJob, ReplicatedJob
+from gangsched.model.jobsets import JobSet, RawJobSet, RawReplicatedJob, ReplicatedJob, exclusive_topology
 from gangsched.model.preemptible import KEYS as STAKES
 from gangsched.model.preemptible import preemption_toleration, stakes_of
 from gangsched.model.queues import queue_labels
@@ -256,6 +256,7 @@ class Converter:
             success_rules=job_policies.success_rules(spec),
             deleting=bool(meta.deletion_timestamp),
             evicted=_evicted(raw.status.conditions),
+            exclusive=exclusive_topology(owner_of(meta), meta.annotations or {}),
         )
 
     def _intern_labels(self, raw: Mapping[str, str] | None) -> Labels:

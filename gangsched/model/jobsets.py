@@ -6,6 +6,8 @@ another client suspends is resumed at once. So it is the JobSet that is suspende
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from gangsched.messages import causes
@@ -21,6 +23,9 @@ JOBSET = "JobSet"
 QUEUED_JOBSET = GROUP
 #: A Job or JobSet of more pods does not wait as a gang that has none yet: its size is a number that users choose.
 MAX_WITHOUT_PODS = 10_000
+#: Annotation of a JobSet, of a Job template in it, and then of its Jobs and pods: each Job has a domain of this node
+#: label to itself. Beside the other annotation users have labelled the nodes themselves, and nothing waits.
+EXCLUSIVE, BY_NODE_LABELS = "alpha.jobset.sigs.k8s.io/exclusive-topology", "alpha.jobset.sigs.k8s.io/node-selector"
 #: The label of its pods that says how often a JobSet had been restarted when it made them.
 RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 
@@ -66,6 +71,15 @@ class JobSet(Named, frozen=True):
     def wanted(self) -> int:
         """How many pods it runs at once when none has succeeded yet: replicas x min(parallelism, completions)."""
         return sum(r.replicas * r.job.wanted for r in self.replicated)
+
+
+def exclusive_topology(owner: Owner | None, notes: Mapping[str, str]) -> str:
+    """Return the node label of which a Job has a domain to itself, empty for none. Its pods of other indexes than 0 are
+    refused by the webhook of JobSet until that of index 0 has a node
+    (https://github.com/kubernetes-sigs/jobset, pkg/webhooks/pod_admission_webhook.go).
+    """
+    of_jobset = owner is not None and owner.kind == JOBSET
+    return notes.get(EXCLUSIVE, "") if of_jobset and BY_NODE_LABELS not in notes else ""
 
 
 def why_it_cannot_wait(owner: Job | JobSet) -> FieldError | None:

@@ -453,7 +453,8 @@ class Job(Named, frozen=True):
     that, of the flavor in which it was admitted last. ``gang`` says whether its pods start
     together; None: it does not say. ``scheduling`` is what it says about them as a gang, if it
     does. It is ``deleting`` once its deletion was asked for, and ``evicted`` if its status says that pods of it
-    were. Its pods are ended ``deadline_seconds`` after its start, if there are any.
+    were. Its pods are ended ``deadline_seconds`` after its start, if there are any. ``exclusive``: its pods have a
+    domain of this node label to themselves, and others than the first are made when that has a node.
     """
 
     uid: str = ""
@@ -488,6 +489,7 @@ class Job(Named, frozen=True):
     success_rules: tuple[SuccessRule, ...] = ()
     deleting: bool = False
     evicted: bool = False
+    exclusive: str = ""
 
     @property
     def wanted(self) -> int:

@@ -439,8 +439,13 @@ class StatefulSetSpec(SelectorSpec):
     template: PodTemplate = msgspec.field(default_factory=PodTemplate)
 
 
+class StatefulSetStatus(Wire):
+    replicas: int = 0
+
+
 class StatefulSet(Object):
     spec: StatefulSetSpec = msgspec.field(default_factory=StatefulSetSpec)
+    status: StatefulSetStatus = msgspec.field(default_factory=StatefulSetStatus)
 
 
 class PodFailureCondition(Wire):

@@ -60,6 +60,7 @@ def made(text, tmp_path, capsys, *arguments):
 
 
 OTHER = JOB.replace("kind: Job", "kind: Sweep").replace("parallelism: 4, completions: 6", "replicas: 4")
+STATEFUL = OTHER.replace("Sweep", "StatefulSet").replace("batch/v1", "apps/v1")
 LWS = f"""\
 apiVersion: leaderworkerset.x-k8s.io/v1
 kind: LeaderWorkerSet
@@ -76,7 +77,7 @@ spec: {{schedule: "0 3 * * *", jobTemplate: {{spec: {{parallelism: 4, template: 
 
 @pytest.mark.parametrize(
     ("text", "templates"),
-    [(JOB, 1), (JOBSET, 2), (PYTORCH, 2), (RAY, 3), (LWS, 2), (CRON, 1), (OTHER.replace("Sweep", "StatefulSet"), 1)],
+    [(JOB, 1), (JOBSET, 2), (PYTORCH, 2), (RAY, 3), (LWS, 2), (CRON, 1), (STATEFUL, 1)],
     ids=["Job", "JobSet", "PyTorchJob", "RayCluster", "LeaderWorkerSet", "CronJob", "StatefulSet"],
 )
 def test_an_annotation_makes_a_gang(text, templates, tmp_path, capsys):
@@ -89,14 +90,83 @@ def test_an_annotation_makes_a_gang(text, templates, tmp_path, capsys):
     assert "with the annotation gangsched.dev/gang" in err
 
 
-def test_what_no_annotation_makes_a_gang_gets_a_group(tmp_path, capsys):
-    """It counts what all templates make at once, and each template has its label and the scheduler's name."""
-    code, (group, owner), err = made(OTHER, tmp_path, capsys)
-    name = owner["metadata"]["name"]
-    assert (code, group["kind"], group["metadata"]) == (0, "PodGroup", {"name": name, "namespace": "research"})
-    assert group["spec"] == {"minMember": 4}
-    assert owner["spec"]["template"]["metadata"]["labels"] == {"pod-group.scheduling.sigs.k8s.io": name}
-    assert "minMember 4" in err
+SPARK = """\
+apiVersion: sparkoperator.k8s.io/v1beta2
+kind: SparkApplication
+metadata: {name: pi}
+spec: {driver: {cores: 1}, executor: {instances: 2, template: {spec: {containers: [{name: c}]}}}}
+"""
+RUNTIME = f"""\
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {{name: torch}}
+spec:
+  mlPolicy: {{numNodes: 2}}
+  template:
+    spec:
+      replicatedJobs:
+        - name: node
+          template:
+            metadata: {{labels: {{trainer.kubeflow.org/trainjob-ancestor-step: trainer}}}}
+            spec: {{template: {POD}}}
+"""
+TRAIN_JOB = """\
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: t}
+spec: {runtimeRef: {name: torch}, trainer: {numNodes: 3}}
+"""
+
+
+def test_a_spark_application(tmp_path, capsys):
+    """The operator reads the scheduler's name beside the templates; the driver alone starts the gang."""
+    code, (owner,), err = made(SPARK, tmp_path, capsys)
+    assert (code, owner["metadata"]["annotations"]) == (0, {"gangsched.dev/gang": "true"})
+    assert [owner["spec"][role]["schedulerName"] for role in ("driver", "executor")] == ["py-gang-scheduler"] * 2
+    assert "executors are created by the driver" in err
+
+
+def test_a_train_job_with_its_runtime(tmp_path, capsys):
+    """Its pods are of the templates of the runtime, so that is changed; alone it is refused."""
+    code, (runtime, job), err = made(RUNTIME + "---\n" + TRAIN_JOB, tmp_path, capsys)
+    (replicated,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    template = replicated["template"]["spec"]["template"]
+    assert (code, job) == (0, yaml.safe_load(TRAIN_JOB))
+    assert (template["metadata"]["annotations"], template["spec"]["schedulerName"]) == (
+        {"gangsched.dev/gang": "true"},
+        "py-gang-scheduler",
+    )
+    code, _, err = made(TRAIN_JOB, tmp_path, capsys)
+    assert code == 2
+    assert "its pods are made of the ClusterTrainingRuntime torch: give that in the same input" in err
+
+
+EXCLUSIVE = "{annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: pool}}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        JOBSET.replace("{name: mpi}", "{name: mpi, " + EXCLUSIVE[1:]),
+        JOBSET.replace("template: {spec: {parallelism", f"template: {{metadata: {EXCLUSIVE}, spec: {{parallelism"),
+    ],
+)
+def test_followers_that_come_later_are_said(text, tmp_path, capsys):
+    """The webhook of JobSet refuses them until their leader has a node; also where one Job alone asks for it."""
+    code, _, err = made(text, tmp_path, capsys)
+    assert code == 0
+    assert "starts when there is room for them too, in its domain" in err
+    _, _, err = made(JOBSET, tmp_path, capsys)
+    assert "in its domain" not in err
+
+
+def test_the_items_of_a_list(tmp_path, capsys):
+    """As kubectl prints several objects."""
+    text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(JOB), yaml.safe_load(NODE)]})
+    code, (found,), _ = made(text, tmp_path, capsys)
+    job, node = found["items"]
+    assert (code, node) == (0, yaml.safe_load(NODE))
+    assert job["spec"]["template"]["spec"]["schedulerName"] == "py-gang-scheduler"
 
 
 def test_a_group_that_is_there_is_kept(tmp_path, capsys):
@@ -112,7 +182,7 @@ def test_a_group_that_is_there_is_kept(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "text",
-    [JOB, OTHER.replace("Sweep", "StatefulSet")],
+    [JOB, STATEFUL],
 )
 def test_to_make_it_a_gang_again_changes_nothing(text, tmp_path, capsys):
     """What is printed is what there is already."""
@@ -147,6 +217,13 @@ def test_other_objects_and_labels_stay(tmp_path, capsys):
         ("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: []}}", "a single pod starts by itself"),
         (JOB.replace("name: train, ", ""), "it has no name"),
         (JOB.replace("kind: Job", "kind: Deployment"), "replaced one by one"),
+        (OTHER, "it is not known which pods a Sweep makes when: give them the label"),
+        (JOB.replace("batch/v1", "batch.volcano.sh/v1alpha1"), "give the scheduler a profile called volcano"),
+        (SPARK.replace("driver:", "batchScheduler: volcano, driver:"), "leave batchScheduler out"),
+        (JOB.replace(f"template: {POD}", "template: null"), "spec.template: cannot be made a gang: there is no"),
+        (JOB.replace(POD, "{spec: {containers: []}}"), "spec.template: cannot be made a gang: this template"),
+        (JOB.replace(POD, "[]"), "there is no template of pods here"),
+        (PYTORCH.replace("pytorchReplicaSpecs", "tfReplicaSpecs"), "spec.pytorchReplicaSpecs: cannot be made a gang"),
         (
             JOB.replace("template: {", "template: {metadata: {labels: {pod-group.scheduling.sigs.k8s.io: a}}, "),
             "its pods belong to the gang a already",

@@ -183,13 +183,14 @@ def test_a_job_of_another_api_is_not_asked_for():
 
 
 def test_owners_of_what_is_there_need_no_warning():
-    """A Deployment or a PyTorchJob in a dump has its pods beside it; without them its pods are asked for."""
+    """A PyTorchJob in a dump has its pods beside it; where it runs, and they are not there, they are asked for."""
     controller = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "t", "uid": "u", "controller": True}
     replicas = {"Worker": {"template": {"spec": {"containers": [{"name": "c"}]}}}}
     owner = obj("PyTorchJob", "kubeflow.org/v1", "t", spec={"pytorchReplicaSpecs": replicas})
     meta = {"name": "t-0", "ownerReferences": [controller]}
-    (warned,) = read(owner).warnings
-    assert warned["message"] == "no pod of it in the input: pass its pods too"
+    running = json.loads(owner) | {"status": {"replicaStatuses": {"Worker": {"active": 1}}}}
+    (warned,) = read(json.dumps(running)).warnings
+    assert "it runs 1 pods, and none is in the input" in warned["message"]
     assert read(many(owner, json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": meta}))).warnings == []
 
 

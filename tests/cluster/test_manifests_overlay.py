@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from gangsched.cluster.manifests import load
-from gangsched.cluster.manifests.loading import Around, overlaid
+from gangsched.cluster.manifests.overlay import Around, overlaid
 from gangsched.core.events import Changed, Event, Gone, records
 from gangsched.model.records import Job, Pod
 from gangsched.model.volumes import PersistentVolumeClaim, StorageObject

@@ -60,12 +60,11 @@ spec: {pytorchReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers:
 
 
 def test_the_object_of_an_operator_says_how_many_pods_start_together() -> None:
-    """Its pods are not made up either; a field that makes no sense is named."""
+    """A field that makes no sense is named."""
     loaded = read(TORCH)
     [made] = list(records(loaded.events, Gang))
     assert (made.kind, made.key, made.min_member, made.declared) == ("PyTorchJob", "default/r", 2, True)
-    (warned,) = loaded.warnings
-    assert (warned["object"], warned["field"]) == ("PyTorchJob default/r", "kind")
+    assert loaded.warnings == []
     assert read(TORCH, OWNED.replace("ReplicaSet", "PyTorchJob")).warnings == []
     with pytest.raises(InputError, match=r"PyTorchJob default/r.*spec\.pytorchReplicaSpecs\.Worker\.replicas: -2"):
         read(TORCH.replace("replicas: 2", "replicas: -2"))

@@ -8,6 +8,7 @@ https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/ .
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -20,7 +21,8 @@ from gangsched.model.children import JOB_NAME, JOBSET_NAME, OLD_JOB_NAME
 from gangsched.model.convert import job_finished, jobset_finished, replicated_jobs
 from gangsched.model.dialects.objects import owner_of
 from gangsched.model.errors import FieldError, Place, Problem
-from gangsched.model.jobsets import JOBSET, RawJobSet
+from gangsched.model.indexes import how_many, others, ranges
+from gangsched.model.jobsets import JOBSET, RawJobSet, exclusive_topology
 from gangsched.model.records import JOB, PREEMPT_LOWER, PREEMPT_NEVER
 from gangsched.model.volumes import (
     BIND_COMPLETED,
@@ -172,17 +174,35 @@ def pods_wanted(job: wire.Job, path: str = "spec") -> int:
         return 0
     wanted = parallelism
     if spec.completions is not None:
-        wanted = min(parallelism, max(0, spec.completions - job.status.succeeded))
+        wanted = min(parallelism, max(0, spec.completions - job.status.succeeded - _failed_indexes(job)))
     if wanted > MAX_PODS:
         raise FieldError(f"{path}.parallelism", invalid.too_many_pods(wanted=wanted, most=MAX_PODS))
     return wanted
 
 
+def _failed_indexes(job: wire.Job) -> int:
+    """How many indexes of a Job have failed for good."""
+    text = job.status.failed_indexes or ""
+    return how_many(ranges(text, "status.failedIndexes")) if job.spec.completion_mode == "Indexed" else 0
+
+
 def pods_of(job: wire.Job, count: int) -> Iterator[wire.Pod]:
-    """``count`` pods of the Job's template, as its controller would create them."""
+    """``count`` pods of the Job's template, as its controller would create them: of an Indexed Job for the first
+    indexes that are neither completed nor failed. Where they have a domain to themselves only the first one is made
+    before that has a node. Raises :class:`FieldError`.
+    """
     common = children.pod(job.metadata, job.spec.template)
-    for index in range(count):
-        yield children.indexed_pod(common, index, labelled=job.spec.completion_mode == "Indexed")
+    indexed = job.spec.completion_mode == "Indexed"
+    key = exclusive_topology(owner_of(job.metadata), job.metadata.annotations or {})
+    indexes: Iterable[int] = range(count)
+    if indexed and job.spec.completions is not None:
+        over = ranges(job.status.completed_indexes, "status.completedIndexes")
+        over += ranges(job.status.failed_indexes or "", "status.failedIndexes")
+        indexes = itertools.islice(others(over, job.spec.completions), count)
+    for index in itertools.islice(indexes, 1) if key else indexes:
+        pod = children.indexed_pod(common, index, labelled=indexed)
+        value = (pod.metadata.labels or {}).get(children.JOB_KEY, "")
+        yield wire.Pod(pod.metadata, children.exclusive(pod.spec, key, children.JOB_KEY, value)) if key else pod
 
 
 def jobs_of(jobset: RawJobSet) -> Iterator[tuple[wire.Job, str]]:

@@ -11,7 +11,7 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from gangsched.cluster.kinds import Workload
+from gangsched.cluster.kinds import KINDS, Workload
 from gangsched.cluster.manifests.admission import (
     MAX_PODS,
     Owners,
@@ -21,63 +21,29 @@ from gangsched.cluster.manifests.admission import (
     pods_of,
     pods_wanted,
 )
+from gangsched.cluster.manifests.expansion import Made, expanded
 from gangsched.cluster.manifests.objects import Defaults, Found, Source, objects, parsed, read
+from gangsched.cluster.manifests.overlay import Around
+from gangsched.cluster.manifests.owned import controllers, why_none
 from gangsched.cluster.manifests.validation import check_resources
-from gangsched.core.events import Changed, Event, Record, identity, record_of, records
+from gangsched.core.events import Changed, Event, Record, record_of, records
 from gangsched.messages import invalid
 from gangsched.model import jobsets, queues, volumes, wire
-from gangsched.model.children import JOBSET_NAME, SIMULATION
+from gangsched.model.children import SIMULATION
 from gangsched.model.constraints import Labels
 from gangsched.model.convert import Converter, job_set
 from gangsched.model.dialects import DIALECTS, koordinator
 from gangsched.model.dialects.objects import owner_of
 from gangsched.model.dialects.operator_specs import OperatorObject
-from gangsched.model.dialects.owners import LEADER_WORKER_SET
+from gangsched.model.dialects.operators import RAY, RAY_CLUSTER
+from gangsched.model.dialects.volcano import FAMILY as VOLCANO
 from gangsched.model.errors import FieldError, InputError, InvalidInputError, Place, Problem
 from gangsched.model.jobsets import JOBSET, RawJobSet
-from gangsched.model.records import JOB, UID_FROM_MANIFEST, Gang, Job, Node, Pod, PriorityClass
+from gangsched.model.records import UID_FROM_MANIFEST, Gang, Job, Node, Pod, PodSelector
 from gangsched.model.times import parse_time
-from gangsched.model.volumes import RawPersistentVolumeClaim, StorageClass
+from gangsched.model.unsubmitted import Runtime, VolcanoJob
+from gangsched.model.volumes import RawPersistentVolumeClaim
 from gangsched.model.volumes import claim as claim_record
-
-
-class Around(msgspec.Struct, frozen=True):
-    """What manifests rely on in the cluster that they are applied to.
-
-    ``namespace`` is that of objects that name none, ``storage_class`` the default one, empty if there is none.
-    """
-
-    namespace: str
-    priority_classes: tuple[wire.PriorityClass, ...] = ()
-    storage_class: str = ""
-
-    @classmethod
-    def of(cls, events: Iterable[Event], namespace: str) -> Around:
-        """That of a cluster with these objects."""
-        classes, default = [], ""
-        for found in map(record_of, events):
-            if isinstance(found, PriorityClass):
-                meta = wire.ObjectMeta(name=found.name)
-                classes.append(wire.PriorityClass(meta, found.value, found.global_default, found.preemption_policy))
-            elif isinstance(found, StorageClass) and found.default:
-                default = found.name
-        return cls(namespace, tuple(classes), default)
-
-
-def overlaid(below: Iterable[Event], above: Sequence[Event]) -> list[Event]:
-    """Both, without what is below of an object that is above too, and without the pods of its Jobs and JobSets."""
-    names = {identity(record) for record in map(record_of, above) if record is not None}
-    return [*(event for event in below if names.isdisjoint(_names(record_of(event)))), *above]
-
-
-def _names(record: Record | None) -> Iterator[tuple[str, str, str, str]]:
-    """What tells an object from all others, and for a pod the Job and the JobSet that it is of."""
-    if record is not None:
-        yield identity(record)
-    if isinstance(record, Pod) and JOBSET_NAME in record.labels:
-        yield JOBSET, "", record.namespace, record.labels[JOBSET_NAME]
-    if isinstance(record, Pod) and record.owner is not None and record.owner.kind in (JOB, JOBSET):
-        yield record.owner.kind, "", record.namespace, record.owner.name
 
 
 class _Named(NamedTuple):
@@ -158,12 +124,13 @@ _WITH_UID = (
     wire.Job,
     RawJobSet,
     OperatorObject,
+    VolcanoJob,
     volumes.RawPersistentVolumeClaim,
     volumes.RawPersistentVolume,
 )
 
 
-_OWNERS_OF_PODS = (wire.ReplicationController, wire.ReplicaSet, wire.StatefulSet, OperatorObject)
+_OWNERS_OF_PODS = (wire.ReplicationController, wire.ReplicaSet, wire.StatefulSet, OperatorObject, VolcanoJob)
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -262,15 +229,20 @@ class _Loading:
         self._newest = 0.0
         self._group_hints: dict[tuple[str, str, str], Labels] = {}
         self._made = 0
-        self._names = {(f.kind.name, f.object.metadata.namespace, f.object.metadata.name): f.place for f in found}
+        self._names = {
+            (f.kind.name, f.object.metadata.namespace, f.object.metadata.name): f.place
+            for f in found
+            if not isinstance(f.object, VolcanoJob)
+        }
         self._owners = Owners(
             (f.object for f in found if isinstance(f.object, wire.Pod)),
             (f.object for f in found if isinstance(f.object, wire.Job)),
         )
-        self._controllers = {
-            (owner.kind, f.object.metadata.namespace, owner.name)
+        self._controllers = controllers(f.object for f in found)
+        self._runtimes = {
+            (f.kind.name, f.object.metadata.namespace, f.object.metadata.name): f.object
             for f in found
-            for owner in f.object.metadata.owner_references or ()
+            if isinstance(f.object, Runtime)
         }
         self._workloads = {
             (w.metadata.namespace, w.metadata.name): _template_names(w)
@@ -330,22 +302,78 @@ class _Loading:
             case wire.Pod():
                 self._pod(place, raw)
             case wire.Job():
-                self._job(place, raw, "spec", not self._owners.has_pods(raw))
+                self._job(place, raw, "spec", not self._owners.has_pods(raw) and not self._runs_elsewhere(each))
             case RawJobSet():
                 self._jobset(place, raw)
             case Workload():
                 _check_workload(raw)
             case _:
-                self._add(place, each.kind.record(self._convert, raw))
-                if isinstance(raw, _OWNERS_OF_PODS):
-                    self._warn_without_pods(each)
+                if each.kind.watched:
+                    self._add(place, each.kind.record(self._convert, raw))
+                if isinstance(raw, _OWNERS_OF_PODS) and not self._has_pods(each):
+                    self._without_pods(each)
 
-    def _warn_without_pods(self, each: Found) -> None:
+    def _runs_elsewhere(self, each: Found) -> bool:
+        """Return whether a Job runs pods that the input does not have. What is to be applied to a cluster has no status
+        there.
+        """
+        raw = each.object
+        if not (isinstance(raw, wire.Job) and self._complete and raw.status.active > 0) or self._owners.has_pods(raw):
+            return False
+        self._warnings.append(each.place.warning("status", invalid.pods_not_in_input(active=raw.status.active)))
+        return True
+
+    def _has_pods(self, each: Found) -> bool:
         meta = each.object.metadata
-        if each.kind.name == LEADER_WORKER_SET:
-            return  # its pods are those of StatefulSets
-        if (each.kind.name, meta.namespace, meta.name) not in self._controllers:
+        return (meta.namespace, each.kind.group, each.kind.name, meta.name) in self._controllers
+
+    def _without_pods(self, each: Found) -> None:
+        """An owner of which the input has no pods: they are made as its controller would, or it is said why not."""
+        raw = each.object
+        if not isinstance(raw, wire.StatefulSet | OperatorObject | VolcanoJob):
             self._warnings.append(each.place.warning("kind", invalid.NO_POD_IN_INPUT))
+            return
+        if isinstance(raw, wire.StatefulSet):
+            gang = record_of(self._events[-1]) if self._events else None
+            if not (isinstance(gang, PodSelector) and gang.gang is not None and gang.gang.declared):
+                self._warnings.append(each.place.warning("kind", invalid.NO_POD_IN_INPUT))
+                return
+        why = why_none(raw)
+        if why is not None and self._complete:
+            if why:
+                self._warnings.append(each.place.warning("status", why))
+            return
+        if why == invalid.IT_IS_SUSPENDED:
+            self._warnings.append(each.place.warning("spec.suspend", why))
+            return
+        for made in expanded(each, self._runtimes, self._warnings):
+            self._take_made(each.place, made)
+
+    def _take_made(self, place: Place, made: Made) -> None:
+        """What a controller would make; errors in it name the field of the owner."""
+        raw, field = made
+        self._claim(place, type(raw).__name__.removeprefix("Raw"), raw.metadata)
+        if isinstance(raw, wire.Job):
+            self._job(place, raw, field.removesuffix(".template"), expand=True)
+            return
+        if isinstance(raw, RawJobSet):
+            _identify(raw.metadata, JOBSET)
+            self._jobset(place, raw)
+            return
+        if not isinstance(raw, wire.Pod):
+            kind = KINDS[(RAY_CLUSTER, RAY) if isinstance(raw, OperatorObject) else ("PodGroup", VOLCANO)]
+            self._take(Found(place, kind, raw))
+            return
+        self._made += 1
+        if self._made > MAX_PODS:
+            raise FieldError(field, invalid.too_many_pods_of_jobs(most=MAX_PODS))
+        _identify(raw.metadata, "Pod")
+        try:
+            check_resources(raw.spec)
+            self._admission.pod(raw.metadata, raw.spec)
+            self._pod(place, raw)
+        except FieldError as error:
+            raise error.under(field) from None
 
     def _pod(self, place: Place, raw: wire.Pod) -> None:
         """A pod, after the claims of its generic ephemeral volumes."""

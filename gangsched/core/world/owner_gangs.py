@@ -18,8 +18,8 @@ from gangsched.model.constraints import Labels
 from gangsched.model.dialects import owners
 from gangsched.model.dialects.objects import OWNER_GROUPS
 from gangsched.model.dialects.operators import FAMILIES, OPERATORS, RAY
-from gangsched.model.jobsets import JOBSET, QUEUED_JOBSET, JobSet
-from gangsched.model.records import JOB, QUEUED_JOB, SINGLE, Gang, GangId, Job, Owner, Pod
+from gangsched.model.jobsets import JOBSET, MAX_WITHOUT_PODS, QUEUED_JOBSET, JobSet
+from gangsched.model.records import JOB, QUEUED_JOB, SINGLE, Announced, Gang, GangId, Job, Owner, Pod
 
 #: Owners of pods of which no record is kept as such.
 _NEVER_READ = ("Node", "DaemonSet")
@@ -259,7 +259,7 @@ class OwnerGangs:
 
     def _renew_jobset(self, jobset: JobSet, there: bool) -> list[Pod]:
         if there and not jobset.in_order and self._together(jobset):
-            self._membership.set_object(_gang(jobset, self._size(jobset)))
+            self._membership.set_object(self._whole(jobset))
         elif (QUEUED_JOBSET, jobset.namespace, jobset.name) in self._membership.objects:
             self._membership.drop_object(QUEUED_JOBSET, jobset.namespace, jobset.name)
         return [p for job in self._jobs.jobs_of(jobset) for p in self._renew((job.namespace, job.name), job)]
@@ -267,7 +267,21 @@ class OwnerGangs:
     def _resize(self, jobset: JobSet | None) -> None:
         """What is known of the Jobs of a JobSet that starts as a whole says how many pods that is."""
         if jobset is not None and (QUEUED_JOBSET, jobset.namespace, jobset.name) in self._membership.objects:
-            self._membership.set_object(_gang(jobset, self._size(jobset)))
+            self._membership.set_object(self._whole(jobset))
+
+    def _whole(self, jobset: JobSet) -> Gang:
+        """The gang of a JobSet. Where a Job has a domain to itself, the first of its pods starts when there is room for
+        the others in that domain; these are made then.
+        """
+        if not any(each.job.exclusive for each in jobset.replicated):
+            return _gang(jobset, self._size(jobset))
+        there = {job.name: job for job in self._jobs.jobs_of(jobset)}
+        found = []
+        for each in jobset.replicated if self._size(jobset) <= MAX_WITHOUT_PODS else ():
+            if self._is_of_gang(each.job):
+                names = (f"{each.job.name}-{index}" for index in range(each.replicas))
+                found += [msgspec.structs.replace(there.get(name, each.job), name=name) for name in names]
+        return _staged(_gang(jobset, self._size(jobset)), found)
 
     def _size(self, jobset: JobSet) -> int:
         """How many pods a JobSet runs at once from now on, of those that :meth:`placed` makes members of it."""
@@ -287,7 +301,8 @@ class OwnerGangs:
     def _renew(self, key: tuple[str, str], job: Job | None) -> list[Pod]:
         if job is not None and self._starts_with(job) is job and self._together(job):
             queue = self._jobs.queue_of(job)
-            self._membership.set_object(msgspec.structs.replace(_gang(job, _at_once(job)), queue=queue))
+            gang = _staged(_gang(job, _at_once(job)), [job])
+            self._membership.set_object(msgspec.structs.replace(gang, queue=queue))
         elif (QUEUED_JOB, *key) in self._membership.objects:
             self._membership.drop_object(QUEUED_JOB, *key)
         elif job is None or job.owner is None or job.owner.kind not in (JOBSET, *OPERATORS):
@@ -340,6 +355,18 @@ def _gang(owner: Suspendable, members: int) -> Gang:
     if said is None:
         return made
     return msgspec.structs.replace(made, topology=said.topology, disruption=said.disruption)
+
+
+def _staged(gang: Gang, jobs: Iterable[Job]) -> Gang:
+    """A gang of these Jobs, of which some may make their other pods when the first one has a node."""
+    staged = [(job, _at_once(job)) for job in jobs]
+    later = [(job, count) for job, count in staged if job.exclusive and count > 1]
+    if not later:
+        return gang
+    roles = tuple((job.name, 1 if job.exclusive else count) for job, count in staged if count)
+    announced = tuple(Announced(job.name, n, kept=True, within=job.exclusive, alike=True) for job, n in later)
+    minimum = sum(count for _, count in roles)
+    return msgspec.structs.replace(gang, min_member=max(1, minimum), roles=roles, announced=announced)
 
 
 def _as_gang(jobset: JobSet) -> tuple[object, ...]:

@@ -56,12 +56,19 @@ class HeadGroup(wire.Wire):
     template: wire.PodTemplate = msgspec.field(default_factory=wire.PodTemplate)
 
 
+class AutoscalerOptions(wire.Wire):
+    """What the container of the autoscaler requests, beside the head."""
+
+    resources: wire.ResourceRequirements | None = None
+
+
 class RayClusterSpec(wire.Wire):
     """A RayCluster, also as part of a RayJob."""
 
     head_group_spec: HeadGroup = msgspec.field(default_factory=HeadGroup)
     worker_group_specs: list[WorkerGroup] | None = None
     enable_in_tree_autoscaling: bool = False
+    autoscaler_options: AutoscalerOptions | None = None
     suspend: bool = False
 
 
@@ -108,6 +115,68 @@ class DynamicAllocation(wire.Wire):
     min_executors: int | None = None
 
 
+class RuntimeRef(wire.Wire):
+    """The runtime of a TrainJob."""
+
+    name: str = ""
+    kind: str = "ClusterTrainingRuntime"
+
+
+class Trainer(wire.Wire):
+    """What a TrainJob says of its nodes, which are pods."""
+
+    num_nodes: int | None = None
+    resources_per_node: wire.ResourceRequirements | None = None
+    image: str | None = None
+
+
+class TargetJob(wire.Wire):
+    """A Job of the JobSet that is made of a runtime."""
+
+    name: str = ""
+
+
+class OverrideSpec(wire.Wire):
+    """What of a pod's spec a TrainJob overrides."""
+
+    node_selector: dict[str, str] | None = None
+    affinity: wire.Affinity | None = None
+    tolerations: list[wire.Toleration] | None = None
+    scheduling_gates: list[wire.SchedulingGate] | None = None
+
+
+class PodOverride(OverrideSpec):
+    """What a TrainJob overrides in the pods of some Jobs; under ``podTemplateOverrides`` it stands in ``spec``."""
+
+    target_jobs: list[TargetJob] | None = None
+    spec: OverrideSpec | None = None
+
+
+class ReplicaStatus(wire.Wire):
+    """How many pods of a role run."""
+
+    active: int = 0
+
+
+class ApplicationState(wire.Wire):
+    """How far a SparkApplication is."""
+
+    state: str = ""
+
+
+class OperatorStatus(wire.Wire):
+    """From which is seen whether an object has pods."""
+
+    conditions: list[wire.Condition] | None = None
+    replica_statuses: dict[str, ReplicaStatus] | None = None
+    jobs_status: list[ReplicaStatus] | None = None
+    replicas: int = 0
+    state: str = ""
+    available_worker_replicas: int = 0
+    job_deployment_status: str = ""
+    application_state: ApplicationState | None = None
+
+
 class OperatorSpec(RayClusterSpec):
     """The fields of all kinds from which the pods follow."""
 
@@ -132,9 +201,17 @@ class OperatorSpec(RayClusterSpec):
     dynamic_allocation: DynamicAllocation | None = None
     memory_overhead_factor: str | None = None
     batch_scheduler: str | None = None
+    ray_cluster_config: RayClusterSpec | None = None
+    runtime_ref: RuntimeRef | None = None
+    trainer: Trainer | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    pod_template_overrides: list[PodOverride] | None = None
+    pod_spec_overrides: list[PodOverride] | None = None
 
 
 class OperatorObject(wire.Object):
     """One object of any of these kinds but StatefulSets."""
 
     spec: OperatorSpec = msgspec.field(default_factory=OperatorSpec)
+    status: OperatorStatus = msgspec.field(default_factory=OperatorStatus)

@@ -20,7 +20,8 @@ from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.dialects.owners import FAMILY, LEADER_WORKER_SET, Kind, declared, no_group
 from gangsched.model.dialects.roles import FIRST_WORKER, MOST, REPLICA, SUBMITTER, WORKER, Role
 from gangsched.model.errors import FieldError
-from gangsched.model.records import Announced, Gang, Pod
+from gangsched.model.jobsets import QUEUED_JOBSET
+from gangsched.model.records import QUEUED_JOB, Announced, Gang, Pod
 from gangsched.model.times import parse_time
 
 KUBEFLOW, RAY = "kubeflow.org", "ray.io"
@@ -96,11 +97,17 @@ def _ray_role(pod: Pod, _gang: Gang) -> str:
     return f"{WORKER}-{group}" if node_type == WORKER and group else node_type
 
 
-#: Which roles the members of these gangs have, by the labels that their operators put on pods.
+def _job_of(pod: Pod, _gang: Gang) -> str:
+    return pod.owner.name if pod.owner is not None else ""
+
+
+#: Which roles the members of these gangs have, by the labels that their operators put on pods. Those of a Job or JobSet
+#: are its Jobs.
 DIALECTS = (
     *(Dialect(each.family, no_group, role_of=_kubeflow_role) for each in OPERATORS.values() if each.group == KUBEFLOW),
     *(Dialect(each.family, no_group, role_of=_ray_role) for each in OPERATORS.values() if each.group == RAY),
     Dialect(OPERATORS[spark.APPLICATION].family, no_group, role_of=lambda pod, _: pod.labels.get(spark.ROLE, "")),
+    *(Dialect(family, no_group, role_of=_job_of) for family in (QUEUED_JOB, QUEUED_JOBSET)),
     Dialect(OPERATORS[STATEFUL_SET].family, no_group, role_of=lambda _pod, _gang: REPLICA),
 )
 

@@ -1,0 +1,62 @@
+"""What the controllers of owners of all kinds would make that the input does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gangsched.cluster.manifests.objects import Found
+from gangsched.messages import invalid
+from gangsched.model import operator_pods, wire
+from gangsched.model.dialects import spark, volcano
+from gangsched.model.dialects.operator_specs import OperatorObject
+from gangsched.model.dialects.operators import TRAIN_JOB
+from gangsched.model.errors import FieldError, Problem
+from gangsched.model.jobsets import RawJobSet
+from gangsched.model.unsubmitted import (
+    RAY_SERVICE,
+    Runtimes,
+    VolcanoJob,
+    of_ray_service,
+    of_train_job,
+    of_vcjob,
+)
+
+
+class Made(NamedTuple):
+    """An object that a controller makes, and the field of the owner in which its template stands."""
+
+    object: wire.Pod | wire.Job | RawJobSet | OperatorObject | volcano.PodGroup
+    field: str
+
+
+def expanded(each: Found, runtimes: Runtimes, warnings: list[Problem]) -> Iterator[Made]:
+    """The objects that the controller of an owner makes at once; what is to be said about them goes to ``warnings``.
+
+    Raises :class:`~gangsched.model.errors.FieldError`.
+    """
+    raw, kind, api_version = each.object, each.kind.name, each.kind.api_version
+    if isinstance(raw, VolcanoJob):
+        warnings.append(each.place.warning("kind", invalid.MADE_BY_VOLCANO))
+        for made, field in of_vcjob(raw, api_version):
+            yield Made(made, field)
+        return
+    if isinstance(raw, OperatorObject) and kind == RAY_SERVICE:
+        yield Made(of_ray_service(raw, api_version), "spec.rayClusterConfig")
+        return
+    if isinstance(raw, OperatorObject) and kind == TRAIN_JOB:
+        try:
+            yield Made(of_train_job(raw, api_version, runtimes), "spec.runtimeRef")
+        except FieldError as error:
+            if not raw.metadata.resource_version:
+                raise
+            # It is of a cluster, whose other objects are not to be left out because of it.
+            warnings.append(each.place.warning(error.field, error.message))
+        return
+    if isinstance(raw, OperatorObject) and kind == spark.APPLICATION and raw.spec.batch_scheduler:
+        text = invalid.in_groups_of_its_operator(scheduler=raw.spec.batch_scheduler)
+        warnings.append(each.place.warning("spec.batchScheduler", text))
+        return
+    if isinstance(raw, OperatorObject | wire.StatefulSet):
+        for object_, field in operator_pods.made_of(kind, api_version, raw):
+            yield Made(object_, field)
