@@ -28,7 +28,7 @@ from gangsched.model.dialects import upstream
 from tests.bench.live.picture import picture
 from tests.bench.live.report import Report
 from tests.builders import gang, node, pod
-from tests.cluster import dialects
+from tests.cluster import dialects, stages
 from tests.controlplane import versions
 from tests.core.harness import plan
 from tests.pages import ROOT, between, rows, text_of
@@ -165,7 +165,7 @@ def the_versions() -> str:
 
 
 BLOCKS: dict[str, Mapping[str, Callable[[], str]]] = {
-    "docs/reference/dialects.md": dialects.BLOCKS,
+    "docs/reference/dialects.md": {**dialects.BLOCKS, "stages": stages.table},
     "README.md": {"plan": the_plan, "preemption": the_preemption, "speed": the_speed, "victims": in_one_sentence},
     "docs/install.md": {"versions": the_versions},
     "docs/compare.md": {"speed of all": the_speed_of_all, "thirty": the_thirty, "victims": the_victims},

@@ -26,7 +26,7 @@ from gangsched.core.decision import BIND
 from gangsched.core.events import records
 from gangsched.core.options import Options
 from gangsched.core.preemption.removal import Leaving
-from gangsched.messages import failures
+from gangsched.messages import failures, invalid
 from gangsched.model.errors import Problem
 from gangsched.model.records import Pod
 
@@ -77,7 +77,16 @@ def _plan(args: argparse.Namespace) -> tuple[Planned, list[Problem]]:
         from gangsched.cli.eta import etas  # noqa: PLC0415 - the simulator is for this only
 
         found = etas(loaded.events, options, now, [decision for decision, _ in decisions])
+    if others and not decisions:
+        loaded.warnings.append(_for_others(options, others))
     return Planned(decisions, drained, options.scheduler_names, others, found), loaded.warnings
+
+
+def _for_others(options: Options, others: Counter[str]) -> Problem:
+    """Why there is nothing to decide: the pods that wait name other schedulers."""
+    names = ", ".join(f"{count} {name}" for name, count in sorted(others.items()))
+    text = invalid.none_of_ours(names=", ".join(options.scheduler_names), others=names)
+    return Problem(file="", document=None, object="", field="spec.schedulerName", message=text)
 
 
 def _input(args: argparse.Namespace) -> tuple[Loaded, Options, float]:

@@ -157,6 +157,7 @@ IT_IS_SUSPENDED = "it is suspended, and has no pods"
 runtime_missing = Text("{kind} {name} is not in the input: pass it too, its pods are made of it")
 in_groups_of_its_operator = Text("its operator makes a group for {scheduler}: pass that and its pods too")
 MADE_BY_VOLCANO = "its PodGroup and its pods are made as Volcano's controllers do; if there are some, pass them too"
+none_of_ours = Text("no pod that waits has the schedulerName {names}: of other schedulers are {others}")
 NO_POD_IN_INPUT = "no pod of it in the input: pass its pods too"
 no_template = Text("Workload {workload!r} has no template {template!r} (has: {has})")
 no_node = Text("no Node {node!r} in the input: the pods on it are not looked at")
