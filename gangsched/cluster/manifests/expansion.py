@@ -31,7 +31,7 @@ class Made(NamedTuple):
 
 
 def expanded(each: Found, runtimes: Runtimes, warnings: list[Problem]) -> Iterator[Made]:
-    """The objects that the controller of an owner makes at once; what is to be said about them goes to ``warnings``.
+    """The objects that the controller of an owner makes at once; remarks about them go to ``warnings``.
 
     Raises :class:`~gangsched.model.errors.FieldError`.
     """

@@ -328,7 +328,7 @@ class _Loading:
         return (meta.namespace, each.kind.group, each.kind.name, meta.name) in self._controllers
 
     def _without_pods(self, each: Found) -> None:
-        """An owner of which the input has no pods: they are made as its controller would, or it is said why not."""
+        """An owner of which the input has no pods: they are made as its controller would, or a warning says why not."""
         raw = each.object
         if not isinstance(raw, wire.StatefulSet | OperatorObject | VolcanoJob):
             self._warnings.append(each.place.warning("kind", invalid.NO_POD_IN_INPUT))
