@@ -249,6 +249,7 @@ class Metrics(Observer):
         self._waiting: set[str] = set()
         self._pending: dict[str, tuple[str, float]] = {}
         self._pending_of: Tally[str] = Tally()
+        self.registry.register(OldestWait(self))
         self.note("build_info", 1, {"version": __version__})
 
     # --------------------------------------------------------------------------------------------- fed by the loop

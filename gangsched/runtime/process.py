@@ -30,7 +30,7 @@ from gangsched.runtime.connecting import LIMIT_SECONDS, StartError, cannot_liste
 from gangsched.runtime.health import DecisionPulse, HealthServer
 from gangsched.runtime.loop import Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
-from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics, OldestWait
+from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics
 from gangsched.runtime.observers import (
     FACTOR,
     Deadline,
@@ -92,7 +92,6 @@ class Process:
         self._pauses = PauseMeter()
         self._metrics.registry.register(self._pauses)
         self._metrics.registry.register(FilterAndScoreTimes(scheduler.decider.stopwatch))
-        self._metrics.registry.register(OldestWait(self._metrics))
         self._pulse = DecisionPulse()
         self.last_decisions = LastDecisions(keep=once)
         wanted = configuration.client_connection
