@@ -205,6 +205,18 @@ def bootstrap() -> None:
     with step(4, "gangsched itself and its conformance kit, editable"):
         here = [each for folder in (ROOT, ROOT / "tests" / "conformance") for each in ("--editable", str(folder))]
         call([*uv, "install", "--no-deps", "--no-build-isolation", *here], environment)
+    # The client of clusters has a module for each kind: compiled once, also where processes may write no bytecode.
+    call(
+        [
+            str(VENV_PYTHON),
+            "-m",
+            "compileall",
+            "-q",
+            "-j",
+            "0",
+            *map(str, VENV.glob("lib/*/site-packages/kubernetes_asyncio")),
+        ]
+    )
     STAMP.write_text(stamp)
     say(f"ready in {time.monotonic() - started:.1f} s: .venv/bin/gangsched --help")
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests import shipped
 from tests.pages import PAGES, ROOT, text_of
 
 #: Where a reader starts, and every other page with commands.
@@ -50,7 +49,7 @@ class Shell:
         for name in ("examples", "manifests"):
             (folder / name).symlink_to(ROOT / name)
         hidden = ("ARGS", "COLUMNS", "FORCE_COLOR", "KUBECONFIG", "MAKEFLAGS", "TTY_COMPATIBLE", "VIRTUAL_ENV")
-        clean = {name: value for name, value in shipped.environment().items() if name not in hidden}
+        clean = {name: value for name, value in os.environ.items() if name not in hidden}
         path = f"{Path(sys.executable).parent}{os.pathsep}{clean['PATH']}"
         self.environment = {**clean, "PATH": path, "HOME": str(folder), **environment}
 

@@ -20,8 +20,8 @@ from gangsched.model.errors import Problem
 from gangsched.model.times import parse_duration, parse_time
 
 if TYPE_CHECKING:
+    from gangsched.cluster.kube.connection import Connection
     from gangsched.cluster.kube.history import Line
-    from gangsched.http.connection import Connection
     from gangsched.runtime.settings import Configuration
 
 Wanted: TypeAlias = "Callable[[str, str, str], bool]"

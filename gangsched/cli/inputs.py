@@ -23,7 +23,7 @@ from gangsched.model.times import parse_time
 
 if TYPE_CHECKING:
     from gangsched.cluster.kube.client import Client
-    from gangsched.http.connection import Connection
+    from gangsched.cluster.kube.connection import Connection
     from gangsched.runtime.running import Running
     from gangsched.runtime.settings import Configuration
 

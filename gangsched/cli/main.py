@@ -14,11 +14,14 @@ from typing import NamedTuple, NoReturn, Protocol, cast
 
 from gangsched import __version__
 from gangsched.cli import answers
+from gangsched.messages import failures
 from gangsched.messages.text import nearest
 from gangsched.model.errors import UserError
 
 _VERSION = ("version", "--version", "-V")
 _HELP = ("help", "--help", "-h")
+#: These commands read a cluster, unless they are given manifests; ``plan`` does with --cluster.
+_OF_CLUSTERS = ("explain", "get", "history", "queues", "run", "snapshot", "status", "why-evicted")
 
 
 class Command(NamedTuple):
@@ -167,10 +170,19 @@ def _dispatch(arguments: list[str]) -> int:
     command = next((c for c in COMMANDS if c.name == name), None)
     if command is None:
         raise answers.UsageError(_unknown(name))
+    _tell_of_cluster(name, arguments[1:])
     module = _imported(command)
     parser = Parser(prog=f"{answers.program()} {name}", description=command.description, allow_abbrev=False)
     module.add_arguments(parser)
     return module.run(parser.parse_args(arguments[1:]))
+
+
+def _tell_of_cluster(name: str, options: Sequence[str]) -> None:
+    """Say at once, on a terminal, that a cluster is asked: what talks to one takes long to import."""
+    words = [each.partition("=")[0] for each in options]
+    reads = "--cluster" in words or (name in _OF_CLUSTERS and not {"-f", "--filename"} & set(words))
+    if reads and not set(_HELP) & set(words) and sys.stderr is not None and sys.stderr.isatty():
+        answers.complain([failures.CONNECTING])
 
 
 def _imported(command: Command) -> _Module:

@@ -9,8 +9,8 @@ from typing import Any
 
 from gangsched.cli import answers
 from gangsched.cli.inputs import add_connection_arguments, configure
+from gangsched.cluster.kube.connection import Connection
 from gangsched.controllers.operator import GroupControllers
-from gangsched.http.connection import Connection
 from gangsched.messages import failures
 from gangsched.runtime.connecting import connect
 from gangsched.runtime.observers import MakeSink

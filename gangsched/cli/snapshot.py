@@ -15,7 +15,7 @@ from gangsched.cli.inputs import add_cluster_arguments, connect
 from gangsched.messages import failures
 
 if TYPE_CHECKING:
-    from gangsched.http.connection import Connection
+    from gangsched.cluster.kube.connection import Connection
     from gangsched.runtime.settings import Configuration
 
 

@@ -6,21 +6,20 @@ takes longer to import than everything else, so this module is imported where th
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import aclosing
-from types import SimpleNamespace
-from typing import Any, Self
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any, Self, cast
 
 import aiohttp
 import kopf
-import msgspec
 
-from gangsched.cluster.kube.client import MAX_PAGE_BYTES, READ_ATTEMPT_SECONDS, ApiError, Client, UnreachableError
+from gangsched.cluster.kube import session
+from gangsched.cluster.kube.client import MAX_PAGE_BYTES, READ_ATTEMPT_SECONDS, Client, lines_of
 from gangsched.cluster.kube.discovery import Served
 from gangsched.cluster.kube.json_limits import bounded
+from gangsched.cluster.kube.session import TooLargeError, whole
 from gangsched.controllers.status import Key, StatusWriter, seen_object
+from gangsched.messages import failures
 
 _PAGE_OBJECTS = 500
 
@@ -35,8 +34,7 @@ async def observe(client: Client, served: Collection[Served], writer: StatusWrit
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
         # Also after a 401, when the client has read its credentials again; the same session would count as refused.
-        session: Any = Session(client)
-        return kopf.AiohttpSession(server=client.connection.server, aiohttp_session=session)
+        return kopf.AiohttpSession(server=client.connection.server, aiohttp_session=session_of(client))
 
     for each in sorted(served):
         _observe(registry, each, writer)
@@ -66,89 +64,65 @@ def _settings() -> kopf.OperatorSettings:
     return settings
 
 
-class Session:
-    """What kopf needs of aiohttp's session, with the requests of our client: its connections, credentials and proxy,
-    and its limits to what a server may answer.
+def session_of(client: Client) -> aiohttp.ClientSession:
+    """A session for kopf over the client's connections, with its credentials, its proxy, its rate limit, and its limits
+    to what a server may answer.
     """
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self.headers = {"User-Agent": "gangsched"}  # kopf would set one; the client has its own
-        self.closed = False
+    async def let(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        if not request.url.query.get("watch"):
+            await client.bucket.take()
+        request.headers.update(await client.connection.headers())
+        response = await handler(request)
+        if response.status == 401:
+            await client.connection.rejected()
+        if 300 <= response.status < 400:
+            response.close()
+            raise aiohttp.ClientConnectionError(failures.redirected(url=request.url))
+        return response
 
-    async def request(self, *, method: str, url: str, timeout: aiohttp.ClientTimeout, **_: Any) -> Response:
-        """GET: handlers that only observe send nothing else. Raises what aiohttp raises without an answer."""
-        assert method == "get"
-        parts = urlsplit(url.removeprefix(self._client.connection.server))
-        query = dict(parse_qsl(parts.query))
-        try:
-            if query.pop("watch", ""):
-                query.pop("allowWatchBookmarks", "")
-                batches = self._client.watch_lines(parts.path, query, query.pop("resourceVersion", ""))
-                await anext(batches)
-                return Response(200, {}, batches)
-            await self._client.bucket.take()
-            seconds = timeout.total or READ_ATTEMPT_SECONDS
-            body = await self._client.attempt(
-                "GET", parts.path, query=query, timeout_seconds=seconds, max_bytes=MAX_PAGE_BYTES
-            )
-            return Response(200, {}, _one(body))
-        except ApiError as error:
-            status = {"kind": "Status", "code": error.status, "reason": error.reason, "message": error.message}
-            later = error.retry_after_seconds
-            headers = {} if later is None else {"Retry-After": str(later)}
-            return Response(error.status, headers, _one(msgspec.json.encode(status)))
-        except UnreachableError as error:
-            raise aiohttp.ClientConnectionError(str(error)) from error
-
-    async def close(self) -> None:
-        """Note it; the connections are the client's."""
-        self.closed = True
+    return client.http_session(middlewares=[let], response_class=Response)
 
 
-class Response:
-    """A response as kopf reads it, in which nothing lies too deep for Python: kopf parses with the standard library and
-    copies what it has parsed, and both recurse; a single object with many levels would end it again and again.
+class Response(session.Response):
+    """A response as kopf reads it, in which nothing is too large, or lies too deep for Python.
+
+    kopf parses with the standard library and copies what it has parsed, and both recurse: a single object with many
+    levels would end it again and again.
     """
 
-    def __init__(self, status: int, headers: Mapping[str, str], batches: AsyncGenerator[list[bytes], None]) -> None:
-        self.status = status
-        self.headers = headers
-        self.content = self
-        self.closed = False
-        self._batches = batches
-
-    async def __aenter__(self) -> Self:
+    async def start(self, connection: Any) -> Self:
+        """Wait for the head."""
+        await super().start(connection)
+        self.content = cast("aiohttp.StreamReader", _Lines(self.content))
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
-        await self._batches.aclose()
+    async def read(self) -> bytes:
+        """The whole body. Raises :class:`aiohttp.ClientPayloadError` when that is too large."""
+        if self._body is None:
+            try:
+                self._body = bounded(await whole(self, MAX_PAGE_BYTES))
+            except TooLargeError as error:
+                self.close()
+                raise aiohttp.ClientPayloadError(str(error)) from error
+        return self._body
 
-    def close(self) -> None:
-        """Nothing more is read."""
-        self.closed = True
 
-    def raise_for_status(self) -> None:
-        """As aiohttp's."""
-        if self.status >= 400:
-            asked: Any = SimpleNamespace(real_url="")
-            raise aiohttp.ClientResponseError(asked, (), status=self.status)
+class _Lines:
+    """The body of a watch."""
 
-    async def json(self) -> Any:
-        """The whole body. Raises :class:`json.JSONDecodeError`."""
-        return json.loads(b"".join([chunk async for chunk in self.iter_chunked(0)]))
+    def __init__(self, stream: aiohttp.StreamReader) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
     async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
-        """Lines, each with its end; raises what aiohttp raises when the connection breaks."""
+        """Lines, each with its end. Raises :class:`aiohttp.ClientConnectionError` when one is too long."""
         try:
-            async with aclosing(self._batches) as batches:
+            async with aclosing(lines_of(self._stream.iter_any())) as batches:
                 async for lines in batches:
                     for line in lines:
                         yield bounded(line) + b"\n"
-        except UnreachableError as error:
+        except ConnectionError as error:
             raise aiohttp.ClientConnectionError(str(error)) from error
-
-
-async def _one(body: bytes) -> AsyncGenerator[list[bytes], None]:
-    yield [body]

@@ -9,11 +9,11 @@ from typing import Any
 
 from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
+from gangsched.cluster.kube.connection import ConnectionConfigError, load_connection
 from gangsched.cluster.kube.discovery import Served
 from gangsched.cluster.kube.retry import Backoff, TokenBucket, end
 from gangsched.controllers.status import StatusWriter, discover, patch_status, read_object
 from gangsched.core.actions import GangStatus
-from gangsched.http.connection import ConnectionConfigError, load_connection
 
 _log = logs.get("gangsched.controllers")
 

@@ -16,9 +16,9 @@ import msgspec
 from gangsched import logs
 from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, segment
+from gangsched.cluster.kube.connection import Connection, ConnectionConfigError, load_connection
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.core.events import Event, LeadershipChanged, Synced
-from gangsched.http.connection import Connection, ConnectionConfigError, load_connection
 from gangsched.messages import failures
 from gangsched.model.errors import UserError
 from gangsched.runtime.settings import ClientConnection, Configuration, Http

@@ -16,6 +16,7 @@ import msgspec
 
 from gangsched import __version__, logs
 from gangsched.cluster.kube.adapter import KubeCluster
+from gangsched.cluster.kube.connection import Connection
 from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import Action
@@ -23,7 +24,6 @@ from gangsched.core.decision import Decision
 from gangsched.core.lifecycle.holding import NEVER
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
-from gangsched.http.connection import Connection
 from gangsched.messages import failures
 from gangsched.model.times import seconds_of
 from gangsched.runtime.connecting import LIMIT_SECONDS, StartError, cannot_listen, free_port, probe_host, unreadable

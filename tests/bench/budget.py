@@ -24,6 +24,7 @@ from pathlib import Path
 import msgspec
 
 from gangsched.cluster.kube.client import Client
+from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.kube.decode import ObjectDecoder
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import Writer
@@ -32,7 +33,6 @@ from gangsched.core.events import Changed, Event, Outcome, Synced, WriteDone
 from gangsched.core.lifecycle import report
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
-from gangsched.http.connection import load_connection
 from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.records import Gang, Pod

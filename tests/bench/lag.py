@@ -39,6 +39,7 @@ import structlog
 from gangsched.cluster.kube.adapter import Inbox
 from gangsched.cluster.kube.client import Client
 from gangsched.cluster.kube.clock import SteadyClock
+from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.kube.decode import ObjectDecoder
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import Writer
@@ -47,7 +48,6 @@ from gangsched.core.decision import Decision
 from gangsched.core.events import Changed, Synced
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
 from gangsched.core.scheduler import Scheduler
-from gangsched.http.connection import load_connection
 from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.runtime.loop import Observer, Observers, run_loop

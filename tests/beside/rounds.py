@@ -19,7 +19,6 @@ from typing import Any
 import msgspec
 import yaml
 
-from tests import shipped
 from tests.controlplane.client import Change, Client, Object, Recorder, wait_until
 
 OURS, OTHERS = "py-gang-scheduler", "default-scheduler"
@@ -276,7 +275,6 @@ async def _planned(kubeconfig: Path, folder: Path, made: Round) -> int:
         *command,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=shipped.environment(),
     )
     out, err = await process.communicate()
     decided: list[dict[str, Any]] = json.loads(out)["decisions"] if process.returncode == 0 else []

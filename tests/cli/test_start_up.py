@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +18,10 @@ HEAVY = (
     *("aiohttp", "asyncio", "gangsched.core", "kopf", "msgspec", "numpy", "prometheus_client", "rich", "structlog"),
     "yaml",
 )
-#: Beside them: what came in by accident before, for a function that plain Python has.
-NEVER = ("kubernetes_asyncio", "kubernetes", "numpy.ma", "numpy.random", "numpy.fft", "click", "requests", "urllib3")
+#: Beside them: the client of clusters, with what it brings, and what came in by accident before, for a function that
+#: plain Python has.
+CLIENT = ("kubernetes_asyncio", "urllib3")
+NEVER = ("kubernetes", "numpy.ma", "numpy.random", "numpy.fft", "click", "requests")
 CHILD = """
 import sys
 from gangsched.cli.main import main
@@ -34,7 +37,7 @@ LOOKS = ("gangsched.core", "msgspec", "numpy")
 
 def imported(*arguments: str) -> tuple[int, tuple[str, ...]]:
     """The exit code of a command that runs as a process of its own, and which of these modules it has imported."""
-    names = ",".join((*HEAVY, *NEVER))
+    names = ",".join((*HEAVY, *CLIENT, *NEVER))
     child = [sys.executable, "-c", CHILD, names, *arguments]
     done = subprocess.run(child, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
     code, *found = done.stderr.splitlines()[-1].split()
@@ -64,8 +67,10 @@ def test_manifests_are_read_without_what_talks_to_a_cluster(arguments: str, modu
 
 @pytest.mark.controlplane
 @pytest.mark.parametrize("command", ["get -A", "plan --cluster", "queues"])
-def test_a_plug_in_for_credentials_costs_no_library(command: str, control_plane: ControlPlane, tmp_path: Path) -> None:
-    """With a kubeconfig whose user is an ``exec`` plug-in, as clouds have it, a cluster is read by our own client."""
+def test_a_cluster_is_read_without_what_only_controllers_need(
+    command: str, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    """The client is imported, for a plug-in for credentials too, as clouds have it; neither kopf nor metrics are."""
     config = yaml.safe_load(control_plane.admin_kubeconfig.read_text())
     (user,) = config["users"]
     answer = {
@@ -81,4 +86,48 @@ def test_a_plug_in_for_credentials_costs_no_library(command: str, control_plane:
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
     code, found = imported(*command.split(), "--kubeconfig", str(tmp_path / "kubeconfig"))
     assert code == 0
-    assert set(found) <= {"asyncio", "gangsched.core", "msgspec", "numpy", "rich", "structlog", "yaml"}
+    client = {"aiohttp", "asyncio", *CLIENT}
+    assert client <= set(found) <= client | {"gangsched.core", "msgspec", "numpy", "rich", "structlog", "yaml"}
+
+
+#: Notes what is imported when the first line is written to a terminal.
+TERMINAL = """
+import io, sys
+from gangsched.cli.main import main
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        if not self.getvalue():
+            print(text.strip(), *(name for name in sys.argv[1].split(",") if name in sys.modules), sep=",")
+        return super().write(text)
+
+sys.stderr = Terminal()
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("get", True),
+        ("run", True),
+        ("explain a", True),
+        ("plan --cluster", True),
+        ("get -f examples/koordinator", False),
+        ("plan -f examples/koordinator", False),
+        ("get --help", False),
+        ("config defaults", False),
+    ],
+)
+def test_a_command_says_that_it_connects_before_it_imports_what_does(
+    arguments: str, told: bool, tmp_path: Path
+) -> None:
+    """On a terminal the first line is there before anything that takes long; other commands do not say so."""
+    child = [sys.executable, "-c", TERMINAL, ",".join((*HEAVY, *CLIENT)), *arguments.split()]
+    nowhere = {**os.environ, "HOME": str(tmp_path), "KUBECONFIG": ""}
+    nowhere.pop("KUBERNETES_SERVICE_HOST", None)
+    done = subprocess.run(child, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=nowhere)
+    assert done.stdout.startswith("gangsched: connecting to the cluster …\n") == told

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
+from gangsched.cluster.kube import client as client_module
+from gangsched.cluster.kube.client import Client
 from gangsched.cluster.kube.discovery import Served
-from gangsched.controllers import operator
-from gangsched.controllers.handlers import Response, Session
+from gangsched.cluster.kube.retry import TokenBucket
+from gangsched.cluster.kube.session import Session as RequestSession
+from gangsched.controllers import handlers, operator
+from gangsched.controllers.handlers import session_of
 from tests.cluster.kube.deep import deep
+from tests.cluster.kube.scripted import Server, listening
 
 
 class Connection:
     """Of a server that is never asked for anything."""
 
-    def pool(self) -> Connection:
+    def session(self) -> Connection:
         return self
 
     async def aclose(self) -> None:
@@ -89,64 +94,86 @@ def test_the_end_waits_for_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not controllers._thread.is_alive()
 
 
-BASE = "https://cluster.example/base"
+class Api:
+    """A connection to a server, as much of it as a session needs."""
+
+    at_hand = True
+
+    def __init__(self, port: int) -> None:
+        self.server = f"http://127.0.0.1:{port}"
+        self.rejections = 0
+
+    def session(self) -> RequestSession:
+        return RequestSession(self.server, None, None, "test/1", None)
+
+    async def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.rejections}"}
+
+    async def rejected(self) -> None:
+        self.rejections += 1
 
 
-class Server:
-    """As much of a client as a session needs: it answers everything with these lines, or an error."""
-
-    def __init__(self, *lines: bytes, error: Exception | None = None) -> None:
-        self.connection = self.bucket = self
-        self.server = BASE
-        self.lines = lines
-        self.error = error
-        self.asked: list[tuple[str, dict[str, str]]] = []
-
-    async def take(self) -> None:
-        """A token is always there."""
-
-    async def attempt(self, _method: str, path: str, *, query: dict[str, str], **_: Any) -> bytes:
-        self.asked.append((path, query))
-        if self.error is not None:
-            raise self.error
-        return b"".join(self.lines)
-
-    async def watch_lines(self, path: str, query: dict[str, str], version: str) -> AsyncGenerator[list[bytes], None]:
-        yield [await self.attempt("GET", path, query={**query, "version": version})][:0]
-        yield list(self.lines)
-        raise UnreachableError("it broke")
+@contextlib.asynccontextmanager
+async def kopfs(server: Server) -> AsyncIterator[tuple[Api, aiohttp.ClientSession]]:
+    """What kopf is given to reach a server."""
+    async with listening(server) as port:
+        api = Api(port)
+        client = Client(cast("Any", api), TokenBucket(100.0, 100))
+        client.open()
+        async with session_of(client) as session:
+            yield api, session
+        await client.close()
 
 
-async def answer(server: Server, url: str = f"{BASE}/apis/x") -> Response:
-    """Of the session to a request of kopf."""
-    return await Session(cast("Client", server)).request(
-        method="get", url=url, timeout=aiohttp.ClientTimeout(total=9.0)
-    )
+def whole(body: bytes, status: str = "200 OK", more: str = "") -> bytes:
+    """An answer of JSON."""
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n{more}Content-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 async def test_kopf_reads_nothing_too_deep() -> None:
     """Lists and frames of a watch are read by the standard library, whatever a user has stored."""
     group = b'{"type":"ADDED","object":{"name":"a","f:\xff":%s}}' % deep()
-    found = await (await answer(Server(b'{"items":[', group, b"]}"))).json()
-    assert found["items"][0]["object"]["name"] == "a"
-    server = Server(group, group)
-    stream = await answer(server, "/apis/x?watch=true&resourceVersion=7&allowWatchBookmarks=true")
-    lines = stream.content.iter_chunked(1024)
-    assert [json.loads(await anext(lines))["object"]["name"] for _ in range(2)] == ["a", "a"]
-    with pytest.raises(aiohttp.ClientConnectionError, match="it broke"):
-        await anext(lines)
-    assert server.asked == [("/apis/x", {"version": "7"})]
+    frame = b"%x\r\n%s\n\r\n" % (len(group) + 1, group)
+    begin = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    server = Server([whole(b'{"items":[%s]}' % group)], [begin, frame, frame[:1000], frame[1000:], None])
+    async with kopfs(server) as (api, session):
+        async with session.get(f"{api.server}/apis/x") as answer:
+            found = await answer.json()
+        assert found["items"][0]["object"]["name"] == "a"
+        async with session.get(f"{api.server}/apis/x?watch=true") as stream:
+            lines = stream.content.iter_chunked(1024)
+            assert [json.loads(await anext(lines))["object"]["name"] for _ in range(2)] == ["a", "a"]
+            with pytest.raises(aiohttp.ClientError):
+                await anext(lines)
 
 
-@pytest.mark.parametrize("query", ["", "?watch=true&resourceVersion=7"])
-async def test_refusals_are_told_as_kopf_expects_them(query: str) -> None:
-    """By status and Status object, and no answer as an error of the connection."""
-    server = Server(error=ApiError(429, "TooManyRequests", "later", (), 3.0))
-    refused = await answer(server, f"/apis/x{query}")
-    assert (refused.status, refused.headers) == (429, {"Retry-After": "3.0"})
-    assert (await refused.json())["message"] == "later"
-    with pytest.raises(aiohttp.ClientResponseError):
-        refused.raise_for_status()
-    server.error = UnreachableError("gone")
-    with pytest.raises(aiohttp.ClientConnectionError, match="gone"):
-        await answer(server, f"/apis/x{query}")
+async def test_kopf_reads_nothing_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list and a frame of a watch are limited in size."""
+    monkeypatch.setattr(handlers, "MAX_PAGE_BYTES", 10)
+    monkeypatch.setattr(client_module, "MAX_OBJECT_BYTES", 10)
+    endless = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    server = Server([whole(b'{"items": []}')], [endless, *[b"5\r\nabcde\r\n"] * 3])
+    async with kopfs(server) as (api, session):
+        async with session.get(f"{api.server}/apis/x") as answer:
+            with pytest.raises(aiohttp.ClientPayloadError, match="larger than 10 bytes"):
+                await answer.json()
+        async with session.get(f"{api.server}/apis/x?watch=true") as stream:
+            with pytest.raises(aiohttp.ClientConnectionError, match="more than 10 bytes"):
+                [_ async for _ in stream.content.iter_chunked(1024)]
+
+
+async def test_kopf_has_our_credentials_and_no_others_see_them() -> None:
+    """They are those of the moment, read again after a 401; a server that sends elsewhere is not followed."""
+    elsewhere = whole(b"", "307 Temporary Redirect", "Location: /x\r\n")
+    server = Server([whole(b"{}", "401 Unauthorized")], [whole(b"{}")], [elsewhere])
+    async with kopfs(server) as (api, session):
+        for status in (401, 200):
+            async with session.get(f"{api.server}/apis/x") as answer:
+                assert answer.status == status
+        with pytest.raises(aiohttp.ClientConnectionError, match="does not redirect"):
+            await session.get(f"{api.server}/apis/x")
+    assert [b"Authorization: Bearer %d" % n in seen for n, seen in zip((0, 1, 1), server.seen, strict=True)] == [
+        True
+    ] * 3
+    assert all(b"User-Agent: test/1" in seen for seen in server.seen)

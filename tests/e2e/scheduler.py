@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import sys
@@ -14,7 +15,6 @@ from typing import Any
 import aiohttp
 import yaml
 
-from tests import shipped
 from tests.controlplane.client import LIMIT_SECONDS, wait_until
 
 
@@ -88,7 +88,7 @@ async def start_process(kubeconfig: Path, folder: Path, *arguments: str, **setti
             *arguments,
             stdout=out,
             stderr=out,
-            env=shipped.environment(PYTHONUNBUFFERED="1"),
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
     return RunningScheduler(process, port, log)
 

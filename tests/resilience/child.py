@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 from gangsched.cli.main import main
-from gangsched.http import connection
+from gangsched.cluster.kube import connection
 from gangsched.runtime import process
 from tests.resilience import evidence
 

@@ -13,18 +13,19 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from gangsched.cluster.kube.session import Body, Session
 from gangsched.core.actions import Action, Bind, Remove
 from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.events import Changed, Event
 from gangsched.core.ledger.condemned import Eviction
 from gangsched.core.lifecycle.binding import Bindings
 from gangsched.core.lifecycle.evicting import Evictions
-from gangsched.http import pool
 from gangsched.model.records import Pod
 from gangsched.runtime.observers import DecisionLog
 
@@ -144,18 +145,22 @@ def collect(tag: str) -> None:
 
 def _record_requests(tag: str, put: Callable[[Entry], None]) -> None:
     numbers = itertools.count()
-    connection: Any = vars(pool)["_Connection"]
-    really = connection.send
+    session: Any = Session
+    body: Any = Body
+    really_ask, really_write = session.request, body.write_with_length
+    asking: ContextVar[str] = ContextVar("asking")
 
-    def send(self: Any, message: bytes, reader: Any) -> None:
+    async def request(self: Any, method: str, target: str, headers: Any, *args: Any, **more: Any) -> Any:
         audit_id = f"{tag}-{next(numbers)}"
-        first, _, rest = message.partition(b"\r\n")
-        tagged = b"%s\r\nAudit-ID: %s\r\n%s" % (first, audit_id.encode(), rest)
-        begun = time.time()
-        really(self, tagged, reader)
-        put(Sent(begun, time.time(), audit_id))
+        asking.set(audit_id)
+        return await really_ask(self, method, target, {**headers, "Audit-ID": audit_id}, *args, **more)
 
-    connection.send = send
+    async def write(self: Any, *args: Any) -> None:
+        begun = time.time()
+        await really_write(self, *args)
+        put(Sent(begun, time.time(), asking.get()))
+
+    session.request, body.write_with_length = request, write
 
 
 def _record_lists(put: Callable[[Entry], None]) -> None:

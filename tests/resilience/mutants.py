@@ -145,7 +145,7 @@ _ADAPTER = "gangsched/cluster/kube/adapter.py"
 _BODIES = "gangsched/cluster/kube/bodies.py"
 _CLOCK = "gangsched/cluster/kube/clock.py"
 _LEASE = "gangsched/cluster/kube/lease.py"
-_POOL = "gangsched/http/pool.py"
+_SESSION = "gangsched/cluster/kube/session.py"
 _WRITER = "gangsched/cluster/kube/writer.py"
 _GANGS = "gangsched/core/lifecycle/gangs.py"
 _OBSTACLES = "gangsched/core/world/obstacles.py"
@@ -225,8 +225,8 @@ MUTANTS = (
     ),
     Mutant(
         "no fence: a body is sent however late it is",
-        ((_POOL, "if left <= 0:", "if left is None:"),),
-        ("tests/http/test_pool.py::test_nothing_is_sent_behind_the_fence",),
+        ((_SESSION, "if left <= 0:", "if left is None:"),),
+        ("tests/cluster/kube/test_session.py::test_nothing_is_sent_behind_the_fence",),
     ),
     Mutant(
         "a binding leaves although another's has become known",

@@ -13,7 +13,6 @@ from typing import Any
 import aiohttp
 import yaml
 
-from tests import shipped
 from tests.controlplane.client import wait_until
 from tests.e2e.scheduler import configuration, free_port
 from tests.resilience import evidence
@@ -58,7 +57,7 @@ class Replica:
                 stdout=out,
                 stderr=out,
                 cwd=_ROOT,
-                env=shipped.environment(PYTHONUNBUFFERED="1", **{evidence.VARIABLE: str(self.evidence)}),
+                env={**os.environ, "PYTHONUNBUFFERED": "1", evidence.VARIABLE: str(self.evidence)},
             )
 
     def go(self) -> None:

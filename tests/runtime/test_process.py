@@ -21,11 +21,11 @@ from gangsched.cli import main as cli
 from gangsched.cli import run
 from gangsched.cli.inputs import configure
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
+from gangsched.cluster.kube.connection import Connection, load_connection
 from gangsched.core.actions import Action
 from gangsched.core.events import Event
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
 from gangsched.core.scheduler import Scheduler
-from gangsched.http.connection import Connection, load_connection
 from gangsched.runtime import connecting, process
 from gangsched.runtime.config import load as load_configuration
 from gangsched.runtime.settings import ClientConnection, Configuration, Http
@@ -308,7 +308,7 @@ def test_a_signal_ends_the_process_in_order(connection: Connection) -> None:
 
 STUCK = """
 import asyncio, signal, sys, threading
-from gangsched.http.connection import load_connection
+from gangsched.cluster.kube.connection import load_connection
 from gangsched.core.scheduler import Scheduler
 from gangsched import logs
 from gangsched.runtime import process

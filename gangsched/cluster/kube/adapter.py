@@ -20,6 +20,7 @@ from gangsched import logs
 from gangsched.cluster.kube import discovery, dryrun, nodes
 from gangsched.cluster.kube.client import Client, Observe, ignore
 from gangsched.cluster.kube.clock import ServerTime, SteadyClock
+from gangsched.cluster.kube.connection import Connection
 from gangsched.cluster.kube.history import History
 from gangsched.cluster.kube.lease import Elector, FormerOwners, LeaseSettings, unique_identity
 from gangsched.cluster.kube.preconditions import Preconditions
@@ -29,7 +30,6 @@ from gangsched.cluster.kube.retry import TokenBucket, end
 from gangsched.cluster.kube.writer import NOT_LEADING, Writer, WriteSettings
 from gangsched.core.actions import Action, GangStatus, Write
 from gangsched.core.events import Event, LeadershipChanged, Outcome, ServerClock, Synced, WriteDone
-from gangsched.http.connection import Connection
 from gangsched.messages import failures
 
 _log = logs.get(__name__)
@@ -135,7 +135,7 @@ class KubeCluster:
     """Implements :class:`gangsched.cluster.port.Cluster` on an API server.
 
     Args:
-        connection: from :func:`~gangsched.http.connection.load_connection`.
+        connection: from :func:`~gangsched.cluster.kube.connection.load_connection`.
         lease: the election to take part in; None leads without one (tests, or a single replica on purpose).
         dry_run: never writes anything, the lease included. What is submitted is logged and *not* answered,
             since no answer would be true; the caller decides once and then stops.

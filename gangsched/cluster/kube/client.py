@@ -11,19 +11,19 @@ import math
 import random
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
+import aiohttp
 import msgspec
 
+from gangsched.cluster.kube.connection import Connection
 from gangsched.cluster.kube.json_limits import decode
 from gangsched.cluster.kube.retry import TRANSIENT_STATUSES, Backoff, TokenBucket, end, retry_after_seconds
-from gangsched.http.connection import Connection
-from gangsched.http.http1 import MAX_OBJECT_BYTES, TooLargeError
-from gangsched.http.pool import Pool
+from gangsched.cluster.kube.session import MAX_OBJECT_BYTES, Response, Session, TooLargeError
 
 
 class Observe(Protocol):
@@ -184,12 +184,18 @@ class Client:
         self.connection = connection
         self.bucket = bucket
         self._observe = observe
-        self._http: Pool | None = None
+        self._http: Session | None = None
         self._dated = "", 0.0
 
     def open(self) -> None:
         """Get ready; the event loop must be running."""
-        self._http = self.connection.pool()
+        self._http = self.connection.session()
+
+    def http_session(
+        self, response_class: type[Response] = Response, middlewares: Sequence[aiohttp.ClientMiddlewareType] = ()
+    ) -> aiohttp.ClientSession:
+        """A session over our connections, for a library that brings requests of its own."""
+        return self._open.http_session(response_class, middlewares)
 
     async def warm(self, count: int) -> None:
         """Open connections for ``count`` requests at once."""
@@ -383,7 +389,7 @@ class Client:
             raise UnreachableError(f"watch {path}: {_words(error)}") from error
 
     @property
-    def _open(self) -> Pool:
+    def _open(self) -> Session:
         if self._http is None:
             raise UnreachableError("the client is closed")
         return self._http

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import aiohttp
 import msgspec
 
-from gangsched.http.pool import Pool
+from gangsched.cluster.kube.session import Session
 from tests.bench.live.cells import GROUP_API, NAMESPACE, Object
 from tests.controlplane.plane import TOKENS, ControlPlane
 
@@ -84,9 +84,10 @@ class Api:
         self._context = ssl.create_default_context(cafile=str(plane.ca_file))
         self._server = plane.server
         self._session: aiohttp.ClientSession | None = None
-        self._pool = Pool(plane.server, self._context, None, "bench")
+        self._requests: Session | None = None
 
     async def __aenter__(self) -> Self:
+        self._requests = Session(self._server, self._context, None, "bench", None)
         self._session = aiohttp.ClientSession(
             self._server,
             headers=_AUTHORIZATION,
@@ -100,8 +101,9 @@ class Api:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._session is not None
+        assert self._requests is not None
         await self._session.close()
-        await self._pool.aclose()
+        await self._requests.aclose()
 
     async def request(self, method: str, path: str, body: Any = None, **more: Any) -> bytes:
         """One request; RuntimeError with the server's words when it fails."""
@@ -121,7 +123,8 @@ class Api:
         """
         data = b"" if body is None else msgspec.json.encode(body)
         headers = {**_AUTHORIZATION, "Content-Type": content_type}
-        found = await self._pool.request(method, path, headers, data, time.monotonic() + REQUEST_SECONDS)
+        assert self._requests is not None
+        found = await self._requests.request(method, path, headers, data, time.monotonic() + REQUEST_SECONDS)
         if found.status >= 400:
             raise RuntimeError(f"{method} {path}: {found.status} {found.body[:500].decode(errors='replace')}")
 

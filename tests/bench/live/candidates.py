@@ -16,7 +16,6 @@ import msgspec
 import yaml
 
 import gangsched
-from tests import shipped
 from tests.bench.live.cells import Cell
 from tests.controlplane import binaries
 from tests.controlplane.plane import TOKENS, ControlPlane
@@ -144,7 +143,7 @@ class Process:
     def __init__(self, command: list[str], log: Path) -> None:
         self._out = log.open("wb")
         self._process = subprocess.Popen(
-            command, stdout=self._out, stderr=self._out, env=shipped.environment(PYTHONUNBUFFERED="1")
+            command, stdout=self._out, stderr=self._out, env={**os.environ, "PYTHONUNBUFFERED": "1"}
         )
         self.cpu_seconds = 0.0
         self.peak_bytes = 0

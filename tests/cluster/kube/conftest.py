@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import pytest
 
 from gangsched.cluster.kube.adapter import KubeCluster
+from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.port import Cluster
 from gangsched.core.actions import Action, PodRef
 from gangsched.core.events import Changed, Event, Gone, LeadershipChanged, WriteDone
-from gangsched.http.connection import load_connection
 from tests.controlplane import plane
 from tests.controlplane.client import Client
 from tests.controlplane.jobsets import DEFINITION, serve_jobsets

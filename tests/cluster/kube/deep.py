@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from gangsched.cluster.kube.client import Client
+from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.kube.retry import TokenBucket
-from gangsched.http.connection import load_connection
 
 #: More than any recursive decoder reads in Python, and less than the 10,000 of the API server.
 LEVELS = 3000

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from gangsched.cluster.kube.adapter import DEAD_AFTER_SECONDS, Health, KubeCluster
+from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import Bind, PodRef
 from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
-from gangsched.http.connection import load_connection
 from gangsched.model.records import Pod
 from tests.cluster.kube.conftest import Reader, make_pod
+from tests.cluster.kube.kubeconfigs import write as write_kubeconfig
 from tests.controlplane.client import Client, wait_until
 from tests.faulty_proxy import Fault, FaultyProxy
-from tests.http.kubeconfigs import write as write_kubeconfig
 
 Make = Callable[..., Awaitable[Reader]]
 EXPIRED = b'{"kind":"Status","message":"too old","reason":"Expired","code":410}'

@@ -149,7 +149,7 @@ class Server:
         self.attempts = self.sent = 0
 
     async def attempt(self, *_: object, fence: Callable[[], float], **__: object) -> bytes:
-        """One attempt, as :class:`Pool` makes it."""
+        """One attempt, as :class:`Session` makes it."""
         self.attempts += 1
         self.meanwhile()
         if fence() < time.monotonic():

@@ -14,8 +14,8 @@ import pytest
 
 from gangsched.cluster.kube.adapter import Inbox, KubeCluster
 from gangsched.cluster.kube.clock import MOST_SECONDS, SteadyClock
+from gangsched.cluster.kube.connection import Connection
 from gangsched.core.events import Gone, Synced
-from gangsched.http.connection import Connection
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0, 0.0])

@@ -12,9 +12,9 @@ import pytest
 
 from gangsched.cluster.kube import client as client_module
 from gangsched.cluster.kube.client import ApiError, Client, TooMuchError, UnreachableError, lines_of
+from gangsched.cluster.kube.connection import Connection
 from gangsched.cluster.kube.retry import TokenBucket
-from gangsched.http.connection import Connection
-from gangsched.http.http1 import MAX_OBJECT_BYTES, Answer, TooLargeError
+from gangsched.cluster.kube.session import MAX_OBJECT_BYTES, Answer, TooLargeError
 
 
 class Response(NamedTuple):
@@ -41,7 +41,7 @@ class Server:
         """No credentials."""
         return {}
 
-    def pool(self) -> Server:
+    def session(self) -> Server:
         """What requests are sent with."""
         return self
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from gangsched.cluster.kinds import CORE_KINDS
 from gangsched.cluster.kube.client import Client as ApiClient
+from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.kube.reflector import Reflector
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.core.events import Changed, Event, Gone, KindRead, ObjectRefused, Reading, Synced, records
-from gangsched.http.connection import load_connection
 from gangsched.model.convert import Converter
 from gangsched.model.records import Gang, Job, Namespace, Node, Pod, PriorityClass
 from tests.cluster.kube.conftest import Reader, make_pod, pod_body

@@ -12,6 +12,7 @@ import pytest
 from gangsched.cluster.kube.bodies import write_request
 from gangsched.cluster.kube.client import ApiError
 from gangsched.cluster.kube.client import Client as ApiClient
+from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import (
@@ -28,7 +29,6 @@ from gangsched.core.actions import (
 )
 from gangsched.core.events import Gone, Outcome, WriteDone
 from gangsched.core.lifecycle.report import pod_reference
-from gangsched.http.connection import load_connection
 from gangsched.model.records import Pod
 from tests.cluster.kube.conftest import Reader, make_pod
 from tests.controlplane.client import Client, wait_until

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from gangsched.cluster.kube.client import ApiError, Client
+from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.kube.retry import TokenBucket
-from gangsched.http.connection import load_connection
 from tests.controlplane.plane import ControlPlane
 
 pytestmark = pytest.mark.controlplane

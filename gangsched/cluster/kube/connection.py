@@ -1,7 +1,7 @@
 """How to reach the API server and who we are there, as kubeconfig files or the pod's service account say it.
 
-:mod:`gangsched.http.kubeconfig` reads them; this module turns every way in which that can fail into
-:class:`ConnectionConfigError`, and makes from the result what requests are sent with.
+:mod:`gangsched.cluster.kube.kubeconfig` has the library read them; this module turns every way in which that can fail
+into :class:`ConnectionConfigError`, and makes from the result what requests are sent with.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gangsched import __version__, logs
-from gangsched.http.kubeconfig import Credentials, from_kubeconfig, from_service_account, log_in
-from gangsched.http.pool import Pool, Proxy, proxy_of
+from gangsched.cluster.kube.kubeconfig import Credentials, from_kubeconfig, from_service_account
+from gangsched.cluster.kube.proxies import proxy_of
+from gangsched.cluster.kube.session import Session
 from gangsched.messages import failures
 
 _log = logs.get(__name__)
@@ -52,10 +53,10 @@ class Connection:
         self.namespace = ""
         self.description = ""
         self.server = ""
-        self._token = ""
+        self._authorization = ""
         self._tls: ssl.SSLContext | None = None
         self._tls_server_name: str | None = None
-        self._proxy: Proxy | None = None
+        self._proxy: str | None = None
         self._reread_at = float("inf")
         self._last_login = float("-inf")
 
@@ -80,23 +81,27 @@ class Connection:
 
     async def _read(self) -> Credentials:
         if self._kubeconfig:
-            found, login = from_kubeconfig(self._kubeconfig, self._wanted_context)
-            if login is not None:
-                await log_in(found, login)
-            return found
+            return await from_kubeconfig(self._kubeconfig, self._wanted_context)
         return from_service_account(SERVICE_ACCOUNT_TOKEN, SERVICE_ACCOUNT_CA)
 
     def _use(self, found: Credentials) -> None:
-        proxy = proxy_of(found.host, found.proxy)
+        said, authorization = found.configuration, found.authorization
+        proxy = proxy_of(found.host, said.proxy)
+        # One context for all sessions, which each handshake asks anew: the library makes one for each of its sessions,
+        # and a certificate that was replaced would never be used by it.
         if self._tls is None:
-            self._tls = _tls_context(found)
-        elif found.authority:
-            self._tls.load_verify_locations(cafile=found.authority)  # the authority may have been replaced
-        if found.certificate:
-            # Loading again into the same context serves a rotated certificate to all later handshakes.
-            self._tls.load_cert_chain(*found.certificate)
-        self._proxy, self._tls_server_name = proxy, found.tls_server_name
-        self._token = found.token
+            self._tls = ssl.create_default_context(cafile=said.ssl_ca_cert)
+            # Many clusters' own authorities predate the extensions that Python 3.13 insists on; Go accepts them too.
+            self._tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            if not said.verify_ssl:
+                self._tls.check_hostname = False
+                self._tls.verify_mode = ssl.CERT_NONE
+        elif said.ssl_ca_cert:
+            self._tls.load_verify_locations(cafile=said.ssl_ca_cert)  # the authority may have been replaced
+        if said.cert_file:
+            self._tls.load_cert_chain(said.cert_file, said.key_file)
+        self._proxy, self._tls_server_name = proxy, said.tls_server_name or None
+        self._authorization = authorization
         self._reread_at = self._clock() + found.fresh_seconds
         self.context, self.namespace = found.context, found.namespace
         self.server = found.host.rstrip("/")
@@ -106,13 +111,13 @@ class Connection:
 
     # --------------------------------------------------------------------------------------------------- using
 
-    def pool(self) -> Pool:
+    def session(self) -> Session:
         """What sends requests on the running event loop; the caller closes it."""
-        return Pool(self.server, self._tls, self._tls_server_name, f"gangsched/{__version__}", self._proxy)
+        return Session(self.server, self._tls, self._tls_server_name, f"gangsched/{__version__}", self._proxy)
 
     @property
     def at_hand(self) -> bool:
-        """Will :meth:`headers` return without waiting for anything?"""
+        """Whether :meth:`headers` returns without waiting for anything."""
         return self._clock() < self._reread_at
 
     async def headers(self) -> Mapping[str, str]:
@@ -120,7 +125,7 @@ class Connection:
         if self._clock() >= self._reread_at:
             self._reread_at = self._clock() + RETRY_SECONDS
             await self._reload("credentials are due")
-        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        return {"Authorization": self._authorization} if self._authorization else {}
 
     async def rejected(self) -> None:
         """The server answered 401: read the credentials again, but not in a tight loop."""
@@ -170,13 +175,3 @@ def _kubeconfig_path(given: str | os.PathLike[str] | None) -> str | None:
     if default.is_file():
         return str(default)
     raise ConnectionConfigError(failures.no_cluster(default=default))
-
-
-def _tls_context(found: Credentials) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=found.authority)
-    # Many clusters' own authorities predate the extensions that Python 3.13 insists on; Go accepts them too.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if not found.verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from gangsched.cluster.kube import connection as module
 from gangsched.cluster.kube.client import ApiError, Client
+from gangsched.cluster.kube.connection import ConnectionConfigError, load_connection
+from gangsched.cluster.kube.kubeconfig import REREAD_SECONDS
 from gangsched.cluster.kube.retry import TokenBucket
-from gangsched.http import connection as module
-from gangsched.http.connection import ConnectionConfigError, load_connection
-from gangsched.http.kubeconfig import REREAD_SECONDS
+from tests.cluster.kube.kubeconfigs import write
 from tests.controlplane.client import wait_until
 from tests.controlplane.plane import TOKENS, ControlPlane
-from tests.http.kubeconfigs import write
 
 
 async def test_current_context(tmp_path: Path) -> None:

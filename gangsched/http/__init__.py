@@ -1,1 +1,0 @@
-"""One API server: kept connections to it, directly or through a proxy, credentials, and the fence of writes."""
