@@ -22,6 +22,7 @@ from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, famil
 from gangsched.core.state.ownership import Key, Link
 from gangsched.core.state.sightings import SchedulerNames
 from gangsched.core.world import suspended
+from gangsched.core.world.obstacles import CLUSTER_QUEUES
 from gangsched.core.world.owner_gangs import owner_key
 from gangsched.core.world.suspended import LateOwners
 from gangsched.core.world.world import World, api_of, group_refused, queue_object_refused, renew_domains, take_in
@@ -269,6 +270,8 @@ class Scheduler:
         readings = self.world.ownership.readings
         if readings.get(kind, ev.Reading.UNKNOWN) is not reading:
             readings[kind] = reading
+            if kind == CLUSTER_QUEUES:
+                self._look_at_all()
             self._owned_again(*self.world.ownership.waiting_for(kind))
 
     def _object_changed(self, kind: str, group: str, namespace: str, name: str, now: Any) -> None:

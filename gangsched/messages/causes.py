@@ -189,6 +189,11 @@ members_gated = Text("{present} of {min_member} members may be scheduled; {count
 members_leave = Text("{leaving} of its {count} bound members are being evicted")
 owner_leaves = Text("the pods of {name} that run are being evicted, and it is suspended for that")
 group_being_deleted = Text("PodGroup {gang} is being deleted")
+queue_api_missing = Text(
+    "the label {label} names the queue {queue}, and the cluster does not serve the API of queues ({api}): install it,"
+    " remove the label, or set quota.mode: off"
+)
+
 owner_gone = Text("its {kind} {owner} is gone, or is not known yet")
 owner_replaced = Text("its {kind} {owner} is gone; the one of that name is another")
 owner_being_deleted = Text("its {kind} {owner} is being deleted")

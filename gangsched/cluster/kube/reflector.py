@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
@@ -33,14 +34,23 @@ from gangsched.cluster.kube.client import (
 from gangsched.cluster.kube.decode import BOOKMARK, DELETED, ObjectDecoder
 from gangsched.cluster.kube.retry import Backoff, end
 from gangsched.core.events import Changed, Event, KindRead, ObjectRefused, Reading
+from gangsched.core.state.ownership import full_name
+from gangsched.core.world.obstacles import CLUSTER_QUEUES
 from gangsched.model.constraints import NO_LABELS
 from gangsched.model.convert import Converter
+from gangsched.model.dialects import BY_FAMILY, needs_object
+from gangsched.model.dialects.objects import OWNER_GROUPS
 from gangsched.model.errors import FieldError
+from gangsched.model.jobsets import JobSet
+from gangsched.model.queues import queue_labels
+from gangsched.model.records import Job, Pod
 
 _log = logs.get(__name__)
 
 #: A watch that ends sooner than this without an event did no good: the next one waits a little.
 USEFUL_WATCH_SECONDS = 5.0
+#: While objects name an API that is not served, whether it is by now is asked this often, for so long after the last.
+LOOK_AGAIN_SECONDS, HURRY_SECONDS = 2.0, 60.0
 #: Without the right to read, or without the API, there is no hurry to ask again.
 MAX_DELAY_SECONDS = 30.0
 
@@ -353,6 +363,23 @@ class CacheHealth(NamedTuple):
     problem: str
 
 
+def _needed(event: Event) -> Iterator[str]:
+    """The kinds, by their full names, without which a new state of an object cannot be understood."""
+    record = event.record if isinstance(event, Changed) else None
+    if isinstance(record, Pod) and not record.node:
+        if record.owner is not None and record.owner.kind in OWNER_GROUPS:
+            yield full_name(record.owner.kind)
+        if record.gang.family in BY_FAMILY and needs_object(record):
+            yield f"PodGroup.{record.gang.family}"
+        if queue_labels(record.labels).local_queue:
+            yield CLUSTER_QUEUES
+    elif isinstance(record, Job | JobSet):
+        if record.owner is not None and record.owner.kind in OWNER_GROUPS:
+            yield full_name(record.owner.kind)
+        if record.queue.local_queue:
+            yield CLUSTER_QUEUES
+
+
 class Caches:
     """Runs the reflectors as children of :meth:`run`; everything they find goes to ``deliver``."""
 
@@ -375,6 +402,7 @@ class Caches:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._known = asyncio.Event()
         self._unserved: dict[str, Reading] = {}
+        self._named_at = -math.inf
 
     async def run(self) -> None:
         """Mirror until cancelled; raises when a reflector ends, which none ever should."""
@@ -427,7 +455,20 @@ class Caches:
                 served = found.served.get(kind.resource)
                 await self._serve(kind, served.version if served else None, found.closed)
             self._known.set()
-            await asyncio.sleep(self._discovery_seconds)
+            await self._until_next(time.monotonic())
+
+    async def _until_next(self, last: float) -> None:
+        """Wait until it is time to look again: soon after an object has named an API that is not served."""
+        while (now := time.monotonic()) < last + self._discovery_seconds:
+            if now >= last + LOOK_AGAIN_SECONDS and now < self._named_at + HURRY_SECONDS:
+                return
+            await asyncio.sleep(min(LOOK_AGAIN_SECONDS, last + self._discovery_seconds - now))
+
+    def _take(self, events: list[Event]) -> None:
+        """Deliver, and look for APIs at once where what is delivered needs one that is not served."""
+        if any(self._unserved.get(kind) is Reading.ABSENT for event in events for kind in _needed(event)):
+            self._named_at = time.monotonic()
+        self._deliver(events)
 
     async def _serve(self, kind: Kind, version: str | None, closed: Container[str]) -> None:
         """Watch this version of an API (None: it is not served, or is ``closed`` to us) and no other."""
@@ -454,7 +495,7 @@ class Caches:
     def _mirror(self, kind: Kind) -> None:
         reflector = self._reflectors.get(kind.resource)
         if reflector is None:
-            reflector = Reflector(kind, self._client, self._converter, self._deliver, observe=self._observe)
+            reflector = Reflector(kind, self._client, self._converter, self._take, observe=self._observe)
             self._reflectors[kind.resource] = reflector
         reflector.follow(kind)
         self._tasks[kind.resource] = asyncio.create_task(reflector.run(), name=f"reflector {kind.resource}")

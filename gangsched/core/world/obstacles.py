@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gangsched.core.events import Reading
 from gangsched.core.world.world import World
 from gangsched.messages import causes
+from gangsched.model.queues import GROUP, QUEUE_LABEL
 from gangsched.model.records import GangId
 
+#: The kind of objects without which no queue exists.
+CLUSTER_QUEUES = f"ClusterQueue.{GROUP}"
 #: Reasons that members show as their condition: something is missing, a record cannot be understood, or Kueue admits
 #: the gang as well.
 GANG_NOT_READY = "GangNotReady"
@@ -33,12 +37,26 @@ def obstacle(world: World, gangs: Sequence[GangId], *, leave: bool = False) -> O
     membership, admitted_twice = world.membership, world.managed.two_admitters(gangs)
     if admitted_twice:
         return Obstacle(TWO_ADMITTERS, admitted_twice)
+    text = queue_problem(world, gangs)
+    if text:
+        return Obstacle(GANG_NOT_READY, text)
     text = membership.problem(gangs)
     if text and membership.mistaken(gangs):
         return Obstacle(REFUSED, text)
     if not text and not leave:
         text = _leaving(world, gangs)
     return Obstacle(GANG_NOT_READY, text) if text else None
+
+
+def queue_problem(world: World, gangs: Sequence[GangId]) -> str:
+    """Return why it is not known whether these gangs have quota: a label names their queue, and nothing serves it.
+
+    Where queues are left to others, as with ``quota.mode: off``, they mean nothing here.
+    """
+    if world.ownership.readings.get(CLUSTER_QUEUES) is not Reading.ABSENT:
+        return ""
+    queue = world.managed.written_labels(gangs).local_queue
+    return causes.queue_api_missing(label=QUEUE_LABEL, queue=queue, api=CLUSTER_QUEUES) if queue else ""
 
 
 def _leaving(world: World, gangs: Sequence[GangId]) -> str:

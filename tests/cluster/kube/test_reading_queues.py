@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from gangsched.core.events import Changed, ObjectRefused, Synced, records
-from gangsched.model.queues import ClusterQueue, KueueWorkload, LocalQueue, QueueObject
+from gangsched.core.events import Changed, KindRead, ObjectRefused, Reading, Synced, records
+from gangsched.model.queues import QUEUE_LABEL, ClusterQueue, KueueWorkload, LocalQueue, QueueObject
 from gangsched.model.records import Owner
-from tests.cluster.kube.conftest import Reader
+from tests.cluster.kube.conftest import Reader, pod_body
 from tests.cluster.kube.kueue import GROUP, WORKLOADS, serve
-from tests.controlplane.client import Client, Object, load
+from tests.controlplane.client import ApiError, Client, Object, load
 from tests.controlplane.rbac import MANIFESTS
 from tests.faulty_proxy import Fault, FaultyProxy
 
@@ -117,3 +118,21 @@ async def test_what_kueue_admits_itself(
     if read:
         await admin.delete(kind, "job-train", namespace)
         assert await reader.gone("Workload") == (namespace, "job-train")
+
+
+async def test_an_api_that_a_pod_names_is_looked_for_at_once(make_cluster: Make, admin: Client, namespace: str) -> None:
+    """Definitions that are installed before or just after the first pod with a queue are found within seconds, though
+    it is an hour to the next regular look.
+    """
+    for each in DEFINITIONS:
+        with contextlib.suppress(ApiError):
+            await admin.delete("CustomResourceDefinition", each["metadata"]["name"])
+    reader = await make_cluster(discovery_seconds=3600.0)
+    await reader.until(Synced)
+    told = [e for e in reader.events if isinstance(e, KindRead) and e.kind == f"ClusterQueue.{GROUP}"]
+    assert [e.reading for e in told] == [Reading.ABSENT]
+    await serve(admin, *DEFINITIONS)
+    body = pod_body("a")
+    body["metadata"]["labels"] = {QUEUE_LABEL: "q"}
+    await admin.create(body, namespace)
+    await reader.until(KindRead, lambda e: e == KindRead(f"ClusterQueue.{GROUP}", Reading.READ))
