@@ -141,7 +141,7 @@ DECLARED: Mapping[str, Declared] = {
         level=True,
     ),
     "gangsched_held_nodes": Declared(
-        "Nodes that bear the taint gangsched.dev/held for a plan, or are about to.", level=True
+        "Nodes that bear the taint gangsched.dev/held for a plan of this scheduler.", level=True
     ),
     "gangsched_hold_refused": Declared(
         "1 while nodes cannot be held against other schedulers, because the API server does not let them be patched:"

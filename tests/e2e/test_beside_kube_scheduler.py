@@ -72,6 +72,45 @@ async def test_a_process_that_takes_over_takes_back_what_is_left(
         await wait_until(free, timeout=15, what="the node is free")
 
 
+async def test_without_the_right_to_patch_nodes_it_runs_and_says_so(
+    make_control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
+    """The log says so at the start, and an Event when the first victim of another scheduler leaves; the pod runs."""
+    control_plane = make_control_plane()
+    async with Client(control_plane.admin_kubeconfig) as admin:
+        await apply_manifests_crds(admin)
+        await apply_manifests_rbac(admin, plane.SCHEDULER_USER)
+        role = await admin.get("ClusterRole", "gangsched")
+        rules = [
+            {**rule, "verbs": ["list", "watch"]} if rule.get("resources") == ["nodes"] else rule
+            for rule in role["rules"]
+        ]
+        await admin.patch("ClusterRole", "gangsched", {"rules": rules})
+        high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
+        await admin.apply([high, node("n0")])
+        victim, preemptor = pod("victim"), pod("preemptor")
+        for each in (victim, preemptor):
+            each["spec"] |= {"terminationGracePeriodSeconds": 0}
+            each["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "8"}}
+        await admin.create(victim, "default")
+        await admin.bind("victim", "n0")
+        preemptor["spec"] |= {"schedulerName": "py-gang-scheduler", "priorityClassName": "high"}
+        async with running_scheduler(control_plane.scheduler_kubeconfig, tmp_path) as scheduler:
+            await wait_until(lambda: "nodes cannot be held against other schedulers" in scheduler.log.read_text())
+            await admin.create(preemptor, "default")
+            await admin.wait_for("Pod", "preemptor", lambda p: p["spec"].get("nodeName") == "n0", "default", timeout=60)
+
+            async def said() -> bool:
+                return any(e["reason"] == "RoomNotHeld" for e in await admin.list("events.k8s.io/v1/Event", "default"))
+
+            await wait_until(said, what="an Event says so")
+
+            async def measured() -> bool:
+                return "gangsched_hold_refused 1.0" in await scheduler.metrics()
+
+            await wait_until(measured, what="the metric says so")
+
+
 async def test_the_whole_cluster_without_kube_scheduler(
     make_control_plane: Callable[..., ControlPlane], tmp_path: Path
 ) -> None:

@@ -45,7 +45,7 @@ AUTO, ALWAYS, NEVER = "auto", "always", "never"
 LINGER_SECONDS, TAKEOVER_SECONDS = 1.0, 5.0
 #: Nothing is held for a plan longer than the longest grace period of the pods that it waits for, and this.
 BEYOND_GRACE_SECONDS = 60.0
-#: What an accepted write has done shows within this time, or it is asked for again; a taint counts then anyway.
+#: What an accepted write has done shows within this time, or it is asked for again.
 SHOWS_SECONDS = 2.0
 #: So long nodes are not tried again that may not be patched.
 REFUSED_SECONDS = 60.0
@@ -56,7 +56,7 @@ _TAKING = (State.PREBINDING, State.BINDING, State.STARTING)
 
 
 class HeldRoom(msgspec.Struct, frozen=True):
-    """How many nodes are held for plans, and why no node can be held (empty: they can)."""
+    """How many nodes bear the taint, and why no node can be held (empty: they can)."""
 
     nodes: int = 0
     refused: str = ""
@@ -188,17 +188,14 @@ class Holding:
 
     def status(self) -> HeldRoom:
         """How things stand, for those who ask."""
-        return HeldRoom(len(self._on), self._refused_last)
+        return HeldRoom(len(self._world.held), self._refused_last)
 
     def _is_held(self, name: str) -> bool:
         node, asked = self._world.snapshot.node(name), self._asked.get(name)
         if node is None or _held_by_others(node):
             return True
-        if asked is not None and not asked.value:
-            return False  # that it was held is being taken back
-        if node.held is not None:
-            return True
-        return asked is not None and asked.since is not None and self._world.now >= asked.since + SHOWS_SECONDS
+        taken_back = asked is not None and not asked.value
+        return node.held is not None and not taken_back
 
     def _counting_on(self, eviction: Eviction) -> list[str]:
         """The keys of other groups that wait for pods which leave by this eviction."""
