@@ -474,7 +474,7 @@ class Caches:
         """Watch this version of an API (None: it is not served, or is ``closed`` to us) and no other."""
         name = kind.resource
         known = self._reflectors.get(name)
-        if (known.kind.versions[0] if known else None) == version:
+        if known is not None and known.kind.versions[0] == version:
             return
         if name in self._tasks:
             await end([self._tasks.pop(name)])
