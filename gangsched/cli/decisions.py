@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
+from gangsched.core.decision import SCHEDULER, Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Event
 from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
@@ -151,6 +151,8 @@ def sentence(decision: Decision) -> str:
         found = len(decision.unplaced)
         missing = f": {found} of {counted(decision.required, 'pod')} exist" if found < decision.required else ""
         return f"the gang is not complete yet{missing}"
+    if isinstance(decision, Unschedulable) and decision.failed_plugin == SCHEDULER:
+        return "nothing can be decided: the scheduler itself fails over it"
     if isinstance(decision, Unschedulable) and decision.failed_plugin:
         return f"nothing can be decided while the plug-in {decision.failed_plugin} fails"
     if decision.quota is not None and not decision.quota.flavors:

@@ -11,7 +11,7 @@ from gangsched.cli import contracts
 from gangsched.cli.answers import UsageError
 from gangsched.cli.decisions import WOULD_HELP, State
 from gangsched.cli.pod_explanation import MANY, choice, conditions, drained_sections, pod_sections, under
-from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
+from gangsched.core.decision import SCHEDULER, Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Gone
 from gangsched.core.plugins.node import tolerates
 from gangsched.core.preemption.removal import Leaving
@@ -238,6 +238,9 @@ def _because(decision: Decision) -> Iterator[str]:
 
 def _would_help(state: State, decision: Unschedulable) -> Iterator[str]:
     """What would make an unschedulable gang fit, tried out."""
+    if decision.failed_plugin == SCHEDULER:
+        yield "a version of the scheduler without this error; please report it with `gangsched snapshot`"
+        return
     if decision.failed_plugin:
         yield f"a plug-in {decision.failed_plugin} that does not fail, or a profile without it"
         return

@@ -151,10 +151,10 @@ def read_options(args: argparse.Namespace) -> Options:
         configuration = config.load(Path(args.config))
         if args.scheduler_name:
             configuration = configuration.serving(args.scheduler_name)
-        return configuration.core_options()
+        return _contained(configuration.core_options())
     if args.scheduler_name:
-        return Options(scheduler_names=tuple(dict.fromkeys(args.scheduler_name)))
-    return Options()
+        return _contained(Options(scheduler_names=tuple(dict.fromkeys(args.scheduler_name))))
+    return _contained(Options())
 
 
 def moment_of(args: argparse.Namespace) -> float | None:
@@ -203,7 +203,7 @@ def follow_cluster(args: argparse.Namespace) -> Followed:
 
     configuration, connection, running = connect(args)
     batches = follow(configuration, connection)
-    return Followed(configuration.core_options(), connection.namespace, running, batches)
+    return Followed(_contained(configuration.core_options()), connection.namespace, running, batches)
 
 
 def connect(args: argparse.Namespace) -> tuple[Configuration, Connection, Running]:
@@ -309,3 +309,8 @@ def named(text: str, namespace: str | None) -> tuple[str, str, str]:
     if before and not kind and namespace not in (None, before):
         raise UsageError(failures.kind_unknown(kind=before, names=", ".join(sorted(_KIND_OF))))
     return namespace or ("" if kind else before), kind, name
+
+
+def _contained(options: Options) -> Options:
+    """The settings of a command: an error over one gang is told of that gang, and all others are answered for."""
+    return msgspec.structs.replace(options, contain_errors=True)

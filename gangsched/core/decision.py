@@ -18,6 +18,9 @@ from gangsched.model.records import GangId, Pod
 #: The place of a group in the queue, smaller is earlier: priority descending, then creation (seconds), then its key.
 Order: TypeAlias = tuple[int, float, str]
 
+#: What has failed when no plug-in of others has.
+SCHEDULER = "py-gang-scheduler"
+
 #: Longest name of a GangGroup: it stands in the marks of its victims, whose length is bounded.
 _MAX_NAMES = 2048
 
@@ -255,8 +258,8 @@ class Unschedulable(_Decided, frozen=True):
     enough, or the gang waited long enough.
     ``behind`` says that gangs ahead in the queue keep something from this one, ``short_of_quota`` that no room on
     nodes would help, ``nodes_unseen`` that they were not even looked at. ``had_quota`` are the amounts of
-    (flavor, resource) that its queue had for it. Without the answer of a ``failed_plugin`` of others nothing could be
-    decided; ``message`` says how it failed.
+    (flavor, resource) that its queue had for it. Without the answer of a ``failed_plugin`` of others
+    (or of :data:`SCHEDULER` itself) nothing could be decided; ``message`` says how it failed.
     """
 
     outcome = UNSCHEDULABLE

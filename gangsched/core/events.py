@@ -152,6 +152,16 @@ class SearchCancelled(_Event, frozen=True):
     question: int
 
 
+class DecisionCut(_Event, frozen=True):
+    """An earlier process, or this one, ended before it had decided the gang of this name, ``times`` in a row; the last
+    time was ``at`` (seconds).
+    """
+
+    gang: str
+    times: int
+    at: float
+
+
 class ServerClock(_Event, frozen=True):
     """The clock by which objects are stamped is so many seconds ahead of the one whose time comes with the events."""
 
@@ -220,6 +230,7 @@ Event: TypeAlias = (
     | ObjectRefused
     | KindRead
     | SearchCancelled
+    | DecisionCut
     | ServerClock
     | Synced
     | WriteDone

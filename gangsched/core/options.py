@@ -50,6 +50,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     with auto where one of these has a part in it.
     ``profiles`` has the scheduler names whose filters or scores are not the default ones. For the scheduler names
     ``trusted_names`` a group has the priority of the class that it names.
+    With ``contain_errors`` an error of this program in the decision of a gang is that gang's.
     """
 
     scheduler_names: tuple[str, ...] = ("py-gang-scheduler",)
@@ -90,6 +91,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     hold_room: str = "auto"
     profiles: tuple[tuple[str, PluginSet], ...] = ()
     trusted_names: tuple[str, ...] = TRUSTED_BY_DEFAULT
+    contain_errors: bool = False
 
     @property
     def removal(self) -> str:

@@ -17,6 +17,7 @@ from gangsched.core.lifecycle.executor import Executor, Ids
 from gangsched.core.lifecycle.holding import HeldRoom
 from gangsched.core.lifecycle.table import State
 from gangsched.core.options import Options
+from gangsched.core.planning.contained import Fault
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, key_of
 from gangsched.core.state.ownership import Key, Link
@@ -143,6 +144,15 @@ class Scheduler:
         out, self._fresh = self._fresh, []
         return out
 
+    def next_gang(self) -> str:
+        """The name of the gang that :meth:`decide` would decide; empty if there is none."""
+        group = self._run.head() if self._acts else None
+        return group.name if group is not None else ""
+
+    def drain_faults(self) -> list[Fault]:
+        """What has gone wrong over single gangs since the last call, oldest first."""
+        return self.decider.contained.drain()
+
     def evicted_repeatedly(self) -> int:
         """How many units were evicted in the last hour as often as it takes to be protected."""
         return self.world.evictions.repeatedly(self.options.protect_after_evictions, self.world.now)
@@ -219,6 +229,8 @@ class Scheduler:
                 self._kind_read(kind, reading)
             case ev.SearchCancelled(question):
                 self.decider.watchdog.end_at(question)
+            case ev.DecisionCut():
+                self._run.decision_cut(event)
             case ev.Synced():
                 self._synced = True
                 for pod in self._late.among(self.world.pods.values()):  # it was listed after the Jobs

@@ -85,4 +85,5 @@ unreachable = Text("{connection} cannot be reached: {error}")
 refused = Text("{connection} refuses us: {error}")
 NOT_SYNCED = "the caches are not synced yet"
 thread_ended = Text("the decision thread has ended: {failure}")
+decision_stands = Text("the decision thread has been deciding {gang} for {seconds:.0f} s")
 thread_stands = Text("the decision thread has been in one step for {seconds:.0f} s")

@@ -35,6 +35,7 @@ class DecisionPulse(Observer):
         self._stuck_after_seconds = stuck_after_seconds
         self._clock = clock
         self._busy_since: float | None = None
+        self._deciding: tuple[str, float] | None = None
         self._failure: str | None = None
         self.synced = False
 
@@ -48,8 +49,13 @@ class DecisionPulse(Observer):
         """See :class:`~gangsched.runtime.loop.Observer`."""
         self.busy()
 
+    def deciding(self, gang: str) -> None:
+        """See :class:`~gangsched.runtime.loop.Observer`."""
+        self._deciding = gang, self._clock()
+
     def busy(self) -> None:
         """The loop has begun its next step."""
+        self._deciding = None
         self._busy_since = self._clock()
 
     def idle(self) -> None:
@@ -60,12 +66,20 @@ class DecisionPulse(Observer):
         """The loop has ended without a request to stop."""
         self._failure = reason
 
+    def under_way(self) -> tuple[str, float] | None:
+        """The gang that is being decided, and for how many seconds; from any thread."""
+        current = self._deciding
+        return (current[0], self._clock() - current[1]) if current is not None else None
+
     def check(self) -> str | None:
         """None, or why no decisions are made."""
         if self._failure is not None:
             return failures.thread_ended(failure=self._failure)
         since = self._busy_since
         if since is not None and (seconds := self._clock() - since) > self._stuck_after_seconds:
+            current = self._deciding
+            if current is not None:
+                return failures.decision_stands(seconds=seconds, gang=current[0])
             return failures.thread_stands(seconds=seconds)
         return None
 

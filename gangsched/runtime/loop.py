@@ -10,6 +10,7 @@ from gangsched.cluster.port import Cluster
 from gangsched.core.actions import Action, Write
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event, LeadershipChanged, SearchCancelled, Synced, WriteDone
+from gangsched.core.planning.contained import Fault
 
 
 class Core(Protocol):
@@ -27,8 +28,14 @@ class Core(Protocol):
     def wake_at(self) -> float | None:
         """When to call ``handle`` although nothing happened."""
 
+    def next_gang(self) -> str:
+        """The name of the gang that :meth:`decide` would decide."""
+
     def drain_decisions(self) -> list[Decision]:
         """The decisions since the last call."""
+
+    def drain_faults(self) -> list[Fault]:
+        """What has gone wrong over single gangs since the last call."""
 
     def cancelled(self) -> SearchCancelled | None:
         """The event to replay before the last decision for it to come out the same again."""
@@ -43,14 +50,17 @@ class Observer:
     def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
         """The core has taken in a batch (possibly empty) in ``seconds``."""
 
-    def deciding(self) -> None:
-        """The core is about to decide one gang."""
+    def deciding(self, gang: str) -> None:
+        """The core is about to decide the gang of this name (those of a GangGroup together)."""
 
     def cancelled(self, event: SearchCancelled) -> None:
         """The search of this decision was ended from outside; it comes before :meth:`decided`, as the inputs do."""
 
     def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
         """The core has decided one gang in ``seconds``; a GangGroup has a decision for each of its gangs."""
+
+    def faulted(self, fault: Fault) -> None:
+        """The core has failed over one gang, which is told so; it goes on with the others."""
 
     def busy(self) -> None:
         """The loop is about to work."""
@@ -69,9 +79,13 @@ class Observers(Observer):
         for each in self._all:
             each.handled(events, actions, seconds, now)
 
-    def deciding(self) -> None:
+    def deciding(self, gang: str) -> None:
         for each in self._all:
-            each.deciding()
+            each.deciding(gang)
+
+    def faulted(self, fault: Fault) -> None:
+        for each in self._all:
+            each.faulted(fault)
 
     def cancelled(self, event: SearchCancelled) -> None:
         for each in self._all:
@@ -170,8 +184,9 @@ def _run(core: Core, cluster: Cluster, observer: Observer, completion: Completio
         seconds = clock() - began
         cluster.submit(actions)
         observer.handled(batch, actions, seconds, now)
+        _tell_faults(core, observer)
         if core.has_work(now):
-            observer.deciding()
+            observer.deciding(core.next_gang())
             began = clock()
             actions = core.decide(now)
             seconds = clock() - began
@@ -179,9 +194,15 @@ def _run(core: Core, cluster: Cluster, observer: Observer, completion: Completio
             if (event := core.cancelled()) is not None:
                 observer.cancelled(event)
             observer.decided(core.drain_decisions(), actions, seconds, now)
+            _tell_faults(core, observer)
             now, batch = cluster.poll()
             continue
         if completion is not None and completion.reached:
             return
         observer.idle()
         now, batch = cluster.wait(core.wake_at())
+
+
+def _tell_faults(core: Core, observer: Observer) -> None:
+    for fault in core.drain_faults():
+        observer.faulted(fault)

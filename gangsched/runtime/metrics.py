@@ -110,7 +110,8 @@ DECLARED: Mapping[str, Declared] = {
         buckets=_COUNTS,
     ),
     "gangsched_plugin_errors": Declared(
-        "Decisions that failed because a plug-in of others raised an exception or answered nonsense.",
+        "Decisions that failed because a plug-in of others raised an exception or answered nonsense;"
+        " `py-gang-scheduler`: because of an error of the scheduler itself.",
         ("plugin", "profile"),
     ),
     "gangsched_queued_gangs": Declared(
@@ -411,6 +412,23 @@ class OldestWait(Collector):
             "Time since the first of the pods was seen that are pending; 0 when there is none.",
             value=self._metrics.oldest_wait_seconds(),
         )
+
+
+class DecisionTime(Collector):
+    """Shows which gang is being decided, and for how long, when the metrics are asked for."""
+
+    def __init__(self, under_way: Callable[[], tuple[str, float] | None]) -> None:
+        self._under_way = under_way
+
+    def collect(self) -> Iterable[Metric]:
+        """The family of a scrape, without a series when nothing is being decided."""
+        family = GaugeMetricFamily(
+            "gangsched_deciding_seconds", "How long the gang that is being decided has been so.", labels=("gang",)
+        )
+        current = self._under_way()
+        if current is not None:
+            family.add_metric((current[0],), current[1])
+        yield family
 
 
 class FilterAndScoreTimes(Collector):

@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from gangsched import logs
+from gangsched.cluster.kube.decision_record import DecisionRecord
 from gangsched.core.actions import Action, GangStatus, Report
 from gangsched.core.agenda import Watchdog
 from gangsched.core.decision import Decision, FitsWhenFreed, Preempt
 from gangsched.core.events import Event, LeadershipChanged, Outcome, WriteDone
 from gangsched.core.lifecycle.report import NAME_SERVED, NAME_TAKEN, REFUSED
+from gangsched.core.planning.contained import Fault
 from gangsched.core.preemption.removal import SUSPEND
 from gangsched.runtime.loop import Observer, WritesUnderWay
 
@@ -40,7 +42,7 @@ class Deadline(Observer):
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def deciding(self) -> None:
+    def deciding(self, gang: str) -> None:
         """See :class:`~gangsched.runtime.loop.Observer`."""
         # One assignment, so that the other thread never sees the number of one decision with the time of another.
         self._current = self._watchdog.decision + 1, self._clock()
@@ -71,6 +73,19 @@ class Deadline(Observer):
             self.look()
 
 
+class UnderWay(Observer):
+    """Keeps the record of the decision that is under way, for the Lease."""
+
+    def __init__(self, record: DecisionRecord) -> None:
+        self._record = record
+
+    def deciding(self, gang: str) -> None:
+        self._record.begin(gang)
+
+    def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
+        self._record.end()
+
+
 _REMEMBERED = 10_000
 #: Outcomes of writes that are part of normal life: the core deals with them.
 _ORDINARY = frozenset({Outcome.OK, Outcome.GONE, Outcome.OUTDATED})
@@ -86,6 +101,7 @@ class DecisionLog(Observer):
         self._log = logs.get("gangsched.decision").bind()  # a logger that is not bound is made anew for every line
         self._in_full = in_full
         self._last: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        self._failed: OrderedDict[str, str] = OrderedDict()
 
     def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
         """See :class:`~gangsched.runtime.loop.Observer`."""
@@ -107,6 +123,19 @@ class DecisionLog(Observer):
                     object=f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}",
                     problem=action.note,
                 )
+
+    def deciding(self, gang: str) -> None:
+        """See :class:`~gangsched.runtime.loop.Observer`."""
+        self._log.debug("deciding", gang=gang)
+
+    def faulted(self, fault: Fault) -> None:
+        """See :class:`~gangsched.runtime.loop.Observer`."""
+        if self._failed.get(fault.gang) == fault.error:
+            return
+        self._failed[fault.gang] = fault.error
+        if len(self._failed) > _REMEMBERED:
+            self._failed.popitem(last=False)
+        self._log.error("a decision has failed", gang=fault.gang, error=fault.error, exception=fault.trace)
 
     def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
         """See :class:`~gangsched.runtime.loop.Observer`."""

@@ -17,6 +17,7 @@ import msgspec
 from gangsched import __version__, logs
 from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.cluster.kube.connection import Connection
+from gangsched.cluster.kube.decision_record import DecisionRecord
 from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import Action
@@ -30,7 +31,7 @@ from gangsched.runtime.connecting import LIMIT_SECONDS, StartError, cannot_liste
 from gangsched.runtime.health import DecisionPulse, HealthServer
 from gangsched.runtime.loop import Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
-from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics
+from gangsched.runtime.metrics import DecisionTime, FilterAndScoreTimes, Metrics
 from gangsched.runtime.observers import (
     FACTOR,
     Deadline,
@@ -39,6 +40,7 @@ from gangsched.runtime.observers import (
     QueueStatusFeed,
     StartWhenQuiet,
     StatusSink,
+    UnderWay,
 )
 from gangsched.runtime.settings import Configuration
 from gangsched.runtime.standing import Standing
@@ -88,14 +90,16 @@ class Process:
         former = configuration.former_leases()
         options = running_options(configuration, once=once, former_leases=former)
         scheduler = Scheduler(options)
+        self._pulse = DecisionPulse()
         self._metrics = Metrics(options.scheduler_names)
         self._pauses = PauseMeter()
         self._metrics.registry.register(self._pauses)
+        self._metrics.registry.register(DecisionTime(self._pulse.under_way))
         self._metrics.registry.register(FilterAndScoreTimes(scheduler.decider.stopwatch))
-        self._pulse = DecisionPulse()
         self.last_decisions = LastDecisions(keep=once)
         wanted = configuration.client_connection
         self._sink = make_sink(wanted.kubeconfig or None, wanted.context or None) if make_sink is not None else None
+        self._record = DecisionRecord()
         lease = None if dry_run else _lease(configuration)
         standing = Standing(
             scheduler.queue_counts,
@@ -118,6 +122,7 @@ class Process:
             quota_mode=configuration.quota.mode,
             former_leases=former,
             holds_nodes=configuration.preemption.hold_room != NEVER,
+            record=self._record,
             history_namespace=configuration.leader_election.resource_namespace,
             publishes=None if once else (_published(configuration), standing.facts),
         )
@@ -127,6 +132,7 @@ class Process:
         self._observer = Observers(
             self._deadline,
             self._pulse,
+            UnderWay(self._record),
             self._metrics,
             FreezeAfterSync(),
             DecisionLog(in_full=dry_run),
@@ -233,6 +239,7 @@ class Process:
             self._asked.put("all is decided" if self._once else "the cluster has stopped")
         except BaseException as error:  # noqa: BLE001 - a thread ends in silence after sys.exit(); the process must say so
             self._failure = error
+            self._record.failed()
             self._pulse.failed(repr(error))
             self._log.exception("the decision thread has died")
             self._asked.put("the decision thread has died")
@@ -289,6 +296,7 @@ def running_options(
     return msgspec.structs.replace(
         configuration.core_options(),
         wait_for_leadership=True,
+        contain_errors=True,
         owner_wait_seconds=owner_wait,
         guarded_names=tuple(former_leases),
         leased_names=tuple(name for name, leases in former_leases.items() if leases),

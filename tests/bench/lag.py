@@ -196,7 +196,7 @@ class Plans(Observer):
         self._io, self._count, self._steps = io, count, steps
         self._began = 0.0
 
-    def deciding(self) -> None:
+    def deciding(self, gang: str) -> None:
         """See :class:`~gangsched.runtime.loop.Observer`."""
         self._began = time.perf_counter()
 

@@ -32,6 +32,7 @@ from gangsched.cluster.sim.arrival import ARRIVE_AFTER, arrivals
 from gangsched.core.actions import Action
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision
 from gangsched.core.events import Changed, Event, Gone, SearchCancelled
+from gangsched.core.planning.contained import Fault
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Gang, Node, Pod
 from gangsched.runtime.loop import run_loop
@@ -153,6 +154,14 @@ class Timed:
         self._last = time.thread_time() - start
         self.deciding += self._last
         return actions
+
+    def next_gang(self) -> str:
+        """See :class:`gangsched.runtime.loop.Core`."""
+        return self._core.next_gang()
+
+    def drain_faults(self) -> list[Fault]:
+        """See :class:`gangsched.runtime.loop.Core`."""
+        return self._core.drain_faults()
 
     def drain_decisions(self) -> list[Decision]:
         """See :class:`gangsched.runtime.loop.Core`."""

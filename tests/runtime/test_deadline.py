@@ -23,7 +23,7 @@ def test_a_decision_is_cancelled_when_its_time_is_up() -> None:
     watchdog, clock = Watchdog(), Hands()
     deadline = Deadline(watchdog, 2.0, clock)
     deadline.look()
-    deadline.deciding()
+    deadline.deciding("ns/g")
     watchdog.begin()
     clock.seconds += 1.9
     deadline.look()
@@ -35,7 +35,7 @@ def test_a_decision_is_cancelled_when_its_time_is_up() -> None:
     deadline.decided([], [], 2.0, 0.0)
     clock.seconds += 60
     deadline.look()
-    deadline.deciding()
+    deadline.deciding("ns/g")
     watchdog.begin()
     assert not watchdog.barks()
 
@@ -46,7 +46,7 @@ def test_somebody_looks_at_the_clock() -> None:
     watchdog.cancel = lambda decision: cancelled.set()  # type: ignore[method-assign]
     deadline = Deadline(watchdog, 0.001)
     deadline.start()
-    deadline.deciding()
+    deadline.deciding("ns/g")
     assert cancelled.wait(10)
     deadline.stop()
     assert not any(thread.name == "deadline" for thread in threading.enumerate())

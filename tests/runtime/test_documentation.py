@@ -14,7 +14,7 @@ from gangsched.cli import main as cli
 from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.core.lifecycle import report
 from gangsched.runtime.memory import PauseMeter
-from gangsched.runtime.metrics import FilterAndScoreTimes, Metrics
+from gangsched.runtime.metrics import DecisionTime, FilterAndScoreTimes, Metrics
 from tests.settings import settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +52,7 @@ def registry() -> CollectorRegistry:
     metrics = Metrics(["ours"])
     metrics.registry.register(PauseMeter())
     metrics.registry.register(FilterAndScoreTimes(Stopwatch()))
+    metrics.registry.register(DecisionTime(lambda: ("ns/g", 1.0)))
     return metrics.registry
 
 

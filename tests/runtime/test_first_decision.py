@@ -27,7 +27,7 @@ observers = process.Observers(process.Metrics(("py-gang-scheduler",)), process.D
 events = pickle.load(sys.stdin.buffer)
 before = set(sys.modules)
 observers.handled(events, core.handle(events, 0.0), 0.0, 0.0)
-observers.deciding()
+observers.deciding("ns/g")
 actions = core.decide(0.0)
 decisions = core.drain_decisions()
 observers.decided(decisions, actions, 0.0, 0.0)

@@ -133,6 +133,9 @@ def test_decision_thread_that_is_stuck() -> None:
     assert pulse.check() is None
     clock.now += 2
     assert pulse.check() == "the decision thread has been in one step for 61 s"
+    pulse.deciding("ns/g")
+    assert pulse.check() == "the decision thread has been deciding ns/g for 61 s"
+    assert pulse.under_way() == ("ns/g", 0.0)
     pulse.decided([], [], 61.0, 0.0)
     assert pulse.check() is None
     pulse.idle()

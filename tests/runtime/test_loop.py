@@ -9,6 +9,7 @@ import pytest
 from gangsched.core.actions import Action, Bind, PodRef
 from gangsched.core.decision import Decision, Fits
 from gangsched.core.events import Event, LeadershipChanged, Outcome, SearchCancelled, Synced, WriteDone
+from gangsched.core.planning.contained import Fault
 from gangsched.model.records import GangId
 from gangsched.runtime.loop import Observer, Observers, run_loop, run_once
 
@@ -69,6 +70,12 @@ class ScriptedCore:
         self.gangs -= 1
         self.decided.append(Fits(GangId("Pod", "ns", "pod", "s"), "Pod", (), 0, 1))
         return [bind(self.gangs)]
+
+    def next_gang(self) -> str:
+        return "ns/pod"
+
+    def drain_faults(self) -> list[Fault]:
+        return []
 
     def wake_at(self) -> float | None:
         return self.wake
@@ -151,7 +158,7 @@ def test_a_cancelled_search_is_told_before_its_decision() -> None:
     """What a replay has to be told beforehand comes before the decision in what observers are shown, too."""
 
     class Recorder(Observer):
-        def deciding(self) -> None:
+        def deciding(self, gang: str) -> None:
             story.append("deciding")
 
         def cancelled(self, event: SearchCancelled) -> None:

@@ -21,6 +21,7 @@ from gangsched.cluster.kube import discovery, dryrun, nodes
 from gangsched.cluster.kube.client import Client, Observe, ignore
 from gangsched.cluster.kube.clock import ServerTime, SteadyClock
 from gangsched.cluster.kube.connection import Connection
+from gangsched.cluster.kube.decision_record import DecisionRecord
 from gangsched.cluster.kube.history import History
 from gangsched.cluster.kube.lease import Elector, FormerOwners, LeaseSettings, unique_identity
 from gangsched.cluster.kube.preconditions import Preconditions
@@ -149,6 +150,7 @@ class KubeCluster:
         publishes: the configuration as JSON and what gives further facts, both for a ConfigMap beside that record.
         former_leases: Leases (``namespace/name``) of the former owners of scheduler names, by name.
         holds_nodes: whether nodes may have to be held, so that the log says at the start if they cannot be.
+        record: the decision that is under way, which the Lease keeps for whoever leads next.
         drain_seconds: how long :meth:`stop` lets submitted writes finish; none is begun in the second half of it.
     """
 
@@ -171,6 +173,7 @@ class KubeCluster:
         former_leases: Mapping[str, tuple[str, ...]] | None = None,
         holds_nodes: bool = False,
         drain_seconds: float = 2.0,
+        record: DecisionRecord | None = None,
     ) -> None:
         self._connection = connection
         self._dry_run = dry_run
@@ -206,7 +209,15 @@ class KubeCluster:
         self._elector: Elector | None = None
         if lease is not None and not dry_run:
             started, stopped = self._take_the_lead, self._lose_the_lead
-            self._elector = Elector(client, lease, on_started=started, on_stopped=stopped, observe=observe)
+            self._elector = Elector(
+                client,
+                lease,
+                on_started=started,
+                on_stopped=stopped,
+                observe=observe,
+                record=record,
+                deliver=self._deliver,
+            )
         self._writer = Writer(
             client,
             self._deliver,

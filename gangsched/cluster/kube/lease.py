@@ -5,7 +5,8 @@ The protocol is that of client-go's leader election: whoever holds the lease ren
 may take it once it has not changed for its duration *on their own monotonic clock*; clocks of different machines are
 never compared. What is added: the holder knows until when it may write (:attr:`Elector.may_write_until`), a candidate
 that takes over from a holder that vanished first waits until that holder's last write must have ended, and a deleted
-lease is not thereby free: its holder may go on writing until it would have had to renew.
+lease is not thereby free: its holder may go on writing until it would have had to renew. So does the first process of
+an installation wait, which cannot know that it is the first.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, Observe, UnreachableError, ignore, segment
+from gangsched.cluster.kube.decision_record import ANNOTATION, DecisionRecord
 from gangsched.cluster.kube.json_limits import bounded
 from gangsched.core.events import Event, NameLeased
 from gangsched.messages import failures, notes
@@ -80,6 +82,19 @@ class Lease:
         """What it says. Raises :class:`msgspec.ValidationError`."""
         return msgspec.convert(self._body.get("spec") or {}, LeaseSpec)
 
+    @property
+    def annotations(self) -> dict[str, Any]:
+        """Its annotations, whatever they are."""
+        metadata = self._body.get("metadata")
+        found = metadata.get("annotations") if isinstance(metadata, dict) else None
+        return found if isinstance(found, dict) else {}
+
+    def annotated(self, key: str, text: str) -> Lease:
+        """The object with another annotation of this key; without one if the text is empty."""
+        kept = {k: v for k, v in self.annotations.items() if k != key}
+        metadata = {**(self._body.get("metadata") or {}), "annotations": {**kept, **({key: text} if text else {})}}
+        return Lease({**self._body, "metadata": metadata})
+
     def with_spec(self, **changes: Any) -> bytes:
         """The whole object with other values in its ``spec``, as JSON."""
         return msgspec.json.encode({**self._body, "spec": {**(self._body.get("spec") or {}), **changes}})
@@ -106,8 +121,8 @@ def unique_identity() -> str:
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
-#: What a candidate finds: it is free; we hold it; another process does; another did and is overdue.
-Standing: TypeAlias = Literal["free", "ours", "held", "expired"]
+#: What a candidate finds: it is free; we hold it; another process does; another did and is overdue; there is none.
+Standing: TypeAlias = Literal["free", "ours", "held", "expired", "absent"]
 
 
 class Watcher:
@@ -129,10 +144,11 @@ class Watcher:
     def absent(self, at: float) -> Standing:
         """There is no lease at monotonic time ``at``: it was never taken, or it has been deleted.
 
-        Whoever was seen to hold it may have renewed it until the moment in which it was found to be gone.
+        Whoever was seen to hold it may have renewed it until the moment in which it was found to be gone. Of one that
+        was never seen nobody knows who held it a moment ago.
         """
         if self._record is None:
-            return "free"
+            return "absent"
         if not self._gone:
             self._gone, self._seen_at = True, at
         return self._judge(self._record, at)
@@ -150,7 +166,8 @@ class Elector:
     """Takes part in the election; run :meth:`run` as a task, then :meth:`release`.
 
     ``on_started`` runs as a task while we lead (it is cancelled when we stop), ``on_stopped`` is called at once
-    when leadership ends for whatever reason.
+    when leadership ends for whatever reason. The Lease keeps the ``record`` of decisions; what an earlier leader has
+    left there is told to ``deliver`` before we lead.
     """
 
     def __init__(
@@ -162,9 +179,13 @@ class Elector:
         on_stopped: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
         observe: Observe = ignore,
+        record: DecisionRecord | None = None,
+        deliver: Callable[[Sequence[Event]], None] = lambda _: None,
     ) -> None:
         self._client = client
         self._settings = settings
+        self._record = record
+        self._deliver = deliver
         self._on_started = on_started
         self._on_stopped = on_stopped
         self._clock = clock
@@ -199,7 +220,7 @@ class Elector:
             for _ in range(2):
                 if lease is None or lease.spec.holder_identity != us:
                     return
-                released = lease.with_spec(
+                released = self._noted(lease).with_spec(
                     holderIdentity="", leaseDurationSeconds=1, renewTime=render_micro_time(time.time())
                 )
                 try:
@@ -293,17 +314,20 @@ class Elector:
             self.holder = found.spec.holder_identity or ""
         if standing == "held":
             return standing
-        if standing == "expired":
+        if standing in ("expired", "absent"):
             # Before it is tried: it may be ours although no answer arrived, and is then found to be.
-            self._opens_at = self._clock() + self._settings.takeover_wait_seconds
+            self._opens_at = self._clock() + self._wait_seconds(standing)
         if found is None:
             await self._create()
         elif standing == "ours":
-            await self._put(found.with_spec(**self._renewal()))
+            await self._put(self._noted(found).with_spec(**self._renewal()))
         else:
+            self._take_over_record(found)
             times = (found.spec.lease_transitions or 0) + 1
             renewal = self._renewal()
-            await self._put(found.with_spec(**renewal, acquireTime=renewal["renewTime"], leaseTransitions=times))
+            await self._put(
+                self._noted(found).with_spec(**renewal, acquireTime=renewal["renewTime"], leaseTransitions=times)
+            )
         return standing
 
     async def _renew(self) -> bool:
@@ -313,7 +337,7 @@ class Elector:
         """
         assert self._lease is not None
         try:
-            await self._put(self._lease.with_spec(**self._renewal()))
+            await self._put(self._noted(self._lease).with_spec(**self._renewal()))
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
@@ -327,6 +351,24 @@ class Elector:
                 if error.status != 409:
                     raise  # otherwise: written between our look at it and our writing
         return False
+
+    def _wait_seconds(self, standing: Standing) -> float:
+        """How long what another process has begun may go on. The holder of a Lease that was deleted finds ours when it
+        would renew its own.
+        """
+        settings = self._settings
+        renews = settings.retry_period_seconds * (1 + _JITTER) if standing == "absent" else 0.0
+        return renews + settings.takeover_wait_seconds
+
+    def _noted(self, lease: Lease) -> Lease:
+        """The Lease with what is known of decisions."""
+        return lease.annotated(ANNOTATION, self._record.text()) if self._record is not None else lease
+
+    def _take_over_record(self, lease: Lease) -> None:
+        if self._record is not None:
+            cut = self._record.load(str(lease.annotations.get(ANNOTATION, "")))
+            if cut:
+                self._deliver(cut)
 
     def _renewal(self) -> dict[str, Any]:
         return {

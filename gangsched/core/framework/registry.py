@@ -39,14 +39,22 @@ _MOST_CHARACTERS = 300
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
+def steady(problem: str) -> str:
+    """The words of an exception without addresses of objects: they differ from try to try, and each would be news."""
+    return _ADDRESS.sub("0x…", " ".join(problem.split()))[:_MOST_CHARACTERS]
+
+
 class PluginError(Exception):
     """A plug-in has failed. ``plugin`` is its name; the text names the method and what went wrong."""
 
     def __init__(self, plugin: str, method: str, problem: str) -> None:
-        # Addresses of objects differ from try to try: with them every try would be news.
-        words = _ADDRESS.sub("0x…", " ".join(problem.split()))[:_MOST_CHARACTERS]
-        super().__init__(invalid.plugin_failed(plugin=plugin, method=method, words=words))
+        super().__init__(self.said(plugin, method, steady(problem)))
         self.plugin = plugin
+
+    @staticmethod
+    def said(plugin: str, method: str, words: str) -> str:
+        """What people read."""
+        return invalid.plugin_failed(plugin=plugin, method=method, words=words)
 
 
 class _Kept(NamedTuple):

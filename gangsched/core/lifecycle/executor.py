@@ -202,6 +202,13 @@ class Executor:
             reason = report.NAME_TAKEN if taken else report.NAME_SERVED
             self._reporter.event(owner.shown_by, reason, note)
 
+    def decision_cut(self, event: ev.DecisionCut) -> None:
+        """A process has ended over the gang of this name: it comes after all others."""
+        self.world.cut.cut(event.gang, event.times, event.at)
+        for group in self.groups.values():
+            if group.name == event.gang and group.state is State.QUEUED:
+                self._waiting.enqueue(group)
+
     def refused(self, event: ev.ObjectRefused) -> None:
         """Tell the owner of an object that cannot be understood, once."""
         kind, _, api = event.kind.partition(".")
@@ -287,7 +294,10 @@ class Executor:
         for key in self.queue.due(self.world.now):
             if key in self.groups:
                 self._unschedulable.due(key)
-                self._signal(self.groups[key], Signal.WAKE)
+                if self.groups[key].state is State.QUEUED:
+                    self._waiting.enqueue(self.groups[key])
+                else:
+                    self._signal(self.groups[key], Signal.WAKE)
 
     # -- decisions -----------------------------------------------------------------------------------------
 
@@ -298,9 +308,12 @@ class Executor:
         if group.holding:
             decisions = self._look_again(group)
             watchdog.finish()
+            self.world.cut.decided(group.name)
             return decisions
         verdict = self._decided(group)
-        watchdog.finish()
+        self.world.cut.decided(group.name)
+        if watchdog.finish():
+            self.world.cut.took_long(group.name, self.world.now)
         group.decisions = verdict.decisions
         group.message = verdict.message
         if not self._roll_back(group, verdict):

@@ -8,6 +8,7 @@ the members; of single pods that are alike only the first is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -41,8 +42,12 @@ class Waiting:
         self._queue = queue
 
     def enqueue(self, group: Group) -> None:
-        """It is to be decided."""
-        self._queue.push(queue_order(self._world, group.gangs))
+        """It is to be decided; not before its pause is over if processes have ended over it."""
+        pause = self._world.cut.not_before(group.name) if self._world.cut else -math.inf
+        if pause > self._world.now:
+            self._queue.rest(group.key, pause)
+        else:
+            self._queue.push(queue_order(self._world, group.gangs))
 
     def park(self, group: Group) -> None:
         """It does not fit: it waits for an event that may help, at least for its backoff. One that is bound in part
@@ -104,7 +109,7 @@ class Waiting:
             group.reserves_from = now + now - (since if group.waiting_since is None else group.waiting_since)
             ledger.end_turn(group.key)
         else:
-            with suppress(PluginError):  # the decision names the plug-in at fault
+            with suppress(PluginError), self._decider.contained.about(group.gangs):  # the decision names it
                 reserve(self._decider.contexts(group.gangs), group.key, self._world)
         if not ledger.turn_of(group.key):
             group.reserving_since = None

@@ -32,6 +32,7 @@ from gangsched.core.framework.pipeline import Pipeline, Stopwatch, pipeline_of
 from gangsched.core.framework.registry import PluginError, PluginSet
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placer
+from gangsched.core.planning.contained import Contained
 from gangsched.core.planning.context import Question, SchedulingContext
 from gangsched.core.planning.outcomes import Outcomes, refused, without_quota
 from gangsched.core.planning.victims import VictimsOf
@@ -275,6 +276,7 @@ class Decider:
         self.options = options
         self.watchdog = Watchdog()
         self.stopwatch = Stopwatch()
+        self.contained = Contained(on=options.contain_errors)
         made: list[tuple[PluginSet, Placer]] = []
         self._placers: dict[str, Placer] = {}
         for name in options.scheduler_names:
@@ -314,10 +316,14 @@ class Decider:
 
     def decide(self, asked: Question) -> Verdict:
         """Decide the gangs of one group together. When a plug-in of others fails, so does the gang: the verdict says
-        which.
+        which. So it does when this program fails over it.
         """
-        found = self._answer(asked)
-        return self._sooner(found, asked) if asked.may_preempt and found.awaiting else found
+        try:
+            with self.contained.about(asked.gangs):
+                found = self._answer(asked)
+                return self._sooner(found, asked) if asked.may_preempt and found.awaiting else found
+        except PluginError as error:
+            return self._failed(asked, error)
 
     def _sooner(self, found: Verdict, asked: Question) -> Verdict:
         """The gang has to wait for pods that leave. If that takes too long, others are evicted instead, unless those
@@ -340,16 +346,21 @@ class Decider:
 
     def _answer(self, asked: Question) -> Verdict:
         try:
-            return self._cycle(asked).decide()
+            with self.contained.about(asked.gangs):
+                return self._cycle(asked).decide()
         except PluginError as error:
-            return refused(Unschedulable, self.world, asked.gangs, str(error), failed_plugin=error.plugin)
+            return self._failed(asked, error)
+
+    def _failed(self, asked: Question, error: PluginError) -> Verdict:
+        return refused(Unschedulable, self.world, asked.gangs, str(error), failed_plugin=error.plugin)
 
     def fits_now(self, gangs: Sequence[GangId], prefer: Mapping[str, str]) -> Verdict | None:
         """The decision to bind gangs that hold room already, if they fit without any eviction. ``prefer`` is that
         of a question.
         """
         try:
-            return self._cycle(Question(gangs, prefer=prefer, holding=True)).fits_now()
+            with self.contained.about(gangs):
+                return self._cycle(Question(gangs, prefer=prefer, holding=True)).fits_now()
         except PluginError:
             return None
 
@@ -380,11 +391,12 @@ class Decider:
         have theirs, or those of their node.
         """
         try:
-            job = self.context(gangs)
-            gone = frozenset(victims)
-            nominated = Nominated(self.world.managed, gangs, flavors)
-            holds = job.holds(placements, gone, nominated.on, terminating_leave=terminating_leave)
-            return holds and self._quota_holds(job, gone)
+            with self.contained.about(gangs):
+                job = self.context(gangs)
+                gone = frozenset(victims)
+                nominated = Nominated(self.world.managed, gangs, flavors)
+                holds = job.holds(placements, gone, nominated.on, terminating_leave=terminating_leave)
+                return holds and self._quota_holds(job, gone)
         except PluginError:
             return False
 
@@ -393,12 +405,13 @@ class Decider:
         not fit even then, or a plug-in of others fails over it.
         """
         try:
-            gone = frozenset(victims)
-            for job in self.contexts(gangs, displacing=True):
-                found = Outcomes(job).once_gone(union(job.terminating(), job.slots(gone)))
-                if found is not None:
-                    return found.placements if self._quota_holds(job, gone) else ()
-            return ()
+            with self.contained.about(gangs):
+                gone = frozenset(victims)
+                for job in self.contexts(gangs, displacing=True):
+                    found = Outcomes(job).once_gone(union(job.terminating(), job.slots(gone)))
+                    if found is not None:
+                        return found.placements if self._quota_holds(job, gone) else ()
+                return ()
         except PluginError:
             return ()
 
@@ -413,12 +426,13 @@ class Decider:
         placed and once these victims (UIDs) and terminating pods are gone.
         """
         try:
-            job = self.context(gangs)
-            sim = job.planned(job.staying(victims))
-            for place in placements:
-                if place.node in sim.snapshot.row_of:
-                    sim.place(sim.class_of(self.world.pods[place.uid]), sim.snapshot.row_of[place.node])
-            found = job.placer.extras(absent, sim, {}).rows
+            with self.contained.about(gangs):
+                job = self.context(gangs)
+                sim = job.planned(job.staying(victims))
+                for place in placements:
+                    if place.node in sim.snapshot.row_of:
+                        sim.place(sim.class_of(self.world.pods[place.uid]), sim.snapshot.row_of[place.node])
+                found = job.placer.extras(absent, sim, {}).rows
         except PluginError:
             return []
         return [(pod, sim.snapshot.nodes[found[pod.uid]].name) for pod in absent if pod.uid in found]

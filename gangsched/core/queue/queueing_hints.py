@@ -124,12 +124,16 @@ class QueueingHints:
         if "" in self._freed or (signature.queue is not None and self.gives_quota(signature, had)):
             return True
         try:
-            job = self._decider.context(gangs)
-            may_leave = self._holds_quota if signature.queue is not None else None
-            judge = _Judge(job, signature, may_leave, self._flavors(signature))
-            return any(self._may_help(judge, change) for change in self._changes) and judge.enough()
+            with self._decider.contained.about(gangs):
+                return self._judged(signature, gangs)
         except PluginError:
             return True  # the decision will say whose fault it is
+
+    def _judged(self, signature: Signature, gangs: Sequence[GangId]) -> bool:
+        job = self._decider.context(gangs)
+        may_leave = self._holds_quota if signature.queue is not None else None
+        judge = _Judge(job, signature, may_leave, self._flavors(signature))
+        return any(self._may_help(judge, change) for change in self._changes) and judge.enough()
 
     def _flavors(self, signature: Signature) -> list[ResourceFlavor]:
         """Those that ask something of the nodes of such gangs, or let them run on nodes where they could not."""

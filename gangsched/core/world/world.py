@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from gangsched.core.agenda import Agenda
-from gangsched.core.decision import Order, group_key
+from gangsched.core.decision import Order, group_key, names_of
 from gangsched.core.events import Change, Hint, ObjectRefused
 from gangsched.core.ledger.backfill import Turns
 from gangsched.core.ledger.ledger import Kind, Ledger, Reservation
@@ -27,6 +27,7 @@ from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINAT
 from gangsched.core.state.sightings import Evictions, ForeignNominations, SchedulerNames, Sightings
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
+from gangsched.core.world.cut_decisions import CutDecisions
 from gangsched.core.world.owner_gangs import OwnerGangs, key_in_labels
 from gangsched.model.constraints import Labels
 from gangsched.model.dialects.objects import MAX_MEMBERS
@@ -80,6 +81,7 @@ class World:
         self.agenda = Agenda()
         self.agenda.page(self.names.alive)
         self.evictions = Evictions()
+        self.cut = CutDecisions()
         self.foreign_nominations = ForeignNominations(
             self.membership.is_ours,
             lambda node: any(pod.deleting_since is not None for pod in self.snapshot.pods_on(node)),
@@ -276,12 +278,15 @@ class World:
 
 #: So much later than by their age (seconds) gangs are decided that have their minimum.
 _AFTER_OTHERS = 2.0**40
+#: Added to the place of those that come after all others: more than priorities differ.
+_LAST = 1 << 33
 
 
 def queue_order(world: World, gangs: Sequence[GangId]) -> Order:
     """The place of a group in the queue. A gang that needs quota has the priority of its workload there. What an
     earlier process has bound in part comes before others of its priority, younger or older: it takes room already.
     One that has its minimum and waits for more comes after them, if that is wished.
+    One over which a process has ended comes after all: see :mod:`.cut_decisions`.
     """
     membership = world.membership
     priority = world.managed.priority(gangs)
@@ -289,10 +294,12 @@ def queue_order(world: World, gangs: Sequence[GangId]) -> Order:
         priority = membership.preemptor_priority(gangs)
     key = group_key(gangs)
     first = key in world.ledger.begun and membership.half_bound(gangs)
-    if first:
-        return -priority, -math.inf, key
-    late = _AFTER_OTHERS if world.surplus_after and membership.has_minimum(gangs) else 0.0
-    return -priority, membership.created(gangs) + late, key
+    late = _AFTER_OTHERS if world.surplus_after and not first and membership.has_minimum(gangs) else 0.0
+    since = -math.inf if first else membership.created(gangs)
+    if world.cut:
+        name = names_of(gangs)
+        return _LAST - priority if name in world.cut else -priority, world.cut.waits_since(name, since) + late, key
+    return -priority, since + late, key
 
 
 def for_its_minimum(order: Order) -> bool:
