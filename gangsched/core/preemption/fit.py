@@ -14,7 +14,7 @@ none.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -413,35 +413,39 @@ class Returnable(msgspec.Struct, frozen=True, eq=False):
     order: tuple[object, ...]
 
 
-def reprieve(fit: Fit, units: Sequence[Returnable]) -> list[Ints]:
+def _never() -> bool:
+    return False
+
+
+def reprieve(fit: Fit, units: Sequence[Returnable], late: Callable[[], bool] = _never) -> list[Ints]:
     """Give back to the fit, which holds a plan that works, whatever is not needed, the most harmful first (``order``);
-    returns what came back.
+    returns what came back. It is asked before each question whether it is too ``late`` for more.
     """
     back: list[Ints] = []
     left = sorted(units, key=lambda u: u.order)
     while True:
         before = len(left)
-        left = _pass(fit, left, back)
-        if (fit.monotone and fit.exact) or len(left) == before:
+        left = _pass(fit, left, back, late)
+        if late() or (fit.monotone and fit.exact) or len(left) == before:
             break  # where fewer victims may help, those refused are asked again once something has changed
     spared: list[Returnable] = []
     for unit in left:
-        if 0 < len(unit.core) < len(unit.slots) and fit.returns(unit.core):
+        if 0 < len(unit.core) < len(unit.slots) and not late() and fit.returns(unit.core):
             back.append(unit.core)
             rest = unit.slots[~isin(unit.slots, unit.core.tolist())]
             spared += [Returnable(slot, unit.core[:0], (*unit.order, n)) for n, slot in enumerate(rest[:, None])]
-    _pass(fit, spared, back)
+    _pass(fit, spared, back, late)
     return back
 
 
-def _pass(fit: Fit, units: Sequence[Returnable], back: list[Ints]) -> list[Returnable]:
+def _pass(fit: Fit, units: Sequence[Returnable], back: list[Ints], late: Callable[[], bool]) -> list[Returnable]:
     """One pass over all units; returns those that stay away."""
     needed: list[Returnable] = []
     left = list(units)
     size = len(left)  # how many are asked about at once: half as many after a no, twice as many after a yes
     refused = 0  # the first of those left that cannot all come back
     changed = True
-    while left:
+    while left and not late():
         if changed:
             possible = fit.may_return([u.slots for u in left]).tolist()
             refused = refused if all(possible[:refused]) else 0
@@ -458,4 +462,4 @@ def _pass(fit: Fit, units: Sequence[Returnable], back: list[Ints]) -> list[Retur
         else:
             needed.append(left.pop(0))
             refused = 0
-    return needed
+    return needed + left

@@ -358,9 +358,11 @@ def fillings_of(nodes: NodePrices) -> Fillings | None:
         room = c.free[:, node, None] + (c.req[:, [some[0] for some in classes]][:, :, None] * taken[None]).sum(axis=1)
         most = [demand.whole(k, room[:, -1:], nodes.mask[k, [node]]) for k in range(nodes.kinds)]
         ranges = [range(int(m[0]) + 1) for m in most]
-        vectors = int(np.prod([len(r) for r in ranges], dtype=np.float64))
-        nodes.work += vectors * (_VECTOR + room.size // 8)
-        if vectors > _VECTORS or nodes.work > last:
+        vectors = np.prod([len(r) for r in ranges], dtype=np.float64)
+        if vectors > _VECTORS:
+            return None
+        nodes.work += int(vectors) * (_VECTOR + room.size // 8)
+        if nodes.work > last:
             return None
         here: list[tuple[tuple[int, ...], int]] = []
         for vector in product(*ranges):

@@ -126,6 +126,8 @@ class Search:
         self.works = weights(table.cost[: table.size], work_lost(units.snapshot, cluster, now, units.unsaved))
         self._proved_none = False
         self._looks = -1
+        #: Steps spent on giving back what is not needed, beside those of the search; and those of it when it began.
+        self._reprieving = self._reprieve_began = 0
         self._up_to = math.inf  # what counts under a higher priority stays
         self._places: list[Places] = []
         self._best: Plan | None = None  # of those found
@@ -381,14 +383,18 @@ class Search:
         return Plan(self._harm_of(taken), taken, rows) if taken else None
 
     def _reprieved(self, plan: Plan) -> Plan:
-        """The plan with whatever is not needed put back, whatever that takes."""
+        """The plan with whatever is not needed put back. That may take as many steps as the search has, beside them: a
+        longer search comes across the same plans, and gives back no less.
+        """
         fit = self.fit
         base, spent = fit.save(), fit.steps
+        self._reprieve_began = spent
         fit.take(np.array(sorted(plan.taken), dtype=np.int64))
         fit.hint(plan.rows, least=not self.candidates.by_work and gap(plan.harm, self._bound.floor(plan.harm)) is None)
-        back = reprieve(fit, self._returnable(plan.taken)) if fit.fits() else []
+        back = reprieve(fit, self._returnable(plan.taken), self._too_late) if fit.fits() else []
         rows = fit.rows() if back or not plan.rows else plan.rows
         fit.restore(base)
+        self._reprieving += fit.steps - spent
         fit.steps = spent
         if not back:
             return Plan(plan.harm, plan.taken, rows)
@@ -517,6 +523,13 @@ class Search:
     def spent(self) -> int:
         """Steps spent."""
         return self.steps + self.fit.steps + sum(worker.work for worker in self._workers) // _PER_STEP
+
+    def _too_late(self) -> bool:
+        """Must the plan be taken as it is, although some of its victims may not be needed?"""
+        if self._reprieving + self.fit.steps - self._reprieve_began >= self.max_steps or self._watchdog.barks():
+            self.stopped = True
+            return True
+        return False
 
     def _late(self) -> bool:
         if self.spent >= self.max_steps or self._watchdog.barks():
