@@ -1,13 +1,15 @@
 """What is counted of an object that cannot be understood, where its old state, or none, would be less safe.
 
 A pod takes room all the same. It is not placed: while it is not bound it is its own gang, which waits. Where it runs it
-holds what can be read of its requests and ports; if those cannot be read either, it fills its node. A budget allows no
-disruption, a class is as patient as can be, and a Job or JobSet does not go on.
+holds what can be read of its requests and ports: of a resource of which it asks for more than any node has, all that
+its node has, and of very many resources those that nodes may have. If they cannot be read at all, it fills its node. A
+budget allows no disruption, a class is as patient as can be, and a Job or JobSet does not go on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,12 +22,17 @@ from gangsched.model.dialects.owners import GANG
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import JobSet, RawJobSet
 from gangsched.model.preemptible import preemption_toleration
+from gangsched.model.quantity import base_units
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, SINGLE, Budget, GangId, Job, Pod, PriorityClass
 from gangsched.model.selectors import label_selector
+from gangsched.model.shapes import MAX_RESOURCES
 from gangsched.model.times import LONGEST_SECONDS, parse_time
 
 #: More pods than any node takes: beside this one there is room for none.
 _ALL = 1 << 30
+#: Fields of resource lists, and an amount beyond all nodes of which those of many pods can be summed exactly.
+_AMOUNTS = ("requests", "limits", "overhead", "allocatedResources")
+_MOST = 1 << 46
 FILLS_ITS_NODE = PodShape(requests=(("pods", _ALL),))
 _T = TypeVar("_T")
 _S = TypeVar("_S", bound=wire.Wire)
@@ -66,8 +73,14 @@ def refused_pod(convert: Converter, raw: wire.Pod, error: FieldError) -> Pod:
     def only(of_spec: tuple[str, ...], of_status: tuple[str, ...]) -> Pod:
         return convert.pod(wire.Pod(meta, _only(spec, of_spec, **never), _only(status, of_status, **known)))
 
-    with_room = _unless_wrong(lambda: only(_SPEC + _ROOM_OF_SPEC, _STATUS + _ROOM_OF_STATUS), None)
-    pod = with_room or msgspec.structs.replace(only(_SPEC, _STATUS), shape=FILLS_ITS_NODE)
+    def with_room() -> Pod:
+        return only(_SPEC + _ROOM_OF_SPEC, _STATUS + _ROOM_OF_STATUS)
+
+    found = _unless_wrong(with_room, None)
+    if found is None:
+        names: set[str] = set()
+        spec, status = _bounded(spec, names), _bounded(status, names)
+    pod = found or _unless_wrong(with_room, None) or msgspec.structs.replace(only(_SPEC, _STATUS), shape=FILLS_ITS_NODE)
     gang = pod.gang if pod.node else GangId(SINGLE, pod.namespace, pod.name, pod.scheduler)
     return msgspec.structs.replace(pod, gang=gang, mistake=error.mistake)
 
@@ -140,6 +153,31 @@ def _without_template(raw: wire.Job) -> wire.Job:
 def _plain(meta: wire.ObjectMeta) -> wire.ObjectMeta:
     notes = {key: text for key, text in (meta.annotations or {}).items() if key not in (ADDED_BY_FLAVOR, GANG)}
     return msgspec.structs.replace(meta, annotations=notes, creation_timestamp=_time(meta.creation_timestamp))
+
+
+def _bounded(raw: _S, names: set[str]) -> _S:
+    """The same with amounts of resources that can be counted, of so many resources as can be; ``names`` gets those."""
+    return msgspec.convert(_with_bounds(msgspec.to_builtins(raw), names), type(raw), str_keys=True)
+
+
+def _with_bounds(value: Any, names: set[str]) -> Any:
+    if isinstance(value, list):
+        return [_with_bounds(each, names) for each in value]
+    if not isinstance(value, dict):
+        return value
+    amounts = {key: _amounts(inner, names) for key, inner in value.items() if key in _AMOUNTS and inner}
+    return {key: amounts.get(key) or _with_bounds(inner, names) for key, inner in value.items()}
+
+
+def _amounts(found: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    out = {}
+    for name in sorted(found, key=lambda each: ("/" in each, each)):  # those that every node has come first
+        if name in names or len(names) < MAX_RESOURCES:
+            names.add(name)
+            unit = "m" if name == "cpu" else ""
+            raw = found[name]
+            out[name] = raw if _unless_wrong(partial(base_units, name, raw), None) is not None else f"{_MOST}{unit}"
+    return out
 
 
 def _only(found: _S, names: tuple[str, ...], **others: Any) -> _S:

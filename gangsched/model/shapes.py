@@ -34,6 +34,8 @@ DEFAULT_SCORED = {"cpu": 100, "memory": 200 * 1024 * 1024}
 
 _POD_LEVEL = ("cpu", "memory")
 RESIZE_PENDING = "PodResizePending"
+#: What one pod may have: many times what is in use. With ten times as many a decision takes seconds on 1,000 nodes.
+MAX_RESOURCES, MAX_NODE_TERMS, MAX_POD_TERMS, MAX_SPREADS = 250, 1_000, 500, 100
 
 
 def parse_list(raw: wire.Quantities | None, field: str) -> dict[str, int]:
@@ -203,8 +205,10 @@ def total(shapes: Iterable[tuple[tuple[str, int], ...]]) -> dict[str, int]:
 
 def pod_shape(meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus, *, template: bool = False) -> PodShape:
     """The shape of a pod, or the one that pods of a template will have. Raises :class:`FieldError`."""
-    requests, scored = pod_requests(spec, status)
     affinity = spec.affinity or wire.Affinity()
+    check_sizes(spec, affinity)
+    requests, scored = pod_requests(spec, status)
+    _at_most(len(requests), MAX_RESOURCES, "spec.containers", "resources")
     node_affinity = affinity.node_affinity or wire.NodeAffinity()
     near, apart = affinity.pod_affinity or wire.PodAffinity(), affinity.pod_anti_affinity or wire.PodAffinity()
     at = "spec.affinity"
@@ -240,6 +244,25 @@ def pod_shape(meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus,
         resource_claims=bool(spec.resource_claims),
         node_features=required_node_features(spec),
     )
+
+
+def check_sizes(spec: wire.PodSpec, affinity: wire.Affinity) -> None:
+    """Raise :class:`FieldError` for lists that are so long that each decision about such a pod would take seconds. The
+    API server bounds no more than the object.
+    """
+    required = affinity.node_affinity.required if affinity.node_affinity is not None else None
+    of_nodes = affinity.node_affinity.preferred if affinity.node_affinity is not None else None
+    near, apart = affinity.pod_affinity or wire.PodAffinity(), affinity.pod_anti_affinity or wire.PodAffinity()
+    terms = len(required.node_selector_terms or ()) if required is not None else 0
+    _at_most(terms + len(of_nodes or ()), MAX_NODE_TERMS, "spec.affinity.nodeAffinity", "terms")
+    of_pods = sum(len(some or ()) for a in (near, apart) for some in (a.required, a.preferred))
+    _at_most(of_pods, MAX_POD_TERMS, "spec.affinity", "terms about pods")
+    _at_most(len(spec.topology_spread_constraints or ()), MAX_SPREADS, "spec.topologySpreadConstraints", "constraints")
+
+
+def _at_most(count: int, most: int, field: str, what: str) -> None:
+    if count > most:
+        raise FieldError(field, invalid.more_than(count=count, what=what, most=most))
 
 
 def _preferred_nodes(raw: wire.NodeAffinity, field: str) -> tuple[tuple[int, NodeTerm], ...]:

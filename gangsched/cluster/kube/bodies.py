@@ -74,7 +74,7 @@ def write_request(action: PodWrite | VolumeWrite | JobWrite | SetCondition | Set
     """
     match action:
         case Bind():
-            return _bind(action)
+            return bind_request(action)
         case Nominate():
             condition = _condition(INTENT_CONDITION, "True", NOMINATED_REASON, action.message, now)
             return _status_patch(action.pod, {"nominatedNodeName": action.node, "conditions": [condition]})
@@ -158,12 +158,14 @@ def report_request(report: Report, controller: str, instance: str, now: float) -
     return Request("POST", path, msgspec.json.encode(body))
 
 
-def _bind(action: Bind) -> Request:
+def bind_request(action: Bind, version: str = "") -> Request:
+    """The pod that is meant is bound if it is still in this ``version``, where that is given."""
     pod = action.pod
+    meta = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
     body = {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
+        "metadata": {**meta, "resourceVersion": version} if version else meta,
         "target": {"apiVersion": "v1", "kind": "Node", "name": action.node},
     }
     return Request("POST", pod_path(pod, "binding"), msgspec.json.encode(body))

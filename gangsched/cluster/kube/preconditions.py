@@ -9,7 +9,12 @@ number of those that had been taken in when it was made.
 
 *Removals* are for pods that bear their mark, and the API server is to check that: another process may have taken the
 mark back, a user may want the pod to stay, or the mark was reset because nothing followed for long. The version of the
-pod with its mark (``resourceVersion``) is therefore a precondition of its removal, as its UID is.
+pod with its mark (``resourceVersion``) is therefore a precondition of its removal, as its UID is. A pod that others
+write again and again, whose mark stood each time that it was read, is removed without that precondition: else whoever
+may annotate it could keep it.
+
+A *binding* names the version in which the pod was without a node, so that one which arrives late, when another process
+leads, is refused if anything has been written to the pod since.
 """
 
 from __future__ import annotations
@@ -27,6 +32,8 @@ V = TypeVar("V")
 
 #: So many objects are remembered at most where nothing else bounds them.
 MOST = 50_000
+#: So often a removal may meet a pod that was rewritten since its mark was seen; then its UID and the mark are enough.
+REWRITTEN_AT_MOST = 3
 
 
 class Preconditions:
@@ -45,6 +52,8 @@ class Preconditions:
         self._ours: dict[str, str] = {}  # by UID, the node that a binding of ours that no watch has shown yet names
         self._newest: dict[str, tuple[int, str, str]] = {}  # by node: number of the event, namespace, name
         self._marked: dict[str, str] = {}  # by UID, the version
+        self._pending: dict[str, str] = {}  # by UID of a pod without a node, its newest known version
+        self._rewritten: dict[str, int] = {}  # by UID, how often a removal met another version that bears the mark
 
     def delivered(self, events: Sequence[Event]) -> None:
         """These events are on their way to the decision thread; to be called for every one of them, in order."""
@@ -52,14 +61,19 @@ class Preconditions:
         for event in events:
             if isinstance(event, Changed) and isinstance(event.record, Pod):
                 pod = event.record
-                if pod.node and pod.uid not in self._bound:
-                    self._seen_on_a_node(pod)
+                if pod.node:
+                    self._pending.pop(pod.uid, None)
+                    if pod.uid not in self._bound:
+                        self._seen_on_a_node(pod)
+                elif _newer(pod.version, self._pending.get(pod.uid, "")):
+                    self._put(self._pending, pod.uid, pod.version)
                 if pod.disruption is not None or pod.uid in self._marked:
                     self._seen_with_a_mark(pod)
             elif isinstance(event, Gone) and event.kind == "Pod":
                 self._bound.discard(event.uid)
                 self._ours.pop(event.uid, None)
-                self._marked.pop(event.uid, None)
+                for of in (self._marked, self._pending, self._rewritten):
+                    of.pop(event.uid, None)
 
     # -- bindings ------------------------------------------------------------------------------------------
 
@@ -74,6 +88,15 @@ class Preconditions:
         if newest is None or newest[0] <= known or self._ours.get(uid) == action.node or uid in self._bound:
             return ""
         return notes.bound_since(namespace=newest[1], name=newest[2], node=action.node)
+
+    def unbound_version(self, pod: PodRef) -> str:
+        """The newest version that is known of a pod without a node; empty if none is."""
+        return self._pending.get(pod.uid, "")
+
+    def unbound(self, pod: PodRef, version: str) -> None:
+        """The pod has been read, and has no node in this version."""
+        if _newer(version, self.unbound_version(pod)):
+            self._put(self._pending, pod.uid, version)
 
     def leaves(self, action: Bind) -> None:
         """This binding is being sent."""
@@ -102,6 +125,14 @@ class Preconditions:
         """A mark has been written, or read; older news may follow."""
         if _newer(version, self.marked_version(pod)):
             self._put(self._marked, pod.uid, version)
+
+    def rewritten(self, pod: PodRef) -> None:
+        """A removal was refused because the pod was written since, and it bears its mark all the same."""
+        self._put(self._rewritten, pod.uid, self._rewritten.get(pod.uid, 0) + 1)
+
+    def always_rewritten(self, pod: PodRef) -> bool:
+        """Is it of no use to wait for a version that stands long enough?"""
+        return self._rewritten.get(pod.uid, 0) >= REWRITTEN_AT_MOST
 
     def forget_mark(self, pod: PodRef) -> None:
         """What was known of the pod's mark is not so (any more)."""

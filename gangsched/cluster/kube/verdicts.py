@@ -10,6 +10,7 @@ from gangsched import logs
 from gangsched.cluster.kube import nodes
 from gangsched.cluster.kube.bodies import (
     Request,
+    bind_request,
     claim_path,
     job_path,
     job_request,
@@ -183,12 +184,14 @@ class Verdicts:
             return None, None
         return verdict, request
 
-    async def prepared(self, action: Remove | ResumeJob | NodeWrite) -> tuple[Request | None, Verdict | None]:
+    async def prepared(self, action: Bind | Remove | ResumeJob | NodeWrite) -> tuple[Request | None, Verdict | None]:
         """The request for an action that may rest on what the server has now, or what comes of it without one; neither
         when that could not be read. Raises :class:`ApiError` and :class:`UnreachableError`.
         """
         if isinstance(action, NodeWrite):
             return await nodes.prepared(self._client, self._timeout_seconds, action)
+        if isinstance(action, Bind):
+            return bind_request(action, self._preconditions.unbound_version(action.pod)), None
         if isinstance(action, ResumeJob):
             wanted = action.templates is not None
             found = await read_job(self._client, self._timeout_seconds, action.job) if wanted else None
@@ -198,7 +201,8 @@ class Verdicts:
             verdict = await self.look(action, 0, notes.MARK_UNKNOWN)
             if verdict is not None or not self._preconditions.marked_version(action.pod):
                 return None, verdict
-        return remove_request(action, self._preconditions.marked_version(action.pod) if action.mark else ""), None
+        version = self._preconditions.marked_version(action.pod) if action.mark else ""
+        return remove_request(action, "" if self._preconditions.always_rewritten(action.pod) else version), None
 
     async def judge(
         self, action: Sendable, request: Request | None, error: ApiError
@@ -252,8 +256,10 @@ class Verdicts:
         elif isinstance(action, Unmark | Remove):
             self._preconditions.forget_mark(action.pod)
 
-    def _still_marked(self, action: Remove, pod: SeenPod) -> Verdict | None:
+    def _still_marked(self, action: Remove, pod: SeenPod, *, written_since: bool) -> Verdict | None:
         """May the pod, which is the one that is meant, be removed as it is now? None if so.
+
+        ``written_since``: a removal in the version that was known was refused.
 
         The mark may be that of another gang, as two may need the same pod to leave, or what the Eviction API has
         written over it; one that is taken back is False.
@@ -264,6 +270,10 @@ class Verdicts:
         if not any(c.type == "DisruptionTarget" and c.status == "True" for c in pod.status.conditions or ()):
             return Outcome.CONFLICT, UNMARKED
         self._preconditions.marked(action.pod, pod.metadata.resource_version)
+        if written_since:
+            self._preconditions.rewritten(action.pod)
+            if self._preconditions.always_rewritten(action.pod):
+                _log.warning("a victim is rewritten all the time; it is removed in any version", pod=action.pod.key)
         return None
 
     async def unanswered(self, action: Sendable) -> Verdict | None:
@@ -294,8 +304,9 @@ class Verdicts:
                 return Outcome.OK, ""
             if pod.spec.node_name or pod.metadata.deletion_timestamp:
                 return Outcome.CONFLICT, message
+            self._preconditions.unbound(action.pod, pod.metadata.resource_version)
         if isinstance(action, Remove) and action.mark:
-            return self._still_marked(action, pod)
+            return self._still_marked(action, pod, written_since=status == 409)
         return None
 
     async def _look_at_volume(self, action: BindVolume | SelectNode, message: str) -> Verdict | None:
@@ -324,5 +335,5 @@ class Verdicts:
 
 
 def next_request(action: Sendable, request: Request | None) -> Request | None:
-    """What is sent after an attempt that has not succeeded. A victim may be in another version by then."""
-    return None if isinstance(action, Remove) and action.mark else request
+    """What is sent after an attempt that has not succeeded. A pod may be in another version by then."""
+    return None if isinstance(action, Bind) or (isinstance(action, Remove) and action.mark) else request

@@ -275,7 +275,7 @@ class Writer:
         """
         if isinstance(action, Report):
             return report_request(action, self._controller, self._instance, self._now()), None
-        if isinstance(action, Remove | ResumeJob | NodeWrite):
+        if isinstance(action, Bind | Remove | ResumeJob | NodeWrite):
             return await self._verdicts.prepared(action)
         return write_request(action, self._now()), None
 

@@ -32,6 +32,7 @@ from gangsched.model import jobsets, queues, volumes, wire
 from gangsched.model.children import SIMULATION
 from gangsched.model.constraints import Labels
 from gangsched.model.convert import Converter, job_set
+from gangsched.model.convert_refused import refused_pod
 from gangsched.model.dialects import DIALECTS, koordinator
 from gangsched.model.dialects.objects import owner_of
 from gangsched.model.dialects.operator_specs import OperatorObject
@@ -380,7 +381,15 @@ class _Loading:
         for claim in self._storage.ephemeral(raw):
             _identify(claim.metadata, "PersistentVolumeClaim")
             self._add(place, claim_record(claim))
-        self._add(place, self._convert.pod(raw))
+        try:
+            record = self._convert.pod(raw)
+        except FieldError as error:
+            if not raw.metadata.resource_version:
+                raise
+            # An API server has accepted it: it counts as it does in a cluster, and others can be planned.
+            self._warnings.append(place.warning(error.field, error.message))
+            record = refused_pod(self._convert, raw, error)
+        self._add(place, record)
 
     def _jobset(self, place: Place, raw: RawJobSet) -> None:
         record = job_set(self._convert, raw)

@@ -75,7 +75,7 @@ def eligible_nodes(rule: SpreadConstraint, pod: PodClass, sim: Simulation) -> Bo
 
 class _Constraint:
     """``counts`` are pods per domain without those that are held, which are in ``held``; ``present`` are the domains
-    of eligible nodes.
+    of eligible nodes; ``of_class`` says of the classes asked about (by their numbers) whether they count.
     """
 
     def __init__(self, rule: SpreadConstraint, selection: Selection, domains: Domains, eligible: Bools) -> None:
@@ -89,6 +89,7 @@ class _Constraint:
         self.counts: Counts = np.zeros(domains.count, dtype=np.int64)
         self.held: Counts = np.zeros(domains.count, dtype=np.int64)
         self.self_match = 0
+        self.of_class: dict[int, bool] = {}
 
     def too_skewed(self, counts: Counts) -> Bools:
         """``(N,)``: nodes on which one pod more would be too many for their domain."""
@@ -183,7 +184,10 @@ class PodTopologySpread:
 
     @staticmethod
     def _counts(state: _State, constraint: _Constraint, pod: PodClass, row: int) -> bool:
-        return bool(constraint.eligible[row]) and includes(state.sim, constraint.selection, pod)
+        found = constraint.of_class.get(pod.ident)
+        if found is None:
+            found = constraint.of_class[pod.ident] = includes(state.sim, constraint.selection, pod)
+        return found and bool(constraint.eligible[row])
 
 
 HOSTNAME = "kubernetes.io/hostname"

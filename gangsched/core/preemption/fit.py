@@ -29,6 +29,8 @@ from gangsched.core.state.simulation import Simulation
 
 #: Pods that are lifted from a simulation one by one, because a filter follows each, in about one search step.
 _LIFTED_PER_STEP = 20
+#: Kinds of members whose filters follow the pods cost as much more as the first one.
+_FOLLOWED = 5
 #: Weight of a part of a member among whole ones.
 _HINT = 1e-3
 
@@ -283,7 +285,10 @@ class PlacedFit:
         self._anew = math.inf
         #: What each kind, or several together at their least, would need: necessary, and quick to count.
         self._counts = CountedFit(demand, alone=False)
-        self._follows = any(placer.pipeline.watching(c, sim) for c in demand.classes)
+        followed = sum(bool(placer.pipeline.watching(c, sim)) for c in demand.classes)
+        self._follows = followed > 0
+        #: So many times as dear as with one kind is a pod that moves when filters follow it for each kind.
+        self._dear = 1 + followed // _FOLLOWED
         self.monotone = demand.rules.monotone
         self.exact = False  # members that differ are placed in several orders, the first of which is where they were
         self.steps = 0
@@ -329,13 +334,13 @@ class PlacedFit:
         sim = self._sim
         slots = np.flatnonzero(self._taken)
         if self._follows:
-            self.steps += len(slots) // _LIFTED_PER_STEP
+            self.steps += len(slots) * self._dear // _LIFTED_PER_STEP
         looks = self._placer.looks
         mark = sim.mark()
         sim.lift_all(slots)
         placed = self._placer.required(self._wants, sim, self._rows)
         sim.rollback(mark)
-        self.steps += self._placer.looks - looks
+        self.steps += (self._placer.looks - looks) * self._dear
         if placed.complete:
             self._put(placed.rows)
         return placed.complete

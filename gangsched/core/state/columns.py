@@ -6,18 +6,21 @@ HyperNodes count as labels of nodes: the domain of each tier in which a node is.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Bools, Codes, Ints, isin
+from gangsched.core.arrays import Bools, Codes, Floats, Ints, isin
 from gangsched.core.state.podtable import PodTable
 from gangsched.model.constraints import (
     DOES_NOT_EXIST,
     EXISTS,
+    GT,
     IN,
+    LT,
     NOT_IN,
     Labels,
     LabelSelector,
@@ -25,10 +28,13 @@ from gangsched.model.constraints import (
     Requirement,
     Taint,
 )
+from gangsched.model.quantity import integer
 from gangsched.model.records import MAX_TIER, TIER, TIER_NAME, HyperMember, HyperNode, Node
 from gangsched.model.selectors import requirement_matches, selector_matches
 
 ABSENT = -1
+#: Integers below this are exact as floating numbers, and those above compare the same with them.
+_EXACT = 2**53
 _NAMESPACE = ""  # no label has an empty key
 
 
@@ -39,6 +45,7 @@ class LabelColumn:
         self.codes: Codes = np.zeros(0, dtype=np.int32)
         self.values: list[str] = []
         self._code_of: dict[str, int] = {}
+        self._integers: Floats = np.zeros(0)  # of the values; NaN for what is none, and at the end
 
     def set(self, i: int, value: str | None) -> None:
         """The value of one that has a place in the column."""
@@ -76,8 +83,17 @@ class LabelColumn:
             return np.asarray(codes != ABSENT)
         if req.operator == DOES_NOT_EXIST:
             return np.asarray(codes == ABSENT)
-        answers = np.array([requirement_matches(req, {req.key: v}) for v in self.values] + [False])
-        return np.asarray(answers[codes])  # ABSENT = -1 indexes the False at the end
+        return np.asarray(self._compared(req)[codes])  # ABSENT = -1 indexes the False at the end
+
+    def _compared(self, req: Requirement) -> Bools:
+        """For which values Gt or Lt holds, and False: integers are compared at once, else one by one."""
+        bound = integer(req.values[0]) if req.operator in (GT, LT) and len(req.values) == 1 else None
+        if bound is None or abs(bound) >= _EXACT:
+            return np.array([requirement_matches(req, {req.key: v}) for v in self.values] + [False])
+        if len(self._integers) != len(self.values) + 1:
+            found = [integer(value) for value in self.values]
+            self._integers = np.array([math.nan if n is None else float(n) for n in [*found, None]])
+        return np.asarray(self._integers > bound if req.operator == GT else self._integers < bound)
 
 
 class KinColumns:

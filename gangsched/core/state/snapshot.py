@@ -7,7 +7,8 @@ equals" means the same whatever order the nodes arrived in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
 import numpy as np
@@ -28,6 +29,10 @@ PODS, CPU, MEMORY = 0, 1, 2
 _FIRST_RESOURCES = ("pods", "cpu", "memory", "ephemeral-storage")
 #: Rows of ``scored``: what scoring assumes to be requested (cpu, memory), with defaults for empty requests.
 SCORED = ("cpu", "memory")
+#: So many resources that pods ask for and no node has been seen to offer have a row of their own; all others share one.
+#: Users choose these names, and every row costs memory for every node.
+UNOFFERED_AT_MOST = 500
+OTHERS = "resources that no node offers"
 
 
 class Snapshot:
@@ -72,6 +77,9 @@ class Snapshot:
         self._terms_exist = False
         self._classes: dict[tuple[object, ...], PodClass] = {}
         self._next_class = 0
+        self._in_others: set[str] = set()
+        #: So many resources were first seen on a node, those that every node has included.
+        self._offered = len(_FIRST_RESOURCES)
         self._known: dict[str, Node] = {}
         self._dirty = False
         self._pods_on: dict[str, dict[str, Pod]] = {}
@@ -161,21 +169,60 @@ class Snapshot:
             self.static_generation += 1
         if old.allocatable != node.allocatable:
             self.room_generation += 1
-        for name, _ in node.allocatable:
-            if name not in self.resource_row:
-                self._add_resource(name)
+        new = [name for name, _ in node.allocatable if name not in self.resource_row]
+        self._offered += len(new)
+        self._add_resources(new)
+        if not self._in_others.isdisjoint(new):
+            self._out_of_others(self._in_others.intersection(new))
         self.allocatable[:, row] = 0.0
         for name, units in node.allocatable:
             self.allocatable[self.resource_row[name], row] = units
 
-    def _add_resource(self, name: str) -> int:
-        row = self.resource_row[name] = len(self.resources)
-        self.resources.append(name)
-        empty = np.zeros((1, self.allocatable.shape[1]))
-        self.allocatable = np.concatenate([self.allocatable, empty])
-        self.used = np.concatenate([self.used, np.zeros((1, self.used.shape[1]))])
-        self._shape_matrix = np.concatenate([self._shape_matrix, np.zeros((len(self._shape_matrix), 1))], axis=1)
-        return row
+    def _add_resources(self, names: Sequence[str]) -> None:
+        """Rows for resources that have none yet."""
+        if not names:
+            return
+        for name in names:
+            self.resource_row[name] = len(self.resources)
+            self.resources.append(name)
+        more, size = len(names), self.allocatable.shape[1]
+        self.allocatable = np.concatenate([self.allocatable, np.zeros((more, size))])
+        self.used = np.concatenate([self.used, np.zeros((more, self.used.shape[1]))])
+        self._shape_matrix = np.concatenate([self._shape_matrix, np.zeros((len(self._shape_matrix), more))], axis=1)
+
+    def _asked_for(self, names: Iterable[str]) -> None:
+        """Rows for resources that pods ask for, as long as there are not too many of which no node is known."""
+        new = [name for name in names if name not in self.resource_row]
+        if not new:
+            return
+        left = max(0, UNOFFERED_AT_MOST - (len(self.resources) - self._offered))
+        self._add_resources(new[:left])
+        if len(new) > left and OTHERS not in self.resource_row:
+            self._add_resources([OTHERS])
+        self._in_others.update(new[left:])
+
+    def _out_of_others(self, names: AbstractSet[str]) -> None:
+        """A node offers these from now on: pods that ask for them have been counted in the row of all others."""
+        self._in_others -= names
+        for number, shape in enumerate(self.shapes):
+            if any(name in names for name, _ in shape.requests):
+                index, amounts = self._vectors[number] = self._counted(shape)
+                self._shape_matrix[number] = 0.0
+                self._shape_matrix[number, index] = amounts
+        slots = np.flatnonzero(self.table.row[: self.table.size] >= 0)
+        slots = slots[self.table.place[slots] >= 0]
+        at, shapes = self.table.row[slots], self.table.shape[slots]
+        for row, total in enumerate(self.used):
+            total[:] = np.bincount(at, weights=self._shape_matrix[shapes, row], minlength=len(total))
+
+    def _counted(self, shape: PodShape) -> tuple[Ints, Floats]:
+        """Rows and amounts of what a pod of this shape takes."""
+        taken = {PODS: 1.0}
+        for name, units in shape.requests:
+            row = self.resource_row[name] if name in self.resource_row else self.resource_row[OTHERS]
+            taken[row] = max(float(units), taken.get(row, 0.0))
+        items = sorted(taken.items())
+        return np.array([i for i, _ in items], dtype=np.int64), np.array([a for _, a in items])
 
     # -- pods ----------------------------------------------------------------------------------------------
 
@@ -274,13 +321,8 @@ class Snapshot:
         if shape.host_ports:
             self.port_shapes.append(number)
         self._note_terms(number, shape)
-        items = [(PODS, 1.0)]
-        for name, units in shape.requests:
-            row = self.resource_row.get(name)
-            items.append((self._add_resource(name) if row is None else row, float(units)))
-        items.sort()
-        index = np.array([i for i, _ in items], dtype=np.int64)
-        amounts = np.array([a for _, a in items])
+        self._asked_for(name for name, _ in shape.requests)
+        index, amounts = self._counted(shape)
         self._vectors.append((index, amounts))
         if number >= len(self._shape_matrix):
             extra = np.zeros((max(16, len(self._shape_matrix)), len(self.resources)))
@@ -305,6 +347,7 @@ class Snapshot:
         self.shapes = [self.shapes[n] for n in kept]
         self._vectors = [self._vectors[n] for n in kept]
         self._shape_matrix, self._scored = self._shape_matrix[kept], self._scored[kept]
+        self._keep_resources()
         self.anti_shapes = [n for n, shape in enumerate(self.shapes) if shape.anti_affinity]
         self.port_shapes = [n for n, shape in enumerate(self.shapes) if shape.host_ports]
         self._known_shapes = {shape: n for n, shape in enumerate(self.shapes)}
@@ -313,6 +356,25 @@ class Snapshot:
         classes = [(numbers.get(id(c.shape), -1), key, c) for key, c in self._classes.items()]
         self._classes = {(n, *key[1:]): c for n, key, c in classes if n >= 0}
         self.terms.shapes_are(self.shapes)
+
+    def _keep_resources(self) -> None:
+        """Forget the resources that no node offers and no pod asks for any more. The others have new rows then."""
+        offered = {name for node in self._known.values() for name, _ in node.allocatable}.union(_FIRST_RESOURCES)
+        asked = {i for index, _ in self._vectors for i in index.tolist()}
+        rows = [i for i, name in enumerate(self.resources) if name in offered or i in asked]
+        if len(rows) == len(self.resources):
+            return
+        self.generation += 1
+        self.room_generation += 1
+        row_now = np.zeros(len(self.resources), dtype=np.int64)
+        row_now[rows] = np.arange(len(rows))
+        self.resources[:] = [self.resources[i] for i in rows]
+        self.resource_row.clear()
+        self.resource_row.update({name: i for i, name in enumerate(self.resources)})
+        self._offered = sum(name in offered for name in self.resources)
+        self.allocatable, self.used = self.allocatable[rows], self.used[rows]
+        self._shape_matrix = self._shape_matrix[:, rows]
+        self._vectors = [(row_now[index], amounts) for index, amounts in self._vectors]
 
     def vector(self, shape: PodShape) -> tuple[Ints, Floats]:
         """``(resource rows, amounts)`` that a pod of this shape takes, its pod slot included."""

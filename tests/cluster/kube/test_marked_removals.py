@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, cast
 
 import msgspec
 import pytest
 
+from gangsched.cluster.kube.bodies import bind_request
+from gangsched.cluster.kube.client import ApiError
 from gangsched.cluster.kube.client import Client as KubeClient
 from gangsched.cluster.kube.preconditions import MOST, Preconditions
+from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.verdicts import UNMARKED, SeenPod, Verdicts
 from gangsched.core.actions import Bind, Mark, PodRef, Remove, Unmark
 from gangsched.core.events import Changed, Gone, Outcome, WriteDone
@@ -275,9 +281,117 @@ def test_what_a_pod_says_of_its_mark() -> None:
     """It may leave while its mark is True, in that version; it is leaving already; or it stays."""
     (preconditions, verdicts), pod = books(), PodRef("ns", "a", "u")
     removal = Remove(1, pod, mark=TEXT)
-    assert verdicts._still_marked(removal, read(seen("True", resourceVersion="8"))) is None
+    look = partial(verdicts._still_marked, removal, written_since=False)
+    assert look(read(seen("True", resourceVersion="8"))) is None
     assert preconditions.marked_version(pod) == "8"
-    assert verdicts._still_marked(removal, read(seen("False", resourceVersion="9"))) == (Outcome.CONFLICT, UNMARKED)
+    assert look(read(seen("False", resourceVersion="9"))) == (
+        Outcome.CONFLICT,
+        UNMARKED,
+    )
     assert preconditions.marked_version(pod) == ""
     leaving = read(seen("False", deletionTimestamp="2026-01-01T00:00:00Z"))
-    assert verdicts._still_marked(removal, leaving) == (Outcome.OK, "")
+    assert look(leaving) == (Outcome.OK, "")
+
+
+def conflict() -> ApiError:
+    """What the server answers to a removal in an older version."""
+    return ApiError(409, "Conflict", "the ResourceVersion in the precondition does not match")
+
+
+class Rewritten:
+    """A client that reads a pod which bears its mark, in another version each time."""
+
+    def __init__(self) -> None:
+        self.version = 10
+        self.bucket = TokenBucket(1000.0, 1000)
+
+    async def attempt(self, method: str, path: str, **_: Any) -> bytes:
+        """The pod."""
+        assert (method, path) == ("GET", "/api/v1/namespaces/ns/pods/a")
+        self.version += 1
+        meta = {"uid": "u", "resourceVersion": str(self.version)}
+        conditions = [{"type": "DisruptionTarget", "status": "True"}]
+        return json.dumps({"metadata": meta, "status": {"conditions": conditions}}).encode()
+
+
+@EVICT
+async def test_a_victim_that_is_rewritten_all_the_time_is_removed_by_its_uid(*, evict: bool) -> None:
+    """Whoever may annotate it cannot keep it: after three conflicts, the mark read each time, the UID is enough."""
+    preconditions = Preconditions(MOST)
+    verdicts = Verdicts(cast("KubeClient", Rewritten()), preconditions, 1.0)
+    removal = Remove(1, PodRef("ns", "a", "u"), evict, TEXT)
+    sent: list[dict[str, str]] = []
+    for _ in range(5):
+        request, verdict = await verdicts.prepared(removal)
+        assert (request is not None, verdict) == (True, None)
+        assert request is not None
+        body = json.loads(request.body)
+        sent.append(body.get("deleteOptions", body)["preconditions"])
+        assert await verdicts.judge(removal, request, conflict()) == (None, None)
+    assert [each.get("resourceVersion") for each in sent] == ["11", "12", "13", None, None]
+    assert {each["uid"] for each in sent} == {"u"}
+
+
+async def test_the_owner_of_a_victim_cannot_keep_it_by_writing_to_it(
+    make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str
+) -> None:
+    """It patches an annotation as fast as it can, and the pod is gone all the same, at the first removal asked for."""
+    reader, pod = await marked(make_cluster, make_nodes, admin, namespace)
+    over = asyncio.Event()
+
+    async def write(who: int) -> None:
+        number = 0
+        while not over.is_set():
+            number += 1
+            change = {"metadata": {"annotations": {f"busy-{who}": str(number)}}}
+            with contextlib.suppress(Exception):
+                await admin.patch("Pod", "a", change, namespace)
+
+    writers = [asyncio.create_task(write(who)) for who in range(8)]
+    try:
+        await asyncio.sleep(0.2)
+        assert await reader.do(Remove(3, pod, False, TEXT)) == [WriteDone(3, Outcome.OK)]
+        assert not await alive(admin, namespace)
+    finally:
+        over.set()
+        await asyncio.gather(*writers)
+
+
+def binding(request: Any) -> dict[str, str]:
+    """What a binding says about its pod."""
+    found: dict[str, str] = json.loads(request.body)["metadata"]
+    return found
+
+
+async def test_a_binding_is_for_the_newest_version_that_is_known() -> None:
+    """From the watch; after a refusal from the pod itself; and for none when nothing is known."""
+    (preconditions, _), ref = books(), PodRef("ns", "a", "u")
+    verdicts = Verdicts(cast("KubeClient", Rewritten()), preconditions, 1.0)
+    bind = Bind(1, ref, "n")
+    request, _ = await verdicts.prepared(bind)
+    assert request is not None
+    assert "resourceVersion" not in binding(request)
+    preconditions.delivered([Changed(pod("a").uid("u").field(version="7").obj())])
+    request, _ = await verdicts.prepared(bind)
+    assert request is not None
+    assert binding(request)["resourceVersion"] == "7"
+    assert await verdicts.judge(bind, request, conflict()) == (None, None)
+    request, _ = await verdicts.prepared(bind)
+    assert request is not None
+    assert binding(request)["resourceVersion"] == "11"
+    preconditions.delivered([Changed(pod("a").uid("u").on("n").field(version="12").obj())])
+    assert len(preconditions._pending) == 0
+
+
+async def test_a_binding_that_arrives_late_is_refused_if_the_pod_was_written_since(
+    make_nodes: MakeNodes, admin: Client, namespace: str
+) -> None:
+    """The server compares the version, so that what an old leader sent changes nothing a new one has written."""
+    await make_nodes(1)
+    ref = await make_pod(admin, namespace, "a")
+    old = (await admin.get("Pod", "a", namespace))["metadata"]["resourceVersion"]
+    await admin.patch("Pod", "a", {"metadata": {"labels": {"led-by": "another"}}}, namespace)
+    late = bind_request(Bind(1, ref, "node-0"), old)
+    with pytest.raises(Exception, match=r"(?i)conflict|modified|precondition"):
+        await admin.request(late.method, late.path, json.loads(late.body))
+    assert "nodeName" not in (await admin.get("Pod", "a", namespace))["spec"]

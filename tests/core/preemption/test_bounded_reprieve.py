@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from gangsched.core.events import Synced
+from gangsched.core.events import Event, Synced
 from gangsched.core.options import Options
 from gangsched.core.preemption.fit import PlacedFit
 from gangsched.core.scheduler import Scheduler
-from tests.bench.kinds import NOW, decide, world
+from tests.bench.kinds import NOW, decide, member
+from tests.builders import gang, node, pod
+from tests.core.harness import event
 
 
 @pytest.mark.parametrize("spread", [False, True])
@@ -22,23 +26,40 @@ def test_a_gang_of_any_number_of_sizes_is_decided_within_its_steps(kinds: int, *
     assert 0 < found.steps < Options().search_steps
 
 
+def crowded() -> list[Event]:
+    """A gang of 15 sizes that spreads over zones, in a full cluster of pods of many sizes and priorities."""
+    chance = random.Random(1)
+    out = [event(node(f"n{i:02d}").cpu(8).label(zone=f"z{i % 3}")) for i in range(18)]
+    for i in range(18):
+        left, number = 8.0, 0
+        while left > 0.6:
+            size = min(left, chance.choice([0.5, 0.75, 1.0, 1.25, 1.5]))
+            left -= size
+            low = pod(f"l-{i}-{number}").cpu(size).priority(chance.randrange(50)).on(f"n{i:02d}")
+            out.append(event(low))
+            number += 1
+    members = [member(i, 15, spread=True) for i in range(15)]
+    return [*out, event(gang("g").min(15)), *map(event, members), Synced()]
+
+
 def test_questions_beyond_the_steps_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every look of the filters at one member counts; the plan stands with what has not come back by then."""
-    looks: list[int] = []
+    """A plan stands with what has not come back by then: members are placed anew a few times more, not for each pod."""
+    placed: list[int] = []
     place = PlacedFit._place
 
     def counted(self: PlacedFit) -> bool:
-        before = self.steps
-        found = place(self)
-        self.steps += 10
-        looks.append(self.steps - before)
-        return found
+        placed[-1] += 1
+        return place(self)
 
     monkeypatch.setattr(PlacedFit, "_place", counted)
-    core = Scheduler(Options(search_steps=300))
-    core.handle([*world(16, 60, spread=True), Synced()], NOW)
-    core.decide(NOW)
-    (found,) = core.drain_decisions()
-    assert found.outcome == "preempt"
-    assert len(found.placements) == 60
-    assert sum(looks) <= 2 * 300 + 4 * max(looks)
+    victims = []
+    for steps in (100, 4_000):
+        placed.append(0)
+        core = Scheduler(Options(search_steps=steps))
+        core.handle(crowded(), NOW)
+        core.decide(NOW)
+        (found,) = core.drain_decisions()
+        assert (found.outcome, len(found.placements)) == ("preempt", 15)
+        victims.append(len(found.victims))
+    assert placed[0] < placed[1]
+    assert victims[0] >= victims[1]
