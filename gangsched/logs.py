@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from typing import Any, TextIO
 
@@ -28,6 +29,7 @@ def configure(style: str = "auto", level: str = "info", stream: TextIO | None = 
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.stdlib.add_logger_name,
+        _printable,
     ]
     handler = logging.StreamHandler(out)
     renderers = _renderers(as_json=as_json, colors=not as_json and out.isatty())
@@ -98,6 +100,18 @@ def _renderers(*, as_json: bool, colors: bool) -> list[Processor]:
         _message_first,
         _as_json,
     ]
+
+
+#: What may hide or forge lines in a terminal: controls beside tab and newline, and marks that turn text.
+_HIDDEN = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]")
+
+
+def _printable(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Names and messages of others, with what is not to be seen written as it is in Python."""
+    for key, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[key] = _HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), value)
+    return event
 
 
 #: Made once: json.dumps with options makes one for every line.

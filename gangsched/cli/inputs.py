@@ -312,5 +312,5 @@ def named(text: str, namespace: str | None) -> tuple[str, str, str]:
 
 
 def _contained(options: Options) -> Options:
-    """The settings of a command: an error over one gang is told of that gang, and all others are answered for."""
+    """The settings of a command: an error over one gang is reported for that gang, and the others are answered."""
     return msgspec.structs.replace(options, contain_errors=True)

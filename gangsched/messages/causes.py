@@ -27,6 +27,7 @@ NODE_AFFINITY = "node(s) didn't match Pod's node affinity/selector"
 ADDED_AFFINITY = "node(s) didn't match scheduler-enforced node affinity"
 PORTS = "node(s) didn't have free ports for the requested pod ports"
 NODE_REFUSED = "node(s) were refused"
+OTHER_RESOURCES = "resources that no node offers"
 TOO_MANY_PODS = "Too many pods"
 TOPOLOGY_SPREAD = "node(s) didn't match pod topology spread constraints"
 missing_label = Text("{text} (missing required label)")

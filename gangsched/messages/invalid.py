@@ -236,6 +236,7 @@ no_resource_group = Text("{group} is no group: it contains a /")
 two_constraints = Text("there are two for {topology_key} and {when_unsatisfiable}")
 array_of_shape = Text("an array of {dtype} of shape {shape}")
 plugin_failed = Text("plug-in {plugin} failed in {method}: {words}")
+TERMS_ABOUT_PODS = "terms about pods"
 more_than = Text("has {count} {what}, more than {most}")
 scheduler_failed = Text("the scheduler failed in {place}: {words}")
 NOWHERE = "an unknown place"

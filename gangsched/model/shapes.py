@@ -256,7 +256,7 @@ def check_sizes(spec: wire.PodSpec, affinity: wire.Affinity) -> None:
     terms = len(required.node_selector_terms or ()) if required is not None else 0
     _at_most(terms + len(of_nodes or ()), MAX_NODE_TERMS, "spec.affinity.nodeAffinity", "terms")
     of_pods = sum(len(some or ()) for a in (near, apart) for some in (a.required, a.preferred))
-    _at_most(of_pods, MAX_POD_TERMS, "spec.affinity", "terms about pods")
+    _at_most(of_pods, MAX_POD_TERMS, "spec.affinity", invalid.TERMS_ABOUT_PODS)
     _at_most(len(spec.topology_spread_constraints or ()), MAX_SPREADS, "spec.topologySpreadConstraints", "constraints")
 
 

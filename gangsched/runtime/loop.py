@@ -60,7 +60,7 @@ class Observer:
         """The core has decided one gang in ``seconds``; a GangGroup has a decision for each of its gangs."""
 
     def faulted(self, fault: Fault) -> None:
-        """The core has failed over one gang, which is told so; it goes on with the others."""
+        """The core has failed over one gang, which gets to know; it goes on with the others."""
 
     def busy(self) -> None:
         """The loop is about to work."""

@@ -179,3 +179,15 @@ def test_each_mistake_is_one_line(stream: io.StringIO) -> None:
     told = [(line["message"], line["object"], line["problem"]) for line in lines(stream)]
     assert [each[:2] for each in told] == [("an object cannot be understood", what) for what in ("Node n1", "Pod d/m1")]
     assert [str(each[2]).partition(":")[0] for each in told] == ["spec.x", f"metadata.annotations[{koordinator.MODE}]"]
+
+
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_what_could_hide_a_line_is_written_out(style: str) -> None:
+    """Names and messages are others' to choose: neither controls nor marks that turn text reach the terminal."""
+    stream = io.StringIO()
+    logs.configure(style, "info", stream)
+    logs.get("t").info("seen", gang="a\u202eb\x9b31mc\x1b[2Jd", lines="one\ntwo")
+    written = stream.getvalue()
+    assert not set(written) & {"\u202e", "\x9b", "\x1b"}
+    assert "u202e" in written
+    assert "x9b" in written

@@ -145,7 +145,7 @@ class Watcher:
         """There is no lease at monotonic time ``at``: it was never taken, or it has been deleted.
 
         Whoever was seen to hold it may have renewed it until the moment in which it was found to be gone. Of one that
-        was never seen nobody knows who held it a moment ago.
+        was never seen it is not known who held it a moment ago.
         """
         if self._record is None:
             return "absent"
@@ -167,7 +167,7 @@ class Elector:
 
     ``on_started`` runs as a task while we lead (it is cancelled when we stop), ``on_stopped`` is called at once
     when leadership ends for whatever reason. The Lease keeps the ``record`` of decisions; what an earlier leader has
-    left there is told to ``deliver`` before we lead.
+    left there goes to ``deliver`` before we lead.
     """
 
     def __init__(

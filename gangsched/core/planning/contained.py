@@ -15,7 +15,7 @@ from gangsched.core.framework.registry import PluginError
 from gangsched.messages import invalid
 from gangsched.model.records import GangId
 
-#: Faults that are kept for the log when nobody fetches them.
+#: Faults that are kept for the log until they are fetched.
 _KEPT = 100
 
 

@@ -19,6 +19,7 @@ from gangsched.core.state.podtable import TERMINATING, NodeIds, PodClass, PodTab
 from gangsched.core.state.termcounts import NodeCounts, SelectorIndex, TermIndex
 from gangsched.core.volumes.choice import Choices
 from gangsched.core.volumes.index import VolumeIndex
+from gangsched.messages import causes
 from gangsched.model.constraints import Labels, LabelSelector, PodShape
 from gangsched.model.records import Node, Pod
 
@@ -32,7 +33,7 @@ SCORED = ("cpu", "memory")
 #: So many resources that pods ask for and no node has been seen to offer have a row of their own; all others share one.
 #: Users choose these names, and every row costs memory for every node.
 UNOFFERED_AT_MOST = 500
-OTHERS = "resources that no node offers"
+OTHERS = causes.OTHER_RESOURCES
 
 
 class Snapshot:
