@@ -1,6 +1,6 @@
 """Random Jobs lose pods: what becomes of them is what the real kube-controller-manager makes of it.
 
-``SURVIVAL_JOBS`` says how many Jobs there are (100).
+``SURVIVAL_JOBS`` says how many Jobs there are (60).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from gangsched.core.preemption.explain import fate_of
 from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.survival import Fate, may_complete
-from tests.controlplane.client import Client, Object, wait_until
+from tests.controlplane.client import ApiError, Client, Object, wait_until
 from tests.controlplane.plane import ControlPlane
 from tests.core.harness import world
 from tests.e2e.survival import COUNTED, DELETED, EVICTED, FAILED, NAMESPACE, RandomJob, ended
 
-JOBS = int(os.environ.get("SURVIVAL_JOBS", "100"))
+JOBS = int(os.environ.get("SURVIVAL_JOBS", "60"))
 #: Far longer than it should take.
 WAIT_SECONDS = 60.0 + 2.0 * JOBS
 MANAGER = ("--controllers=job-controller", "--concurrent-job-syncs=20")
@@ -113,6 +113,15 @@ def settled(job: Object) -> bool:
     return condition(job, "FailureTarget", "Failed", "SuccessCriteriaMet", "Complete") is not None
 
 
+async def succeed(admin: Client, name: str) -> None:
+    """A pod succeeds, unless its Job has removed it meanwhile."""
+    try:
+        await admin.patch("Pod", name, {"status": {"phase": "Succeeded"}}, subresource="status")
+    except ApiError as error:
+        if error.status != 404:
+            raise
+
+
 async def complete(admin: Client, jobs: dict[str, RandomJob]) -> dict[str, Object]:
     """What is left of the Jobs succeeds: pod by pod where a success policy may do without others."""
 
@@ -127,8 +136,7 @@ async def complete(admin: Client, jobs: dict[str, RandomJob]) -> dict[str, Objec
             if job.indexed:
                 names = job.by_use(names)
             todo += names[:1] if "successPolicy" in job.spec and job.indexed else names
-        done = {"status": {"phase": "Succeeded"}}
-        await each(todo, lambda name: admin.patch("Pod", name, done, subresource="status"))
+        await each(todo, lambda name: succeed(admin, name))
         return found if all(settled(found[name]) for name in jobs) else None
 
     return await wait_until(one_round, timeout=WAIT_SECONDS, what="all Jobs come to an end", interval=1.5)
