@@ -55,6 +55,14 @@ def job_spec(**labels: str) -> Object:
     return {"parallelism": SIZE, "completions": SIZE, "completionMode": "Indexed", "template": made}
 
 
+def labels_of(api: str, index: int) -> dict[str, str]:
+    """The role of a pod, as its operator labels it."""
+    if api == TORCH:
+        prefix = "training.kubeflow.org/replica"
+        return {f"{prefix}-type": "worker", f"{prefix}-index": f"{index}"}
+    return {"ray.io/node-type": "worker" if index else "head", "ray.io/group": "w" if index else "headgroup"}
+
+
 async def owned(admin: Client, api: str, name: str) -> None:
     """The pods that an operator would make."""
     version, _, kind = api.rpartition("/")
@@ -63,6 +71,7 @@ async def owned(admin: Client, api: str, name: str) -> None:
     for index in range(SIZE):
         pod = {"apiVersion": "v1", "kind": "Pod", **urgent()}
         pod["metadata"] |= {"name": f"{name}-{index}", "namespace": "default", "ownerReferences": [owner]}
+        pod["metadata"]["labels"] = labels_of(api, index)
         await admin.apply(pod)
 
 
