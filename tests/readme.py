@@ -98,7 +98,7 @@ def the_speed() -> str:
 
 
 def the_newest() -> str:
-    """This and the newest kube-scheduler, measured side by side: seconds, processor time, and memory where it differs."""
+    """This and the newest kube-scheduler side by side: seconds, processor time, and memory where it differs."""
     lines = []
     for cell, each in NEWEST["cells"].items():
         (ours, theirs), (our_cpu, their_cpu) = each["seconds"], each["cpu"]
@@ -146,8 +146,8 @@ def in_one_sentence() -> str:
         line[1:] for line in quality()
     )
     return (
-        f"On 100 random clusters of 50 to 200 nodes the plans evict {ours} pods and leave {broken} gangs broken; by the\n"
-        f"rules of kube-scheduler 1.37 it would be {newest} pods and {left} broken gangs, by those of 1.36 {kube} and\n"
+        f"On 100 random clusters of 50 to 200 nodes the plans evict {ours} pods and leave {broken} gangs broken; by\n"
+        f"the rules of kube-scheduler 1.37 it would be {newest} pods and {left} broken gangs, by those of 1.36 {kube} and\n"
         f"{kube_broken}, by Koordinator's {koordinator} and {koordinator_broken}."
     )
 

@@ -103,7 +103,7 @@ def test_what_a_job_says_wrongly_is_a_warning(tmp_path: Path, capsys: pytest.Cap
     path = tmp_path / "objects.yaml"
     path.write_text(JOB % "gangsched.dev/restart-cost: soon")
     assert main(["plan", "-f", str(path), "-o", "json"]) == 0
-    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+    warning, *_ = json.loads(capsys.readouterr().out)["warnings"]
     assert (warning["object"], warning["field"]) == (
         "Job default/j",
         "metadata.annotations[gangsched.dev/restart-cost]",

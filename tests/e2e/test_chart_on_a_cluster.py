@@ -29,6 +29,9 @@ async def test_the_first_gang_after_an_installation_with_helm(
     """The API server takes every object. The scheduler, as its own account and with the configuration that was made,
     evicts for a gang and binds it. What is uninstalled leaves the definition of PodGroups and nothing else.
     """
+    if await admin.find("CustomResourceDefinition", "podgroups.scheduling.sigs.k8s.io") is not None:
+        await admin.delete("CustomResourceDefinition", "podgroups.scheduling.sigs.k8s.io")
+        await admin.wait_gone("CustomResourceDefinition", "podgroups.scheduling.sigs.k8s.io")
     readers = tmp_path / "reader"
     readers.mkdir()
     path = f"{Path(helm()).parent}{os.pathsep}{os.environ['PATH']}"

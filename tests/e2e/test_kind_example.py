@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.controlplane import versions
 from tests.controlplane.client import Client
 from tests.controlplane.plane import ControlPlane
 from tests.e2e.stories import EXAMPLES, Start
@@ -72,7 +73,7 @@ def test_the_cluster_is_one_that_kind_understands() -> None:
 
 def test_the_release_of_kwok_is_the_one_of_the_tests() -> None:
     """What looks after the nodes is of the version with which the examples are tested."""
-    modules = (EXAMPLES.parent / "tests" / "controlplane" / "go" / "go.mod").read_text(encoding="utf-8")
+    modules = (versions.chosen()[1] / "go.mod").read_text(encoding="utf-8")
     tested = re.search(r"sigs\.k8s\.io/kwok (v\S+)", modules)
     used = re.search(r"^KWOK_VERSION=(\S+)$", SCRIPT.read_text(encoding="utf-8"), re.MULTILINE)
     assert tested

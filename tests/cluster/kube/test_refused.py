@@ -13,7 +13,7 @@ from gangsched.cluster.kinds import CORE_KINDS, SERVED_KINDS
 from gangsched.cluster.kube.client import Client, ListMeta, Page
 from gangsched.cluster.kube.reflector import Reflector
 from gangsched.core.actions import Remove, ResumeJob
-from gangsched.core.events import Changed, Event, Gone, ObjectRefused, Record, record_of, records
+from gangsched.core.events import Changed, Event, Gone, KindRead, ObjectRefused, Record, record_of, records
 from gangsched.model.constraints import LabelSelector, Requirement
 from gangsched.model.convert import Converter
 from gangsched.model.jobsets import JobSet
@@ -54,7 +54,7 @@ async def events_of(name: str, *objects: dict[str, Any]) -> list[Event]:
     await server.told.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    return out
+    return [event for event in out if not isinstance(event, KindRead)]
 
 
 def seen(kind: str, name: str, version: int, spec: Any, **status: Any) -> dict[str, Any]:
