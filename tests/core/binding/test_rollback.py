@@ -268,7 +268,7 @@ def test_only_a_job_of_kubernetes_is_asked_whether_it_would_end(kind: str) -> No
 @pytest.mark.parametrize(("limit", "removed"), [(6, {"m1"}), (0, set())])
 def test_a_job_that_would_end_keeps_its_pods(limit: int, removed: set[str]) -> None:
     """It counts deleted pods as failed: beyond its backoffLimit a rollback would be the end of it."""
-    owner = Job("d", "j", "uid-j", backoff_limit=limit)
+    owner = Job("d", "j", "uid-Job-j", backoff_limit=limit)
     cluster = half(owner, change=lambda p: p.owner("Job", "j"), rollback=True)
     assert names(cluster, Remove) == removed
 
