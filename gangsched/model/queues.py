@@ -93,6 +93,11 @@ def foreign_queue(family: str, name: str) -> str:
     return f"{family}:{name}"
 
 
+def is_foreign(name: str) -> bool:
+    """Return whether this is the name of a queue of another API (:func:`foreign_queue`)."""
+    return ":" in name
+
+
 class ClusterQueue(Record, frozen=True):
     """A ClusterQueue, or a queue of another API (:func:`of_other_api`).
 
@@ -120,7 +125,7 @@ class ClusterQueue(Record, frozen=True):
     @property
     def foreign(self) -> bool:
         """Is it one of another API? What such a queue has no quota for is not limited, and its status is not ours."""
-        return ":" in self.name
+        return is_foreign(self.name)
 
 
 def of_other_api(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gangsched.core.events import Reading
 from gangsched.core.world.world import World
 from gangsched.messages import causes
-from gangsched.model.queues import GROUP, QUEUE_LABEL
+from gangsched.model.queues import GROUP, QUEUE_LABEL, is_foreign
 from gangsched.model.records import GangId
 
 #: The kind of objects without which no queue exists.
@@ -51,12 +51,15 @@ def obstacle(world: World, gangs: Sequence[GangId], *, leave: bool = False) -> O
 def queue_problem(world: World, gangs: Sequence[GangId]) -> str:
     """Return why it is not known whether these gangs have quota: a label names their queue, and nothing serves it.
 
-    Where queues are left to others, as with ``quota.mode: off``, they mean nothing here.
+    Where queues are left to others, as with ``quota.mode: off``, they mean nothing here. A queue of another API that is
+    known has been read from there, whatever is served of Kueue's.
     """
     if world.ownership.readings.get(CLUSTER_QUEUES) is not Reading.ABSENT:
         return ""
     queue = world.managed.written_labels(gangs).local_queue
-    return causes.queue_api_missing(label=QUEUE_LABEL, queue=queue, api=CLUSTER_QUEUES) if queue else ""
+    if not queue or is_foreign(queue):
+        return ""
+    return causes.queue_api_missing(label=QUEUE_LABEL, queue=queue, api=CLUSTER_QUEUES)
 
 
 def _leaving(world: World, gangs: Sequence[GangId]) -> str:

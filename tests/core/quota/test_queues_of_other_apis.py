@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.events import Changed, Gone
+from gangsched.core.events import Changed, Gone, KindRead, Reading
+from gangsched.core.world.obstacles import CLUSTER_QUEUES
 from gangsched.model import wire
 from gangsched.model.dialects import kai, volcano
 from gangsched.model.queues import ClusterQueue, Limits, LocalQueue, of_other_api
@@ -47,6 +48,18 @@ def test_the_queue_of_a_group_limits_it() -> None:
         "d/b": "unschedulable",
         "d/c": "bind",
     }
+    assert "insufficient unused quota for cpu" in found["d/b"].message
+
+
+@pytest.mark.parametrize("family", [volcano.FAMILY, kai.FAMILY])
+def test_a_queue_that_is_read_counts_where_kueue_is_not_served(family: str) -> None:
+    """Its own API is what matters to it."""
+    absent = KindRead(CLUSTER_QUEUES, Reading.ABSENT)
+    groups = [group("a", "small", family), group("b", "small", family)]
+    found = plan(
+        absent, node("n1").cpu(8), queue("small", 3, family), *groups, member("a", family), member("b", family)
+    )
+    assert {name: each.outcome for name, each in found.items()} == {"d/a": "bind", "d/b": "unschedulable"}
     assert "insufficient unused quota for cpu" in found["d/b"].message
 
 
