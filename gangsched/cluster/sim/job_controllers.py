@@ -77,7 +77,7 @@ class JobController:
         assert pod.owner is not None
         key = (pod.namespace, pod.owner.name)
         self._names[key].add(pod.name)
-        job = self._store.job(*key)
+        job = self._job_of(pod)
         if job is None or old is None:
             if job is not None and len(self._names[key]) >= job.wanted:
                 self._complete.add(key)
@@ -104,8 +104,7 @@ class JobController:
 
     def _pod_lost(self, pod: Pod) -> None:
         """A pod has failed. One that is being deleted has failed as well, if its Job does not await its end."""
-        assert pod.owner is not None
-        job = self._store.job(pod.namespace, pod.owner.name)
+        job = self._job_of(pod)
         if job is None or job.suspended or job.finished or pod.uid in self._lost:
             return
         self._lost.add(pod.uid)
@@ -118,6 +117,12 @@ class JobController:
         self._store.apply(Changed(job), Cause(JOB_CONTROLLER, FAIL if over else STATUS, detail))
         pause = 0.0 if over else self._timing.job_backoff_seconds
         self._soon((job.namespace, job.name), max(self._timing.controller_seconds, pause))
+
+    def _job_of(self, pod: Pod) -> Job | None:
+        """The Job that owns a pod; none where it is gone, also if another one has its name."""
+        assert pod.owner is not None
+        job = self._store.job(pod.namespace, pod.owner.name)
+        return job if job is not None and job.uid == pod.owner.uid else None
 
     def _soon(self, key: JobKey, seconds: float) -> None:
         self._clock.after(seconds, lambda: self._sync(key))

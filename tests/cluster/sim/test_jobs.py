@@ -78,6 +78,20 @@ def test_more_failed_pods_than_the_limit_end_the_job() -> None:
     assert live(found) == []
 
 
+def test_pods_of_a_former_job_of_the_name_are_not_counted() -> None:
+    """They belong to another UID, neither failed nor succeeded."""
+    found = there(2, backoff_limit=0)
+    former = msgspec.structs.replace(OWNER, uid="former-uid")
+    for name in ("old-0", "old-1"):
+        found.store.put_pod(pod(name, node="n1", owner=former), Cause(USER, CREATE))
+    outcomes(found, Remove(1, ref("old-0")))
+    old = found.store.pods["ns", "old-1"]
+    found.store.put_pod(msgspec.structs.replace(old, phase="Succeeded"), Cause(USER, CREATE))
+    found.clock.advance_to(60.0)
+    assert (known(found).failed, known(found).succeeded, known(found).finished) == (0, 0, False)
+    assert live(found)[:2] == ["j-0", "j-1"]
+
+
 @pytest.mark.parametrize(
     ("fields", "failed", "finished"),
     [({"failure_rules": IGNORED}, 0, False), ({"failure_rules": FAILING}, 1, True), ({}, 1, False)],
