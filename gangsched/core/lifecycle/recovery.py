@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from gangsched.core.actuation.records import Intent, Owner, intent_of, owners_of
 from gangsched.core.decision import Placement, UnitRef, Victim
 from gangsched.core.ledger.condemned import Cause
@@ -19,6 +21,7 @@ from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.explain import failing
 from gangsched.core.preemption.removal import SUSPEND
+from gangsched.core.quota.preemption import IN_QUEUE, RECLAMATION
 from gangsched.messages import notes
 from gangsched.model.records import SINGLE, GangId, Pod
 from gangsched.model.times import parse_time
@@ -57,7 +60,7 @@ class Recovery:
             return None
         known = self._by_owner.get((group.gangs[0].scheduler, group.name), ())
         marked = [(pod, o) for pod, o in known if o.plan == intent.plan and pod.bound and self._means(o, group)]
-        victims = [self._victim(pod, o) for pod, o in marked if pod.gang not in group.gangs]
+        victims = [self._victim(pod, o, group.gangs) for pod, o in marked if pod.gang not in group.gangs]
         leaving = any(pod.deleting_since is not None for pod, _ in marked)
         if not self._decider.still_holds(group.gangs, placements, [v.uid for v in victims]):
             return None
@@ -88,12 +91,23 @@ class Recovery:
                 if lost and o.kind and not o.partial:
                     yield pod.gang, Removed(o.plan, name, scheduler, o.trigger, below)
 
-    def _victim(self, pod: Pod, owner: Owner) -> Victim:
+    def _victim(self, pod: Pod, owner: Owner, gangs: Sequence[GangId]) -> Victim:
         """The victim as its mark has it. With a Job that has been suspended since it leaves in any case."""
         job = self._world.jobs.owner_of(pod)
         method = SUSPEND if job is not None and job.suspended else owner.method
         unit = UnitRef(owner.kind or "Pod", owner.unit or pod.key)
-        return Victim.of(pod, unit, _WHY, partial=owner.partial, method=method)
+        victim = Victim.of(pod, unit, _WHY, partial=owner.partial, method=method)
+        return msgspec.structs.replace(victim, reason=self._reason(pod, gangs) or victim.reason)
+
+    def _reason(self, pod: Pod, gangs: Sequence[GangId]) -> str:
+        """By which rule of quota a victim leaves for these gangs, of which its mark says nothing. Who has quota leaves
+        by these alone, if the preemptor needs quota too; empty for others.
+        """
+        managed, (theirs, _) = self._world.managed, self._world.membership.group(pod.gang)
+        if not managed.is_managed(gangs) or not managed.is_managed(theirs):
+            return ""
+        queues = {managed.quota.queue_of(g[0].namespace, managed.labels_of(g).local_queue)[0] for g in (gangs, theirs)}
+        return IN_QUEUE if len(queues) == 1 else RECLAMATION
 
     def _nominations(self, group: Group) -> tuple[Intent | None, list[Placement]]:
         """The newest plan on record, and where it has nominated members to; older records are stale."""
