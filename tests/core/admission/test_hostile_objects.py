@@ -7,6 +7,7 @@ import json
 import pytest
 
 from gangsched.core.actions import MARK_REASON, Mark, Nominate, Remove, Report, SetCondition, Unmark, Write
+from gangsched.core.actuation.records import Owner, Owners, written
 from gangsched.core.events import ObjectRefused
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
@@ -391,15 +392,21 @@ def test_giant_names_make_no_giant_texts(made: PodBuilder) -> None:
     assert all(len(text) <= 4096 for text in told)
 
 
+@pytest.mark.parametrize("record", [True, False])
 @pytest.mark.parametrize("owner", ["m", "other"])
-def test_a_forged_mark_of_a_rollback_removes_nobody(owner: str) -> None:
-    """Nor does one that names the pod's own gang, or another: it is taken back, and the pod runs on."""
+def test_a_forged_mark_of_a_rollback_removes_nobody(owner: str, *, record: bool) -> None:
+    """Nor does one that names the pod's own gang, or another: it is taken back, and the pod runs on. Without a record
+    the mark is somebody else's, whatever its sentence says, and is left to them.
+    """
     text = notes.rolling_back(scheduler="py-gang-scheduler", gang=f"d/{owner}", trigger="d/x")
+    made = Owner("p-1", "rollback", "py-gang-scheduler", f"d/{owner}", "d/x")
     forged = pod("m").cpu(1).on("n1").field(disruption=Condition("True", MARK_REASON, text))
+    if record:
+        forged = forged.field(evicted_for=Condition("True", "Owned", written(Owners.of([made]))))
     cluster = Cluster(node("n1"), forged, pod("other").cpu(1), rollback=True)
     cluster.run()
     assert names(cluster, Remove) == set()
-    assert names(cluster, Unmark) == {"m"}
+    assert names(cluster, Unmark) == ({"m"} if record else set())
 
 
 def test_a_nomination_by_somebody_else_is_not_taken_for_a_plan() -> None:
