@@ -147,8 +147,8 @@ def in_one_sentence() -> str:
     )
     return (
         f"On 100 random clusters of 50 to 200 nodes the plans evict {ours} pods and leave {broken} gangs broken; by\n"
-        f"the rules of kube-scheduler 1.37 it would be {newest} pods and {left} broken gangs, by those of 1.36 {kube} and\n"
-        f"{kube_broken}, by Koordinator's {koordinator} and {koordinator_broken}."
+        f"the rules of kube-scheduler 1.37 it would be {newest} pods and {left} broken gangs, by those of 1.36\n"
+        f"{kube} and {kube_broken}, by Koordinator's {koordinator} and {koordinator_broken}."
     )
 
 
