@@ -75,5 +75,7 @@ async def test_evictions_can_be_asked_for_afterwards(
         assert code == 0, err
         assert "Preempted by gang default/first (priority 1000" in out
     code, out, err = await ran(scheduler_kubeconfig, "why-evicted", "default/nobody")
-    assert (code, out) == (2, "")
+    assert code == 2
+    assert out.startswith("NO SCHEDULER IS LEADING since ")
+    assert len(out.splitlines()) == 1, out
     assert "no eviction of pod default/nobody is on record, which begins at 20" in err

@@ -73,7 +73,8 @@ def used(events: Iterable[Mapping[str, Any]]) -> set[Right]:
     found = set()
     for event in events:
         ref = event.get("objectRef") or {}
-        if "resource" in ref:  # discovery is open to all
+        # Discovery, and questions about one's own rights, are open to all.
+        if "resource" in ref and ref.get("apiGroup") != "authorization.k8s.io":
             resource = "/".join(filter(None, (ref["resource"], ref.get("subresource"))))
             found.add((ref.get("apiGroup", ""), resource, event["verb"]))
     return found
@@ -81,7 +82,7 @@ def used(events: Iterable[Mapping[str, Any]]) -> set[Right]:
 
 def granted() -> set[Right]:
     """All that both roles grant."""
-    roles = [one(installed(), "ClusterRole", "gangsched"), one(installed(), "Role")]
+    roles = [one(installed(), "ClusterRole", "gangsched"), one(installed(), "Role", "gangsched-leader-election")]
     return {(group, name, verb) for role in roles for (group, name, _), verbs in rights(role).items() for verb in verbs}
 
 

@@ -13,7 +13,7 @@ from gangsched.core.actuation.records import read_intent, read_owners
 from gangsched.core.ledger.condemned import Cause
 from gangsched.model.convert import INTENT_CONDITION, OWNERS_CONDITION
 
-NOMINATE, WITHDRAW, MARK, UNMARK, REMOVE, BIND, LEASE, GROUP_STATUS, OTHER = (
+NOMINATE, WITHDRAW, MARK, UNMARK, REMOVE, BIND, LEASE, GROUP_STATUS, REVIEW, OTHER = (
     "nominate",
     "withdraw",
     "mark",
@@ -22,6 +22,7 @@ NOMINATE, WITHDRAW, MARK, UNMARK, REMOVE, BIND, LEASE, GROUP_STATUS, OTHER = (
     "bind",
     "lease",
     "status of a group",
+    "review of rights",
     "other",
 )
 
@@ -117,6 +118,8 @@ def _meaning(verb: str, ref: Mapping[str, Any], body: Mapping[str, Any]) -> tupl
     resource, part = ref.get("resource", ""), ref.get("subresource", "")
     if resource == "leases":
         return LEASE, {"holder": (body.get("spec") or {}).get("holderIdentity", "")}
+    if ref.get("apiGroup") == "authorization.k8s.io":
+        return REVIEW, {}  # it is answered, and nothing is stored
     if resource != "pods":
         return GROUP_STATUS if resource == "podgroups" else OTHER, {}
     if verb in _DELETES or part == "eviction":

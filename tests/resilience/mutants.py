@@ -197,7 +197,13 @@ MUTANTS = (
     ),
     Mutant(
         "binding without UID",
-        ((_BODIES, '"name": pod.name, "uid": pod.uid},\n        "target"', '"name": pod.name},\n        "target"'),),
+        (
+            (
+                _BODIES,
+                'pod.namespace, "name": pod.name, "uid": pod.uid}\n    body',
+                'pod.namespace, "name": pod.name}\n    body',
+            ),
+        ),
         (_NAMES_UID,),
     ),
     Mutant(
@@ -437,7 +443,7 @@ MUTANTS = (
     ),
     Mutant(
         "who takes over an expired lease does not wait for the last writes",
-        ((_LEASE, "self._opens_at = self._clock() + self._settings.takeover_wait_seconds", "pass"),),
+        ((_LEASE, "self._opens_at = self._clock() + self._wait_seconds(standing)", "pass"),),
         ("tests/cluster/kube/test_lease.py::test_only_a_vanished_holder_is_waited_for",),
     ),
     Mutant(

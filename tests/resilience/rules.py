@@ -391,6 +391,8 @@ class Rules:
             if w.timeout_seconds is None or w.timeout_seconds > timeout + 0.001:
                 out["write without deadline"].append(_say(w))
                 continue
+            if w.kind == audit.REVIEW:
+                continue  # a question that changes nothing, which who does not lead may ask, too
             mine = renewals.get(w.process, [])
             position = bisect_right(mine, w.received)
             last = mine[position - 1] if position else None

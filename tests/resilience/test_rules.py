@@ -9,7 +9,7 @@ import pytest
 
 from gangsched.model.convert import OWNERS_CONDITION
 from tests.resilience import audit
-from tests.resilience.audit import BIND, LEASE, MARK, NOMINATE, REMOVE, UNMARK, WITHDRAW, Write
+from tests.resilience.audit import BIND, LEASE, MARK, NOMINATE, REMOVE, REVIEW, UNMARK, WITHDRAW, Write
 from tests.resilience.evidence import Decided, Evidence, Known, Listed, Removing, Sent
 from tests.resilience.load import Life
 from tests.resilience.rivals import judge
@@ -187,6 +187,10 @@ CASES: dict[str, tuple[list[Write], str]] = {
     "bound to two nodes": ([*GOOD, write(BIND, 0.5, "m1", node="n")], "bound twice"),
     "bound elsewhere": ([*without(9), write(BIND, 0.4, "m2", node="other")], "bind outside intent"),
     "no deadline": ([*without(9), write(BIND, 0.4, "m2", node="n", timeout_seconds=None)], "write without deadline"),
+    "a question about rights has no deadline": (
+        [*GOOD, write(REVIEW, 0.5, of_pod=False, timeout_seconds=None)],
+        "write without deadline",
+    ),
     "the deadline is too late": ([*GOOD, write(WITHDRAW, 1.5, "m1")], "write past the lease"),
     "somebody else leads": (
         [*GOOD, lease(0.45, "p2"), write(WITHDRAW, 0.5, "m1")],

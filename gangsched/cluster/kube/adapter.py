@@ -247,6 +247,7 @@ class KubeCluster:
                 leading_since=lambda: self._leading_since if self._leading else None,
                 fence=self._fence,
                 quiet=self._writer.idle_within,
+                timeout_seconds=sent.timeout_seconds,
             )
         self._former = FormerOwners(client, former_leases or {}, self._deliver)
 

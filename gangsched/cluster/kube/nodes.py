@@ -121,7 +121,9 @@ async def tell_rights(client: Client, timeout_seconds: float, observe: Observe) 
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
         review = msgspec.json.encode({**body, "spec": {"resourceAttributes": asked}})
         try:
-            answer = await client.attempt("POST", _REVIEWS, body=review, timeout_seconds=timeout_seconds)
+            answer = await client.attempt(
+                "POST", _REVIEWS, body=review, timeout_seconds=timeout_seconds, server_timeout=True
+            )
             if not answer_of(_review_decoder, bounded(answer), f"POST {_REVIEWS}").status.allowed:
                 missing.append(verb)
         except (ApiError, UnreachableError) as error:

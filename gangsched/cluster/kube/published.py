@@ -29,8 +29,6 @@ PERIOD_SECONDS, AT_LEAST_SECONDS = 15.0, 120.0
 #: Rights are asked about so often: an administrator may give what was missing.
 RIGHTS_SECONDS = 300.0
 _LOOK_SECONDS = 1.0
-#: No write takes longer: a new leader waits as long for those of an old one.
-_WRITE_SECONDS = 2.0
 
 Facts = Callable[[], Mapping[str, Any]]
 
@@ -89,7 +87,8 @@ class Publisher:
 
     ``publishes`` are the configuration as JSON, and what gives the fields of :class:`Status` that change. ``now`` is
     the wall clock, ``leading_since`` when this process began to lead (None: it does not), ``fence`` the monotonic time
-    after which nothing may be written, ``quiet`` waits until nothing else is to be written, so many seconds at most.
+    after which nothing may be written, ``quiet`` waits until nothing else is to be written, so many seconds at most. No
+    request takes longer than ``timeout_seconds``: a new leader waits as long for the writes of an old one.
     """
 
     def __init__(
@@ -102,6 +101,7 @@ class Publisher:
         leading_since: Callable[[], float | None],
         fence: Callable[[], float],
         quiet: Callable[[float], Awaitable[bool]],
+        timeout_seconds: float,
     ) -> None:
         self._client = client
         self._namespace = namespace
@@ -110,6 +110,7 @@ class Publisher:
         self._leading_since = leading_since
         self._fence = fence
         self._quiet = quiet
+        self._timeout_seconds = timeout_seconds
         self._written: Mapping[str, Any] = {}
         self._written_at = self._asked_at = float("-inf")
         self._lacks: tuple[str, ...] | None = None
@@ -136,7 +137,7 @@ class Publisher:
         try:
             if at >= self._asked_at + RIGHTS_SECONDS:
                 self._asked_at = at
-                self._lacks = await lacking(self._client, self._namespace, _WRITE_SECONDS)
+                self._lacks = await lacking(self._client, self._namespace, self._left(), self._fence)
             facts = {**self._facts(), "since": render_time(since), "lacks": self._lacks}
             if facts == self._written and at < self._written_at + AT_LEAST_SECONDS:
                 return
@@ -168,7 +169,11 @@ class Publisher:
             method,
             path,
             body=None if body is None else msgspec.json.encode(body),
-            timeout_seconds=min(_WRITE_SECONDS, max(0.0, self._fence() - time.monotonic())),
+            timeout_seconds=self._left(),
             server_timeout=True,
             fence=self._fence,
         )
+
+    def _left(self) -> float:
+        """How long a request may take."""
+        return min(self._timeout_seconds, max(0.0, self._fence() - time.monotonic()))

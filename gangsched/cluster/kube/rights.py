@@ -6,6 +6,8 @@ which may be the first eviction in weeks: so it is asked about beforehand.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from gangsched.cluster.kube.client import Client, answer_of
@@ -58,14 +60,19 @@ class _Review(msgspec.Struct):
 _review = msgspec.json.Decoder(_Review)
 
 
-async def lacking(client: Client, namespace: str, timeout_seconds: float) -> tuple[str, ...] | None:
+async def lacking(
+    client: Client, namespace: str, timeout_seconds: float, fence: Callable[[], float]
+) -> tuple[str, ...] | None:
     """The rights that are missing, as ``patch jobs.batch``; None where the server does not know all that is allowed.
+    It is not asked after the monotonic time that ``fence`` says.
 
     Raises ApiError and UnreachableError.
     """
     kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview"}
     body = msgspec.json.encode({**kind, "spec": {"namespace": namespace}})
-    answer = await client.attempt("POST", _PATH, body=body, timeout_seconds=timeout_seconds)
+    answer = await client.attempt(
+        "POST", _PATH, body=body, timeout_seconds=timeout_seconds, server_timeout=True, fence=fence
+    )
     return missing_in(answer)
 
 

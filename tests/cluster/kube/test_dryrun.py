@@ -11,6 +11,7 @@ from gangsched.core import actions as do
 from gangsched.core.lifecycle.report import pod_reference
 
 POD = do.PodRef("ns", "m", "u")
+NODE = do.NodeRef("", "n1", "u", "3")
 JOB = do.JobRef("ns", "train", "u")
 VICTIM = "py-gang-scheduler: preempting to accommodate higher priority pods"
 
@@ -29,6 +30,8 @@ LINES: list[tuple[do.Action, str]] = [
         do.SelectNode(1, POD, "data", "u", "n1"),
         "ask for a volume for PersistentVolumeClaim ns/data node=n1 pod=ns/m",
     ),
+    (do.HoldNode(1, NODE, "a-1.ours"), "hold Node n1 value=a-1.ours"),
+    (do.ReleaseNode(1, NODE, "a-1.ours"), "no longer hold Node n1"),
     (do.SetCondition(POD, "Unschedulable", "no"), "set PodScheduled=False on Pod ns/m reason=Unschedulable message=no"),
     (
         do.Report(pod_reference(POD), "Normal", "Scheduled", "Binding", "to n1"),
