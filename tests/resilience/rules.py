@@ -373,12 +373,17 @@ class Rules:
             if intent is not None and intent.kind == audit.NOMINATE and intent.node != w.node:
                 out["bind outside intent"].append(f"{_say(w)}: to {w.node}, nominated to {intent.node}")
 
+    def _identities(self, out: dict[str, list[str]]) -> None:
+        holders: dict[str, str] = {}
+        for w in self.log:
+            if w.kind != audit.LEASE or not w.done or not w.holder:
+                continue
+            if holders.setdefault(w.holder, w.process) != w.process:
+                out["identity used twice"].append(f"{w.holder}: {holders[w.holder]} and {w.process}")
+
     def _deadlines(self, out: dict[str, list[str]], timeout: float, renew: float, duration: float) -> None:
         leases = [w for w in self.log if w.kind == audit.LEASE and w.done]
-        holders: dict[str, str] = {}
-        for w in leases:
-            if w.holder and holders.setdefault(w.holder, w.process) != w.process:
-                out["identity used twice"].append(f"{w.holder}: {holders[w.holder]} and {w.process}")
+        self._identities(out)
         changes = _acquisitions(leases)
         times = [at for at, _ in changes]
         renewals: dict[str, list[float]] = defaultdict(list)
