@@ -383,7 +383,7 @@ REFUSED = {
     "wrong argument": (
         FIT % "{scoringStrategy: {type: Least}}",
         AT + "pluginConfig[0].args.scoringStrategy.type: must be one of LeastAllocated, MostAllocated,"
-        ' RequestedToCapacityRatio, not "Least"',
+        ' PackExtendedResources, RequestedToCapacityRatio, not "Least"',
     ),
     "arguments of one that takes none": (
         "pluginConfig: [{name: NodePorts, args: {a: 1}}]",
@@ -425,7 +425,7 @@ REFUSED = {
     "shape for another type": (
         FIT % "{scoringStrategy: {requestedToCapacityRatio: {shape: [{utilization: 9, score: 1}]}}}",
         AT + "pluginConfig[0].args.scoringStrategy.requestedToCapacityRatio: is for type RequestedToCapacityRatio, not"
-        " LeastAllocated",
+        " PackExtendedResources",
     ),
     "balance with weights": (
         "pluginConfig: [{name: NodeResourcesBalancedAllocation, args: {resources: [{name: cpu, weight: 2}]}}]",
