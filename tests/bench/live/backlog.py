@@ -91,6 +91,7 @@ async def load(api: Api, plane: ControlPlane, cell: Cell, scheduler: str, *, pen
     async with Client(plane.admin_kubeconfig) as client:
         await apply_manifests_crds(client)
         await apply_manifests_rbac(client, SCHEDULER_USER)
+        await client.apply(cells.FREE_LEASE)
     await api.create(cells.classes())
     await api.create(cells.nodes(cell))
     groups = cells.groups(cell if pending else msgspec.structs.replace(cell, size=1))

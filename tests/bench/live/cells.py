@@ -247,6 +247,15 @@ ALL = (*BACKLOG, *PREEMPTION, *HARM, *UPSTREAM, *PEERS)
 TELLING = Cell(name="what Events cost: 500 gangs", gangs=500, size=20, smoke=50)
 
 
+#: What an orderly stop leaves. Where there is none at all, a scheduler waits for writes of one that nobody has seen.
+FREE_LEASE: Object = {
+    "apiVersion": "coordination.k8s.io/v1",
+    "kind": "Lease",
+    "metadata": {"name": "py-gang-scheduler", "namespace": "gangsched-system"},
+    "spec": {"holderIdentity": ""},
+}
+
+
 def classes() -> list[Object]:
     """The priorities."""
     return [
