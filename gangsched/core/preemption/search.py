@@ -38,6 +38,8 @@ from gangsched.core.state.simulation import Simulation
 
 #: Nodes x pods looked at in about one step.
 _PER_STEP = 3000
+#: Steps that one search spends at most on giving back what is not needed.
+_REPRIEVE_STEPS = 15_000
 #: Questions for less work lost, where it is proven that no other choice breaks or interrupts less. Without them 3 of 90
 #: small clusters lose more, with a third none of 67.
 _WORK_LOOKS = 300
@@ -383,8 +385,8 @@ class Search:
         return Plan(self._harm_of(taken), taken, rows) if taken else None
 
     def _reprieved(self, plan: Plan) -> Plan:
-        """The plan with whatever is not needed put back. That may take as many steps as the search has, beside them: a
-        longer search comes across the same plans, and gives back no less.
+        """The plan with whatever is not needed put back. That takes steps of its own, a number which the search's does
+        not change: a longer search comes across the same plans, and is never worse.
         """
         fit = self.fit
         base, spent = fit.save(), fit.steps
@@ -526,7 +528,7 @@ class Search:
 
     def _too_late(self) -> bool:
         """Must the plan be taken as it is, although some of its victims may not be needed?"""
-        if self._reprieving + self.fit.steps - self._reprieve_began >= self.max_steps or self._watchdog.barks():
+        if self._reprieving + self.fit.steps - self._reprieve_began >= _REPRIEVE_STEPS or self._watchdog.barks():
             self.stopped = True
             return True
         return False
