@@ -96,6 +96,7 @@ class ControlPlane:
         controller_manager: Jobs, garbage collection, budgets of PDBs, taints of nodes.
         kwok: simulated kubelets for every node. Without them a bound pod stays Pending.
         kube_scheduler: a schedulerName that upstream's kube-scheduler shall serve.
+        gates: further feature gates, of all components that have the gang API's.
         audit: record all requests, those that write with their bodies, in `audit_log`.
         apiserver_args: further flags of kube-apiserver.
         controller_manager_args: further flags of kube-controller-manager.
@@ -111,6 +112,7 @@ class ControlPlane:
         controller_manager: bool = True,
         kwok: bool = True,
         kube_scheduler: str | None = None,
+        gates: Sequence[str] = (),
         audit: bool = False,
         apiserver_args: Sequence[str] = (),
         controller_manager_args: Sequence[str] = (),
@@ -130,6 +132,7 @@ class ControlPlane:
         self._kube_scheduler = kube_scheduler
         self._kube_scheduler_config = kube_scheduler_config or {}
         self._kube_scheduler_args = tuple(kube_scheduler_args)
+        self._more_gates = tuple(gates)
         self._audit = audit
         self._apiserver_args = tuple(apiserver_args)
         self._controller_manager_args = tuple(controller_manager_args)
@@ -373,7 +376,7 @@ class ControlPlane:
             known = GROUP_APIS.get(minor)
             if known is None:
                 raise ControlPlaneError(f"{program} is 1.{minor}: it has no group API; start it with group_api=False")
-            self._feature_gates = ",".join(f"{gate}=true" for gate in known.gates)
+            self._feature_gates = ",".join(f"{gate}=true" for gate in (*known.gates, *self._more_gates))
             flags += [f"--runtime-config={','.join(f'{GROUP}/{v}=true' for v in known.served)}", *self._gates()]
         if self._audit:
             policy = self.directory / "audit-policy.yaml"

@@ -43,10 +43,17 @@ def chosen() -> tuple[str, Path]:
 
 @dataclass(frozen=True)
 class GroupApi:
-    """How a minor version of Kubernetes serves Workloads and PodGroups: versions of the API, and feature gates."""
+    """How a minor version of Kubernetes serves Workloads and PodGroups: versions of the API, and feature gates.
+
+    `minimum_changes` is whether `minCount` of a PodGroup may be changed, `says_whether_it_preempts` whether a PodGroup
+    has a `preemptionPolicy`, and `jobs_have_classes` whether the PodGroup that is made of a Job has the Job's class.
+    """
 
     served: tuple[str, ...]
     gates: tuple[str, ...]
+    minimum_changes: bool = False
+    says_whether_it_preempts: bool = False
+    jobs_have_classes: bool = False
 
     @property
     def api_version(self) -> str:
@@ -57,7 +64,7 @@ class GroupApi:
 GROUP_APIS = {
     35: GroupApi(("v1alpha1",), ("GenericWorkload", "GangScheduling")),
     36: GroupApi(("v1alpha2",), ("GenericWorkload", "GangScheduling", "WorkloadAwarePreemption")),
-    37: GroupApi(("v1beta1", "v1alpha3"), ("GenericWorkload", "PodGroupPreemptionPolicy")),
+    37: GroupApi(("v1beta1", "v1alpha3"), ("GenericWorkload", "PodGroupPreemptionPolicy"), True, True, True),
 }
 """By minor version. 1.34 and older know neither the API nor the gates."""
 
