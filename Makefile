@@ -8,7 +8,7 @@ export GANGSCHED_KUBERNETES := $(KUBERNETES)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo kind test rules check format readme control-plane producers lock chart release clean
+.PHONY: help env demo kind test rules check format readme compare control-plane producers lock chart release clean
 
 help: ## show this list
 	@if [ -t 1 ]; then bold='\033[1m' blue='\033[36m' off='\033[0m'; fi; \
@@ -52,6 +52,9 @@ format: env ## let ruff rewrite what it can
 
 readme: env ## write the README's pictures, numbers and output anew
 	@$(BIN)/python -m tests.readme
+
+compare: env ## measure beside kube-scheduler (ARGS=--quick, --offline)
+	@$(BIN)/python -m tests.bench.compare $(ARGS)
 
 control-plane: env ## build what tests run against, once (KUBERNETES=1.37: newer)
 	@$(BIN)/python -m tests.controlplane build

@@ -15,7 +15,6 @@ import json
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,17 +24,17 @@ import msgspec
 
 from gangsched.cli.main import main as gangsched
 from gangsched.model.dialects import upstream
+from tests.bench import rivals
+from tests.bench.compare import record, tables
+from tests.bench.compare.offline import THIS
 from tests.bench.live.picture import picture
 from tests.bench.live.report import Report
-from tests.builders import gang, node, pod
 from tests.cluster import dialects, stages
 from tests.controlplane import versions
-from tests.core.harness import plan
-from tests.pages import ROOT, between, rows, text_of
+from tests.pages import ROOT, between, text_of
 
 PERFORMANCE = ROOT / "docs/internals/performance.json"
 RIVALS = json.loads(text_of("docs/internals/rivals.json"))
-NEWEST = RIVALS["kube-scheduler 1.37.2"]
 OURS, BARE, KUBE = "gangsched", "floor", "kube-scheduler"
 IN_README = ("10,000 single pods", "500 gangs of 20", "1 gang of 5,000", "1,000 evict 10 gangs of 100")
 OTHERS = ("Volcano", "Koordinator", "KAI")
@@ -97,23 +96,6 @@ def the_speed() -> str:
     return table(["", "bare client", "this", "kube-scheduler 1.36"], lines)
 
 
-def the_newest() -> str:
-    """This and the newest kube-scheduler side by side: seconds, processor time, and memory where it differs."""
-    lines = []
-    for cell, each in NEWEST["cells"].items():
-        (ours, theirs), (our_cpu, their_cpu) = each["seconds"], each["cpu"]
-        ratio = f"{theirs / ours:.1f}" if isinstance(theirs, float | int) else f"> {180 / ours:.0f}"
-        memory = " / ".join(str(mb) for mb in each.get("rss_mb", ())) or "–"
-        lines.append([cell, f"{ours} / {theirs}", ratio, f"{our_cpu} / {their_cpu}", memory])
-    return table(["this / kube-scheduler 1.37", "seconds", "ratio", "CPU seconds", "RSS MB"], lines)
-
-
-def the_one_victim() -> str:
-    """Pods evicted where one would do: half of the nodes are free, and the gang is one larger than that half."""
-    lines = [[nodes, *map(str, victims)] for nodes, victims in NEWEST["one victim suffices"].items()]
-    return table(["", "this", "kube-scheduler 1.37"], lines)
-
-
 def the_speed_of_all() -> str:
     """All loads, and the other schedulers' session."""
     lines = [
@@ -129,43 +111,17 @@ def _text(seconds: float | str | None) -> str:
     return seconds or "not run"
 
 
-def quality() -> list[list[str]]:
-    """Rules, victims, and gangs left broken, as the page about the search has them."""
-    page = text_of("docs/internals/search.md").partition("| rules | victims |")[2]
-    return rows("| rules | victims |" + page.partition("\n\n")[0])[1:]
-
-
-def the_victims() -> str:
-    """Pods that three sets of rules evict on the same clusters."""
-    return table(["rules of", "pods evicted", "gangs left broken"], [["this", *quality()[0][1:]], *quality()[1:]])
-
-
 def in_one_sentence() -> str:
-    """The same for the README."""
-    (ours, broken), (newest, left), (kube, kube_broken), (koordinator, koordinator_broken) = (
-        line[1:] for line in quality()
-    )
+    """What the rules of others evict on random clusters, for the README."""
+    known = record.read().clusters
+    ours, newest, before, koordinator = (known[who] for who in (THIS, *rivals.RULES))
+    found = (f"{each.evicted:,} pods and {each.broken}" for each in (newest, before, koordinator))
+    of_newest, of_before, of_koordinator = found
     return (
-        f"On 100 random clusters of 50 to 200 nodes the plans evict {ours} pods and leave {broken} gangs broken; by\n"
-        f"the rules of kube-scheduler 1.37 it would be {newest} pods and {left} broken gangs, by those of 1.36\n"
-        f"{kube} and {kube_broken}, by Koordinator's {koordinator} and {koordinator_broken}."
+        f"On {ours.clusters} random clusters of 50 to 200 nodes the plans evict {ours.evicted:,} pods and leave"
+        f" {ours.broken} gangs broken; by\nthe rules of kube-scheduler 1.37 it would be {of_newest} broken gangs, by"
+        f" those of 1.36\n{of_before}, by Koordinator's {of_koordinator}."
     )
-
-
-def the_thirty() -> str:
-    """One gang of 30 against five gangs of 20: ours is planned here, the others were measured."""
-    nodes = [node(f"n{i}").cpu(4) for i in range(100)]
-    old = [pod(f"old-{i}").cpu(4).priority(1).gang(f"old-{i // 20}").on(f"n{i}") for i in range(100)]
-    new = [pod(f"new-{i}").cpu(4).priority(9).gang("new") for i in range(30)]
-    gangs = [gang(f"old-{i}").min(20) for i in range(5)]
-    victims = plan(*nodes, *gangs, *old, gang("new").min(30), *new)["d/new"].victims
-    by_gang = Counter(int(v.name.removeprefix("old-")) // 20 for v in victims)
-    whole = sum(count == 20 for count in by_gang.values())
-    if whole * 20 != len(victims):
-        raise RuntimeError(f"not whole gangs: {by_gang}")
-    others = RIVALS["thirty into five gangs of twenty"]
-    lines = [["this", f"{len(victims)}, {whole} whole gangs"], *([who, text] for who, text in others.items())]
-    return table(["", "pods evicted"], lines)
 
 
 def the_versions() -> str:
@@ -185,15 +141,25 @@ def the_versions() -> str:
 
 
 BLOCKS: dict[str, Mapping[str, Callable[[], str]]] = {
+    "docs/internals/performance.md": {
+        "beside": lambda: tables.beside(record.read()).markdown(),
+        "before": lambda: tables.beside(record.read(), tables.BEFORE).markdown(),
+    },
     "docs/reference/dialects.md": {**dialects.BLOCKS, "stages": stages.table},
-    "README.md": {"plan": the_plan, "preemption": the_preemption, "speed": the_speed, "victims": in_one_sentence},
+    "README.md": {
+        "plan": the_plan,
+        "preemption": the_preemption,
+        "speed": the_speed,
+        "victims": in_one_sentence,
+        "thirty": lambda: tables.thirty(record.read(), others=False).markdown(),
+    },
     "docs/install.md": {"versions": the_versions},
     "docs/compare.md": {
-        "newest": the_newest,
+        "newest": lambda: tables.beside(record.read(), of=tables.SHOWN).markdown(),
         "speed of all": the_speed_of_all,
-        "thirty": the_thirty,
-        "one victim": the_one_victim,
-        "victims": the_victims,
+        "thirty": lambda: tables.thirty(record.read()).markdown(),
+        "one victim": lambda: tables.one_victim(record.read()).markdown(),
+        "victims": lambda: tables.clusters(record.read()).markdown(),
     },
 }
 
@@ -205,7 +171,10 @@ def the_picture() -> str:
 
 def written() -> dict[Path, str]:
     """The files as they should be."""
-    found = {ROOT / "docs/internals/performance.svg": the_picture()}
+    found = {
+        ROOT / "docs/internals/performance.svg": the_picture(),
+        ROOT / "docs/internals/compare.svg": tables.picture(record.read()),
+    }
     for name, blocks in BLOCKS.items():
         text = text_of(name)
         for marker, make in blocks.items():
