@@ -502,11 +502,13 @@ class Reporter:
             self.event(about, report.DRAIN_BLOCKED, note)
 
     def _workloads(self, plan: Plan, uids: Container[str]) -> Iterator[tuple[tuple[GangId, ...], str]]:
-        """The gangs of each workload that has to go because of quota, and why it may be taken."""
+        """The gangs of each workload that has to go because of quota, and why it may be taken. One that only loses
+        surplus members goes on.
+        """
         found: dict[tuple[GangId, ...], str] = {}
         for uid, victim in plan.victims.items():
             pod = self._world.pods.get(uid)
-            if pod is not None and uid in uids and victim.reason in REASON_TEXT:
+            if pod is not None and uid in uids and victim.reason in REASON_TEXT and not victim.partial:
                 gangs, _ = self._world.membership.group(pod.gang)
                 found.setdefault(gangs, victim.reason)
         yield from sorted(found.items())

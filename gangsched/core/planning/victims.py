@@ -30,7 +30,9 @@ from gangsched.core.preemption.search import NO_LIMITS, Choice, Limits, Search
 from gangsched.core.preemption.units import Units
 from gangsched.core.preemption.workloads import WorkloadsOnNodes, add_workload, is_overdue
 from gangsched.core.quota.assignment import QuotaAssignment
-from gangsched.core.quota.preemption import Taken, holders_of
+from gangsched.core.quota.preemption import Taken
+from gangsched.core.quota.tree import Indexed
+from gangsched.core.quota.workloads import Holder
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.world.world import World
 from gangsched.messages import causes
@@ -67,8 +69,8 @@ class VictimsOf:
         self._unsaved = unsaved(context.world, context.now, always=context.options.harm_by_work)
         self._cap = cap_of(context.options, context.required)
         self._smallest: list[int] = []  # choices found that have more victims than that
-        #: By the slots of a choice the workloads (UIDs) that lose their quota by it, each with the reason.
-        self._displaced: dict[frozenset[int], dict[str, str]] = {}
+        #: By the slots of a choice what of the workloads that hold quota leaves with it.
+        self._displaced: dict[frozenset[int], list[tuple[Holder, Indexed]]] = {}
 
     def search(self) -> tuple[Units, Choice | None]:
         """Look for victims, in every domain that may turn out to be the best. Without a choice, the units are all that
@@ -81,8 +83,10 @@ class VictimsOf:
         if choice is None:
             units.over_cap = min(self._smallest, default=0)
         if choice is not None and self._gate is not None:
-            self._gate.gone = dict(self._displaced[choice.taken])
-            self._gate.awaited = tuple(_leaving_anyway(self._world, self._gate.gone))
+            displaced = self._displaced[choice.taken]
+            self._gate.freed = [(holder.node, amounts) for holder, amounts in displaced]
+            evicted = {holder.admission.workload.uid for holder, _ in displaced if holder.evicted}
+            self._gate.awaited = tuple(_leaving_anyway(self._world, evicted))
         return units, choice
 
     def _in_domains(self) -> tuple[Units, Choice | None]:
@@ -234,7 +238,7 @@ class VictimsOf:
             if count <= self._cap.most:
                 return units, choice, spent
             self._smallest.append(count)
-            left_out.add(min((v.target.slots for v in victims), key=self._room_for_each))
+            left_out.add(min((v.target.slots for v in victims if v.target.slots), key=self._room_for_each))
             base = context.planned()
 
     def _room_for_each(self, slots: Collection[int]) -> tuple[float, int]:
@@ -283,7 +287,8 @@ class VictimsOf:
         if context.options.strict_budgets and choice.harm.beyond_budget:
             units.over_budgets = self.budgets.exceeded(map(units.pod, choice.taken))
             return None, ()
-        self._displaced[taken] = {h.admission.workload.uid: reason for h, reason in holders_of(victims)}
+        targets = (each.target for each in victims)
+        self._displaced[taken] = [(t.holder, t.amounts) for t in targets if t.holder is not None]
         return choice, victims
 
     # -- candidates ----------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ import numpy as np
 from gangsched.core.arrays import Bools, Ints, isin
 from gangsched.core.decision import UnitRef
 from gangsched.core.options import Options
-from gangsched.core.preemption.blocks import ELASTIC, MINIMAL, NO_SLOTS, OFF, Owners, Part, mode_of, ref_of
+from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, MINIMAL, NO_SLOTS, OFF, Owners, Part, mode_of, ref_of
 from gangsched.core.preemption.harm import Unsaved
 from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.state.membership import Membership
@@ -314,14 +314,23 @@ class Eligible:
         return pod
 
     def part_of(
-        self, gang: GangId, slots: Ints, barred: Collection[int] = (), most: int | None = None
+        self,
+        gang: GangId,
+        slots: Ints,
+        barred: Collection[int] = (),
+        most: int | None = None,
+        *,
+        of_queue: Bools | None = None,
     ) -> tuple[Part, bool, list[int]]:
         """A gang with these slots, whether it may be taken whole as far as its mode is concerned, and those of its
         slots that could go one by one if they had run long enough. ``barred`` may not go one by one, and no more than
-        ``most`` may.
+        ``most`` may. A gang of a queue is taken apart as far as its surplus goes, of those pods that are ``of_queue``.
         """
         spec = self.membership.spec(gang)
         mode = mode_of(spec, self.options)
+        ok = self.ok
+        if of_queue is not None:
+            mode, ok = mode if mode == ELASTIC else ATOMIC, of_queue
         # A group whose object is gone says nothing about how few members it can live with: all of them.
         minimum = kept(spec)[0] if spec is not None else len(slots)
         bound, one_by_one = slots.tolist(), mode in (OFF, MINIMAL)
@@ -330,7 +339,7 @@ class Eligible:
             barred = {*barred, *self._above_others(bound)}
         able: list[int] = []
         if one_by_one or surplus:
-            able = [s for s in slots[self.ok[slots]].tolist() if s not in barred]
+            able = [s for s in slots[ok[slots]].tolist() if s not in barred]
         if surplus:
             able = self._beyond_roles(spec, slots, able)
         limit = len(able) if one_by_one else min(len(able), surplus)

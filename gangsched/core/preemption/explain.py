@@ -56,7 +56,7 @@ def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) ->
             level = block.priority if block is not None and whole else pod.priority
             if level not in texts:
                 lower = _why(unit, whole, partial, level, units.priority)
-                text = lower if reason == LOWER_PRIORITY else _for_quota(unit, reason)
+                text = lower if reason == LOWER_PRIORITY else _for_quota(unit, reason, partial=partial)
                 texts[level] = text if block is None else _with_loss(text, units, slots)
             why = texts[level] if block is not None else _with_loss(texts[level], units, [slot])
             over, method = pod.uid in beyond, options.removal
@@ -70,10 +70,12 @@ def _with_loss(text: str, units: Units, slots: Sequence[int]) -> str:
     return f"{text}; {lost}" if lost else text
 
 
-def _for_quota(unit: UnitRef, reason: str) -> str:
+def _for_quota(unit: UnitRef, reason: str, *, partial: bool) -> str:
     """Kueue's words about the quota that it gives back."""
-    whole = "" if unit.kind == "Pod" else causes.and_unit_leaves(unit_kind=unit.kind, unit=unit.name)
-    return f"{REASON_TEXT[reason]}{whole}"
+    said = REASON_TEXT[reason]
+    if partial:
+        return causes.rest_of_unit_runs(needed=said, unit_kind=unit.kind, unit=unit.name)
+    return said if unit.kind == "Pod" else f"{said}{causes.and_unit_leaves(unit_kind=unit.kind, unit=unit.name)}"
 
 
 def _why(unit: UnitRef, whole: bool, partial: bool, priority: int, preemptor: int) -> str:

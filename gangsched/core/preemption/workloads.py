@@ -1,7 +1,8 @@
 """Workloads as victims on nodes: what the walk through quota's candidates asks of nodes at each step.
 
-A workload that quota lets go leaves as a whole, whatever its pods' priority is; pods without a queue leave by priority.
-No candidate goes whose place in the order is later than need be: the order stands for harm.
+A workload that quota lets go leaves as a whole, whatever its pods' priority is; of an elastic gang the surplus leaves
+before, one by one, and the rest stays where that is enough. Pods without a queue leave by priority. No candidate goes
+whose place in the order is later than need be: the order stands for harm.
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from gangsched.core.agenda import Watchdog
-from gangsched.core.arrays import Floats, Ints
+from gangsched.core.arrays import Bools, Floats, Ints, isin
 from gangsched.core.decision import UnitRef
 from gangsched.core.preemption.blocks import Block, Part, ref_of
 from gangsched.core.preemption.eligible import Patience, member_too_young
 from gangsched.core.preemption.fit import Fit
 from gangsched.core.preemption.harm import Budgets, Harm, Loss, harm
-from gangsched.core.preemption.units import Units
+from gangsched.core.preemption.units import JobsThatEnd, Units
 from gangsched.core.quota.gang_workloads import Managed
-from gangsched.core.quota.preemption import Taken, Target
-from gangsched.core.quota.workloads import Holder
+from gangsched.core.quota.preemption import Step, Taken, Target, whole
+from gangsched.core.quota.workloads import Holder, less
 from gangsched.core.state.podtable import ASSUMED, PROTECTED
 from gangsched.messages import causes
+from gangsched.model.queues import GROUP as KUEUE
 from gangsched.model.records import GangId
 
 #: Above every priority: places in the order are no priorities.
@@ -80,15 +82,38 @@ class WorkloadsOnNodes:
 
     # -- candidates ----------------------------------------------------------------------------------------
 
-    def target(self, holder: Holder, reason: str) -> Target | None:
-        """The pods of a workload, if all of them may be evicted."""
+    def taken_of(self, holder: Holder, reason: str) -> list[Step]:
+        """The surplus members of a workload that may be evicted, then all others if all of them may be."""
         uid = holder.admission.workload.uid
-        if is_overdue(self._managed, uid, self._overdue):
-            return None
+        if holder.evicted:
+            return [] if is_overdue(self._managed, uid, self._overdue) else [whole(holder, reason)]
         block = add_workload(self.units, self._managed.gangs_of(uid), reason, uid)
-        if block is None or not self._allowed(block.whole):
-            return None
-        return Target(holder, reason, holder.priority, tuple(block.whole))
+        if block is None:
+            return []
+        singly = self.units.surplus(block, self._works)
+        tree, gone = self._managed.quota.tree, self._allowed_of(singly)
+        surplus: list[Target] = []
+        amounts = holder.amounts
+        for slot in gone:
+            own = tree.indexed(self._managed.held_by(uid, [self.units.pod(slot)]))
+            surplus.append(Target(holder, reason, holder.priority, (slot,), own, surplus=True))
+            amounts = less(amounts, own)
+        out: list[Step] = [surplus] if surplus else []
+        rest = tuple(s for s in block.whole if s not in set(singly))
+        if rest and len(gone) == len(singly) and rest not in self._left_out and self._within_budgets(block.whole):
+            out.append((Target(holder, reason, holder.priority, rest, amounts),))
+        return out
+
+    def _allowed_of(self, slots: Sequence[int]) -> list[int]:
+        """Those of the slots that may leave one by one, in order."""
+        may = [s for s in slots if (s,) not in self._left_out]
+        if self._within_budgets(may):
+            return may
+        out: list[int] = []
+        for slot in may:
+            if self._within_budgets([*out, slot]):
+                out.append(slot)
+        return out
 
     def without_queue(self) -> Iterator[Target]:
         """Single pods and whole units that hold no quota, lowest priority first: single pods, then wholes."""
@@ -110,8 +135,9 @@ class WorkloadsOnNodes:
                 yield Target(None, "", level, slots)
 
     def _allowed(self, slots: Sequence[int]) -> bool:
-        if tuple(slots) in self._left_out:
-            return False
+        return tuple(slots) not in self._left_out and self._within_budgets(slots)
+
+    def _within_budgets(self, slots: Sequence[int]) -> bool:
         if not self._within or not self.budgets:
             return True
         gone = [*self._counts, *slots]
@@ -148,7 +174,7 @@ class WorkloadsOnNodes:
         pods = {s: self.units.pod(s) for taken in victims for s in taken.target.slots}
         losses, interrupted = [], []
         for taken in victims:
-            interrupted.append(_PLACES + taken.place)
+            interrupted += [_PLACES + taken.place] * (not taken.target.surplus)
             losses += [Loss(pods.pop(s), _PLACES + taken.place) for s in taken.target.slots if s in pods]
         return harm(losses, interrupted, self.budgets, cluster, now, self.units.unsaved_since)
 
@@ -159,7 +185,8 @@ def is_overdue(managed: Managed, uid: str, overdue: frozenset[str] | set[str]) -
 
 
 def add_workload(units: Units, gangs: tuple[GangId, ...], reason: str, uid: str) -> Block | None:
-    """The block of a workload (UID) that may go for this reason: all of it. None if some of it may not be evicted.
+    """The block of a workload (UID) that may go for this reason: all of it, and the surplus of elastic gangs by itself.
+    None if nothing of it may be evicted.
 
     Pods that terminate are no part of it; of a workload that has only such the block is empty, and no unit.
     """
@@ -169,19 +196,9 @@ def add_workload(units: Units, gangs: tuple[GangId, ...], reason: str, uid: str)
         return units.added[number]
     by_gang = {gang: units.live(gang) for gang in gangs}
     whole = np.concatenate(list(by_gang.values()))
-    parts = []
-    for gang, slots in by_gang.items():
-        spec, ref = units.membership.spec(gang), ref_of(units.membership, (gang,))
-        parts.append(Part(gang, ref, slots.tolist(), [], 0, spec.min_member if spec is not None else len(slots)))
     ref = ref_of(units.membership, gangs)
     if not units.binding.isdisjoint(gangs):
         units.spared.append((ref, causes.BEING_BOUND))
-        return None
-    kept = units.inviolable.intersection(whole.tolist())
-    if kept or (table.flags[whole] & (PROTECTED | ASSUMED)).any():
-        units.spared.append((ref, causes.MEMBER_NOT_EVICTABLE))
-        return None
-    if units.patience is not None and _keeps_young(units, units.patience, ref, whole):
         return None
     priority = units.unit_priority(by_gang)
     spared = units.guard.spares(uid, priority, [units.pod(s) for s in whole.tolist()]) if units.guard else None
@@ -191,20 +208,47 @@ def add_workload(units: Units, gangs: tuple[GangId, ...], reason: str, uid: str)
         if spared.until:
             units.wait_for(spared.until)
         return None
-    block = Block(number, ref, parts, whole.tolist(), priority, tuple(map(table.gang_number, gangs)))
+    stay = (table.flags[whole] & (PROTECTED | ASSUMED)) != 0
+    stay |= isin(whole, sorted(units.inviolable))
+    if stay.any():
+        units.spared.append((ref, causes.MEMBER_NOT_EVICTABLE))
+    elif units.patience is not None:
+        stay = _young(units, units.patience, ref, whole)
+    parts = _parts(units, by_gang, whole[~stay])
+    if stay.any() and not any(part.single for part in parts):
+        return None
+    goes = [] if stay.any() else whole.tolist()
+    block = Block(number, ref, parts, goes, priority, tuple(map(table.gang_number, gangs)))
     if len(whole):
         units.add(block, reason)
     return block
 
 
-def _keeps_young(units: Units, patience: Patience, ref: UnitRef, whole: Ints) -> bool:
-    """Has some member of a workload not run long enough?"""
+def _parts(units: Units, by_gang: Mapping[GangId, Ints], may: Ints) -> list[Part]:
+    """The gangs of a workload, each with the members that it can do without among those that ``may`` leave, as far as
+    their Jobs survive that. Kueue's own groups leave as Kueue has them leave: whole.
+    """
+    table, columns = units.snapshot.table, units.snapshot.columns
+    healthy = (columns.flag("ready") & ~columns.flag("deleting"))[table.row[may]]
+    singly: Bools = np.zeros(table.size, dtype=np.bool_)
+    if all(gang.family != KUEUE for gang in by_gang):
+        singly[may[healthy]] = True
+    barred, most = frozenset[int](), dict[GangId, int]()
+    if units.owners is not None and singly.any():
+        endings = units.owners.endings(np.concatenate(list(by_gang.values())))
+        others = {table.gang_ids[n] for ending in endings for n in ending.gangs}
+        live = {gang: units.live(gang) for gang in others if gang not in by_gang} | dict(by_gang)
+        barred, most = JobsThatEnd(units, units.owners).survived(endings, live)
+    return [units.part_of(g, slots, barred, most.get(g), of_queue=singly)[0] for g, slots in by_gang.items()]
+
+
+def _young(units: Units, patience: Patience, ref: UnitRef, whole: Ints) -> Bools:
+    """``(whole,)`` the members of a workload that have not run long enough."""
     pods = [units.pod(s) for s in whole.tolist()]
     until = {p.key: patience.spared_until(p, units.membership.spec(p.gang)) for p in pods}
     youngest = max(pods, key=lambda p: (until[p.key], p.key), default=None)
-    if youngest is None or until[youngest.key] <= units.now:
-        return False
-    minimum = patience.minimum(youngest, units.membership.spec(youngest.gang))
-    units.spared.append((ref, member_too_young(youngest, minimum, until[youngest.key])))
-    units.wait_for(until[youngest.key])
-    return True
+    if youngest is not None and until[youngest.key] > units.now:
+        minimum = patience.minimum(youngest, units.membership.spec(youngest.gang))
+        units.spared.append((ref, member_too_young(youngest, minimum, until[youngest.key])))
+        units.wait_for(until[youngest.key])
+    return np.array([until[p.key] > units.now for p in pods], dtype=np.bool_)

@@ -12,7 +12,7 @@ import msgspec
 from gangsched.core.decision import Awaited, Flavors, QuotaUse
 from gangsched.core.quota.flavors import Assignment, Mode, mismatch
 from gangsched.core.quota.gang_workloads import Claim, Managed
-from gangsched.core.quota.tree import Amounts
+from gangsched.core.quota.tree import Amounts, Indexed, Node
 from gangsched.core.quota.workloads import PODS, PodSet, Workload, quantity
 from gangsched.model.constraints import PodShape
 from gangsched.model.queues import ClusterQueue, ResourceFlavor
@@ -119,8 +119,9 @@ NO_QUOTA = NoQuota()
 class QuotaAssignment:
     """An assignment of flavors to a claim.
 
-    ``gone`` are the workloads (by UID) that have to go, each with the reason; ``awaited`` are terminating pods that
-    hold quota without which there is not enough. ``refused`` says, by UID, why further members may not join.
+    ``freed`` is what workloads that have to go, or to shrink, give back, each at its queue; ``awaited`` are
+    terminating pods that hold quota without which there is not enough. ``refused`` says, by UID, why further members
+    may not join.
     """
 
     def __init__(self, managed: Managed, claim: Claim, assignment: Assignment, now: float) -> None:
@@ -128,7 +129,7 @@ class QuotaAssignment:
         self.claim = claim
         self.assignment = assignment
         self.now = now
-        self.gone: dict[str, str] = {}
+        self.freed: Sequence[tuple[Node, Indexed]] = ()
         self.awaited: tuple[Awaited, ...] = ()
         self.refused: dict[str, str] = {}
         self._flavors = dict(_by_shape(claim.workload.pod_sets, assignment))
@@ -216,22 +217,22 @@ class QuotaAssignment:
 
     def _borrowed(self) -> tuple[tuple[str, str], ...]:
         """What the queue uses beyond its own quota of what the workload asks for, once its victims are gone."""
-        return borrowed(self.managed, self.workload.queue, self.assignment.usage, self.gone)
+        return borrowed(self.managed, self.workload.queue, self.assignment.usage, self.freed)
 
 
-def borrowed(managed: Managed, queue: str, usage: Amounts, gone: Iterable[str] = ()) -> tuple[tuple[str, str], ...]:
-    """By resource, what a queue borrows of what ``usage`` asks for, with it and without the workloads ``gone``."""
-    tree, holders = managed.quota.tree, managed.quota.holders.by_uid
+def borrowed(
+    managed: Managed, queue: str, usage: Amounts, freed: Iterable[tuple[Node, Indexed]] = ()
+) -> tuple[tuple[str, str], ...]:
+    """By resource, what a queue borrows of what ``usage`` asks for, with it and without what is ``freed`` at queues."""
+    tree = managed.quota.tree
     node = tree.queues[queue]
-    freed: dict[int, int] = {}
-    for holder in (holders[uid] for uid in gone if uid in holders):
-        if holder.node is node:
-            for cell, units in holder.amounts:
-                freed[cell] = freed.get(cell, 0) + units
+    less: dict[int, int] = {}
+    for cell, units in (amount for of, amounts in freed if of is node for amount in amounts):
+        less[cell] = less.get(cell, 0) + units
     out: dict[str, int] = {}
     for (flavor, resource), units in usage:
         cell = tree.cells[flavor, resource]
-        over = node.usage[cell] - freed.get(cell, 0) + units - node.nominal[cell]
+        over = node.usage[cell] - less.get(cell, 0) + units - node.nominal[cell]
         if over > 0:
             out[resource] = out.get(resource, 0) + over
     return tuple((resource, quantity(resource, units)) for resource, units in sorted(out.items()))

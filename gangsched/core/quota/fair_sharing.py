@@ -220,7 +220,7 @@ class Walk:
 
     def _rank(self, node: Node, first: Holder) -> Key:
         share = self.search.shares.of(node)
-        return rank(share, not first.admission.evicted, node is self.search.node, first.order)
+        return rank(share, not first.evicted, node is self.search.node, first.order)
 
     # -- who is next ---------------------------------------------------------------------------------------
 

@@ -357,8 +357,10 @@ def gave_back(before: Mapping[str, Admission | None], now: Mapping[str, Admissio
     out, less = set[str](), dict[tuple[str, Cell], int]()
     for uid, then in before.items():
         after = now.get(uid)
-        if then is not None and after is not None and after.evicted and not then.evicted:
-            out.add(then.workload.queue)
+        if then is not None and after is not None:
+            left = dict(then.gives_back)
+            if any(units > left.get(cell, 0) for cell, units in after.gives_back):
+                out.add(then.workload.queue)
         for sign, held in ((1, then), (-1, after)):
             if held is not None:
                 for cell, units in held.usage:

@@ -18,6 +18,7 @@ from gangsched.core.ledger.ledger import Ledger, announced_by, group_of
 from gangsched.core.quota.flavors import PodFlavors, boost_of, gave_back, used_by
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.status import QueueStatuses, Tally
+from gangsched.core.quota.tree import Amounts
 from gangsched.core.quota.workloads import Admission, Holder, Place, Workload, pod_sets, workload_priority
 from gangsched.core.state.jobs import Jobs
 from gangsched.core.state.membership import Membership
@@ -279,12 +280,20 @@ class Managed:
         claim = self.claim(gangs)
         if claim is None or claim.problem:
             return claim is None
-        gone = set()
+        pods: dict[str, dict[str, Pod]] = {}
         for pod in leaving:
             key = self._key_of.get(pod.gang)
             if key is not None:
-                gone.add(key)
-        return self.quota.has_room(claim.workload, gone)
+                pods.setdefault(key, {})[pod.uid] = pod
+        gone = {key for key, left in pods.items() if all(p.uid in left for p in self.pods_of(key))}
+        freed = {key: self.held_by(key, left.values()) for key, left in pods.items() if key not in gone}
+        return self.quota.has_room(claim.workload, gone, freed)
+
+    def held_by(self, uid: str, pods: Iterable[Pod]) -> Amounts:
+        """What these pods of a workload hold of the quota that it has; nothing if it has none."""
+        admission = self.quota.admissions.get(uid)
+        queue = self.quota.queues.get(admission.workload.queue) if admission is not None else None
+        return used_by((p.shape, self._flavors.of_pod(p, queue)) for p in pods) if queue is not None else ()
 
     def _turn(self, workload: Workload) -> str:
         """Under StrictFIFO, who is before this workload in its queue, in words."""
@@ -459,9 +468,10 @@ class Managed:
         kept = [(p.pod.shape, self._flavors.of_promised(p.uid, p.pod.shape, p.node, queue)) for p in promised]
         # Room for members that come later is kept only as long as others stay.
         stays = {p.uid for p in self._ledger.pods_of(workload.uid)}
-        leaving = all(p.deleting_since is not None or p.uid in self._ledger.condemned for p in pods)
-        evicted = bool(pods) and leaving and not any(p.uid in stays for p in promised)
-        admission = Admission(workload, used_by(there + kept), min(since, default=0.0), evicted, used_by(kept))
+        leaving = [p.deleting_since is not None or p.uid in self._ledger.condemned for p in pods]
+        evicted = bool(pods) and all(leaving) and not any(p.uid in stays for p in promised)
+        some = () if evicted else used_by(held for held, leaves in zip(there, leaving, strict=True) if leaves)
+        admission = Admission(workload, used_by(there + kept), min(since, default=0.0), evicted, used_by(kept), some)
         before = self.quota.admissions.get(workload.uid)
         if before != admission:
             self._held.setdefault(workload.uid, before)

@@ -13,11 +13,11 @@ import heapq
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
-from gangsched.core.quota.tree import Node, Tree, fits_in_quota
+from gangsched.core.quota.tree import Indexed, Node, Tree, fits_in_quota
 from gangsched.core.quota.workloads import Entry, Holder, Holders, Order, Workload, merged
 from gangsched.messages import causes
 from gangsched.model.queues import ANY, LOWER, LOWER_OR_NEWER, NEVER, ClusterQueue
@@ -40,24 +40,31 @@ REASON_TEXT = {
 class Target(msgspec.Struct, frozen=True):
     """A candidate, and why it may be taken; without a ``holder`` it holds no quota. ``slots`` are its pods.
 
-    ``priority`` says when its turn comes among those that hold none.
+    ``priority`` says when its turn comes among those that hold none. One that is ``surplus`` is a member that its gang
+    can do without; ``amounts`` are what the holder gives back with it.
     """
 
     holder: Holder | None
     reason: str
     priority: int
     slots: tuple[int, ...] = ()
+    amounts: Indexed = ()
+    surplus: bool = False
+
+
+#: What is taken of a candidate at once.
+Step = Sequence[Target]
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """A victim, and its place in the order of all candidates."""
+    """A victim, and the place of its candidate in the order of all."""
 
     target: Target
     place: int
 
 
-#: Candidates in order, each with its reason. Who takes one removes its usage from the tree before the next.
-Walk = Iterator[tuple[Holder, str]]
+#: Candidates in order, each with its reason. Who takes of one removes what that used from the tree before the next.
+Walk: TypeAlias = Iterator[tuple[Holder, str]]
 
 
 class Rules(Protocol):
@@ -81,8 +88,10 @@ class Rules(Protocol):
 class Nodes(Protocol):
     """What a workload needs beside quota."""
 
-    def target(self, holder: Holder, reason: str) -> Target | None:
-        """The candidate; None if nodes say that it may not be taken."""
+    def taken_of(self, holder: Holder, reason: str) -> Sequence[Step]:
+        """What of the candidate may be taken, step by step: the surplus of an elastic gang, then all of it; nothing if
+        nodes say that it may not be taken.
+        """
 
     def without_queue(self) -> Iterator[Target]:
         """Candidates that hold no quota, the lowest priority first. They are taken only for nodes."""
@@ -100,9 +109,14 @@ class Nodes(Protocol):
         """Has the walk to end without a choice?"""
 
 
+def whole(holder: Holder, reason: str) -> Step:
+    """A candidate whose nodes do not matter."""
+    return (Target(holder, reason, holder.priority, amounts=holder.amounts),)
+
+
 class _QuotaAlone:
-    def target(self, holder: Holder, reason: str) -> Target | None:
-        return Target(holder, reason, holder.priority)
+    def taken_of(self, holder: Holder, reason: str) -> Sequence[Step]:
+        return (whole(holder, reason),)
 
     def without_queue(self) -> Iterator[Target]:
         return iter(())
@@ -137,54 +151,73 @@ class VictimSearch:
         with self._rules.counted():
             for borrowing in self._rules.ways():
                 if self._in_order(borrowing):
-                    for holder, _ in holders_of(self._taken):
-                        self._rules.tree.add(holder.node, holder.amounts)
+                    for taken in self._taken:
+                        self._use_again(taken.target)
                     return self._taken
         return None
 
     def _in_order(self, borrowing: bool) -> bool:
         """Take one after another; pods without a queue when quota is enough, before workloads of higher priority."""
         walk, without = self._rules.walk(borrowing), self._nodes.without_queue()
-        queued: Target | None = None
+        queued: list[Step] = []
         other = next(without, None)
+        last: Step = ()
         while not self._nodes.exhausted():
             short = not self._rules.fits(borrowing)
             if not short and self._nodes.fits():
-                self._taken[:-1] = self._needed(self._taken[:-1], borrowing)
+                known = len(last) if len(last) == 1 else 0  # without it there was not enough
+                end = len(self._taken) - known
+                self._taken[:end] = self._needed(self._taken[:end], self._taken[end:], borrowing)
                 return True
             queued = queued or self._next(walk)
-            if other is not None and not short and (queued is None or other.priority < queued.priority):
-                self._take(other)
+            if other is not None and not short and (not queued or other.priority < queued[0][0].priority):
+                last = (other,)
                 other = next(without, None)
-            elif queued is not None:
-                self._take(queued)
-                queued = None
+            elif queued:
+                last = queued.pop(0)
             else:
                 break
+            self._take(last)
         self._give_back()
         return False
 
-    def _next(self, walk: Walk) -> Target | None:
+    def _next(self, walk: Walk) -> list[Step]:
+        """What may be taken of the next candidate, step by step."""
         for holder, reason in walk:
             if self._nodes.exhausted():
-                return None
-            target = self._nodes.target(holder, reason)
-            if target is not None:
-                return target
-        return None
+                break
+            steps = self._nodes.taken_of(holder, reason)
+            if steps:
+                return list(steps)
+        return []
 
-    def _take(self, target: Target) -> None:
-        self._leaves(target)
-        self._taken.append(Taken(target, len(self._taken)))
+    def _take(self, step: Step) -> None:
+        before = self._taken[-1] if self._taken else None
+        place = 0
+        if before is not None:
+            # The rest of a gang comes after its surplus, in the same place.
+            place = before.place + (not before.target.surplus or before.target.holder is not step[0].holder)
+        for target in step:
+            self._leaves(target)
+            self._taken.append(Taken(target, place))
 
-    def _needed(self, taken: Sequence[Taken], borrowing: bool) -> list[Taken]:
-        """Put back who is not needed, the last taken first."""
+    def _needed(self, taken: Sequence[Taken], known: Sequence[Taken], borrowing: bool) -> list[Taken]:
+        """Put back who is not needed, the last taken first. Of those ``known`` to be is known that they are; with the
+        rest of a gang its surplus leaves too.
+        """
         kept = []
+        whole = {id(each.target.holder) for each in known if not each.target.surplus}
         for each in reversed(taken):
-            self._returns(each.target)
-            if not (self._rules.fits(borrowing) and self._nodes.fits()):
-                self._leaves(each.target)
+            if each.target.surplus and id(each.target.holder) in whole:
                 kept.append(each)
+                continue
+            self._returns(each.target)
+            if self._rules.fits(borrowing) and self._nodes.fits():
+                continue
+            self._leaves(each.target)
+            kept.append(each)
+            if not each.target.surplus:
+                whole.add(id(each.target.holder))
         return kept[::-1]
 
     def _give_back(self) -> None:
@@ -194,13 +227,16 @@ class VictimSearch:
 
     def _leaves(self, target: Target) -> None:
         if target.holder is not None:
-            self._rules.tree.remove(target.holder.node, target.holder.amounts)
+            self._rules.tree.remove(target.holder.node, target.amounts)
         self._nodes.leaves(target)
 
     def _returns(self, target: Target) -> None:
-        if target.holder is not None:
-            self._rules.tree.add(target.holder.node, target.holder.amounts)
+        self._use_again(target)
         self._nodes.returns(target)
+
+    def _use_again(self, target: Target) -> None:
+        if target.holder is not None:
+            self._rules.tree.add(target.holder.node, target.amounts)
 
 
 def holders_of(victims: Iterable[Taken] | None) -> list[tuple[Holder, str]]:

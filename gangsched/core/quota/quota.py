@@ -7,6 +7,7 @@ flavors and at what price (:meth:`Quota.assign`); who may go, in which order (:m
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from gangsched.core.quota.fair_sharing import FairRules, Shares
@@ -257,11 +258,20 @@ class Quota:
         """Reasons by UID of all workloads that may be taken, in the order in which they would be."""
         return {h.admission.workload.uid: reason for h, reason in self._rules_for(workload, assignment).eligible()}
 
-    def has_room(self, workload: Workload, gone: Iterable[str] = ()) -> bool:
-        """Is there quota in some flavors once these (UIDs of holders) are gone, whoever decided that they go?"""
+    def has_room(
+        self, workload: Workload, gone: Iterable[str] = (), freed: Mapping[str, Amounts] = MappingProxyType({})
+    ) -> bool:
+        """Return whether there is quota in some flavors once these (UIDs of holders) are gone, whoever decided that
+        they go, and others have ``freed`` a part of what they hold.
+        """
         uids = sorted(set(gone))
         self.put_back(uids)  # they leave with all that they hold
-        leaving = [self.holders.by_uid[uid] for uid in uids if uid in self.holders.by_uid]
+        known = self.holders.by_uid
+        leaving = [known[uid] for uid in uids if uid in known]
+        for uid, amounts in freed.items():
+            if uid in known:
+                part = self.tree.indexed(amounts)
+                leaving.append(Holder(known[uid].admission, known[uid].node, part, evicted=True))
         with self.holders.without(leaving):
             return any(assignment.mode == Mode.FIT for assignment in self.assignments(workload))
 

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from gangsched.core.quota.tree import Amounts, Node, Tree
+from gangsched.core.quota.tree import Amounts, Indexed, Node, Tree
 from gangsched.messages import causes
 from gangsched.model.constraints import PodShape
 from gangsched.model.queues import WorkloadPriorityClass
@@ -77,7 +77,7 @@ class Admission(msgspec.Struct, frozen=True, gc=False):
 
     The priority of ``workload`` is that by which it may be displaced. ``usage`` is what it holds, ``promised`` the part
     of it that no pod uses yet. ``since`` (seconds) is when it got it. ``evicted``: its eviction has begun, and it holds
-    its quota until it is gone.
+    its quota until it is gone; where only some of its pods leave, ``leaving`` is the part that these hold until then.
     """
 
     workload: Workload
@@ -85,6 +85,12 @@ class Admission(msgspec.Struct, frozen=True, gc=False):
     since: float = 0.0
     evicted: bool = False
     promised: Amounts = ()
+    leaving: Amounts = ()
+
+    @property
+    def gives_back(self) -> Amounts:
+        """What its pods hold that leave already."""
+        return self.usage if self.evicted else self.leaving
 
     @property
     def order(self) -> tuple[int, float, str]:
@@ -230,21 +236,39 @@ Order = tuple[int, float, str]
 
 
 class Holder:
-    """An admission at its queue's node; ``amounts`` and ``cells`` are by cell number."""
+    """An admission at its queue's node, or a part of it; ``amounts`` and ``cells`` are by cell number. ``evicted``: its
+    pods leave already.
+    """
 
-    __slots__ = ("admission", "amounts", "cells", "node", "order")
+    __slots__ = ("admission", "amounts", "cells", "evicted", "node", "order")
 
-    def __init__(self, admission: Admission, node: Node, tree: Tree) -> None:
+    def __init__(self, admission: Admission, node: Node, amounts: Indexed, *, evicted: bool) -> None:
         self.admission = admission
         self.node = node
-        self.amounts = tree.indexed(admission.usage)
+        self.amounts = amounts
         self.cells = frozenset(cell for cell, _ in self.amounts)
+        self.evicted = evicted
         self.order: Order = admission.order
+
+    def parts(self, tree: Tree) -> list[Holder]:
+        """What its pods hold that leave already, and what those hold that stay: each by itself where there is both."""
+        leaving = tree.indexed(self.admission.leaving)
+        if not leaving:
+            return [self]
+        staying = less(self.amounts, leaving)
+        parts = ((leaving, True), (staying, False))
+        return [Holder(self.admission, self.node, amounts, evicted=gone) for amounts, gone in parts]
 
     @property
     def priority(self) -> int:
         """The workload's priority."""
         return self.admission.workload.priority
+
+
+def less(amounts: Indexed, part: Indexed) -> list[tuple[int, int]]:
+    """These amounts without a part of them."""
+    taken = dict(part)
+    return [(cell, units - taken.get(cell, 0)) for cell, units in amounts if units > taken.get(cell, 0)]
 
 
 Entry = tuple[Order, Holder]
@@ -282,9 +306,10 @@ class Holders:
         """A workload got quota (or its admission changed)."""
         self.discard(admission.workload.uid)
         node = self.tree.queues[admission.workload.queue]
-        holder = Holder(admission, node, self.tree)
+        holder = Holder(admission, node, self.tree.indexed(admission.usage), evicted=admission.evicted)
         self.by_uid[admission.workload.uid] = holder
-        insort(self.entries(node.name, admission.evicted), (holder.order, holder))
+        for part in holder.parts(self.tree):
+            insort(self.entries(node.name, part.evicted), (part.order, part))
         self.tree.add(node, holder.amounts)
         node.changed()
 
@@ -301,8 +326,9 @@ class Holders:
         """The workload's quota is free; None if it held none."""
         holder = self.by_uid.pop(uid, None)
         if holder is not None:
-            entries = self.entries(holder.node.name, holder.admission.evicted)
-            del entries[bisect_left(entries, holder.order, key=lambda e: e[0])]
+            for part in holder.parts(self.tree):
+                entries = self.entries(holder.node.name, part.evicted)
+                del entries[bisect_left(entries, part.order, key=lambda e: e[0])]
             self.tree.remove(holder.node, holder.amounts)
             holder.node.changed()
         return holder

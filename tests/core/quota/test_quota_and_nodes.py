@@ -225,9 +225,9 @@ def test_pods_without_a_queue_leave_by_priority():
 
 
 def test_a_whole_gang_leaves_with_its_quota():
-    """Quota is held by workloads: the gang that lent goes as one."""
+    """Quota is held by workloads: a gang that needs all of its members goes as one."""
     records = objects(queue("a", "co", cpu=4, reclaim="Any"), queue("b", "co", cpu=0))
-    running = [queued(f"m{i}", "b", 1).light_gang("g", 1).on("n1") for i in range(4)]
+    running = [queued(f"m{i}", "b", 1).light_gang("g", 4).on("n1") for i in range(4)]
     found = plan(big(), *records, *running, queued("x", "a", 1))["d/x"]
     assert {(v.unit.name, v.partial, v.reason) for v in found.victims} == {("d/g", False, "InCohortReclamation")}
     assert len(found.victims) == 4

@@ -54,6 +54,8 @@ def clusters(draw: st.DrawFn) -> list[Built]:
         of = draw(st.sampled_from([*QUEUES, ""]))
         running = queued(f"r{i}", of, cpu) if of else pod(f"r{i}").cpu(cpu)
         built.append(running.priority(draw(st.integers(0, 3))).on(where, started=float(i)))
+    for i in range(draw(st.integers(0, 2))):
+        built += elastic(draw, f"e{i}", free)
     for i in range(draw(st.integers(1, 3))):
         priority, cpu = draw(st.integers(0, 3)), draw(st.integers(1, 3))
         of = draw(st.sampled_from(QUEUES))
@@ -66,6 +68,18 @@ def clusters(draw: st.DrawFn) -> list[Built]:
     return built
 
 
+def elastic(draw: st.DrawFn, name: str, free: dict[str, int]) -> list[Built]:
+    """A running gang that can do without some of its members, as far as nodes have room for them."""
+    of, cpu, priority = draw(st.sampled_from(QUEUES)), draw(st.integers(1, 2)), draw(st.integers(0, 3))
+    members = []
+    for n in range(draw(st.integers(2, 4))):
+        where = draw(st.sampled_from(sorted(free)))
+        if cpu <= free[where]:
+            free[where] -= cpu
+            members.append(queued(f"{name}-{n}", of, cpu).priority(priority).gang(name).on(where, started=float(n)))
+    return [gang(name).min(draw(st.integers(1, len(members)))), *members] if members else []
+
+
 def pending(core: Scheduler) -> list[GangId]:
     """The gangs that wait, in name order."""
     membership = core.world.membership
@@ -75,6 +89,14 @@ def pending(core: Scheduler) -> list[GangId]:
 def without(uids: set[str], built: list[Built], **options: Any) -> Scheduler:
     """The same cluster without these pods."""
     return world(*(b for b in built if not (isinstance(b, PodBuilder) and b.obj().uid in uids)), **options)
+
+
+def stays_or_leaves(core: Scheduler, ident: GangId, victims: set[str]) -> bool:
+    """Does a gang keep as many members as it needs, or none?"""
+    members = {uid for uid, p in core.world.membership.members[ident].items() if p.node}
+    spec = core.world.membership.spec(ident)
+    left = len(members - victims)
+    return left == len(members) or not left or (spec is not None and left >= spec.min_member)
 
 
 def may_evict(ident: GangId, victims: set[str], built: list[Built]) -> bool:
@@ -116,10 +138,12 @@ def test_victims_are_enough_and_none_is_needless(built: list[Built], fair: bool,
         if found.outcome != PREEMPT:
             continue
         victims = {v.uid for v in found.victims}
+        assert all(stays_or_leaves(core, ident, victims) for ident in core.world.membership.members)
         after = verdict(without(victims, built, fair_sharing=fair), [ident])
         assert after.outcome == BIND
-        units = {v.unit.name: {w.uid for w in found.victims if w.unit == v.unit} for v in found.victims}
-        for back in units.values():
+        together = {v.uid if v.partial else v.unit.name for v in found.victims}
+        for unit in together:
+            back = {v.uid for v in found.victims if unit in (v.uid, v.unit.name)}
             if fair or may_evict(ident, victims - back, built):
                 left = without(victims - back, built, fair_sharing=fair)
                 assert verdict(left, [ident]).outcome not in (BIND, WAIT)
