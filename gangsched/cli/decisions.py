@@ -17,7 +17,7 @@ from gangsched.core.world.world import World
 from gangsched.messages.text import are, counted
 from gangsched.model.constraints import Record
 from gangsched.model.dialects.objects import PREEMPTION_DELAY
-from gangsched.model.records import PREEMPT_LOWER, Gang, GangId, Pod, PriorityClass
+from gangsched.model.records import PREEMPT_LOWER, SINGLE, Gang, GangId, Pod, PriorityClass
 
 #: A mark that makes a pod no victim, whatever its priority.
 _STAYS = {"scheduling.koordinator.sh/disable-preemptible": "true"}
@@ -77,9 +77,10 @@ class State:
 
     def with_priority(self, gangs: Sequence[GangId], gang: GangId, priority: int) -> Decision | None:
         """The decision about ``gang`` if these gangs had this priority and were allowed to preempt."""
+        members = {pod.uid for each in gangs for pod in self.world.membership.pods(each)}
 
         def raised(record: Record) -> Record:
-            if isinstance(record, Pod) and record.gang in gangs:
+            if isinstance(record, Pod) and record.uid in members:
                 return replace(record, priority=priority, preemption_policy=PREEMPT_LOWER)
             if isinstance(record, Gang) and any((record.family, record.key) == (g.family, g.key) for g in gangs):
                 own = None if record.priority is None else priority
@@ -88,14 +89,47 @@ class State:
 
         return self._again(gang, raised, self.options)
 
+    def changed(
+        self, gang: GangId, change: Callable[[Record], Record | None], more: Sequence[Record] = ()
+    ) -> Decision | None:
+        """The decision about ``gang`` if each record were as ``change`` makes it (None: not there), with ``more``."""
+        events = [_changed_to(event, change) for event in self.events]
+        events += [Changed(record) for record in more]  # type: ignore[arg-type]  # records of the API
+        return self._decided(gang, [event for event in events if event is not None], self.options, self.now)
+
+    def at(self, gang: GangId, now: float) -> Decision | None:
+        """The decision about ``gang`` at another moment, if nothing happens until then."""
+        return self._decided(gang, self.events, self.options, now)
+
+    def without_quota(self, gang: GangId) -> Decision | None:
+        """The decision about the pods of ``gang`` if no queue limited anything: they may be in other gangs then."""
+        members = {pod.key for pod in self.world.membership.pods(gang)}
+        found = forecast(self.events, replace(self.options, quota=False), self.now)
+        return next((d for d in found if any(place.key in members for place in d.placements)), None)
+
     def without_patience(self, gang: GangId) -> Decision | None:
         """The decision about ``gang`` without waiting: no minimum run time, no preemption delay."""
         options = replace(self.options, minimum_run_time_seconds=0.0, preemption_delay_seconds=0.0)
         return self._again(gang, _impatient, options)
 
     def _again(self, gang: GangId, change: Callable[[Record], Record], options: Options) -> Decision | None:
-        events = [_changed(event, change) for event in self.events]
-        return next((d for d in forecast(events, options, self.now) if d.gang == gang), None)
+        return self._decided(gang, [_changed(event, change) for event in self.events], options, self.now)
+
+    def _decided(self, gang: GangId, events: Sequence[Event], options: Options, now: float) -> Decision | None:
+        name = gang.namespace, gang.name
+        return next((d for d in forecast(events, options, now) if d.gang == gang or _key(d) == name), None)
+
+
+def _key(decision: Decision) -> tuple[str, str]:
+    """A gang by owner may be another one without its queue, of the same name."""
+    return (decision.gang.namespace, decision.gang.name) if decision.gang.family != SINGLE else ("", "")
+
+
+def _changed_to(event: Event, change: Callable[[Record], Record | None]) -> Event | None:
+    if not isinstance(event, Changed):
+        return event
+    record = change(event.record)
+    return None if record is None else Changed(record)  # type: ignore[arg-type]  # the same kind of record
 
 
 def _changed(event: Event, change: Callable[[Record], Record]) -> Event:
@@ -155,11 +189,18 @@ def sentence(decision: Decision) -> str:
         return "nothing can be decided: the scheduler itself fails over it"
     if isinstance(decision, Unschedulable) and decision.failed_plugin:
         return f"nothing can be decided while the plug-in {decision.failed_plugin} fails"
+    if decision.headline:
+        return decision.headline.partition(": ")[2]
     if decision.quota is not None and not decision.quota.flavors:
         return f"there is no quota for {_together(decision.required)}"
     if not decision.required:
         return "the gang has its minimum; further members do not fit"
     return f"does not fit: {_together(decision.required)}"
+
+
+def word(decision: Decision) -> str:
+    """The word that an answer begins with: never fits, not now and waits are three different things."""
+    return decision.headline.partition(":")[0] if decision.headline else decision.outcome
 
 
 def _together(members: int) -> str:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from gangsched.cli import contracts
+from gangsched.cli.advice import Advisor
 from gangsched.cli.answers import UsageError
-from gangsched.cli.decisions import WOULD_HELP, State
-from gangsched.cli.pod_explanation import MANY, choice, conditions, drained_sections, pod_sections, under
+from gangsched.cli.decisions import WOULD_HELP, State, sentence
+from gangsched.cli.pod_explanation import choice, conditions, drained_sections, pod_sections, under
 from gangsched.core.decision import SCHEDULER, Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Gone
-from gangsched.core.plugins.node import tolerates
 from gangsched.core.preemption.removal import Leaving
-from gangsched.core.quota.workloads import quantity
-from gangsched.messages.text import and_nearest, are, counted, listed
+from gangsched.messages import advice
+from gangsched.messages.text import and_nearest, counted
 from gangsched.model.children import JOBSET_NAME
-from gangsched.model.constraints import Taint
-from gangsched.model.records import PREEMPT_NEVER, SINGLE, SYSTEM_CRITICAL_PRIORITY, Gang, GangId, Node, Pod
-from gangsched.model.selectors import any_node_term_matches
+from gangsched.model.records import PREEMPT_NEVER, SINGLE, Gang, GangId, Node, Pod
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -100,7 +97,7 @@ def _gang(state: State, decision: Decision, asked: Pod | None) -> Explanation:
     return Explanation(
         title=decision.gang.key,
         word=decision.outcome,
-        sentence="",
+        sentence=sentence(decision),
         sections=tuple(gang_sections(state, decision, asked)),
         decisions=(decision,),
         own=decision,
@@ -247,45 +244,12 @@ def _would_help(state: State, decision: Unschedulable) -> Iterator[str]:
     if not decision.required:
         yield "room for one more member; no pod is evicted for members beyond the minimum"
         return
-    patient = state.without_patience(decision.gang)
-    if isinstance(patient, Preempt):
-        yield f"time: without minimum run times and preemption delay it would evict {_victims(patient)} now"
-    yield from _priority(state, decision)
-    if decision.quota is None or decision.quota.flavors:
-        yield from advice(state, decision)
-    else:
-        yield f"quota in {decision.quota.queue or 'its queue'}: gangsched queues shows who uses it"
-
-
-def _priority(state: State, decision: Decision) -> Iterator[str]:
-    gangs = _gangs(state, decision)
-    highest = state.with_priority(gangs, decision.gang, SYSTEM_CRITICAL_PRIORITY)
-    if highest is None:
-        return
-    if isinstance(highest, Fits | FitsWhenFreed):
-        yield "a place further ahead in the queue: gangs of higher priority take the room first"
-    if not isinstance(highest, Preempt):
-        return
-    enough = max(v.priority for v in highest.victims) + 1
-    if enough <= decision.priority:
-        if state.world.membership.policy(gangs) == PREEMPT_NEVER:
-            yield f"a preemptionPolicy other than Never: it would evict {_victims(highest)}"
-        return
-    tried = state.with_priority(gangs, decision.gang, enough)
-    if isinstance(tried, Preempt):
-        yield f"a priority of {enough} or more: it would evict {_victims(tried)}"
-
-
-def _victims(decision: Preempt) -> str:
-    return listed([v.key for v in decision.victims], MANY)
+    found = [*_nowhere(state, decision), *Advisor(state, decision, _nodes(state)).found()]
+    yield from found or [advice.NONE_FOUND]
 
 
 def _gangs(state: State, decision: Decision) -> tuple[GangId, ...]:
     return state.world.membership.group(decision.gang)[0]
-
-
-#: Taints that the node controller puts on nodes; other messages cover them.
-_OF_NODES = "node.kubernetes.io/"
 
 
 def gathering_advice(decision: Decision) -> str:
@@ -300,28 +264,6 @@ def gathering_advice(decision: Decision) -> str:
     return f"{what}: nothing is scheduled or evicted for the gang before it is complete"
 
 
-def advice(state: State, decision: Decision) -> Iterator[str]:
-    """For a gang that fits nowhere: what the first member without a node lacks."""
-    namespace, _, name = decision.unplaced[0].pod.partition("/") if decision.unplaced else ("", "", "")
-    pod, nodes = state.world.find(namespace, name), _nodes(state)
-    if pod is None or not nodes:
-        yield "nodes: there are none" if not nodes else "further nodes that its members may use"
-        return
-    large = [node for node in nodes if all(_has(node, resource) >= asked for resource, asked in pod.shape.requests)]
-    if not large:
-        yield from _too_large(pod, nodes)
-        return
-    chosen = [node for node in large if _selects(pod, node)]
-    if not chosen:
-        yield from _selected_nothing(pod, large)
-        return
-    usable = [node for node in chosen if not any(_refused(pod, node))]
-    for text, count in Counter(text for node in chosen for text in _refused(pod, node)).items():
-        yield f"on {counted(count, 'node')} that it could use otherwise: {text}"
-    if usable:
-        yield from _short(state, pod, usable)
-
-
 def _nodes(state: State) -> list[Node]:
     found: dict[str, Node] = {}
     for event in state.events:
@@ -332,92 +274,22 @@ def _nodes(state: State) -> list[Node]:
     return list(found.values())
 
 
-def _has(node: Node, resource: str) -> int:
-    return dict(node.allocatable).get(resource, 0)
-
-
-def _too_large(pod: Pod, nodes: Sequence[Node]) -> Iterator[str]:
-    several = False
-    for resource, asked in pod.shape.requests:
-        largest = max(_has(node, resource) for node in nodes)
-        if asked > largest:
-            several = True
-            if not largest and "/" in resource:
-                yield _nowhere(resource)
-                continue
-            yield (
-                f"less {resource} in one pod, or larger nodes: {pod.key} asks for {quantity(resource, asked)}, and the"
-                f" largest node has {quantity(resource, largest)}"
-            )
-    if not several:
-        yield f"a node that has all at once: {_asked(pod)}"
-
-
 #: The resources that DeviceClasses have without a name of their own (KEP-5004).
 _OF_CLASS = "deviceclass.resource.kubernetes.io/"
 
 
-def _nowhere(resource: str) -> str:
-    """What an extended resource needs that no node has: less of it would not help."""
-    named = resource.removeprefix(_OF_CLASS)
-    served = f"DeviceClass {named} serves it" if named != resource else "a DeviceClass serves it (extendedResourceName)"
-    return (
-        f"nodes that have {resource}: none has any; where {served}, its devices come by dynamic resource allocation,"
-        " which is not supported yet"
-    )
-
-
-def _selects(pod: Pod, node: Node) -> bool:
-    shape = pod.shape
-    return (
-        shape.node_name in ("", node.name)
-        and all(node.labels.get(key) == value for key, value in shape.node_selector)
-        and (shape.node_terms is None or any_node_term_matches(shape.node_terms, node.name, node.labels))
-    )
-
-
-def _selected_nothing(pod: Pod, nodes: Sequence[Node]) -> Iterator[str]:
-    missing = [
-        f"{key}={value}" for key, value in pod.shape.node_selector if all(n.labels.get(key) != value for n in nodes)
-    ]
-    where = f"of {counted(len(nodes), 'node')} that {are(len(nodes))} large enough"
-    if missing:
-        yield f"a node with the label {' and '.join(missing)}, or another nodeSelector: none {where} has it"
-    else:
-        yield f"another nodeSelector, node affinity or nodeName: none {where} matches"
-
-
-def _refused(pod: Pod, node: Node) -> Iterator[str]:
-    if node.unschedulable:
-        yield "kubectl uncordon"
-    if not node.ready:
-        yield "it is not ready"
-    for taint in node.taints:
-        mine = taint.effect in ("NoSchedule", "NoExecute") and not taint.key.startswith(_OF_NODES)
-        if mine and not tolerates(pod.shape.tolerations, taint):
-            yield f"a toleration for the taint {_written(taint)}"
-
-
-def _written(taint: Taint) -> str:
-    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
-
-
-def _short(state: State, pod: Pod, nodes: Sequence[Node]) -> Iterator[str]:
-    taken: dict[str, Counter[str]] = {node.name: Counter() for node in nodes}
-    for other in state.world.pods.values():
-        if other.bound and other.node in taken:
-            taken[other.node].update(dict(other.shape.requests))
-    said = False
-    for resource, asked in pod.shape.requests:
-        most = max(_has(node, resource) - taken[node.name][resource] for node in nodes)
-        if asked > most:
-            said = True
-            free, wanted = quantity(resource, max(0, most)), quantity(resource, asked)
-            where = "none is free on any node" if most <= 0 else f"at most {free} is free on one node"
-            yield f"room: {pod.key} asks for {wanted} {resource}, and {where}"
-    if not said:
-        yield f"room for all members at once: each asks for {_asked(pod)}"
-
-
-def _asked(pod: Pod) -> str:
-    return ", ".join(f"{quantity(r, n)} {r}" for r, n in pod.shape.requests) or "a place"
+def _nowhere(state: State, decision: Decision) -> Iterator[str]:
+    """What extended resources need that no node has: less of them would not help."""
+    nodes = _nodes(state)
+    pending = state.world.membership.census(decision.gang).pending
+    asked = {resource for pod in pending for resource, amount in pod.shape.requests if amount and "/" in resource}
+    for resource in sorted(asked) if nodes else ():
+        if any(dict(node.allocatable).get(resource) for node in nodes):
+            continue
+        named = resource.removeprefix(_OF_CLASS)
+        serves = f"DeviceClass {named} serves it" if named != resource else ""
+        serves = serves or "a DeviceClass serves it (extendedResourceName)"
+        yield (
+            f"nodes that have {resource}: none has any; where {serves}, its devices come by dynamic resource"
+            " allocation, which is not supported yet"
+        )

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from gangsched.cli.answers import clean
 from gangsched.cli.contracts import Planned
-from gangsched.cli.decisions import STARTS, WOULD_HELP, sentence
+from gangsched.cli.decisions import STARTS, WOULD_HELP, sentence, word
 from gangsched.cli.explanation import Explanation
 from gangsched.cli.queue_rows import Row, Usage
 from gangsched.core.decision import (
@@ -35,6 +35,7 @@ from gangsched.core.decision import (
 from gangsched.core.preemption.removal import Leaving
 from gangsched.core.quota.workloads import quantity
 from gangsched.messages import failures
+from gangsched.messages.advice import NONE_FOUND
 from gangsched.messages.text import are, counted, listed
 
 #: On a terminal longer lists end in "… and 12 more": a gang may have thousands of members.
@@ -80,7 +81,8 @@ def headline(title: str, more: str = "", width: int = RULE_WIDTH) -> RenderableT
 
 def labelled(word: str, style: str, sentence: str) -> Text:
     """A word in capitals and what it means here."""
-    return Text(word.upper(), style=style).append(f"  {clean(sentence)}", style="default")
+    name = word if word == "do" else word.upper()
+    return Text(name, style=style).append(f"  {clean(sentence)}", style="default")
 
 
 def block(title: RenderableType, *body: RenderableType) -> RenderableType:
@@ -153,11 +155,15 @@ def gang_panel(
     """
     title = headline(decision.gang.key, f"  {decision.kind} · priority {decision.priority}")
     body: list[RenderableType] = [
-        labelled(decision.outcome, _STYLES.get(decision.outcome, "bold"), sentence(decision)),
+        labelled(word(decision), _STYLES.get(decision.outcome, "bold"), sentence(decision)),
     ]
+    given = list(explained)
+    advice = next((lines for label, lines in given if label == WOULD_HELP and lines), None)
+    if advice and advice[0].plain != NONE_FOUND:
+        body.append(labelled("do", "bold green", advice[0].plain))
+        given = [(label, lines[1:] if label == WOULD_HELP else lines) for label, lines in given]
     if decision.group:
         body.append(Text(clean(f"decided together with {', '.join(decision.group)}"), style="dim"))
-    given = list(explained)
     first, last = ([each for each in given if (each[0] == WOULD_HELP) == is_last] for is_last in (False, True))
     body += sections([*first, *_sections(decision), *last], most)
     foot = f"planned in {milliseconds:.1f} ms"
@@ -170,7 +176,7 @@ def gang_panel(
 
 
 def _sections(decision: Decision) -> Iterable[tuple[str, list[Text]]]:
-    if decision.message and isinstance(decision, Unschedulable | Gathering):
+    if decision.message and (decision.headline or isinstance(decision, Unschedulable | Gathering)):
         yield "because", [Text(clean(decision.message))]
     if decision.quota is not None:
         yield "quota", [Text(clean(_quota(decision.quota)))]
@@ -180,8 +186,6 @@ def _sections(decision: Decision) -> Iterable[tuple[str, list[Text]]]:
     yield "victims", _victims(decision.victims)
     yield "awaited", _two_columns((a.pod, f"is leaving {a.node}" + _for(a.plan)) for a in decision.awaiting)
     yield "spared", _grouped((f"{s.unit.kind} {s.unit.name}", _words(s.reason)) for s in decision.spared)
-    if isinstance(decision, Unschedulable) and set(decision.blockers) != {u.pod for u in decision.unplaced}:
-        yield "blockers", [Text(clean(b)) for b in decision.blockers]
     own = ((u.pod, (reason for reason in u.reasons if reason != decision.message)) for u in decision.unplaced)
     yield "not placed", _grouped((pod, "; ".join(reasons)) for pod, reasons in own)
     yield "warnings", [Text(clean(w), style="yellow") for w in decision.warnings]

@@ -197,6 +197,8 @@ class _Decided(msgspec.Struct, frozen=True):
     anyway and without which the gang does not fit, ``victims`` those that have to leave for it, and
     ``spared`` units that were looked at, and stay. ``quota`` is None for a gang without a queue.
 
+    ``headline`` is the one sentence that says why it does not start; empty where it does, or nothing was decided.
+
     Of the search for victims ``steps`` are those spent, and ``stopped`` says that it was cut short. ``optimal``: it is
     proven that no plan breaks fewer budgets or interrupts less at any priority; None where there are no victims, or the
     rules of quota fix the order. ``gap`` is a bound of what is not proven.
@@ -212,6 +214,7 @@ class _Decided(msgspec.Struct, frozen=True):
     unplaced: tuple[Unplaced, ...] = ()
     warnings: tuple[str, ...] = ()
     message: str = ""
+    headline: str = ""
     topology_domain: str | None = None
     stopped: bool = False
     quota: QuotaUse | None = None

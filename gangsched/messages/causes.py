@@ -28,6 +28,7 @@ ADDED_AFFINITY = "node(s) didn't match scheduler-enforced node affinity"
 PORTS = "node(s) didn't have free ports for the requested pod ports"
 NODE_REFUSED = "node(s) were refused"
 OTHER_RESOURCES = "resources that no node offers"
+nodes_refuse = Text("nodes refuse it ({texts})")
 TOO_MANY_PODS = "Too many pods"
 TOPOLOGY_SPREAD = "node(s) didn't match pod topology spread constraints"
 missing_label = Text("{text} (missing required label)")
@@ -156,6 +157,8 @@ quota_insufficient = Text(
     "insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests ({before}) +"
     " current podset request ({requested}) > maximum capacity ({most})"
 )
+#: What the words above have where even an empty queue would not hold a workload.
+BEYOND_CAPACITY = "> maximum capacity"
 no_flavors_for_pod_set = Text("couldn't assign flavors to pod set {pod_set}: {names}")
 resource_not_in_queue = Text("resource {resource} unavailable in ClusterQueue")
 two_admitters = Text(

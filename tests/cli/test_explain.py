@@ -7,6 +7,7 @@ import json
 import jsonschema
 import pytest
 
+from gangsched import api
 from gangsched.cli import explanation, pod_explanation
 from gangsched.cli.main import main
 from gangsched.core.decision import Gap, Preempt, UnitRef, Victim
@@ -210,8 +211,8 @@ def test_a_pod_that_is_too_young(explain):
     assert "it may be evicted from 2026-01-01T00:10:00Z" in out
     assert "its minimum run time ends at 2026-01-01T00:10:00Z" in out
     _, out, _ = explain("new", *documents)
-    assert "UNSCHEDULABLE" in out
-    assert "without minimum run times and preemption delay it would evict default/a now" in out
+    assert "NOT NOW 0 of 1 member fit" in out
+    assert "wait until 00:10:00Z: then it can start after 1 pod is evicted (default/a)" in out
     _, out, _ = explain("a", *documents, args=("--now", "2026-01-01T00:10:00Z"))
     assert "VICTIM" in out
 
@@ -219,7 +220,7 @@ def test_a_pod_that_is_too_young(explain):
 def test_a_priority_that_would_help(explain):
     """The lowest priority with which there is a plan, tried out."""
     _, out, _ = explain("b", CLASSES % "0s", NODE, pod("a", node="n1"), pod("b"))
-    assert "a priority of 11 or more: it would evict default/a" in out
+    assert "a priority of 11 or more: it can start after 1 pod is evicted (default/a)" in out
 
 
 def test_a_policy_that_stands_in_the_way(explain):
@@ -227,7 +228,7 @@ def test_a_policy_that_stands_in_the_way(explain):
     never = CLASSES.replace("value: 1000", "value: 1000\npreemptionPolicy: Never")
     _, out, _ = explain("new", never % "0s", NODE, pod("a", node="n1"), pod("new", cls="high"))
     assert "preemptionPolicy Never: it evicts no pod" in out
-    assert "a preemptionPolicy other than Never: it would evict default/a" in out
+    assert "a preemptionPolicy other than Never: it can start after 1 pod is evicted (default/a)" in out
 
 
 LABELLED = "apiVersion: v1\nkind: Node\nmetadata: {name: %s, labels: {disk: hdd}}\n%sstatus: {capacity: {cpu: 4}}\n"
@@ -240,33 +241,83 @@ def asking(resource):
 
 
 @pytest.mark.parametrize(
-    ("documents", "advice"),
+    ("documents", "first", "advice"),
     [
         (
             (NODES, pod("new", cpu=9)),
-            "less cpu in one pod, or larger nodes: default/new asks for 9, and the largest node has 4",
+            "NEVER FITS the pod asks for 9 cpu; the largest of the 2 nodes that it may use has 4",
+            "do ask for at most 4 cpu in each pod: it can start now",
         ),
-        ((NODES, asking("nvidia.com/gpu")), "where a DeviceClass serves it (extendedResourceName)"),
-        ((NODES, asking("deviceclass.resource.kubernetes.io/mig")), "where DeviceClass mig serves it"),
-        ((NODES, pod("a", node="n1", cpu=3), pod("b", node="n2", cpu=2), NEW), "at most 2 is free on one node"),
-        ((NODES, pod("a", node="n1", cpu=4), pod("b", node="n2", cpu=4), NEW), "and none is free on any node"),
+        (
+            (NODES, pod("a", node="n1", cpu=3), pod("b", node="n2", cpu=2), NEW),
+            "NOT NOW 0 of 1 member fit; the next asks for 4 cpu, which no node has free",
+            "do a priority of 11 or more: it can start after 1 pod is evicted (default/a)",
+        ),
+        (
+            (NODES, pod("a", node="n1", cls="high"), pod("b", node="n2", cls="high"), NEW),
+            "NOT NOW 0 of 1 member fit; the next asks for 4 cpu, which no node has free",
+            "add 1 node like n",
+        ),
+        (
+            (NODES, asking("nvidia.com/gpu")),
+            "NEVER FITS the pod asks for 1 nvidia.com/gpu; the largest of the 2 nodes that it may use has 0",
+            "where a DeviceClass serves it (extendedResourceName)",
+        ),
+        (
+            (NODES, asking("deviceclass.resource.kubernetes.io/mig")),
+            "NEVER FITS the pod asks for 1 deviceclass.resource.kubernetes.io/mig",
+            "where DeviceClass mig serves it",
+        ),
         (
             (LABELLED % ("n", ""), NEW.replace("spec:", "spec:\n  nodeSelector: {disk: ssd}")),
-            "a node with the label disk=ssd, or another nodeSelector: none of 1 node that is large enough has it",
+            "NEVER FITS no node takes the pod: 1 node has no label disk=ssd",
+            "do take disk=ssd out of its node selector, or label nodes with it: it can start now",
         ),
         (
             (LABELLED % ("n", "spec: {taints: [{key: gpu, value: a, effect: NoSchedule}]}\n"), NEW),
-            "on 1 node that it could use otherwise: a toleration for the taint gpu=a:NoSchedule",
+            "NEVER FITS no node takes the pod: 1 node has the taint gpu=a:NoSchedule, which it does not tolerate",
+            "do add a toleration for the taint gpu=a:NoSchedule to its pods: it can start now",
         ),
-        ((LABELLED % ("n", "spec: {unschedulable: true}\n"), NEW), "it could use otherwise: kubectl uncordon"),
-        ((NEW,), "nodes: there are none"),
+        (
+            (LABELLED % ("n", "spec: {unschedulable: true}\n"), NEW),
+            "NOT NOW no node takes the pod: 1 node is cordoned",
+            "do kubectl uncordon n, and see that they are ready: it can start now",
+        ),
+        ((NEW,), "NEVER FITS there are no nodes", "would help none of the changes that were tried"),
     ],
 )
-def test_what_would_help_a_gang_that_fits_nowhere(documents, advice, explain):
-    """The numbers, the label or the taint that is in its way, and what to do about it."""
+def test_what_would_help_a_gang_that_fits_nowhere(documents, first, advice, explain):
+    """The first line has the reason with a number or a name, the second a change with which it starts."""
     _, out, _ = explain("new", CLASSES % "0s", *documents)
-    assert "UNSCHEDULABLE" in out
+    assert first in out
     assert advice in out
+
+
+GANG_JOB = JOB.replace("{name: train}", '{name: train, annotations: {gangsched.dev/gang: "true"}}')
+
+
+def test_more_members_than_the_nodes_take(explain):
+    """The number of members that do fit, and how many nodes more would do, both tried."""
+    job = GANG_JOB.replace("parallelism: 2", "parallelism: 6")
+    _, out, _ = explain("job/train", NODES, job)
+    assert "NEVER FITS 6 pods x 4 cpu = 24; 8 in the 2 nodes that it may use: at most 2 of 6" in out
+    assert "do lower it to 2 members (parallelism, minMember): it can start now" in out
+    assert "add 4 nodes like n" in out
+
+
+def test_the_priority_of_a_gang_by_its_owner_is_tried(explain):
+    """A gang whose pods bear no label of a group is raised as a whole."""
+    documents = (CLASSES % "0s", NODES, pod("a", node="n1"), pod("b", node="n2"), GANG_JOB)
+    _, out, _ = explain("job/train", *documents)
+    assert "a priority of 11 or more: it can start after 2 pods are evicted (default/a, default/b)" in out
+
+
+def test_explanations_have_a_sentence(tmp_path):
+    """A gang that waits has one in Python and in JSON, too."""
+    path = tmp_path / "objects.yaml"
+    path.write_text(f"{NODES}---{JOB}")
+    found = api.explain(api.load(path), "job/train")
+    assert found.sentence == "1 member can start now"
 
 
 def test_what_a_gang_lacks_to_be_complete(explain):

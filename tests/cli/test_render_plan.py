@@ -89,13 +89,12 @@ def test_parts_of_gangs_and_other_methods_are_said():
 
 
 def test_everything_else_that_is_known_is_shown():
-    """Spared units, blockers, unplaced members, warnings, message, domain, group and a search cut short."""
+    """Spared units, unplaced members, warnings, message, domain, group and a search cut short."""
     text = shown(
         decided(
             outcome="unschedulable",
             group=("ns/other", "ns/train"),
             spared=(Spared(UnitRef("PodGroup", "ns/big"), "costs more"),),
-            blockers=("ns/block",),
             unplaced=(Unplaced("ns/a", ("too big", "too old")),),
             warnings=("members differ",),
             reasons=(Reason("Insufficient cpu", 2),),
@@ -107,7 +106,6 @@ def test_everything_else_that_is_known_is_shown():
     for part in (
         "ns/other, ns/train",
         "PodGroup ns/big  costs more",
-        "ns/block",
         "ns/a  too big; too old",
         "members differ",
         "0/2 nodes are available: 2 Insufficient cpu.",

@@ -138,4 +138,4 @@ def waits_behind(found: Verdict, names: Sequence[str], strict: bool) -> Verdict:
     """The verdict on a gang that would fit but for what is kept for the gangs of these names."""
     why = causes.UNDER_STRICT_POLICY if strict else causes.FOR_RESERVED_ROOM
     message = f"behind {listed(names, 1)} {why}: {found.message}"
-    return found.but(message=message)
+    return found.but(message=message, headline="")  # the message begins with what matters

@@ -1,0 +1,237 @@
+"""The first sentence about a gang that does not start: never, not now, or until when it waits, with numbers.
+
+It is what all commands begin with. It says nothing that changes from one moment to
+the next while the answer stays: how many members fit, and not how much is free where.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gangsched.core.arrays import Bools, Floats
+from gangsched.core.decision import Reason
+from gangsched.core.planning.context import SchedulingContext
+from gangsched.core.planning.topology import Level
+from gangsched.core.plugins.node import tolerates
+from gangsched.core.quota.workloads import quantity
+from gangsched.core.state.podtable import PodClass
+from gangsched.core.state.simulation import Simulation
+from gangsched.messages import answers, causes
+from gangsched.messages.text import are, counted
+from gangsched.model.constraints import Taint
+from gangsched.model.records import Node, Pod
+from gangsched.model.selectors import any_node_term_matches
+
+#: Taints of the node controller: other words have what they mean.
+_OF_NODES = "node.kubernetes.io/"
+#: So many kinds of reasons of nodes are named.
+_FEW = 3
+
+
+class _Asked(NamedTuple):
+    """Pods of one class: how many there are, where they may be, and how many of them an empty node takes."""
+
+    pod: Pod
+    pods: int
+    usable: Bools
+    slots: Floats
+
+
+def headline(context: SchedulingContext, first: Pod | None, placed: int, reasons: Sequence[Reason]) -> str:
+    """Why the gang does not start: ``placed`` members had their places, and ``reasons`` say why no node takes the
+    ``first`` that had none.
+    """
+    about_pod = [reason.text for reason in reasons if not reason.nodes]
+    if about_pod:
+        return answers.waits(why="; ".join(about_pod))
+    if first is None:
+        return ""
+    if not context.world.snapshot.size:
+        return answers.never_fits(why=answers.NO_NODES)
+    anywhere, context.domain = context.domain, None
+    try:
+        never = _never(context, context.simulation())
+    finally:
+        context.domain = anywhere
+    return never or answers.not_now(why=_not_now(context, first, placed, reasons))
+
+
+def _never(context: SchedulingContext, sim: Simulation) -> str:
+    """Why the gang would not fit if the nodes were empty; nothing if it might."""
+    needed = context.required
+    asked = list(_classes(context, sim))
+    for each in asked:
+        if not each.usable.any():
+            text, lasts = _no_node(each.pod, context)
+            return answers.never_fits(why=text) if lasts else answers.not_now(why=text)
+    for each in asked:
+        if not each.slots.any():
+            return answers.never_fits(why=_too_large(context, each, needed))
+    most = int(sum(min(each.pods, each.slots.sum()) for each in asked))
+    if len(asked) == 1 and most < needed:
+        return answers.never_fits(why=_too_many(context, asked[0], needed))
+    if most < needed:
+        nodes = counted(int(np.logical_or.reduce([each.usable for each in asked]).sum()), "node")
+        why = answers.more_than_nodes_take(nodes=_may_use(nodes), most=most, pods=counted(needed, "pod"))
+        return answers.never_fits(why=why)
+    return _no_domain(context, sim, needed)
+
+
+def _classes(context: SchedulingContext, sim: Simulation) -> Iterator[_Asked]:
+    """The members by what they ask for."""
+    snapshot, pipeline = context.world.snapshot, context.placer.pipeline
+    found: dict[int, tuple[PodClass, list[Pod]]] = {}
+    for want in context.wants:
+        for pod in want.members:
+            pod_class = snapshot.class_of(pod)
+            found.setdefault(pod_class.ident, (pod_class, []))[1].append(pod)
+    for pod_class, pods in found.values():
+        index, amounts = snapshot.vector(pod_class.shape)
+        usable = pipeline.static_mask(pod_class, sim)
+        here = np.floor((snapshot.allocatable[index] / amounts[:, None]).min(axis=0))
+        yield _Asked(min(pods, key=lambda p: p.key), len(pods), usable, np.where(usable, np.maximum(here, 0.0), 0.0))
+
+
+def _no_domain(context: SchedulingContext, sim: Simulation, needed: int) -> str:
+    """Why no domain of those that are required would hold the gang if its nodes were empty."""
+    level: Level = context.topology.levels[-1]
+    if not level.keys or context.topology.problem or level.only is not None:
+        return ""
+    capacity = context.demand(sim).capacity(level, context.world.snapshot.allocatable)
+    best = int(np.argmax(capacity.members))
+    if capacity.enough.any() or not needed:
+        return ""
+    domain = ", ".join(level.names[best])
+    why = answers.domain_too_small(
+        keys=", ".join(level.keys),
+        members=counted(needed, "member"),
+        domain=domain,
+        most=int(capacity.members[best]),
+    )
+    return answers.never_fits(why=why)
+
+
+def _may_use(nodes: str) -> str:
+    return answers.may_use(nodes=nodes)
+
+
+def _too_large(context: SchedulingContext, asked: _Asked, needed: int) -> str:
+    snapshot = context.world.snapshot
+    nodes = _may_use(counted(int(asked.usable.sum()), "node"))
+    each = answers.THE_POD if needed == 1 else answers.EACH_POD
+    for resource, amount in asked.pod.shape.requests:
+        row = snapshot.resource_row.get(resource)
+        largest = int(snapshot.allocatable[row][asked.usable].max()) if row is not None else 0
+        if amount > largest:
+            return answers.one_pod_too_large(
+                each=each, asked=_amount(resource, amount), nodes=nodes, largest=quantity(resource, largest)
+            )
+    return answers.no_node_has_all(each=each, asked=asked_by(asked.pod))
+
+
+def _too_many(context: SchedulingContext, asked: _Asked, needed: int) -> str:
+    """By the resource of which there is least for so many pods."""
+    snapshot = context.world.snapshot
+    count, most = counted(int(asked.usable.sum()), "node"), int(asked.slots.sum())
+    found = []
+    for resource, amount in asked.pod.shape.requests:
+        row = snapshot.resource_row.get(resource)
+        there = snapshot.allocatable[row][asked.usable] if row is not None and amount else None
+        if there is not None:
+            found.append((int(np.floor(there / amount).sum()), resource, amount, int(there.sum())))
+    fewest = min(found, default=None)
+    if fewest is None or fewest[2] * needed <= fewest[3]:
+        return answers.more_than_nodes_take(nodes=_may_use(count), most=most, pods=counted(needed, "pod"))
+    _, resource, amount, there = fewest
+    return answers.more_than_there_is(
+        pods=needed,
+        each=_amount(resource, amount),
+        asked=quantity(resource, amount * needed),
+        nodes=_may_use(count),
+        there=quantity(resource, there),
+        most=most,
+    )
+
+
+def _amount(resource: str, amount: int) -> str:
+    return f"{quantity(resource, amount)} {resource}"
+
+
+def asked_by(pod: Pod) -> str:
+    """What a pod asks for, such as ``2 cpu, 1Gi memory``."""
+    return ", ".join(_amount(resource, amount) for resource, amount in pod.shape.requests) or "a place"
+
+
+def _not_now(context: SchedulingContext, first: Pod, placed: int, reasons: Sequence[Reason]) -> str:
+    members = counted(max(context.required, placed + 1), "member")
+    short = {reason.text for reason in reasons if reason.text.startswith("Insufficient ")}
+    scarce = [(r, n) for r, n in first.shape.requests if f"Insufficient {r}" in short]
+    if scarce and len(short) == len(reasons):
+        asked = ", ".join(_amount(resource, amount) for resource, amount in scarce)
+        return answers.members_fit(placed=placed, members=members, asked=asked)
+    why = answers.NEXT_FINDS_NO_NODE
+    if not scarce and reasons:
+        why = causes.nodes_refuse(texts=", ".join(sorted(reason.told for reason in reasons)))
+    return answers.members_fit_beside(placed=placed, members=members, asked=asked_by(first), why=why)
+
+
+# -- why no node may be used ------------------------------------------------------------------------------------
+
+
+def _no_node(pod: Pod, context: SchedulingContext) -> tuple[str, bool]:
+    """Why every node refuses a pod, the commonest reasons first; and whether it is so until nodes or the pod are
+    changed: a node that is cordoned or not ready comes back.
+    """
+    nodes = context.world.snapshot.nodes
+    found = Counter(why_refused(pod, node) for node in nodes)
+    lasts = not any(key in (_CORDONED, _NOT_READY, _OTHER) for key in found)
+    texts = [_refusal(key, count) for key, count in sorted(found.items(), key=lambda item: (-item[1], item[0]))]
+    one = "the pod" if context.required == 1 else "the pods"
+    return answers.no_node_will_do(pods=one, why="; ".join(texts[:_FEW])), lasts
+
+
+_CORDONED, _NOT_READY, _OTHER = ("cordoned", ""), ("not ready", ""), ("other", "")
+
+
+def why_refused(pod: Pod, node: Node) -> tuple[str, str]:
+    """The first of the reasons for which a node is none of those that a pod may use, by kind and name."""
+    shape = pod.shape
+    for key, value in shape.node_selector:
+        if node.labels.get(key) != value:
+            return "label", f"{key}={value}"
+    if shape.node_name not in ("", node.name):
+        return "selector", ""
+    if shape.node_terms is not None and not any_node_term_matches(shape.node_terms, node.name, node.labels):
+        return "selector", ""
+    for taint in node.taints:
+        mine = taint.effect in ("NoSchedule", "NoExecute") and not taint.key.startswith(_OF_NODES)
+        if mine and not tolerates(shape.tolerations, taint):
+            return "taint", written(taint)
+    if node.unschedulable:
+        return _CORDONED
+    return _NOT_READY if not node.ready else _OTHER
+
+
+def written(taint: Taint) -> str:
+    """As kubectl has it: ``key=value:NoSchedule``."""
+    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+
+
+def _refusal(key: tuple[str, str], count: int) -> str:
+    nodes, have = counted(count, "node"), "has" if count == 1 else "have"
+    match key:
+        case ("label", label):
+            return answers.not_selected(nodes=nodes, have=have, label=label)
+        case ("taint", taint):
+            return answers.tainted(nodes=nodes, have=have, taint=taint)
+        case ("selector", _):
+            return answers.not_matched(nodes=nodes, do="does" if count == 1 else "do")
+        case ("cordoned", _):
+            return answers.cordoned(nodes=nodes, are=are(count))
+        case ("not ready", _):
+            return answers.not_ready(nodes=nodes, are=are(count))
+    return answers.refused(nodes=nodes, why=causes.NODE_REFUSED)

@@ -1,0 +1,26 @@
+"""What would make a gang start, each tried by the decision itself."""
+
+from __future__ import annotations
+
+from gangsched.messages.text import Text
+
+create_claim = Text("create {claims}: with it {then}")
+tolerate = Text("add a toleration for the taint {taint} to its pods: {then}")
+nodes_back = Text("kubectl uncordon {nodes}, and see that they are ready: {then}")
+other_selector = Text("take {selector} out of its node selector, or label nodes with it: {then}")
+other_affinity = Text("take the required node affinity out of its pods, or make it match nodes: {then}")
+without_topology = Text("ask for no single {keys}, or have a larger one: {then}")
+smaller_request = Text("ask for at most {asked} in each pod: {then}")
+fewer_members = Text("lower it to {members} (parallelism, minMember): {then}")
+same_class = Text(
+    "give {pods} the priority class of its other members: the gang has the lowest of its members' priorities,"
+    " {lowest}, and with {highest} {then}"
+)
+higher_priority = Text("a priority of {priority} or more: {then}")
+may_preempt = Text("a preemptionPolicy other than Never: {then}")
+time = Text("wait until {time}: then {then}")
+patience = Text("no minimum run times and no preemption delay: {then}")
+more_quota = Text("more quota in {queue}, which gangsched queues shows: {then}")
+more_nodes = Text("add {nodes} like {node}: {then}")
+EARLIER = "a place further ahead in the queue: gangs of higher priority take the room first"
+NONE_FOUND = "none of the changes that were tried (of the gang, its priority, quota, or more nodes) makes it start"

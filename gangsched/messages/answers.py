@@ -1,0 +1,43 @@
+"""The first sentence of every answer: why a gang does not start, with numbers, as the same words have it everywhere.
+
+Three words tell three things apart: what *never fits* while the cluster and the gang are as they are, whatever leaves;
+what does *not now*, since others have the room; and what *waits* for something that is named.
+"""
+
+from __future__ import annotations
+
+from gangsched.messages.text import Text
+
+never_fits = Text("never fits: {why}")
+not_now = Text("not now: {why}")
+waits = Text("waits: {why}")
+
+# Never
+
+one_pod_too_large = Text("{each} for {asked}; the largest of the {nodes} has {largest}")
+no_node_has_all = Text("{each} for {asked}, and no node has all of that at once")
+more_than_there_is = Text("{pods} pods x {each} = {asked}; {there} in the {nodes}: at most {most} of {pods}")
+more_than_nodes_take = Text("the {nodes} take at most {most} of {pods}, even when they are empty")
+no_node_will_do = Text("no node takes {pods}: {why}")
+may_use = Text("{nodes} that it may use")
+NO_NODES = "there are no nodes"
+domain_too_small = Text("one {keys} is needed for {members}; the largest ({domain}) takes {most}")
+quota_too_small = Text("queue {queue} can never hold it ({why})")
+
+# Not now
+
+members_fit = Text("{placed} of {members} fit; the next asks for {asked}, which no node has free")
+NEXT_FINDS_NO_NODE = "no node that has the room takes it beside what runs there"
+members_fit_beside = Text("{placed} of {members} fit; the next asks for {asked}, and {why}")
+no_quota = Text("queue {queue} has not enough quota left ({why})")
+THE_POD = "the pod asks"
+EACH_POD = "each pod asks"
+
+# Why a node is none of those that a pod may use
+
+cordoned = Text("{nodes} {are} cordoned")
+not_ready = Text("{nodes} {are} not ready")
+tainted = Text("{nodes} {have} the taint {taint}, which it does not tolerate")
+not_selected = Text("{nodes} {have} no label {label}")
+not_matched = Text("{nodes} {do} not match its node selector or affinity")
+refused = Text("{nodes}: {why}")
