@@ -42,7 +42,7 @@ async def test_watch_prints_what_changes(
     make_nodes: Callable[..., Awaitable[list[str]]],
     scheduler_kubeconfig: Path,
 ) -> None:
-    """The header and each gang first; then the line of a gang whose state is another."""
+    """That no scheduler leads, the header and each gang first; then the line of a gang whose state is another."""
     await make_nodes(1)
     await admin.create(pod("a"), namespace)
     process = await start(scheduler_kubeconfig, "-n", namespace, "--watch")
@@ -53,6 +53,7 @@ async def test_watch_prints_what_changes(
         return text.decode().split()
 
     try:
+        assert (await line())[:4] == ["NO", "SCHEDULER", "IS", "LEADING:"]
         assert (await line())[:4] == ["NAMESPACE", "NAME", "KIND", "STATE"]
         assert (await line())[:4] == [namespace, "a", "Pod", "Queued"]
         await admin.bind("a", "node-0", namespace)
