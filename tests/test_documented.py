@@ -31,9 +31,7 @@ OFFLINE = {
     "gangsched plan -f examples/yunikorn/ --scheduler-name yunikorn": "BIND  3 members can start now",
     "gangsched plan -f examples/kai/ --scheduler-name kai-scheduler": "within      example.com/rack=a",
     "gangsched simulate -f examples/kai/ --scheduler-name kai-scheduler --until 1m": "default/serve-worker-1",
-    "gangsched simulate -f examples/spark/ --scheduler-name py-gang-scheduler --scheduler-name volcano --until 3m": (
-        "spark-pi-exec-2"
-    ),
+    "gangsched simulate -f examples/spark/ --config examples/config/announced.yaml --until 3m": ("spark-pi-exec-2"),
     "gangsched --help": "why-evicted",
     "gangsched simulate -f examples/workload/ --until 1m": "4 preempted",
     "gangsched config defaults": "kind: GangSchedulerConfiguration",

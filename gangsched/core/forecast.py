@@ -17,9 +17,7 @@ from gangsched.core.decision import (
     names_of,
 )
 from gangsched.core.events import Event
-from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.ledger.condemned import Cause, Eviction
-from gangsched.core.ledger.ledger import Kind, announced_by
 from gangsched.core.options import Options
 from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
@@ -29,6 +27,7 @@ from gangsched.core.queue.blocked_gang import block
 from gangsched.core.queue.signature import Signature, said_of, signature_of, speaks_for_others
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.volumes.binding import assign
+from gangsched.core.world.announced_room import keep_announced
 from gangsched.core.world.obstacles import obstacle
 from gangsched.core.world.world import World, for_its_minimum, keep_room, queue_order, surplus_waits
 from gangsched.model.records import GangId
@@ -78,7 +77,7 @@ def _of_one_priority(
         else:
             verdict = refused(Gathering, world, gangs, found.text)
         told = [d.gang for d in verdict.decisions if world.membership.waits(d.gang)]
-        _leave(world, gangs, verdict, decider.pipeline(gangs[0].scheduler))
+        _leave(world, gangs, verdict, decider)
         if held or (minimum_first and isinstance(verdict.first, Fits)):
             held.append((gangs, verdict, told))
         else:
@@ -86,7 +85,7 @@ def _of_one_priority(
     for gangs, verdict, told in held:
         if isinstance(verdict.first, Fits) and any(world.membership.waits(gang) for gang in gangs):
             more = decider.decide(Question(gangs))
-            _leave(world, gangs, more, decider.pipeline(gangs[0].scheduler))
+            _leave(world, gangs, more, decider)
             if isinstance(more.first, Fits):
                 refusals.clear()
             verdict = with_more(verdict, more)
@@ -117,7 +116,7 @@ def _condemn(world: World, key: str, victims: Iterable[Victim]) -> None:
         world.membership.changed.add(pod.gang)
 
 
-def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: Pipeline) -> None:
+def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, decider: Decider) -> None:
     """Intend what the verdict says: victims are to leave, members are being bound or their room is held."""
     for decision in verdict.decisions:
         if decision.quota is not None:
@@ -125,7 +124,7 @@ def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: 
     priority = world.membership.preemptor_priority(gangs)
     key = group_key(gangs)
     if isinstance(verdict.first, Unschedulable) and not verdict.first.short_of_quota:
-        block(world, gangs, pipeline)
+        block(world, gangs, decider.pipeline(gangs[0].scheduler))
     eviction = Eviction(Cause.PREEMPTION, key, names_of(gangs), gangs[0].scheduler, "", verdict.victims)
     eviction.priority = priority
     world.ledger.condemned.begin(eviction, for_gang=True)
@@ -140,7 +139,7 @@ def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, pipeline: 
     elif verdict.placements:
         keep_room(world, key, gangs, [(world.pods[p.uid], p.node) for p in verdict.placements])
     if verdict.announced:
-        keep_room(world, announced_by(key), gangs, verdict.announced, Kind.ANNOUNCED)
+        keep_announced(world, gangs, verdict.announced, decider.options.announced_share)
 
 
 def _queue_order(world: World) -> list[tuple[Order, tuple[GangId, ...]]]:

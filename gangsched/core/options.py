@@ -45,7 +45,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     them before their number. Evictions are announced ``notice`` seconds before, by the name of the
     victim's PriorityClass (empty: of all others). No annotation of ``ignore_keys`` protects a pod for ever. Owners of
     the kinds ``gang_owners`` (:data:`gangsched.model.dialects.owners.Kind`) are gangs unless they, or their namespace,
-    say otherwise. Room for announced members is kept for ``announced_hold_seconds`` from the first binding.
+    say otherwise. Room for announced members is kept for ``announced_hold_seconds`` from the first binding, for one
+    namespace at most the ``announced_share`` of each resource; with ``announced_evict`` others are evicted for it.
     ``hold_room`` says when nodes on which room is freed are held against other schedulers: always, never, or
     with auto where one of these has a part in it.
     ``profiles`` has the scheduler names whose filters or scores are not the default ones. For the scheduler names
@@ -88,6 +89,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     protect_after_evictions: int = 3
     gang_owners: tuple[str, ...] = ()
     announced_hold_seconds: float = 600.0
+    announced_evict: bool = False
+    announced_share: float = 0.5
     hold_room: str = "auto"
     profiles: tuple[tuple[str, PluginSet], ...] = ()
     trusted_names: tuple[str, ...] = TRUSTED_BY_DEFAULT

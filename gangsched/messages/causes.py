@@ -107,6 +107,7 @@ and_minimum_run_times = Text(
 and_kept_pods = Text("; {pods} may not be evicted because of what {names}")
 can_be_bound_now = Text("{members} can be bound now")
 AND_ROOM_FOR_ANNOUNCED = "; room is kept for the members that it announces"
+NOT_FOR_ANNOUNCED = "no pod is evicted for members that do not exist yet (announced.evict)"
 FOR_ANNOUNCED = "room for the members that it announces: "
 can_be_bound_when = Text("{members} can be bound when {waits} left")
 needs_to_evict = Text("needs to evict {pods} of {units} to start {members}")

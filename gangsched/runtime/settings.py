@@ -344,6 +344,23 @@ class Announced(Section, frozen=True, kw_only=True):
             le=86_400,
         ),
     ] = 600
+    evict: Annotated[
+        bool,
+        _doc(
+            """Whether others are evicted for members that do not exist yet. Without it pods are evicted only for those
+            that do, and the gang starts when there is free room for the rest. What is charged to a queue for them may
+            be taken back by its rules in any case."""
+        ),
+    ] = False
+    share_per_namespace: Annotated[
+        float,
+        _doc(
+            """The most that is kept for members that the gangs of one namespace announce, of what all nodes have of
+            each resource together. Members beyond it go where there is room when they come.""",
+            ge=0.0,
+            le=1.0,
+        ),
+    ] = 0.5
 
 
 class Http(Section, frozen=True, kw_only=True):
@@ -480,6 +497,8 @@ class Configuration(Section, frozen=True, kw_only=True):
             fair_sharing=self.quota.fair_sharing,
             gang_owners=self.gangs.owners,
             announced_hold_seconds=float(self.announced.hold_seconds),
+            announced_evict=self.announced.evict,
+            announced_share=self.announced.share_per_namespace,
             events_per_gang=self.events.members == "perGang",
             evict_daemonset_pods=self.preemption.evict_daemon_set_pods,
             profiles=tuple((name, plugins) for name, plugins in chosen if plugins != PluginSet()),

@@ -80,7 +80,7 @@ def measure(count: int, size: int, held: int, clock: Callable[[], float]) -> lis
         times.append(1e3 * (clock() - start))
         if verdict.outcome != BIND:
             raise ValueError(f"{gang.key}: {verdict.message}")
-        _leave(world.world, (gang,), verdict, world.decider.pipeline(gang.scheduler))
+        _leave(world.world, (gang,), verdict, world.decider)
     gc.unfreeze()
     restore()
     return sorted(times)

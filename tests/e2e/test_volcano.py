@@ -62,7 +62,7 @@ async def test_a_first_member_and_those_that_it_announces(admin: Client, start_s
     await admin.apply(load(CLUSTER))
     await nodes_ready(admin)
     names = [{"schedulerName": "volcano"}, {"schedulerName": SCHEDULER}]
-    settings = {"profiles": names, "announced": {"holdSeconds": 12}}
+    settings = {"profiles": names, "announced": {"holdSeconds": 12, "sharePerNamespace": 1.0}}
     blocker, driver, rival = (member(name, of, "") for name, of in (("blocker", ""), ("driver", "job"), ("rival", "")))
     for each in (blocker, rival):
         alone(each)

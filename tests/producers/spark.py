@@ -236,6 +236,6 @@ async def spark_story(plane: ControlPlane, folder: Path, binary: Path, sources: 
             async with Drivers(admin, plane, folder, home).played():
                 low, high = (application(plane, "volcano", n, p) for n, p in (("low", ""), ("high", "urgent")))
                 recorded = (("PriorityClass", "Node", APPLICATION, GROUPS["volcano"], "Pod"), RECORDED)
-                settings: dict[str, Any] = {"profiles": [{"schedulerName": "volcano"}]}
+                settings: dict[str, Any] = {"profiles": [{"schedulerName": "volcano"}], "announced": {"evict": True}}
                 await rivals.meet(plane, folder, [low], [high], recorded, **settings)
                 await executors_leave(rivals, plane, folder)

@@ -152,18 +152,21 @@ def test_the_launcher_of_an_mpi_job_is_never_suspended(tmp_path: Path) -> None:
 
 
 def test_spark_applications_whose_groups_are_volcanos(tmp_path: Path) -> None:
-    """A driver evicts all of another application for executors that do not exist yet; for less than that it takes two
-    executors, and never the driver that made them.
+    """Where that is allowed a driver evicts all of another application for executors that do not exist yet; for less
+    than that it takes two executors, and never the driver that made them.
     """
     recorded = json.loads(RECORDED.with_name("recorded-spark.json").read_text())
-    found = decided(recorded, tmp_path, volcano(tmp_path))["default/spark-high-pg"]
+    assert decided(recorded, tmp_path, volcano(tmp_path))["default/spark-high-pg"].outcome == "unschedulable"
+    config = volcano(tmp_path)
+    config.write_text(yaml.safe_dump(yaml.safe_load(config.read_text()) | {"announced": {"evict": True}}))
+    found = decided(recorded, tmp_path, config)["default/spark-high-pg"]
     assert (found.outcome, found.required, list(found.placements)) == ("preempt", 1, ["default/high-driver"])
     running = {f"default/{i['metadata']['name']}" for i in recorded["items"] if i.get("spec", {}).get("nodeName")}
     assert {victim.pod for victim in found.victims} == running
     assert len(running) == 4
     for each in (i for i in recorded["items"] if i["kind"] == "PodGroup"):
         each["spec"]["minResources"] = {"cpu": "4"}
-    found = decided(recorded, tmp_path, volcano(tmp_path))["default/spark-high-pg"]
+    found = decided(recorded, tmp_path, config)["default/spark-high-pg"]
     assert len(found.victims) == 2
     assert "default/low-driver" not in {victim.pod for victim in found.victims}
 

@@ -47,6 +47,7 @@ from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.state.announced import what_of
 from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.state.membership import ONLY_WAITING
+from gangsched.core.world.announced_room import keep_announced
 from gangsched.core.world.world import World, keep_room
 from gangsched.messages import notes
 from gangsched.model.preemptible import protected
@@ -264,6 +265,7 @@ class AnnouncedRoom:
         self._world = decider.world
         self._ledger = decider.world.ledger
         self._hold_seconds = decider.options.announced_hold_seconds
+        self._share = decider.options.announced_share
         self._decider = decider
         self._reporter = reporter
         self.rooms: dict[str, _StandIns] = {}
@@ -355,7 +357,7 @@ class AnnouncedRoom:
     def _keep(self, key: str, room: _StandIns) -> None:
         if room.places:
             self.rooms[key] = room
-            keep_room(self._world, announced_by(key), room.gangs, room.places, Kind.ANNOUNCED)
+            keep_announced(self._world, room.gangs, room.places, self._share)
         else:
             self.rooms.pop(key, None)
             self._until.never(key)

@@ -62,6 +62,8 @@ class Question(msgspec.Struct, frozen=True):
     minimum_first: bool = False
     #: What is gone later than this (seconds) is taken to stay.
     wait_until: float = math.inf
+    #: Members that are announced and do not exist yet need their room too.
+    announced: bool = True
 
     @property
     def plain(self) -> bool:
@@ -119,7 +121,7 @@ class SchedulingContext:
         #: Stand-ins, by UID, for members that a gang announces, none of which runs yet: they need their room too.
         self.announced: dict[str, Pod] = {}
         for gang, census in self.census.items():
-            absent = [gate.member(pod) for pod in member.absent_at_start(gang)]
+            absent = [gate.member(pod) for pod in member.absent_at_start(gang)] if asked.announced else []
             self.announced.update((pod.uid, pod) for pod in absent)
             census.pending += absent
         self.wants = self._wants()
@@ -287,6 +289,10 @@ class SchedulingContext:
     def pending(self) -> list[Pod]:
         """The pending members of all gangs."""
         return [p for g in self.gangs for p in self.census[g].pending]
+
+    def absent(self) -> list[Pod]:
+        """Stand-ins for the members that these gangs announce, whether or not they are asked about."""
+        return [self.gate.member(pod) for gang in self.gangs for pod in self.world.membership.absent_at_start(gang)]
 
     def others(self, placed: Placed) -> list[Pod]:
         """Further members that may join."""

@@ -69,6 +69,7 @@ class GangCycle:
         self._budgets: Budgets | None = None
         self._units: Units | None = None
         self._over_cap = ""
+        self._not_for_announced = False
 
     def decide(self) -> Verdict:
         """Decide the gangs together."""
@@ -118,8 +119,9 @@ class GangCycle:
                 if gate.mode == Mode.FIT or (displacing and not gate.mode.out_of_reach):
                     yield self._context(gate)
 
-    def _context(self, gate: QuotaAssignment | NoQuota) -> SchedulingContext:
-        return SchedulingContext(self._world, self._options, self._placer, self._watchdog, self._asked, gate)
+    def _context(self, gate: QuotaAssignment | NoQuota, *, announced: bool = True) -> SchedulingContext:
+        asked = self._asked if announced else msgspec.structs.replace(self._asked, announced=False)
+        return SchedulingContext(self._world, self._options, self._placer, self._watchdog, asked, gate)
 
     # -- quota ---------------------------------------------------------------------------------------------
 
@@ -182,12 +184,19 @@ class GangCycle:
                 return None
             if self._may_not_preempt(context)[0]:
                 return self._refuse() if self._waits_in(context.gate) else None
-            victims = VictimsOf(context)
+            existing = self._of_existing(context)
+            if existing is not context and existing.fit(existing.terminating()) is not None:
+                self._not_for_announced = True  # these fit, and only the others would need victims
+                continue
+            victims = VictimsOf(existing)
             units, choice = victims.search()
-            outcomes, found = Outcomes(context), None
+            outcomes, found = Outcomes(existing), None
             if choice is not None and choice.taken:
                 found = outcomes.preempt(units, choice, victims.budgets)
-            elif choice is not None:  # of leaving pods only: the members wait for these
+                if found is not None and existing is not context:
+                    found = outcomes.with_announced(found)
+                    self._not_for_announced |= found is None
+            elif choice is not None and existing is context:  # of leaving pods only: the members wait for these
                 found = outcomes.once_gone(context.terminating())
             if found is not None:
                 return found
@@ -195,6 +204,16 @@ class GangCycle:
             self._over_cap = self._over_cap or victims.over_cap
             self._units, self._budgets = self._units or units, victims.budgets
         return None
+
+    def _of_existing(self, context: SchedulingContext) -> SchedulingContext:
+        """The context in which victims are looked for: as a rule that of members that exist. Quota is charged for those
+        that are announced, and bounds what is evicted for them.
+        """
+        if self._options.announced_evict or not context.announced or not isinstance(context.gate, NoQuota):
+            return context
+        existing = self._context(context.gate, announced=False)
+        existing.domain = context.domain
+        return existing
 
     def _refuse(self) -> Verdict:
         """Say why not, of the first flavors in which victims might have helped."""
@@ -226,6 +245,8 @@ class GangCycle:
     def _no_plan(self, gate: QuotaAssignment | NoQuota) -> str:
         if self._over_cap:
             return self._over_cap
+        if self._not_for_announced:
+            return causes.NOT_FOR_ANNOUNCED
         if isinstance(gate, NoQuota):
             return explain.no_plan(self._units, self._budgets if self._options.strict_budgets else None)
         why = causes.EVICTING_ALL_NOT_ENOUGH

@@ -23,7 +23,7 @@ from gangsched.core.decision import (
     Verdict,
 )
 from gangsched.core.ledger.backfill import both, waits_behind
-from gangsched.core.placement.placer import Placed
+from gangsched.core.placement.placer import Placed, Want
 from gangsched.core.planning.context import NO_PODS, SchedulingContext
 from gangsched.core.planning.headline import headline
 from gangsched.core.planning.topology import Domain
@@ -269,6 +269,22 @@ class Outcomes:
             gap=choice.gap,
             lost=lost,
         )
+
+    def with_announced(self, found: Verdict) -> Verdict | None:
+        """The verdict on members that exist, with the room that is free then for those that are announced; None if not
+        all of these have some.
+        """
+        context, names = self.context, self._snapshot.nodes
+        absent, rows = context.absent(), self._snapshot.row_of
+        sim = context.planned(context.slots(victim.uid for victim in found.victims))
+        pending = {pod.uid: pod for pod in context.pending}
+        for place in found.placements:
+            sim.place(self._snapshot.class_of(pending[place.uid]), rows[place.node])
+        placed = context.placer.required([Want(tuple(absent), len(absent))], sim, {})
+        if not placed.complete:
+            return None
+        announced = tuple((pod, names[placed.rows[pod.uid]].name) for pod in absent)
+        return found.but(announced=announced, message=found.message + causes.AND_ROOM_FOR_ANNOUNCED)
 
     # -- neither -------------------------------------------------------------------------------------------
 

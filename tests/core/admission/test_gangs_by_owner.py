@@ -218,7 +218,7 @@ def of_leaders_first(worker: int) -> PodBuilder:
 def test_a_leader_that_is_ready_first_waits_for_the_room_of_its_workers() -> None:
     """Otherwise it would wait for workers that come only when it runs. They find the room that is held for them."""
     leader, workers = of_leaders_first(0), [of_leaders_first(n) for n in (1, 2)]
-    cluster = Cluster(node("n1"), leaders_first(declared=True), leader)
+    cluster = Cluster(node("n1"), leaders_first(declared=True), leader, announced_share=1.0)
     assert nodes_of(cluster.run()) == {}
     cluster.show(node("n2"))
     assert set(nodes_of(cluster.run())) == {"serve-0-0"}

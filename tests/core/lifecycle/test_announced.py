@@ -37,6 +37,10 @@ def first(cpu: float = 1) -> PodBuilder:
 BOTH = pytest.mark.parametrize("group", [of_shape(), sum_of(cpu=7000)], ids=["shapes", "sum"])
 
 
+#: Of a cluster of two nodes most is kept.
+ALL: dict[str, Any] = {"announced_share": 1.0}
+
+
 def held(cluster: Cluster) -> dict[str, int]:
     """How much is kept for announced members on each node (milli-cores)."""
     out: dict[str, int] = {}
@@ -47,7 +51,7 @@ def held(cluster: Cluster) -> dict[str, int]:
 
 def started(*more: Built, group: Built | None = None, **options: Any) -> Cluster:
     """The first member of two nodes' gang runs."""
-    cluster = Cluster(node("n1"), node("n2"), group or of_shape(), first(), *more, **options)
+    cluster = Cluster(node("n1"), node("n2"), group or of_shape(), first(), *more, **{**ALL, **options})
     cluster.run()
     return cluster
 
@@ -75,15 +79,18 @@ def test_the_first_member_starts_and_the_rest_is_held(group: Built) -> None:
 
 def test_what_is_planned_is_held_in_a_plan_too() -> None:
     """A gang behind it in the queue finds it taken, as it will be."""
-    decisions = plan(node("n1"), node("n2"), of_shape(), first(), pod("x").cpu(2).priority(4))
+    decisions = plan(node("n1"), node("n2"), of_shape(), first(), pod("x").cpu(2).priority(4), **ALL)
     assert (decisions[G].outcome, decisions["d/x"].outcome) == ("bind", "unschedulable")
     assert set(placed(decisions[G])) == {"m0"}
 
 
 @BOTH
 def test_victims_for_members_that_do_not_exist(group: Built) -> None:
-    """They are of the first member's plan: its record has them, and it is bound when they are gone."""
-    cluster = Cluster(node("n1"), node("n2"), group, first(), pod("v").cpu(3).priority(1).on("n2"))
+    """With announced.evict they are of the first member's plan: its record has them, and it is bound when they are
+    gone.
+    """
+    evicted_for = {**ALL, "announced_evict": True}
+    cluster = Cluster(node("n1"), node("n2"), group, first(), pod("v").cpu(3).priority(1).on("n2"), **evicted_for)
     cluster.run()
     assert victims(cluster.decisions[0]) == ["v"]
     intent = intent_of(cluster.pod("m0"))
@@ -95,6 +102,40 @@ def test_victims_for_members_that_do_not_exist(group: Built) -> None:
     cluster.run()
     assert ("Bind", "m0") in writes(cluster.log)
     assert sum(held(cluster).values()) == 6000
+
+
+@BOTH
+def test_no_pod_is_evicted_for_members_that_do_not_exist(group: Built) -> None:
+    """The first member, for which there is room, waits until the rest is free; then it starts without evictions."""
+    cluster = Cluster(node("n1"), node("n2"), group, first(), pod("v").cpu(3).priority(1).on("n2"), **ALL)
+    cluster.run()
+    assert victims(cluster.decisions[0]) == []
+    assert "no pod is evicted for members that do not exist yet (announced.evict)" in cluster.decisions[0].message
+    cluster.delete("v")
+    cluster.run()
+    assert ("Bind", "m0") in writes(cluster.log)
+    assert sum(held(cluster).values()) == 6000
+
+
+@BOTH
+def test_a_member_that_exists_evicts_for_itself(group: Built) -> None:
+    """What is announced has its room beside it, which nobody leaves for it."""
+    nodes = node("n1").memory(8), node("n2").cpu(8).memory(1)
+    others = pod("v1").memory(6).priority(1).on("n1"), pod("v2").cpu(1).priority(1).on("n2")
+    decision = plan(*nodes, group, first().memory(4), *others, **ALL)[G]
+    assert (decision.outcome, victims(decision)) == ("preempt", ["v1"])
+    assert sum(dict(pod.shape.requests)["cpu"] for pod, _ in decision.announced) == 6000
+
+
+def test_members_of_one_namespace_have_a_share() -> None:
+    """More than that is not kept for them, however many groups announce some: half of each resource as a rule."""
+    cluster = started(announced_share=0.5)
+    assert sum(held(cluster).values()) == 3000
+    cluster.show(gang("h").family(volcano.FAMILY).min(1).field(announced=(WORKERS,)), node("n3"), node("n4"))
+    cluster.show(pod("h0").cpu(1).priority(5).gang("h", volcano.FAMILY))
+    cluster.run()
+    assert "h0" in nodes_of(cluster.log)
+    assert sum(dict(p.pod.shape.requests)["cpu"] for pods in kept(cluster).values() for p in pods) == 6000
 
 
 def test_a_sum_is_held_by_resource() -> None:
@@ -172,7 +213,7 @@ def test_a_restart_does_not_lengthen_or_lose_it(group: Built, ahead: float) -> N
     cluster = started(group=group)
     cluster.change("m0", started=cluster.now + ahead)
     cluster.pass_time(400)
-    cluster.restart()
+    cluster.restart(**ALL)
     cluster.show(ServerClock(ahead), pod("x").cpu(3).priority(5))
     cluster.run()
     assert sum(held(cluster).values()) == 6000
@@ -184,9 +225,10 @@ def test_a_restart_does_not_lengthen_or_lose_it(group: Built, ahead: float) -> N
 @BOTH
 def test_a_restart_while_victims_leave(group: Built) -> None:
     """The plan is finished with the victims that were begun, and the room is held again."""
-    cluster = Cluster(node("n1"), node("n2"), group, first(), pod("v").cpu(3).priority(1).on("n2"))
+    evicted_for = {**ALL, "announced_evict": True}
+    cluster = Cluster(node("n1"), node("n2"), group, first(), pod("v").cpu(3).priority(1).on("n2"), **evicted_for)
     cluster.run()
-    cluster.restart()
+    cluster.restart(**evicted_for)
     cluster.run()
     assert sum(held(cluster).values()) == 6000
     cluster.show(pod("x").cpu(3).priority(5))
