@@ -21,6 +21,7 @@ Right = tuple[str, str, str]
 
 #: Rights that other stories need, or definitions that are not installed here: (group, resource) and verbs, by feature.
 OF_OTHER_STORIES: dict[str, dict[tuple[str, str], str]] = {
+    "room held against other schedulers": {("", "nodes"): "get patch"},
     "volumes of gangs": {("", "persistentvolumes"): "get patch", ("", "persistentvolumeclaims"): "get patch"},
     "writes whose answer was lost, or that were refused": {("", "pods"): "get"},
     "preemption.pdb: strict": {("", "pods/eviction"): "create"},
