@@ -28,7 +28,7 @@ from gangsched.core.world.owner_gangs import owner_key
 from gangsched.core.world.suspended import LateOwners
 from gangsched.core.world.world import World, api_of, group_refused, queue_object_refused, renew_domains, take_in
 from gangsched.messages import causes
-from gangsched.model.dialects import BY_FAMILY
+from gangsched.model.dialects import BY_FAMILY, GROUP_APIS
 from gangsched.model.dialects.objects import OWNER_GROUPS
 from gangsched.model.dialects.operators import FAMILIES, OPERATORS, STATEFUL_SET
 from gangsched.model.errors import Mistake
@@ -282,7 +282,7 @@ class Scheduler:
         readings = self.world.ownership.readings
         if readings.get(kind, ev.Reading.UNKNOWN) is not reading:
             readings[kind] = reading
-            if kind == CLUSTER_QUEUES:
+            if kind == CLUSTER_QUEUES or kind in GROUP_APIS:
                 self._look_at_all()
             self._owned_again(*self.world.ownership.waiting_for(kind))
 

@@ -211,6 +211,9 @@ members_missing = Text("{present} of {min_member} members exist{bound}; {lacking
 waits_for_gates = Text("waiting for scheduling gates: [{gates}]")
 gang_group_without_itself = Text("the GangGroup of {spec} does not list {spec} itself")
 group_missing = Text("PodGroup {gang} does not exist")
+group_api_missing = Text(
+    "PodGroup {gang} does not exist, and the cluster does not serve its API ({api}): install the CRD"
+)
 not_grouped = Text("the pod is in no PodGroup yet; {by} would put it into one")
 group_refused = Text("PodGroup {gang} was refused")
 scheduling_gate = Text("scheduling gate {gate}")

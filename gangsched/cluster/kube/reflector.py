@@ -38,7 +38,7 @@ from gangsched.core.state.ownership import full_name
 from gangsched.core.world.obstacles import CLUSTER_QUEUES
 from gangsched.model.constraints import NO_LABELS
 from gangsched.model.convert import Converter
-from gangsched.model.dialects import BY_FAMILY, needs_object
+from gangsched.model.dialects import BY_FAMILY, group_api, needs_object
 from gangsched.model.dialects.objects import OWNER_GROUPS
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import JobSet
@@ -370,7 +370,7 @@ def _needed(event: Event) -> Iterator[str]:
         if record.owner is not None and record.owner.kind in OWNER_GROUPS:
             yield full_name(record.owner.kind)
         if record.gang.family in BY_FAMILY and needs_object(record):
-            yield f"PodGroup.{record.gang.family}"
+            yield group_api(record.gang.family)
         if queue_labels(record.labels).local_queue:
             yield CLUSTER_QUEUES
     elif isinstance(record, Job | JobSet):

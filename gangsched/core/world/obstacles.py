@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gangsched.core.events import Reading
 from gangsched.core.world.world import World
 from gangsched.messages import causes
+from gangsched.model.dialects import group_api, needs_object
 from gangsched.model.queues import GROUP, QUEUE_LABEL, is_foreign
 from gangsched.model.records import GangId
 
@@ -37,7 +38,7 @@ def obstacle(world: World, gangs: Sequence[GangId], *, leave: bool = False) -> O
     membership, admitted_twice = world.membership, world.managed.two_admitters(gangs)
     if admitted_twice:
         return Obstacle(TWO_ADMITTERS, admitted_twice)
-    text = queue_problem(world, gangs)
+    text = queue_problem(world, gangs) or _group_problem(world, gangs)
     if text:
         return Obstacle(GANG_NOT_READY, text)
     text = membership.problem(gangs)
@@ -60,6 +61,17 @@ def queue_problem(world: World, gangs: Sequence[GangId]) -> str:
     if not queue or is_foreign(queue):
         return ""
     return causes.queue_api_missing(label=QUEUE_LABEL, queue=queue, api=CLUSTER_QUEUES)
+
+
+def _group_problem(world: World, gangs: Sequence[GangId]) -> str:
+    """Return which API is missing where members name a group and nothing serves groups of that kind."""
+    for gang in gangs:
+        api = group_api(gang.family)
+        if world.ownership.readings.get(api) is not Reading.ABSENT or world.membership.spec(gang) is not None:
+            continue
+        if any(map(needs_object, world.membership.pods(gang))):
+            return causes.group_api_missing(gang=gang.key, api=api)
+    return ""
 
 
 def _leaving(world: World, gangs: Sequence[GangId]) -> str:

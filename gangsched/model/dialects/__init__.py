@@ -55,6 +55,8 @@ DIALECTS = (
     yunikorn.DIALECT,
 )
 BY_FAMILY: Mapping[str, Dialect] = {each.family: each for each in (*DIALECTS, owners.DIALECT, *operators.DIALECTS)}
+#: The kinds of the objects that describe groups, each with its API group after a dot.
+GROUP_APIS = frozenset(f"PodGroup.{family}" for family in BY_FAMILY)
 #: Of a pod that is its own gang, and of a family that no API describes by members or with a status: Jobs with a queue.
 #: By the scheduler name of pods that others put into groups.
 _GROUPED: Mapping[str, Dialect] = {each.scheduler_name: each for each in DIALECTS if each.grouped_by}
@@ -117,6 +119,11 @@ def role_of(pod: Pod, gang: Gang) -> str:
 def needs_object(pod: Pod) -> bool:
     """True when the pod's group is described by an object that must exist before the gang can start."""
     return _of(pod.gang.family).needs_object(pod.labels)
+
+
+def group_api(family: str) -> str:
+    """Return the kind of the objects that describe groups of this family, with its API group after a dot."""
+    return f"PodGroup.{family}"
 
 
 def minimum_key(family: str) -> str:
