@@ -7,7 +7,7 @@ import pytest
 from gangsched.core.events import KindRead, Reading
 from gangsched.model.dialects import group_api
 from tests.builders import gang, node, pod
-from tests.core.harness import Cluster, nodes_of, texts
+from tests.core.harness import Built, Cluster, nodes_of, texts
 
 FAMILY = "scheduling.sigs.k8s.io"
 KIND = group_api(FAMILY)
@@ -17,8 +17,8 @@ KIND = group_api(FAMILY)
 def test_the_api_that_is_missing_is_named(*, before: bool) -> None:
     """Members wait, whether that is known before them or after, and start when the API is installed."""
     absent = KindRead(KIND, Reading.ABSENT)
-    members = [node("n1").cpu(4), *(pod(f"p{i}").cpu(1).gang("g", FAMILY) for i in range(2))]
-    cluster = Cluster(*([absent] if before else []), *members)
+    members: list[Built] = [node("n1").cpu(4), *(pod(f"p{i}").cpu(1).gang("g", FAMILY) for i in range(2))]
+    cluster = Cluster(absent, *members) if before else Cluster(*members)
     cluster.pass_time(5)
     cluster.show(absent)
     cluster.pass_time(60)
