@@ -142,7 +142,7 @@ def _beside(cell: str, found: dict[str, Measured]) -> list[str]:
         _seconds(floor, floor.last_bind) if floor is not None else "–",
         pair(lambda r: f"{r.cpu_seconds:.1f}"),
         pair(lambda r: f"{r.peak_mb:.0f}"),
-        found[OURS].day,
+        f"{found[OURS].day}, load {found[OURS].load:.0f}",
     ]
 
 
