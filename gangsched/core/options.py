@@ -101,6 +101,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """The method by which single victims leave: an eviction where budgets may not be broken."""
         return "evict" if self.strict_budgets else "delete"
 
+    @property
+    def longest_wait(self) -> float:
+        """Seconds for which room is held at most for a gang that only waits for pods to leave."""
+        return self.max_wait_seconds + self.overdue_after_seconds
+
     def plugins_of(self, scheduler: str) -> PluginSet:
         """The filters and scores for pods of this scheduler name."""
         return dict(self.profiles).get(scheduler) or PluginSet()

@@ -80,6 +80,10 @@ name_served = Text("pods with schedulerName {name} are scheduled from now on")
 no_longer_needed = Text("no longer needed for {owner}")
 workload_due_to = Text("a workload due to {reason}")
 no_longer_drained = Text("{owner} is no longer drained")
+pods_did_not_come = Text(
+    "No pod of the {kind} has come since it was resumed: the room that was kept for them is given back. Suspended"
+    " again, it is not resumed before {time}"
+)
 announced_room_released = Text(
     "Members that were announced have not come within {seconds}s of the first one's start: the room that was kept for"
     " them is given back ({kept})"

@@ -175,7 +175,8 @@ class Preemption(Section, frozen=True, kw_only=True):
         Duration,
         _doc(
             """A gang that would have to wait longer for the room of pods that terminate, or are about to, because of
-            their grace periods, evicts others instead if it fits sooner then."""
+            their grace periods, evicts others instead if it fits sooner then. No room is held for longer than that
+            while it waits."""
         ),
     ] = "2m"
     hold_room: Annotated[

@@ -51,7 +51,8 @@ class Reservation(msgspec.Struct, frozen=True, eq=False):
     """Room for the ``pods`` of a holder (the key of a group), each on its node.
 
     It is kept from whatever has no higher ``priority``. What is kept for a gang that waits for its turn (BACKFILL) is
-    kept from those behind it in the queue, of which ``turn`` is its place. ``owner`` is the UID of the Job or JobSet
+    kept from those behind it in the queue, of which ``turn`` is its place, and ``known_end`` whether it is known when
+    the pods end that are in its way. ``owner`` is the UID of the Job or JobSet
     whose pods a RESUMED reservation is for, ``adopted`` are the UIDs of those that have taken their part of it.
     """
 
@@ -60,6 +61,7 @@ class Reservation(msgspec.Struct, frozen=True, eq=False):
     pods: tuple[Phantom, ...]
     priority: int = 0
     turn: Turn | None = None
+    known_end: bool = False
     owner: str = ""
     adopted: frozenset[str] = frozenset()
 
@@ -200,6 +202,11 @@ class Ledger:
     def turns(self) -> Collection[str]:
         """The holders of which something is kept for their turn."""
         return self._turns.keys()
+
+    def turn_ends(self, holder: str) -> bool:
+        """Return whether it is known when what is kept for the turn of this holder can be used."""
+        made = self._turns.get(holder)
+        return made is not None and made.known_end
 
     def turn_of(self, holder: str) -> tuple[Phantom, ...]:
         """What is kept for the turn of this holder."""

@@ -81,7 +81,10 @@ class Bindings:
         """
         for uid in (*plan.victims, *plan.awaited):
             self._ledger.wait_for(uid, group.key)
-        self._ledger.deadlines.at(group.key, max(self._world.now, plan.eviction.begins) + self.time_of(group))
+        seconds = self.time_of(group)
+        if not plan.victims:
+            plan.waits_since, seconds = self._world.now, min(seconds, self._options.longest_wait)
+        self._ledger.deadlines.at(group.key, max(self._world.now, plan.eviction.begins) + seconds)
         places = [(self._world.pods[place.uid], place.node) for place in plan.placements]
         keep_room(self._world, group.key, group.gangs, places)
         on_nodes = map(self._world.snapshot.pods_on, {node for _, node in places})
@@ -219,10 +222,16 @@ class Bindings:
         self.hold(group, group.plan)
         group.message = causes.waits_for_pods_of(family=gang.family, job=job.key)
         self._ledger.resume(group.key, job.uid)
+        self._pods_come(group.key, gang.namespace)
         waits, templates = held(self._world, job), _changed_templates(self._world, group, job)
         about = report.job_reference(job)
         action = desired.resume(about, job.version, gang.scheduler, held=waits, templates=templates)
         self._actuator.want(action, group.key)
+
+    def _pods_come(self, holder: str, namespace: str) -> None:
+        """Its pods are on their way: for so long room is kept for them, or for those that have not come yet."""
+        seconds = self._world.resumes.seconds(namespace, self._world.now)
+        self._ledger.deadlines.at(holder, self._world.now + min(seconds, self._options.timeout_seconds))
 
     def suspended_anew(self, job: Suspendable) -> bool:
         """Has a Job that was let go on been suspended since, by us or by others? No pods come then. Until the cluster
@@ -242,6 +251,7 @@ class Bindings:
         taken = ledger.adopt(job.uid, pod.uid, node) if job is not None else None
         if made is None or taken is None:
             return
+        self._pods_come(made.holder, pod.namespace)
         if taken.node != node:
             ledger.changes.append(Change(Hint.ROOM, taken.node))
         self._actuator.check.add(made.holder)

@@ -275,8 +275,7 @@ class Executor:
         over = [*self._ledger.deadlines.due(self.world.now), *self.gangs.holding.in_vain()]
         for group in [self.groups[key] for key in dict.fromkeys(over)]:
             if group.state is State.STARTING:
-                self._signal(group, Signal.DONE)
-                self.gangs.refresh(group.gangs[0])
+                self._pods_did_not_come(group)
                 continue
             waits_for = self.gangs.holding.waits_for(group) or self._reporter.waits_for(group)
             group.message = notes.timed_out(stage=group.stage, waits_for=waits_for)
@@ -298,6 +297,18 @@ class Executor:
                     self._waiting.enqueue(self.groups[key])
                 else:
                     self._signal(self.groups[key], Signal.WAKE)
+
+    def _pods_did_not_come(self, group: Group) -> None:
+        """Room is not kept any longer for the pods of a Job that goes on; if none has come, it pauses when it is
+        suspended again.
+        """
+        kept, job = self._ledger.of(group.key), report.job_of(self.world, group.gangs[0])
+        if kept is not None and not kept.adopted and job is not None and not job.suspended:
+            until = self.world.resumes.in_vain(job.uid, job.namespace, self.world.now)
+            note = notes.pods_did_not_come(kind=group.gangs[0].family, time=render_time(until))
+            self._reporter.event(report.job_reference(job), report.PODS_MISSING, note)
+        self._signal(group, Signal.DONE)
+        self.gangs.refresh(group.gangs[0])
 
     # -- decisions -----------------------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ class Gangs:
         self._actuator = actuator
         self._reporter = reporter
         self._queue = queue
+        self._longest_wait = decider.options.longest_wait
         self.evictions = Evictions(world, decider.options, actuator, reporter)
         self.bindings = Bindings(world, decider.options, actuator, reporter)
         self.groups: dict[str, Group] = {}
@@ -182,6 +183,9 @@ class Gangs:
             group.failures.round_ended(world.now, none_left=eviction.begun and not left)
             self.evictions.end(eviction)
             self.bindings.forget_claims(plan)
+            if plan.waits_since is not None and group.state is not State.BOUND:
+                most = self._longest_wait
+                group.failures.held_in_vain(world.now - plan.waits_since, most, world.now)
         self._actuator.end(group.key)
         self.holding.touch([group.key])
         self._reporter.reserved.pop(group.key, None)

@@ -32,6 +32,7 @@ class Failed(enum.Enum):
     CONFLICT = "conflict"  # the cluster was not what a plan assumed
     CHANGED = "changed"  # a plan was made anew for what had changed about its victims, in the present round
     BINDING = "binding"  # some members were bound, and others could not be
+    WAIT = "wait"  # room was held for it while it waited for pods that leave, and it was not bound
     ROLLBACK = "rollback"  # those that were bound have been removed for that
 
 
@@ -60,7 +61,8 @@ class Failures:
     """How often in a row each has happened. ``begun`` are the UIDs of the members that were bound since the gang was
     last whole, ``refused_on`` the nodes on which others were refused for good, by UID. ``refusals`` are, by UID, those
     of members that have not been bound since; they keep the gang from evicting others, as the rounds that have come to
-    nothing do until ``paused_until``.
+    nothing do until ``paused_until``. While it waits for pods that leave, no room is held for it before
+    ``no_hold_until``.
     """
 
     def __init__(self) -> None:
@@ -69,6 +71,8 @@ class Failures:
         self.refused_on: dict[str, set[str]] = {}
         self.refusals: dict[str, Refusal] = {}
         self.paused_until = 0.0
+        self.no_hold_until = 0.0
+        self._waited = 0.0
         self._in_round = False
         self._taken = False
 
@@ -95,6 +99,15 @@ class Failures:
                 first = ROUND_PAUSE_SECONDS * (2.0 if self._taken else 1.0)
                 self.paused_until = now + pause(first, self.count(Failed.ROUND))
 
+    def held_in_vain(self, seconds: float, most: float, now: float) -> None:
+        """Room was held so long for a wait that did not end in its binding. After ``most`` in all nothing is held until
+        a pause is over.
+        """
+        self._waited += seconds
+        if self._waited >= most:
+            self.record(Failed.WAIT)
+            self._waited, self.no_hold_until = 0.0, now + pause(ROUND_PAUSE_SECONDS, self.count(Failed.WAIT))
+
     def count(self, cause: Failed) -> int:
         """How often it has happened."""
         return self._count[cause]
@@ -102,7 +115,8 @@ class Failures:
     @property
     def matter(self) -> bool:
         """Does a decision look at what has happened to the gang?"""
-        return bool(self._count[Failed.ROUND] or self.begun or self.refused_on or self.refusals)
+        counted = self._count[Failed.ROUND] or self._count[Failed.WAIT]
+        return bool(counted or self.begun or self.refused_on or self.refusals)
 
     def forget(self, cause: Failed) -> None:
         """It counts no more."""
@@ -117,7 +131,7 @@ class Failures:
     def bound(self) -> None:
         """The gang is bound as decided: what happened before is over."""
         self._count.clear()
-        self.paused_until = 0.0
+        self.paused_until, self.no_hold_until, self._waited = 0.0, 0.0, 0.0
         self.whole_again()
 
 
@@ -150,6 +164,8 @@ class Plan:
         self.node_of = {p.uid: p.node for p in placements}
         self.neighbours: set[str] = set()
         self.claims: list[ClaimBinding] = []
+        #: When room began to be held although no pod leaves for it.
+        self.waits_since: float | None = None
         self.read = Read()
 
     @property

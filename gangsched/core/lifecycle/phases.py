@@ -197,10 +197,16 @@ class Phases:
                 self._evicting(group, group.plan)
             elif group.state is State.STARTING and not self._actuator.failures(key):
                 if not self._ledger.pods_of(key):
+                    self._all_came(group)
                     self._signal(group, Signal.DONE)
                     self._recheck(group)
             elif group.state in UNDER_WAY:
                 self._written(group, group.plan)
+
+    def _all_came(self, group: Group) -> None:
+        job = report.job_of(self._world, group.gangs[0])
+        if job is not None:
+            self._world.resumes.came(job.uid)
 
     # -- evicting ------------------------------------------------------------------------------------------
 
@@ -391,7 +397,10 @@ class Phases:
         self, group: Group, since: float | None, pause: Pause = NO_PAUSE, *, minimum_first: bool = False
     ) -> Verdict:
         """Decide a gang that could not be placed since then."""
-        asked = Question(group.gangs, pause=pause, waiting_since=since, minimum_first=minimum_first)
+        no_hold_until = group.failures.no_hold_until
+        asked = Question(
+            group.gangs, pause=pause, waiting_since=since, minimum_first=minimum_first, no_hold_until=no_hold_until
+        )
         return self._decider.decide(asked)
 
     def _hopeless(self, group: Group) -> bool:

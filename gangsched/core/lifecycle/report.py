@@ -35,6 +35,7 @@ SCHEDULER_ERROR = "SchedulerError"
 ROOM_TAKEN = "FreedRoomTaken"
 ROOM_NOT_HELD = "RoomNotHeld"
 RESUMED = "Resumed"
+PODS_MISSING = "ResumedPodsMissing"
 ROLLED_BACK = "RolledBack"
 NAME_TAKEN, NAME_SERVED = "SchedulerNameTaken", "SchedulerNameServed"
 RESERVED, ADMITTED, PENDING = "QuotaReserved", "Admitted", "Pending"
@@ -51,6 +52,7 @@ EVENTS = {
     GANG_NOT_READY: ("Normal", "Scheduling"),
     SCHEDULER_ERROR: ("Warning", "Scheduling"),
     ROOM_RELEASED: ("Normal", "Scheduling"),
+    PODS_MISSING: ("Warning", "Resuming"),
     NAME_TAKEN: ("Warning", "Scheduling"),
     NAME_SERVED: ("Normal", "Scheduling"),
     REFUSED: ("Warning", "Reading"),

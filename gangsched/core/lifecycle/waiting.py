@@ -21,14 +21,16 @@ from gangsched.core.events import Change, Hint
 from gangsched.core.framework.registry import PluginError
 from gangsched.core.ledger.backfill import STRICT
 from gangsched.core.ledger.condemned import STOPS, Phase
+from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import Failed, Group
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.blocked_gang import block, reserve
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.world.world import World, queue_order
 
-#: Room is reserved for at most this time (seconds) at once: what was to end by itself may run for ever.
-RESERVED_AT_MOST = 86400.0
+#: Room is reserved for at most this time (seconds) at once: what was to end by itself may run for ever. The second is
+#: for room in which pods run of which is not known when they end.
+RESERVED_AT_MOST, RESERVED_WITHOUT_END = 86400.0, 600.0
 
 
 class Waiting:
@@ -42,8 +44,13 @@ class Waiting:
         self._queue = queue
 
     def enqueue(self, group: Group) -> None:
-        """It is to be decided; not before its pause is over if processes have ended over it."""
+        """It is to be decided; not before its pause is over if processes have ended over it, or if its pods did not
+        come when it was let go on before.
+        """
         pause = self._world.cut.not_before(group.name) if self._world.cut else -math.inf
+        job = report.job_of(self._world, group.gangs[0]) if group.without_pods else None
+        if job is not None:
+            pause = max(pause, self._world.resumes.not_before(job.uid))
         if pause > self._world.now:
             self._queue.rest(group.key, pause)
         else:
@@ -70,7 +77,7 @@ class Waiting:
 
     def look_again(self, group: Group, retry_at: float | None) -> float | None:
         """When time alone may change what was decided about the group; ``retry_at`` is what the decision says of it."""
-        gives_up_at = None if group.reserving_since is None else group.reserving_since + RESERVED_AT_MOST
+        gives_up_at = None if group.reserving_since is None else self._reserved_until(group, group.reserving_since)
         known = (retry_at, self._starves_at(group), gives_up_at)
         return min((t for t in known if t is not None and t > self._world.now), default=None)
 
@@ -99,13 +106,17 @@ class Waiting:
         kept = list(map(ledger.turn_of, ledger.turns()))
         self._ledger.changes += [Change(Hint.ROOM, p.node) for room in rooms if room not in kept for p in room]
 
+    def _reserved_until(self, group: Group, since: float) -> float:
+        """When the room that has been reserved for the group since then is given up (seconds)."""
+        return since + (RESERVED_AT_MOST if self._ledger.turn_ends(group.key) else RESERVED_WITHOUT_END)
+
     def _reserve(self, group: Group) -> None:
         """Reserve room, or keep what is reserved; give up what has not come true for too long, and let as much time
         pass as the group has been waiting in all.
         """
         ledger, now = self._ledger, self._world.now
         since = group.reserving_since
-        if since is not None and since + RESERVED_AT_MOST <= now:
+        if since is not None and self._reserved_until(group, since) <= now:
             group.reserves_from = now + now - (since if group.waiting_since is None else group.waiting_since)
             ledger.end_turn(group.key)
         else:

@@ -44,7 +44,7 @@ from gangsched.core.quota.assignment import NO_QUOTA, Nominated, NoQuota, QuotaA
 from gangsched.core.quota.flavors import Mode
 from gangsched.core.world.world import World, queue_order
 from gangsched.messages import causes
-from gangsched.messages.text import listed
+from gangsched.messages.text import counted, listed
 from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
 from gangsched.model.times import render_time
 
@@ -342,7 +342,9 @@ class Decider:
         try:
             with self.contained.about(asked.gangs):
                 found = self._answer(asked)
-                return self._sooner(found, asked) if asked.may_preempt and found.awaiting else found
+                if not found.awaiting:
+                    return found
+                return self._bounded(self._sooner(found, asked) if asked.may_preempt else found, asked)
         except PluginError as error:
             return self._failed(asked, error)
 
@@ -359,9 +361,29 @@ class Decider:
         warning = causes.waits_for_slow_pods(time=render_time(slow))
         return found.but(warnings=(*found.first.warnings, warning))
 
+    def _bounded(self, found: Verdict, asked: Question) -> Verdict:
+        """The verdict, if no room is held by it for pods that take longer to leave than is waited for, nor again for
+        a gang that was not bound by it. One whose owner chooses the grace period of its pods would keep all others out.
+        """
+        until = self._gone_at(awaited.uid for awaited in found.awaiting)
+        if until > self.world.now + self.options.max_wait_seconds:
+            text = causes.not_held_for_long(pods=counted(len(found.awaiting), "pod"), time=render_time(until))
+            return self._not_held(found, asked, text, until - self.options.max_wait_seconds)
+        if isinstance(found.first, FitsWhenFreed) and asked.no_hold_until > self.world.now:
+            text = causes.held_in_vain(time=render_time(asked.no_hold_until))
+            return self._not_held(found, asked, text, asked.no_hold_until)
+        return found
+
+    def _not_held(self, found: Verdict, asked: Question, text: str, retry_at: float) -> Verdict:
+        quota = found.first.quota
+        return refused(Unschedulable, self.world, asked.gangs, text, retry_at=retry_at, quota=quota)
+
     def _waits_until(self, found: Verdict) -> float:
         """When all pods that are in the way of these placements should be gone (seconds)."""
-        uids = [*(victim.uid for victim in found.victims), *(awaited.uid for awaited in found.awaiting)]
+        return self._gone_at([*(victim.uid for victim in found.victims), *(each.uid for each in found.awaiting)])
+
+    def _gone_at(self, uids: Iterable[str]) -> float:
+        """When all of these pods should be gone (seconds)."""
         pods = (self.world.pods[uid] for uid in uids if uid in self.world.pods)
         return max(map(self.world.leaves_by, pods), default=-math.inf)
 

@@ -1,14 +1,16 @@
 """A gang that does not fit, and what others may have to leave to it: its place among those before them, and room.
 
 Room is reserved for a gang that keeps losing to work behind it, where it can start first once others have ended: among
-the room that is free and the room of pods that end by themselves, as if those that have run longest ended first, the
-fewest of them after which the gang fits. Pods that a controller keeps running, and static ones, are not counted on:
-waiting for them might have no end, and the room would lie idle all the while. From then on nothing behind the gang is
-placed into that room, so every pod that ends there is one fewer to wait for.
+the room that is free and the room of pods that end by themselves, the fewest of them after which the gang fits. Those
+come first of which is known when they end; the others as if those that have run longest ended first, and for what
+counts on them room is kept for a short time only. Pods that a controller keeps running, and static ones, are not
+counted on: waiting for them might have no end, and the room would lie idle all the while. From then on nothing behind
+the gang is placed into that room, so every pod that ends there is one fewer to wait for.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -19,6 +21,7 @@ from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.ledger.backfill import Blocked
 from gangsched.core.ledger.ledger import Kind, Reservation
 from gangsched.core.planning.context import SchedulingContext
+from gangsched.core.queue.known_ends import KnownEnds
 from gangsched.core.quota.assignment import forms
 from gangsched.core.state.podtable import TERMINATING, PodClass
 from gangsched.core.state.simulation import Phantom
@@ -82,18 +85,20 @@ def reserve(attempts: Iterable[SchedulingContext], key: str, world: World) -> No
         rivals = [b for b in rivals if (b.usable(sim) & mine).any()]
         if any(b.order < blocked.order for b in rivals):
             return
-    room = next((found for job in jobs if (found := _first_room(job, world))), ())
+    room, known = next((found for job in jobs if (found := _first_room(job, world))[0]), ((), False))
     if room:
         for behind in rivals:
             world.ledger.end_turn(behind.key)
-        world.ledger.hold(Reservation(key, Kind.BACKFILL, room, turn=blocked.order))
+        world.ledger.hold(Reservation(key, Kind.BACKFILL, room, turn=blocked.order, known_end=known))
 
 
-def _first_room(job: SchedulingContext, world: World) -> tuple[Phantom, ...]:
-    """The gang's members where they fit when as few pods as possible have ended; empty when not even all are enough."""
-    leaving, ending = _leaving(job, world)
+def _first_room(job: SchedulingContext, world: World) -> tuple[tuple[Phantom, ...], bool]:
+    """The gang's members where they fit when as few pods as possible have ended; empty when not even all are enough.
+    With whether it is known of all of these when they end.
+    """
+    leaving, ending, known = _leaving(job, world)
     if _rows(job, leaving, ending) is None:
-        return ()
+        return (), False
     low, high = 0, len(ending)
     while low < high:
         middle = (low + high) // 2
@@ -104,7 +109,7 @@ def _first_room(job: SchedulingContext, world: World) -> tuple[Phantom, ...]:
     rows = _rows(job, leaving, ending[:high]) or {}
     pods = {p.uid: p for census in job.census.values() for p in census.pending}
     nodes, class_of = world.snapshot.nodes, world.snapshot.class_of
-    return tuple(Phantom(class_of(pods[uid]), uid, nodes[row].name) for uid, row in sorted(rows.items()))
+    return tuple(Phantom(class_of(pods[uid]), uid, nodes[row].name) for uid, row in sorted(rows.items())), high <= known
 
 
 def _rows(job: SchedulingContext, leaving: Ints, ending: Ints) -> dict[str, int] | None:
@@ -112,14 +117,18 @@ def _rows(job: SchedulingContext, leaving: Ints, ending: Ints) -> dict[str, int]
     return found[1].rows if found is not None else None
 
 
-def _leaving(job: SchedulingContext, world: World) -> tuple[Ints, Ints]:
-    """Slots of the pods that are on their way out, and of those that end by themselves, the longest running first."""
+def _leaving(job: SchedulingContext, world: World) -> tuple[Ints, Ints, int]:
+    """Slots of the pods that are on their way out, and of those that end by themselves: first those of which is known
+    when, in this order, then the longest running. The last is how many the first are.
+    """
     table = world.snapshot.table
     slots, leaving = table.occupied(), job.terminating()
     staying = slots[((table.flags[slots] & TERMINATING) == 0) & ~isin(slots, leaving)]
     others = [s for s in staying.tolist() if _ends(table.pods[s], job)]
-    others.sort(key=lambda s: (float(table.started[s]), _key(table.pods[s])))
-    return leaving, np.array(others, dtype=np.int64)
+    ends = KnownEnds(world)
+    at = {s: ends.of(pod) for s in others if (pod := table.pods[s]) is not None}
+    others.sort(key=lambda s: (at[s], float(table.started[s]), _key(table.pods[s])))
+    return leaving, np.array(others, dtype=np.int64), sum(end < math.inf for end in at.values())
 
 
 def _ends(pod: Pod | None, job: SchedulingContext) -> bool:

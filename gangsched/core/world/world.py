@@ -29,6 +29,7 @@ from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.world.cut_decisions import CutDecisions
 from gangsched.core.world.owner_gangs import OwnerGangs, key_in_labels
+from gangsched.core.world.resumes import Resumes
 from gangsched.model.constraints import Labels
 from gangsched.model.dialects.objects import MAX_MEMBERS
 from gangsched.model.errors import Mistake
@@ -82,6 +83,7 @@ class World:
         self.agenda.page(self.names.alive)
         self.evictions = Evictions()
         self.cut = CutDecisions()
+        self.resumes = Resumes()
         self.foreign_nominations = ForeignNominations(
             self.membership.is_ours,
             lambda node: any(pod.deleting_since is not None for pod in self.snapshot.pods_on(node)),

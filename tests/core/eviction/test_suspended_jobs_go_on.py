@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 from gangsched.core.actions import Bind, Mark, Remove, ResumeJob, SuspendJob
 from gangsched.core.events import Changed, Gone, Outcome
 from gangsched.core.lifecycle.report import REFUSED
+from gangsched.core.world.resumes import Resumes
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, PriorityClass, QueueLabels
 from tests.builders import OURS, gang, node, pod
 from tests.core.eviction.jobs import MEMBERS, job, member, nodes, running, wide
@@ -62,15 +64,65 @@ def test_the_room_is_kept_until_its_pods_have_it() -> None:
 
 
 def test_room_that_nobody_comes_for_is_given_up() -> None:
-    """After the gang's timeout others may have it."""
+    """After half a minute others may have it, and the owner is told that its pods may have been refused."""
     cluster = preempted()
     cluster.delete("vip")
     cluster.run()
     cluster.show(pod("other").cpu(1))
-    cluster.pass_time(599.0)
+    cluster.pass_time(29.0)
     assert not cluster.pod("other").node
+    assert not reports(cluster.log, "ResumedPodsMissing")
     cluster.pass_time(2.0)
     assert cluster.pod("other").node
+    assert [r.regarding[1:4] for r in reports(cluster.log, "ResumedPodsMissing")] == [("Job", "d", "train")]
+
+
+def test_room_is_kept_for_as_long_as_pods_come() -> None:
+    """Half a minute from each; what has not come by then is nobody's, and the owner is not blamed for it."""
+    cluster = preempted()
+    cluster.delete("vip")
+    cluster.run()
+    cluster.show(pod("other").cpu(1).created(1.0))
+    for index in range(MEMBERS - 2):
+        cluster.pass_time(25.0)
+        cluster.show(member(index).uid(f"again-{index}"))
+        cluster.run()
+        assert not cluster.pod("other").node
+    cluster.pass_time(31.0)
+    assert cluster.pod("other").node
+    assert not reports(cluster.log, "ResumedPodsMissing")
+
+
+def test_an_owner_whose_pods_do_not_come_pauses() -> None:
+    """Its tenant suspends it again and again with the annotation: it holds room for a minute of an hour at most."""
+    cluster = preempted()
+    cluster.delete("vip")
+    cluster.run()
+    suspended, held, starts = job(suspended=True, suspended_by=OURS), 0.0, []
+    while cluster.now < 3600.0:
+        if cluster.core.states().get("d/train") == "Starting":
+            starts.append(cluster.now)
+        while cluster.core.states().get("d/train") == "Starting":
+            cluster.pass_time(1.0)
+            held += 1.0
+        cluster.show(suspended)
+        cluster.pass_time(1.0)
+    assert held <= 70.0
+    pauses = [later - first for first, later in itertools.pairwise(starts)]
+    assert pauses[0] >= 30.0
+    assert all(later >= 1.4 * first for first, later in itertools.pairwise(pauses[1:])), pauses
+
+
+def test_room_for_others_of_the_namespace_is_kept_for_a_shorter_time() -> None:
+    """Jobs of ever new names do not get around the pause: after six nothing is kept for a Job."""
+    resumes = Resumes()
+    kept = []
+    for number in range(8):
+        kept.append(resumes.seconds("d", number))
+        resumes.in_vain(f"job-{number}", "d", number)
+    assert kept == [30.0, 15.0, 7.5, 3.75, 1.875, 0.9375, 0.0, 0.0]
+    assert resumes.seconds("e", 8.0) == 30.0
+    assert resumes.seconds("d", 3700.0) == 30.0
 
 
 def test_a_stronger_gang_takes_the_room_of_a_job_that_starts() -> None:

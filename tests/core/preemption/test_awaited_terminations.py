@@ -9,7 +9,7 @@ from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from gangsched.model.constraints import PodTerm
 from tests.builders import NodeBuilder, PodBuilder, gang, node, pod, selects
-from tests.core.harness import Built, Cluster, nodes_of, plan
+from tests.core.harness import Built, Cluster, kept, nodes_of, plan
 
 APART = (PodTerm("zone", selects(app="web"), ("d",)),)
 
@@ -146,13 +146,59 @@ def test_what_is_too_long_is_a_setting(wait: float, outcome: str) -> None:
     assert plan(*beside(60.0), max_wait_seconds=wait)["d/p"].outcome == outcome
 
 
-@pytest.mark.parametrize(("grace", "outcome"), [(3600.0, WAIT), (3599.0, PREEMPT)])
+@pytest.mark.parametrize(("grace", "outcome"), [(3600.0, UNSCHEDULABLE), (3599.0, PREEMPT)])
 def test_others_are_not_evicted_when_they_take_as_long(grace: float, outcome: str) -> None:
-    """Then the gang waits, and the plan says until when."""
+    """Then the gang is decided again when the wait is short enough for its room to be held; the reason says when."""
     found = plan(*beside(3600.0, grace))["d/p"]
     assert found.outcome == outcome
-    assert [w for w in found.warnings if "01:00:00" in w and "maxWait" in w] == list(found.warnings)
-    assert len(found.warnings) == (outcome == WAIT)
+    assert ("01:00:00" in found.message and "preemption.maxWait" in found.message) == (outcome == UNSCHEDULABLE)
+
+
+def test_no_room_is_held_for_a_wait_that_is_too_long() -> None:
+    """The owner of a small pod chooses how long it may take to leave: nodes are not kept empty for that, but for the
+    last two minutes.
+    """
+    slow = pod("t").cpu(0.5).on("n1").terminating(3600.0).field(grace_seconds=3600.0)
+    members = [pod(f"m{n}").cpu(4).gang("g") for n in range(2)]
+    cluster = Cluster(node("n1"), node("n2"), slow, gang("g").min(2), *members)
+    cluster.run()
+    assert not kept(cluster)
+    cluster.show(pod("x").cpu(2).created(1))
+    cluster.run()
+    assert nodes_of(cluster.log) == {"x": "n2"}
+    cluster.delete("x")
+    cluster.pass_time(3600.0 - 121.0)
+    assert not kept(cluster)
+    cluster.pass_time(2.0)
+    assert kept(cluster)
+    cluster.leave("t")
+    cluster.run()
+    assert set(nodes_of(cluster.log)) == {"x", "m0", "m1"}
+
+
+def test_a_gang_that_waited_in_vain_waits_without_room() -> None:
+    """Pods that should have gone stay, one after another. For half a minute nothing is held then, and the gang is
+    bound all the same when there is room.
+    """
+    members = [pod(f"m{n}").cpu(4).gang("g") for n in range(2)]
+    cluster = Cluster(node("n1"), node("n2"), gang("g").min(2), *members)
+    held = []
+    for n in range(3):
+        slow = pod(f"t{n}").cpu(0.5).on("n1").terminating(cluster.now + 100.0)
+        cluster.show(slow.field(grace_seconds=100.0))
+        if n:
+            cluster.leave(f"t{n - 1}")
+        cluster.run()
+        held.append(bool(kept(cluster)))
+        if n < 2:
+            cluster.pass_time(131.0)
+    assert held == [True, True, False]
+    assert "without effect" in cluster.decisions[-1].message
+    cluster.pass_time(31.0)
+    assert kept(cluster)
+    cluster.leave("t2")
+    cluster.run()
+    assert set(nodes_of(cluster.log)) == {"m0", "m1"}
 
 
 def test_a_victim_of_another_plan_that_takes_long_is_not_waited_for() -> None:

@@ -14,6 +14,7 @@ from gangsched.core.decision import BIND, UNSCHEDULABLE
 from gangsched.core.events import Gone, Outcome
 from gangsched.core.framework.arguments import NodeResourcesFitArgs
 from gangsched.core.framework.registry import PluginSet
+from gangsched.model.records import Stakes
 from tests.builders import LATER, OURS, PodBuilder, claim, gang, node, pod, required_affinity, volume
 from tests.core.harness import Cluster, nodes_of, plan, reserved, texts
 
@@ -151,7 +152,7 @@ def test_nothing_is_reserved_where_waiting_has_no_end() -> None:
 
 def test_a_reservation_that_does_not_come_true_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it counts on runs for ever: room that others could use lies idle for a while, and again much later."""
-    monkeypatch.setattr("gangsched.core.lifecycle.waiting.RESERVED_AT_MOST", 4000.0)
+    monkeypatch.setattr("gangsched.core.lifecycle.waiting.RESERVED_WITHOUT_END", 4000.0)
     cluster = Cluster(node("n1"), node("n2"), pod("for-ever").cpu(4).on("n1"), *big(), starvation_seconds=60)
     reserving = cluster.core.world.turns.reserving
     cluster.pass_time(120)
@@ -165,6 +166,45 @@ def test_a_reservation_that_does_not_come_true_is_given_up(monkeypatch: pytest.M
     assert reserving() == []
     cluster.pass_time(8150 - cluster.now)
     assert [b.name for b in reserving()] == ["d/big"]
+
+
+def test_a_pod_without_a_known_end_keeps_others_out_for_ten_minutes() -> None:
+    """A shell of the same owner runs on one of the nodes that the gang needs: others have the rest after that."""
+    cluster = Cluster(node("n1"), node("n2"), pod("shell").cpu(1).on("n1"), *big(), starvation_seconds=60)
+    cluster.pass_time(70)
+    cluster.show(pod("s").cpu(4).created(1))
+    cluster.pass_time(580)
+    assert cluster.pod("s").node == ""
+    cluster.pass_time(20)
+    assert cluster.pod("s").node == "n2"
+
+
+@pytest.mark.parametrize("how", ["deadline", "declared", "learnt"])
+def test_a_pod_with_a_known_end_is_waited_for(how: str) -> None:
+    """An hour by its deadline, by what is declared, or because others of its owner ran so long, and a fifth more."""
+    runs = pod("runs").cpu(1).on("n1").owner("Worker", "w")
+    before = pod("before").cpu(1).on("n1").owner("Worker", "w").field(phase="Succeeded", started=1.0, ended=3601.0)
+    known = {
+        "deadline": [runs.field(deadline_seconds=3600)],
+        "declared": [runs.field(stakes=Stakes(expected_seconds=3600.0))],
+        "learnt": [runs, before],
+    }
+    cluster = Cluster(node("n1"), node("n2"), *known[how], *big(), starvation_seconds=60)
+    cluster.pass_time(70)
+    cluster.show(pod("s").cpu(4).created(1))
+    cluster.pass_time(3600)
+    assert cluster.pod("s").node == ""
+    cluster.change("runs", phase="Succeeded")
+    cluster.run()
+    assert {cluster.pod(f"big{n}").node for n in range(2)} == {"n1", "n2"}
+
+
+def test_room_with_a_known_end_comes_first() -> None:
+    """A pod that has run longest and says nothing of its end does not count before one that does."""
+    shell, job = pod("shell").cpu(1).on("n1"), pod("job").cpu(1).on("n2").field(deadline_seconds=900, started=50.0)
+    cluster = Cluster(node("n1"), node("n2"), shell, job, *big(1), starvation_seconds=60)
+    cluster.pass_time(70)
+    assert [phantom.node for phantom in reserved(cluster)["d/big"]] == ["n2"]
 
 
 def test_one_turn_at_a_time() -> None:
