@@ -74,7 +74,12 @@ _KINDS = ("PodGroup", "Workload")
 
 def group_api() -> GroupApi:
     """The group API of the chosen version."""
-    return GROUP_APIS[int(chosen()[0].split(".")[1])]
+    return GROUP_APIS[minor_version()]
+
+
+def minor_version() -> int:
+    """37, where 1.37 is chosen."""
+    return int(chosen()[0].split(".")[1])
 
 
 def other_names(kind: str) -> list[str]:

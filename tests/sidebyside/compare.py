@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.controlplane.client import Object
+from tests.controlplane.versions import minor_version
 
 
 @dataclass
@@ -70,6 +71,9 @@ def differences(theirs: Answer, ours: Answer) -> list[str]:
 
 POD_LEVEL = "pod-level requests count in the score of NodeResourcesFit"
 ATTACHED = "a volume that is attached to the node already is not counted a second time for the pod that wants it"
+_SUMS_SINCE = 37
+_UNLIKE = re.compile(r"'([^']+)': \(")
+RESIZED = "of a pod that is resized in place 1.37 scores the largest of three sums, each with defaults"
 
 
 def explained(pod: Object, cluster: Mapping[str, Sequence[Object]], difference: str) -> str | None:
@@ -77,6 +81,9 @@ def explained(pod: Object, cluster: Mapping[str, Sequence[Object]], difference: 
     whole = (pod["spec"].get("resources") or {}).get("requests")
     if whole and difference.startswith(("score NodeResourcesFit", "choice")):
         return POD_LEVEL
+    scored = difference.startswith("score NodeResources")
+    if scored and minor_version() >= _SUMS_SINCE and _resized(cluster, difference):
+        return RESIZED
     claims = [(v.get("persistentVolumeClaim") or {}).get("claimName") for v in pod["spec"].get("volumes") or ()]
     mine = {
         c["spec"].get("volumeName")
@@ -85,6 +92,17 @@ def explained(pod: Object, cluster: Mapping[str, Sequence[Object]], difference: 
     }
     attached = {a["spec"]["source"].get("persistentVolumeName") for a in cluster["VolumeAttachment"]}
     return ATTACHED if mine & attached else None
+
+
+def _resized(cluster: Mapping[str, Sequence[Object]], difference: str) -> bool:
+    """Whether on each node that the difference names a pod is being resized."""
+    named = set(_UNLIKE.findall(difference))
+    resized = {
+        p["spec"].get("nodeName")
+        for p in cluster.get("Pod", ())
+        if any("resources" in c for c in p.get("status", {}).get("containerStatuses") or ())
+    }
+    return bool(named) and named <= resized
 
 
 def _scores(plugin: str, theirs: Answer, ours: Answer) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -98,3 +99,16 @@ def test_only_what_is_documented_is_explained() -> None:
     assert explained(plain, nothing, "score NodeResourcesFit") is None
     assert explained(whole, nothing, "score NodeResourcesFit") is not None
     assert explained(whole, nothing, "reasons") is None
+
+
+@pytest.mark.parametrize(("version", "known"), [("1.36", False), ("1.37", True)])
+def test_a_resize_in_place_explains_a_score_of_1_37(monkeypatch: pytest.MonkeyPatch, version: str, known: bool) -> None:
+    """Where such a pod is on each node whose score is unlike."""
+    monkeypatch.setenv("GANGSCHED_KUBERNETES", version)
+    status = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    running = {"spec": {"nodeName": "n1", "containers": [{"name": "c"}]}, "status": status}
+    cluster = {"Pod": [running], "PersistentVolumeClaim": [], "VolumeAttachment": []}
+    plain: dict[str, Any] = {"metadata": {"namespace": "d"}, "spec": {"containers": []}}
+    told = "score NodeResourcesFit (kube-scheduler, ours): "
+    assert (explained(plain, cluster, told + "{'n1': (28, 27)}") is not None) is known
+    assert explained(plain, cluster, told + "{'n1': (28, 27), 'n2': (1, 2)}") is None
