@@ -21,7 +21,7 @@ from gangsched.core.ledger.condemned import Cause, Eviction
 from gangsched.core.options import Options
 from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.planning.outcomes import refused, with_more
+from gangsched.core.planning.outcomes import refused, with_more, with_what_is_bound
 from gangsched.core.preemption.removal import Leaving, all_leaving, suspended_for
 from gangsched.core.queue.blocked_gang import block
 from gangsched.core.queue.signature import Signature, said_of, signature_of, speaks_for_others
@@ -30,6 +30,7 @@ from gangsched.core.volumes.binding import assign
 from gangsched.core.world.announced_room import keep_announced
 from gangsched.core.world.obstacles import obstacle
 from gangsched.core.world.world import World, for_its_minimum, keep_room, queue_order, surplus_waits
+from gangsched.messages import notes
 from gangsched.model.records import GangId
 
 
@@ -73,7 +74,7 @@ def _of_one_priority(
         minimum_first = others and surplus_waits(world, gangs)
         found = obstacle(world, gangs)
         if found is None:
-            verdict = _decide(decider, refusals, gangs, minimum_first=minimum_first)
+            verdict = _as_told(world, gangs, _decide(decider, refusals, gangs, minimum_first=minimum_first))
         else:
             verdict = refused(Gathering, world, gangs, found.text)
         told = [d.gang for d in verdict.decisions if world.membership.waits(d.gang)]
@@ -90,6 +91,14 @@ def _of_one_priority(
                 refusals.clear()
             verdict = with_more(verdict, more)
         yield from (d for d in verdict.decisions if d.gang in told)
+
+
+def _as_told(world: World, gangs: tuple[GangId, ...], verdict: Verdict) -> Verdict:
+    """The verdict with the message that ``run`` writes on the members."""
+    first = verdict.first
+    if not isinstance(first, Unschedulable) or first.failed_plugin:
+        return verdict
+    return verdict.but(message=with_what_is_bound(world, gangs, verdict.message, notes.BEFORE_WEAKER_WORK))
 
 
 def _decide(

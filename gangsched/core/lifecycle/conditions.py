@@ -34,6 +34,7 @@ from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.report import ADMITTED, EVICTED, PENDING, PREEMPTED, RESERVED
 from gangsched.core.lifecycle.table import State
 from gangsched.core.options import Options
+from gangsched.core.planning.outcomes import with_what_is_bound
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.stop_policy import Stop
 from gangsched.core.state.jobs import WITHOUT_PODS
@@ -165,14 +166,9 @@ class Reporter:
 
     def _with_what_is_bound(self, group: Group) -> str:
         """Why the gang does not fit; of one that is bound in part, that it is."""
-        membership = self._world.membership
-        if not group.message or not membership.half_bound(group.gangs):
-            return group.message
-        bound = sum(len(membership.census(gang).bound) for gang in group.gangs)
-        needed = sum(membership.lacking(group.gangs))
         tried = notes.ON_OTHER_NODES if group.failures.refused_on else notes.BEFORE_WEAKER_WORK
-        text = notes.bound_in_part(message=group.message.rstrip("."), bound=bound, needed=needed, tried=tried)
-        return notes.and_bound_are_removed(text=text) if group.rolled_back else text
+        text = with_what_is_bound(self._world, group.gangs, group.message, tried)
+        return notes.and_bound_are_removed(text=text) if group.rolled_back and text != group.message else text
 
     def tell(self, group: Group, reason: str, text: str, event: str, early: bool = False) -> bool:
         """Condition and Event on every pending member, when the text is a new one for it. If it is ``early``, those

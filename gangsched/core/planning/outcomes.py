@@ -38,7 +38,7 @@ from gangsched.core.quota.flavors import Mode
 from gangsched.core.state.membership import Census
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.world.world import World
-from gangsched.messages import answers, causes
+from gangsched.messages import answers, causes, notes
 from gangsched.model.records import SINGLE, GangId, Pod
 
 
@@ -436,3 +436,15 @@ class Outcomes:
             return (quota,)
         found, _ = self.context.placer.pipeline.diagnose(self._snapshot.class_of(pod), sim)
         return tuple(r.told for r in found)
+
+
+def with_what_is_bound(world: World, gangs: Sequence[GangId], message: str, tried: str) -> str:
+    """Why the gangs do not fit; where they are bound in part, that they are, and what is ``tried``: their members hold
+    room without doing anything, and are not evicted because of that.
+    """
+    membership = world.membership
+    if not message or not membership.half_bound(gangs):
+        return message
+    bound = sum(len(membership.census(gang).bound) for gang in gangs)
+    needed = sum(membership.lacking(gangs))
+    return notes.bound_in_part(message=message.rstrip("."), bound=bound, needed=needed, tried=tried)

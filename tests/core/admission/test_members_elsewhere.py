@@ -48,3 +48,13 @@ def test_indexes_that_have_failed_are_not_waited_for(fields: dict[str, int], wan
     """The controller of Jobs makes no pod for an index that has succeeded, or has failed for good."""
     whole = Job("d", "j", "u", parallelism=4, completions=4)
     assert msgspec.structs.replace(whole, **fields).wanted == wanted
+
+
+def test_members_that_run_while_the_gang_is_not_whole() -> None:
+    """They hold room without doing anything, and stay: ``plan`` says so as ``run`` does, once."""
+    running = [member(i).on("n1") for i in range(2)]
+    found = plan(node("n1").cpu(3), gang("g").min(3), *running, pod("other").cpu(1).on("n1"), member(9))["d/g"]
+    assert found.outcome == "unschedulable"
+    said = ". The gang is bound in part: 2 bound, 1 more needed, which come before any weaker work"
+    assert found.message.endswith(said)
+    assert found.message.count("bound in part") == 1
