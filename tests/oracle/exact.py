@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from gangsched.core.preemption.harm import Harm, share
+from gangsched.core.preemption.harm import Harm, share, whose
 from gangsched.model.records import Pod
 from tests.oracle.case import NOW
 from tests.oracle.model import Infeasible, Model, Solved, add
@@ -248,6 +248,16 @@ class Program:
         """The number of victims, as an objective."""
         return dict.fromkeys(self.y.values(), 1.0)
 
+    def owners(self) -> dict[int, float]:
+        """The number of gangs, controllers and pods without either that lose something, as an objective."""
+        found: dict[object, int] = {}
+        for pod in self.problem.candidates():
+            owner = whose(pod)
+            if owner not in found:
+                found[owner] = self.model.column()
+            self.model.row({found[owner]: 1.0, self.y[pod.uid]: -1.0}, lower=0.0)
+        return dict.fromkeys(found.values(), 1.0)
+
     def work(self) -> dict[int, float]:
         """Work lost, as an objective."""
         pods, cluster = self.problem.candidates(), self.problem.cluster
@@ -281,6 +291,7 @@ def _lexicographic(program: Program) -> Solved:
     stages = [program.beyond]
     for level in levels:
         stages += [program.gangs_at.get(level, {}), program.pods_at.get(level, {})]
+    stages.append(program.owners())
     solved: Solved | None = None
     for terms in stages:
         if not terms:

@@ -77,7 +77,8 @@ def _compare(problem: Problem, decision: Decision, best: Harm, finding: Finding)
         finding.verdict, finding.why = ILLEGAL, "the victims marked as beyond a budget are not those counted"
         return
     finding.needless = could_stay(problem, taken)
-    counts, least = (mine.beyond_budget, mine.levels), (best.beyond_budget, best.levels)
+    counts = mine.beyond_budget, mine.levels, mine.owners
+    least = best.beyond_budget, best.levels, best.owners
     slack = 1e-5 * max(1.0, best.work)
     if counts < least or (counts == least and mine.work < best.work - slack):
         finding.verdict = BETTER

@@ -23,6 +23,7 @@ def test_model_and_brute_force_agree(mixed, anti_affinity):
         assert (found is None) == (expected is None), f"seed {seed}"
         if found is not None and expected is not None:
             assert found.harm[:3] == expected[1][:3], f"seed {seed}"
+            assert found.harm.owners == expected[1].owners, f"seed {seed}"
             assert found.harm.work == pytest.approx(expected[1].work), f"seed {seed}"
             solved += bool(found.taken)
     assert solved >= 20

@@ -332,7 +332,7 @@ class Tariff:
             elif count:
                 levels.setdefault(digit.level, [0, 0])[digit.component == "pods"] += count
         counts = ((level, gangs, pods) for level, (gangs, pods) in sorted(levels.items(), reverse=True))
-        return Harm(beyond, (), tuple(counts), 0, 0.0, ())
+        return Harm(beyond, (), tuple(counts), 0, 0, 0.0, ())
 
 
 def _digits(sizes: list[tuple[str, int, int]]) -> list[Digit]:

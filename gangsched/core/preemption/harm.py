@@ -1,8 +1,8 @@
 """What an eviction costs: one definition, shared by the planner and by whatever judges it.
 
 Two sets of victims are compared by, in this order: (a) pods removed beyond a disruption budget; (b) for each
-unit priority from the highest down, gangs interrupted, then pods evicted; (b') the sum of the pods' costs; (c) work
-lost; (d) the victims' names.
+unit priority from the highest down, gangs interrupted, then pods evicted; (b') the sum of the pods' costs; (b'') how
+many owners lose pods; (c) work lost; (d) the victims' names.
 
 A pod's own annotations about its work override its group's, and those the Job's and the JobSet's. A gang that starts
 again starts from one checkpoint: of those that members name the oldest, and the longest of their restart costs; both
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,7 +27,7 @@ from gangsched.core.state.podtable import PodTable
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.messages import causes
 from gangsched.model.constraints import Labels
-from gangsched.model.records import Budget, Pod, Stakes
+from gangsched.model.records import SINGLE, Budget, Pod, Stakes
 from gangsched.model.selectors import selector_matches
 from gangsched.model.times import render_duration
 
@@ -203,7 +203,8 @@ class Harm(NamedTuple):
     """Comparable: the smaller is the better choice.
 
     ``levels`` are (priority, gangs interrupted, pods evicted), highest priority first, only where something is
-    lost; ``cost`` is what annotations of the pods say; ``work`` is in share of the cluster x seconds, rounded to 1e-6
+    lost; ``cost`` is what annotations of the pods say; ``owners`` is how many gangs, controllers and pods without
+    either lose something; ``work`` is in share of the cluster x seconds, rounded to 1e-6
     so that the order of summation does not matter. Where victims are compared by work, ``losses`` are (priority, gangs
     interrupted, cost, work, pods evicted), costs below 0 counting as 0; else there are none.
     """
@@ -212,11 +213,12 @@ class Harm(NamedTuple):
     losses: tuple[tuple[int, int, int, float, int], ...]
     levels: tuple[tuple[int, int, int], ...]
     cost: int
+    owners: int
     work: float
     names: tuple[str, ...]
 
 
-NO_HARM = Harm(0, (), (), 0, 0.0, ())
+NO_HARM = Harm(0, (), (), 0, 0, 0.0, ())
 #: A component of harm: ``pdb``, or ``gangs`` or ``pods`` of a priority.
 Component = tuple[str, int]
 
@@ -296,6 +298,7 @@ def harm(
         tuple(_with_work(*level, *lost.get(level[0], (0, 0.0))) for level in counts) if by_work else (),
         counts,
         sum(loss.pod.stakes.cost for loss in losses),
+        len({whose(loss.pod) for loss in losses}),
         round(work, 6),
         tuple(sorted(loss.pod.key for loss in losses)),
     )
@@ -303,6 +306,14 @@ def harm(
 
 def _with_work(priority: int, gangs: int, pods: int, cost: float, work: float) -> tuple[int, int, int, float, int]:
     return priority, gangs, int(cost), round(work, 6), pods
+
+
+def whose(pod: Pod) -> Hashable:
+    """Whose the pod is: its gang's, else its controller's, else its own."""
+    if pod.gang.family != SINGLE:
+        return pod.gang
+    owner = pod.owner
+    return (pod.namespace, owner.kind, owner.name, owner.uid) if owner is not None else pod.uid
 
 
 def share(pod: Pod, cluster: Mapping[str, float]) -> float:

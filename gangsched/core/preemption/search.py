@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -25,9 +26,10 @@ from gangsched.core.placement.placer import Placer, Want
 from gangsched.core.preemption.branch_and_bound import BranchAndBound
 from gangsched.core.preemption.candidates import Candidates, Prices, Tariff
 from gangsched.core.preemption.demand import Demand, demands_of
+from gangsched.core.preemption.few_owners import TURNS, OwnersOfPods
 from gangsched.core.preemption.fit import CountedFit, Fit, Returnable, fit_for, reprieve, rows_of
 from gangsched.core.preemption.gangs import Interruptions
-from gangsched.core.preemption.harm import Budgets, Floor, Harm, Loss, gap, harm, place, weights, work_lost
+from gangsched.core.preemption.harm import Budgets, Floor, Harm, Loss, gap, harm, place, weights, whose, work_lost
 from gangsched.core.preemption.lower_bound import LowerBound
 from gangsched.core.preemption.node_prices import MAY, STAYS, NodePrices, Offer, fillings_of
 from gangsched.core.preemption.places import Places, Placing
@@ -166,6 +168,7 @@ class Search:
             if self._best is not None:
                 break
         least = self._improve()
+        self._concentrate()
         best = self._tried(self._best, least)
         if best is None:
             self._note_refusal()
@@ -234,6 +237,33 @@ class Search:
         proof = Proof(program, adopt, self._late)
         self._workers.append(proof)
         return floor_of(proof.run(best.harm))
+
+    def _concentrate(self) -> None:
+        """Find plans that are equal in what counts more, and in which fewer owners lose pods."""
+        c = self.candidates
+        if self._limits is not NO_LIMITS or c.by_work or self._best is None or not self._places:
+            return
+        demand, hard = self._demands[0], not self._best.harm.beyond_budget
+        owners = OwnersOfPods(c, self._best.taken)
+        for turn in range(TURNS):
+            if self._late() or not owners.may_be_fewer(self._best.taken):
+                return
+            works = owners.works(self._best.taken if turn else None)
+            other = Candidates(self.units, self.budgets, demand, works, None, self._up_to)
+            places = Places(other, demand)
+            self._workers.append(places.nodes)
+            taken = owners.chosen(other, places, hard=hard)
+            plan = self._fitting(taken) if taken is not None else None
+            if plan is not None:
+                self._keep(plan)
+
+    def _fitting(self, taken: frozenset[int]) -> Plan | None:
+        """The plan with just these victims; None if it is none."""
+        base = self.fit.save()
+        self.fit.take(np.array(sorted(taken), dtype=np.int64))
+        rows = self.fit.rows() if self.fit.fits() else None
+        self.fit.restore(base)
+        return None if rows is None else Plan(self._harm_of(taken), taken, rows)
 
     @cached_property
     def _program(self) -> Program | None:
@@ -464,6 +494,7 @@ class Search:
             order = (exceeds.isdisjoint(block.whole), -block.priority, 0, *size, block.ref.name)
             out.append(Returnable(block.array, core if spared else core[:0], order))
         singles = np.array(sorted(taken - gone), dtype=np.int64)
+        mine = Counter(whose(units.pod(slot)) for slot in singles.tolist())
         crowd = np.bincount(np.maximum(table.row[singles], 0), minlength=units.snapshot.size)
         for slot in singles.tolist():
             row, work = int(table.row[slot]), float(self.works[slot])
@@ -471,7 +502,7 @@ class Search:
                 slot not in exceeds,
                 -int(table.priority[slot]),
                 1,
-                *((-work, -int(crowd[row])) if by_work else (-int(crowd[row]), -work)),
+                *((-work, -int(crowd[row])) if by_work else (-int(crowd[row]), mine[whose(units.pod(slot))], -work)),
                 f"{row:06d} {table.tie[slot]}",
             )
             out.append(Returnable(np.array([slot], dtype=np.int64), singles[:0], order))
