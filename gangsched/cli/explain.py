@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from gangsched.cli import answers, plan
-from gangsched.cli.answers import Contract
+from gangsched.cli.answers import Contract, UsageError, age_of
 from gangsched.cli.contracts import Eta, Planned, Section
 from gangsched.cli.decisions import STARTS, State
 from gangsched.cli.explanation import Explanation, explain
@@ -23,9 +23,20 @@ from gangsched.cli.inputs import (
     named,
     read_either,
 )
-from gangsched.messages import failures
+from gangsched.cli.owners import controllers_of, owners_without_pods
+from gangsched.cli.pod_explanation import under
+from gangsched.core.decision import Gathering
+from gangsched.messages import causes, failures
+from gangsched.messages.text import counted
 from gangsched.model.errors import Problem
 from gangsched.model.records import GangId
+
+if TYPE_CHECKING:
+    from gangsched.cli.inputs import Reach
+    from gangsched.cluster.kube.refused_pods import Refused
+
+#: The label of what controllers say about pods that they cannot create.
+NOT_CREATED = "not created"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +91,17 @@ def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
     namespace, kind, name = _asked(args)
     now, read = moment_of(args), read_either(args)
     state = State(read.events, read.options, read.now if now is None else now)
-    found = explain(state, namespace or read.namespace or "default", name, kind)
+    namespace = namespace or read.namespace or "default"
+    try:
+        found = explain(state, namespace, name, kind)
+    except UsageError as error:
+        if read.reach is None:
+            raise
+        owners = owners_without_pods(state, namespace, name, kind)
+        raise answers.UsageError("; ".join([str(error), *_refused(owners, read.reach, state.now)])) from None
+    if read.reach is not None and isinstance(found.own, Gathering):
+        refused = _refused(controllers_of(state, found.own.gang), read.reach, state.now)
+        found = msgspec.structs.replace(found, sections=(*under(NOT_CREATED, refused), *found.sections))
     if not args.eta or found.own is None:
         return Explained(state, found), read.warnings
     from gangsched.cli.eta import etas  # noqa: PLC0415 - the simulator is for this only
@@ -89,6 +110,26 @@ def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
     when = Section(STARTS, list(found_etas[found.own.gang].lines()))
     found = msgspec.structs.replace(found, sections=(when, *found.sections))
     return Explained(state, found, found_etas), read.warnings
+
+
+def _refused(owners: Sequence[tuple[str, str, str, str]], reach: Reach, now: float) -> list[str]:
+    """Why these controllers cannot create pods, as their Events say."""
+    if not owners:
+        return []
+    from gangsched.cluster.kube import refused_pods  # noqa: PLC0415 - what talks to a cluster takes long to import
+
+    asked = [refused_pods.Controller(*owner) for owner in owners]
+    return [_told(each, now) for each in reach.ask(lambda client: refused_pods.refused(client, asked))]
+
+
+def _told(each: Refused, now: float) -> str:
+    owner = f"{each.owner.kind} {each.owner.namespace}/{each.owner.name}"
+    if each.unread:
+        return f"{owner}: {each.note}"
+    ago = f", {age_of(now - each.at)} ago" if each.at else ""
+    return causes.cannot_create(
+        owner=owner, note=each.note, reason=each.reason, times=counted(each.times, "time"), ago=ago
+    )
 
 
 def _asked(args: argparse.Namespace) -> tuple[str, str, str]:

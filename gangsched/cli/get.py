@@ -99,7 +99,7 @@ def _watch(args: argparse.Namespace) -> int:
     """Print what changes; ends with Ctrl-C. Nothing is decided here: reasons are what a scheduler writes on pods."""
     if args.sources or args.output in ("json", "yaml"):
         raise answers.UsageError(failures.WATCH_FORMS)
-    options, space, _, batches = follow_cluster(args)
+    options, space, _, batches, _ = follow_cluster(args)
     scheduler = Scheduler(options)
     shown: dict[tuple[str, str, str], Row] = {}
     with closing(batches):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import re
 import time
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from gangsched.runtime.running import Running
     from gangsched.runtime.settings import Configuration
 
+T = TypeVar("T")
+
 
 class Input(NamedTuple):
     """What was read: an event for each object, the options of the scheduler, the moment, the namespace of the context
-    (empty for manifests), what was not understood, and for a cluster what runs in it.
+    (empty for manifests), what was not understood, and for a cluster what runs in it and how to ``reach`` it.
     """
 
     events: list[Event]
@@ -39,17 +42,36 @@ class Input(NamedTuple):
     namespace: str
     warnings: list[Problem]
     running: Running | None = None
+    reach: Reach | None = None
+
+
+class Reach(NamedTuple):
+    """How to ask more of the cluster that was read."""
+
+    configuration: Configuration
+    connection: Connection
+
+    def ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
+        """The answer to one question."""
+        from gangsched.runtime.connecting import client_to  # noqa: PLC0415 - as in connect
+
+        async def asked() -> T:
+            async with client_to(self.connection, self.configuration.client_connection) as client:
+                return await question(client)
+
+        return asyncio.run(asked())
 
 
 class Followed(NamedTuple):
-    """A cluster that is read: the options of its scheduler, the namespace of the context, what runs in it, and batches
-    as :func:`gangsched.runtime.connecting.follow` has them, to be closed.
+    """A cluster that is read: the options of its scheduler, the namespace of the context, what runs in it, batches as
+    :func:`gangsched.runtime.connecting.follow` has them, to be closed, and how to ``reach`` it.
     """
 
     options: Options
     namespace: str
     running: Running
     batches: Generator[tuple[list[Event], float]]
+    reach: Reach
 
 
 def add_decision_arguments(parser: argparse.ArgumentParser) -> None:
@@ -191,7 +213,7 @@ def read_cluster(args: argparse.Namespace) -> Input:
     found = follow_cluster(args)
     with closing(found.batches):
         events, now = next(found.batches)
-    return Input(events, found.options, now, found.namespace, [], found.running)
+    return Input(events, found.options, now, found.namespace, [], found.running, found.reach)
 
 
 def follow_cluster(args: argparse.Namespace) -> Followed:
@@ -203,7 +225,8 @@ def follow_cluster(args: argparse.Namespace) -> Followed:
 
     configuration, connection, running = connect(args)
     batches = follow(configuration, connection)
-    return Followed(_contained(configuration.core_options()), connection.namespace, running, batches)
+    options, reach = _contained(configuration.core_options()), Reach(configuration, connection)
+    return Followed(options, connection.namespace, running, batches, reach)
 
 
 def connect(args: argparse.Namespace) -> tuple[Configuration, Connection, Running]:

@@ -1,0 +1,51 @@
+"""The controllers above the pods of a gang, and those that have no pods: whose Events may say why pods are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gangsched.cli.decisions import State
+from gangsched.model.jobsets import JOBSET
+from gangsched.model.records import JOB, SINGLE, GangId, Owner
+
+#: Kind, namespace, name and UID.
+Controller = tuple[str, str, str, str]
+
+
+def controllers_of(state: State, gang: GangId) -> list[Controller]:
+    """The controllers above the members that there are, the nearest first; with a JobSet its Jobs, and the owner that a
+    gang without a group object stands for.
+    """
+    world, found = state.world, dict[Controller, None]()
+    for pod in world.membership.pods(gang):
+        found |= dict.fromkeys(_above(state, pod.owner, gang.namespace))
+    spec = world.membership.spec(gang)
+    if gang.family != SINGLE and spec is not None and spec.uid:
+        found[spec.kind, gang.namespace, gang.name, spec.uid] = None
+    for kind, namespace, name, _ in list(found):
+        jobset = world.jobs.find(JOBSET, namespace, name) if kind == JOBSET else None
+        jobs = world.jobs.jobs_of(jobset) if jobset is not None else ()
+        found |= {(JOB, job.namespace, job.name, job.uid): None for job in jobs}
+    return list(found)
+
+
+def _above(state: State, owner: Owner | None, namespace: str) -> Iterator[Controller]:
+    seen: set[Controller] = set()
+    while owner is not None:
+        each = owner.kind, namespace, owner.name, owner.uid
+        if each in seen:  # references of users may form a circle
+            return
+        seen.add(each)
+        yield each
+        link = state.world.ownership.find(owner, namespace)
+        owner = link.owner if link is not None else None
+
+
+def owners_without_pods(state: State, namespace: str, name: str, kind: str) -> list[Controller]:
+    """The Job or JobSet of this name, which may have no pod because none could be created."""
+    found = []
+    for each in (JOB, JOBSET):
+        owner = state.world.jobs.find(each, namespace, name) if kind in ("", each) else None
+        if owner is not None:
+            found.append((each, namespace, name, owner.uid))
+    return found
