@@ -286,7 +286,8 @@ class Gang(Record, frozen=True):
     object, which is ``deleting`` once its deletion was asked for. ``unowned``: it is not known whose it is, for this
     reason in words, and the gang waits until that is.
     ``announced`` are all members of roles of which some may not exist before others run, ``min_resources`` what all
-    members request together, in base units, where their shapes are not known.
+    members request together, in base units, where their shapes are not known. ``fragile`` are roles of which no running
+    member may be deleted without failing the owner.
     """
 
     family: str
@@ -322,6 +323,7 @@ class Gang(Record, frozen=True):
     owner: Owner | None = None
     deleting: bool = False
     unowned: str = ""
+    fragile: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

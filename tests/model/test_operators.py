@@ -291,3 +291,49 @@ def test_how_many_of_a_stateful_set_start_together() -> None:
     assert stateful(annotated=False).announced == ()
     with pytest.raises(FieldError, match="is not between 0 and 100000"):
         stateful(replicas=-1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "policy", "survives"),
+    [
+        *(
+            ("PyTorchJob", "pytorchReplicaSpecs", p, p != "Never")
+            for p in ("", "Always", "OnFailure", "ExitCode", "Never")
+        ),
+        *(("PaddleJob", "paddleReplicaSpecs", p, p != "Never") for p in ("", "OnFailure", "Never")),
+        *(
+            ("JAXJob", "jaxReplicaSpecs", p, p in ("OnFailure", "ExitCode"))
+            for p in ("", "OnFailure", "ExitCode", "Never")
+        ),
+        *(("XGBoostJob", "xgbReplicaSpecs", p, p == "ExitCode") for p in ("", "OnFailure", "ExitCode", "Never")),
+        *(("TFJob", "tfReplicaSpecs", p, False) for p in ("", "OnFailure", "ExitCode", "Always")),
+        *(("MPIJob", "mpiReplicaSpecs", p, True) for p in ("", "Never")),
+    ],
+)
+def test_which_jobs_survive_the_loss_of_a_pod(kind: str, field: str, policy: str, *, survives: bool) -> None:
+    """As the ``restartPolicy`` of the role says, where the kind heeds it, and as its default does."""
+    specs = roles(Worker=2)
+    if policy:
+        specs["Worker"]["restartPolicy"] = policy
+    assert ("worker" not in gang(kind, {field: specs}).fragile) == survives
+
+
+def test_each_role_has_its_own_restart_policy() -> None:
+    """A master that may not be lost says nothing of its workers."""
+    specs = roles(Master=1, Worker=3)
+    specs["Master"]["restartPolicy"] = "Never"
+    assert gang("PyTorchJob", {"pytorchReplicaSpecs": specs}).fragile == ("master",)
+
+
+@pytest.mark.parametrize(
+    ("policy", "fragile"), [(None, ("driver",)), ("Never", ("driver",)), ("OnFailure", ()), ("Always", ())]
+)
+def test_spark_is_submitted_again_or_not(policy: str | None, fragile: tuple[str, ...]) -> None:
+    """An application that is not submitted again fails with its driver; executors are replaced in any case."""
+    spec = {"type": "Python"} | ({"restartPolicy": {"type": policy}} if policy else {})
+    assert gang("SparkApplication", spec).fragile == fragile
+
+
+def test_a_restart_policy_of_another_form_is_no_mistake() -> None:
+    """What other kinds call so is not read."""
+    assert gang("RayCluster", {"restartPolicy": "Always"}).fragile == ()

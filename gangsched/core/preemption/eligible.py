@@ -336,7 +336,7 @@ class Eligible:
         bound, one_by_one = slots.tolist(), mode in (OFF, MINIMAL)
         surplus = max(0, len(bound) - minimum) if mode == ELASTIC else 0
         if surplus:
-            barred = {*barred, *self._above_others(bound)}
+            barred = {*barred, *self._above_others(bound), *self._fragile(spec, bound)}
         able: list[int] = []
         if one_by_one or surplus:
             able = [s for s in slots[ok[slots]].tolist() if s not in barred]
@@ -354,6 +354,12 @@ class Eligible:
         """Those that own others of them, as a driver of Spark its executors: once it is gone they are deleted too."""
         above = {owner.uid for s in slots if (owner := self.pod(s).owner) is not None}
         return [s for s in slots if self.pod(s).uid in above]
+
+    def _fragile(self, spec: Gang | None, slots: Sequence[int]) -> list[int]:
+        """Those without which the owner of the gang fails, whatever is left of it."""
+        if spec is None or not spec.fragile:
+            return []
+        return [s for s in slots if role_of(self.pod(s), spec) in spec.fragile]
 
     def _beyond_roles(self, spec: Gang | None, slots: Ints, able: list[int]) -> list[int]:
         """Those that the gang does not need of their role: the last of each."""

@@ -22,7 +22,8 @@ from gangsched.core.state.podtable import ASSUMED, PROTECTED, TERMINATING, PodCl
 from gangsched.core.state.simulation import Simulation
 from gangsched.messages import causes
 from gangsched.messages.text import counted, listed
-from gangsched.model.dialects.operators import OPERATORS
+from gangsched.model.dialects import role_in
+from gangsched.model.dialects.operators import OPERATORS, Operator
 from gangsched.model.preemptible import BY_OWNER, OF_DAEMONSET, STATIC, protection
 from gangsched.model.records import JOB, GangId, Job, Pod
 from gangsched.model.survival import BY_INDEXES, BY_LIMIT, BY_POLICY, EVICTED, Fate, fate
@@ -211,13 +212,23 @@ def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequenc
 def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
     """Jobs that would fail, and other owners of which it is known that they would, or may."""
     out = [_would_fail_by(job, found, count) for job, found, count in failing(gone, world)]
-    pods = (world.pods.get(victim.uid) for victim in gone)
-    owners = {(p.owner.kind, p.namespace, p.owner.name) for p in pods if p is not None and p.owner is not None}
-    for kind, namespace, name in sorted(owners):
-        operator = OPERATORS.get(kind)
-        if operator is not None and operator.fails:
-            out.append(causes.owner_would_fail(kind=kind, owner=f"{namespace}/{name}", would=operator.fails))
+    owners: dict[tuple[str, str, str], list[Pod]] = {}
+    for pod in (world.pods.get(victim.uid) for victim in gone):
+        if pod is not None and pod.owner is not None and pod.owner.kind in OPERATORS:
+            owners.setdefault((pod.owner.kind, pod.namespace, pod.owner.name), []).append(pod)
+    for (kind, namespace, name), pods in sorted(owners.items()):
+        would = _would_fail_with(OPERATORS[kind], namespace, name, pods, world)
+        if would:
+            out.append(causes.owner_would_fail(kind=kind, owner=f"{namespace}/{name}", would=would))
     return tuple(out)
+
+
+def _would_fail_with(operator: Operator, namespace: str, name: str, pods: Iterable[Pod], world: World) -> str:
+    """Whether an operator's object ``would`` fail without these pods, or ``may``; empty where it does not."""
+    spec = world.membership.objects.get((operator.family, namespace, name))
+    if spec is None:
+        return operator.fails
+    return "would" if any(role_in(pod, spec) in spec.fragile for pod in pods) else ""
 
 
 def _would_fail_by(job: Job, found: Fate, count: int) -> str:

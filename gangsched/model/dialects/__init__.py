@@ -116,6 +116,11 @@ def role_of(pod: Pod, gang: Gang) -> str:
     return _of(pod.gang.family).role_of(pod, gang)
 
 
+def role_in(pod: Pod, gang: Gang) -> str:
+    """The role that a pod has, or would have as a member, in this gang."""
+    return _of(gang.family).role_of(pod, gang)
+
+
 def needs_object(pod: Pod) -> bool:
     """True when the pod's group is described by an object that must exist before the gang can start."""
     return _of(pod.gang.family).needs_object(pod.labels)

@@ -17,6 +17,7 @@ class ReplicaSpec(wire.Wire):
 
     replicas: int | None = None
     template: wire.PodTemplate = msgspec.field(default_factory=wire.PodTemplate)
+    restart_policy: str = ""
 
 
 class SchedulingPolicy(wire.Wire):
@@ -177,6 +178,12 @@ class OperatorStatus(wire.Wire):
     application_state: ApplicationState | None = None
 
 
+class RestartPolicy(wire.Wire):
+    """When a SparkApplication is submitted again."""
+
+    type: str = ""
+
+
 class OperatorSpec(RayClusterSpec):
     """The fields of all kinds from which the pods follow."""
 
@@ -201,6 +208,7 @@ class OperatorSpec(RayClusterSpec):
     dynamic_allocation: DynamicAllocation | None = None
     memory_overhead_factor: str | None = None
     batch_scheduler: str | None = None
+    restart_policy: RestartPolicy | str | None = None
     ray_cluster_config: RayClusterSpec | None = None
     runtime_ref: RuntimeRef | None = None
     trainer: Trainer | None = None

@@ -18,6 +18,7 @@ from gangsched.model.dialects.dialect import Dialect
 from gangsched.model.dialects.objects import owner_of
 from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.dialects.owners import FAMILY, LEADER_WORKER_SET, Kind, declared, no_group
+from gangsched.model.dialects.restarts import fragile_roles
 from gangsched.model.dialects.roles import FIRST_WORKER, MOST, REPLICA, SUBMITTER, WORKER, Role
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import QUEUED_JOBSET
@@ -37,8 +38,8 @@ class Operator(NamedTuple):
     """A kind of objects that own pods, or own such objects: ``plural`` of an API group in some versions, the newest
     first. The setting, or their namespace, declares them gangs as it does objects of ``counts_as``; without that only
     their annotation does. Those that objects of ``part_of`` own are not gangs of their own. ``fails`` says what
-    becomes of one of which a running pod is deleted, where it does not run again: it ``would`` fail, or ``may``, as its
-    ``restartPolicy`` says.
+    becomes of one that is not known and of which a running pod is deleted, where it does not run again: it ``would``
+    fail, or ``may``, as its ``restartPolicy`` says (:mod:`.restarts`).
     """
 
     kind: str
@@ -152,6 +153,7 @@ def gang_from_object(kind: str, raw: OperatorObject | wire.StatefulSet, shape_of
         announced=tuple(_announced(each, raw, shape_of) for each in found if each.later),
         owner=owner_of(meta),
         deleting=bool(meta.deletion_timestamp),
+        fragile=fragile_roles(kind, raw.spec) if isinstance(raw, OperatorObject) else (),
     )
 
 

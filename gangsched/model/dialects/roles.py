@@ -74,7 +74,7 @@ def kubeflow(spec: OperatorSpec) -> list[Role]:
     """
     found: list[Role] = []
     least = spec.elastic_policy.min_replicas if spec.elastic_policy is not None else None
-    for field, specs in _replica_specs(spec):
+    for field, specs in replica_specs(spec):
         for role, each in specs.items():
             path = f"{field}.{role}"
             name = role.lower()
@@ -114,7 +114,8 @@ def _led(role: Role, among: Sequence[Role]) -> Iterator[Role]:
         yield role
 
 
-def _replica_specs(spec: OperatorSpec) -> Iterator[tuple[str, dict[str, ReplicaSpec]]]:
+def replica_specs(spec: OperatorSpec) -> Iterator[tuple[str, dict[str, ReplicaSpec]]]:
+    """The replicas of each framework of Kubeflow by their roles, with the field in which they stand."""
     for field, specs in (
         ("pytorchReplicaSpecs", spec.pytorch_replica_specs),
         ("tfReplicaSpecs", spec.tf_replica_specs),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, GATHERING, PREEMPT, UNSCHEDULABLE, WAIT, Decision, Unschedulable
 from gangsched.model.constraints import PodTerm
+from gangsched.model.dialects.operators import OPERATORS
 from tests.builders import IGNORED, PodBuilder, gang, node, pdb, pod, selects
 from tests.core.harness import Built, placed, plan, victims
 from tests.core.stories import members
@@ -383,6 +384,28 @@ def test_an_owner_whose_operator_counts_a_deleted_pod_as_failed_is_warned_about(
     victims = [pod(name).cpu(2).owner(kind, "train").on("n1") for name in ("a", "b")]
     said = f"{kind} d/train {would} fail: its operator counts a running pod that is deleted as failed"
     assert decided(node("n1"), *victims, *members(1)).warnings == ((said,) if would else ())
+
+
+@pytest.mark.parametrize(("fragile", "warned"), [(("driver",), True), (("executor",), False), ((), False)])
+def test_an_owner_that_is_known_is_warned_about_as_its_policy_says(fragile: tuple[str, ...], *, warned: bool) -> None:
+    """Only with a pod of a role of which none may be lost."""
+    family = OPERATORS["SparkApplication"].family
+    known = gang("train").family(family).field(kind="SparkApplication", fragile=fragile)
+    lost = pod("a").cpu(4).owner("SparkApplication", "train").labels({"spark-role": "driver"}).on("n1")
+    found = decided(node("n1"), known, lost, *members(1)).warnings
+    assert bool(found) == warned
+    assert all("SparkApplication d/train would fail" in text for text in found)
+
+
+@pytest.mark.parametrize(("fragile", "leave"), [((), 1), (("worker",), 3)])
+def test_members_whose_loss_fails_their_owner_are_no_surplus(fragile: tuple[str, ...], leave: int) -> None:
+    """An elastic gang whose restartPolicy is Never leaves whole, or stays."""
+    family = "pytorchjobs.kubeflow.org"
+    known = gang("train").family(family).min(1).field(kind="PyTorchJob", fragile=fragile)
+    label = {"training.kubeflow.org/replica-type": "worker"}
+    running = [pod(f"w{i}").cpu(4).gang("train", family).labels(label).on(f"n{i}") for i in range(3)]
+    found = decided(*(node(f"n{i}") for i in range(3)), known, *running, *members(1))
+    assert len(found.victims) == leave
 
 
 def test_what_is_spared_is_said() -> None:
