@@ -156,6 +156,10 @@ IT_RUNS = "it runs, and its pods are not in the input: what they hold counts as 
 IT_IS_SUSPENDED = "it is suspended, and has no pods"
 runtime_missing = Text("{kind} {name} is not in the input: pass it too, its pods are made of it")
 in_groups_of_its_operator = Text("its operator makes a group for {scheduler}: pass that and its pods too")
+waits_for_what_depends = Text(
+    "its pods are made when those of other tasks run, and these wait for {minimum} members, of which {pods} exist then:"
+    " none starts, here as with Volcano; set spec.minAvailable to at most {pods}"
+)
 MADE_BY_VOLCANO = "its PodGroup and its pods are made as Volcano's controllers do; if there are some, pass them too"
 none_of_ours = Text("no pod that waits has the schedulerName {names}: of other schedulers are {others}")
 NO_POD_IN_INPUT = "no pod of it in the input: pass its pods too"

@@ -128,3 +128,31 @@ def test_pods_of_a_job_of_another_api_are_not_those_of_the_job_of_that_name(plan
     template = "template: {spec: {schedulerName: py-gang-scheduler, containers"
     job = (JOB % ("", 0)).replace("template: {spec: {containers", template).replace("parallelism: 2", "parallelism: 1")
     assert [d["gang"] for d in plan(BASE, job, other)] == (["default/train-0"] if planned else [])
+
+
+VCJOB = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: train}
+spec:
+  minAvailable: %d
+  schedulerName: py-gang-scheduler
+  tasks:
+  - {name: master, replicas: 1, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}
+  - name: worker
+    replicas: 2
+    dependsOn: {name: [master]}
+    template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}
+"""
+
+
+@pytest.mark.parametrize(("minimum", "outcome"), [(1, "bind"), (3, "gathering")])
+def test_a_minimum_that_counts_pods_of_tasks_that_depend_on_others(tmp_path, capsys, minimum, outcome):
+    """Those are made when the others run, so none starts, as with Volcano: the plan says so."""
+    path = tmp_path / "job.yaml"
+    path.write_text(f"{BASE}---{VCJOB % minimum}")
+    main(["plan", "-f", str(path), "-o", "json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert [d["outcome"] for d in answer["decisions"]] == [outcome]
+    warned = [w for w in answer["warnings"] if "spec.tasks[1].dependsOn" in json.dumps(w)]
+    assert bool(warned) == (outcome == "gathering")

@@ -38,8 +38,16 @@ def expanded(each: Found, runtimes: Runtimes, warnings: list[Problem]) -> Iterat
     raw, kind, api_version = each.object, each.kind.name, each.kind.api_version
     if isinstance(raw, VolcanoJob):
         warnings.append(each.place.warning("kind", invalid.MADE_BY_VOLCANO))
+        pods, minimum = 0, 0
         for made, field in of_vcjob(raw, api_version):
+            if isinstance(made, volcano.PodGroup):
+                minimum = made.spec.min_member
+            pods += isinstance(made, wire.Pod)
             yield Made(made, field)
+        later = [f"spec.tasks[{i}].dependsOn" for i, task in enumerate(raw.spec.tasks or ()) if task.depends_on]
+        if later and minimum > pods:
+            text = invalid.waits_for_what_depends(minimum=minimum, pods=pods)
+            warnings.append(each.place.warning(later[0], text))
         return
     if isinstance(raw, OperatorObject) and kind == RAY_SERVICE:
         yield Made(of_ray_service(raw, api_version), "spec.rayClusterConfig")
