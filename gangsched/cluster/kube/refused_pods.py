@@ -1,7 +1,7 @@
 """Why controllers cannot create what they want to: what their Events say.
 
 A webhook, a ResourceQuota or a LimitRange refuses pods when they are created, and nothing of them is left but an Event
-on their owner. Events are many, and are not watched: they are read for the owners of one gang when somebody asks.
+on their owner. Events are many, and are not watched: they are read for the owners of one gang, on demand.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Controller(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The last that a controller said of why it cannot create something, ``at`` which time (seconds; 0: not known), and
-    how often it has said so. ``unread``: its Events could not be read, ``note`` says why.
+    """The last reason of a controller why it cannot create something, ``at`` which time (seconds; 0: not known), and
+    how often there was such an Event. ``unread``: its Events could not be read, ``note`` says why.
     """
 
     owner: Controller

@@ -322,25 +322,35 @@ def _type_error(raw: dict[str, Any], text: str) -> FieldError:
 
 
 def _follow(raw: Any, path: str, got: str) -> tuple[str, Any]:
-    """The readable path and the value there. ``[...]`` is some key of a mapping: the first value of that type."""
-    out, value = "", raw
-    for step in _PATH_STEP.finditer(path):
-        key, index, some = step.groups()
-        if some:
-            candidates = value if isinstance(value, dict) else {}
-            last = step.end() == len(path)
-            key = next((k for k, v in candidates.items() if not last or _type_of(v) == got), None)
-            if key is None:
-                break
-            out += f".{key}" if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f"[{key}]"
-            value = candidates[key]
-        elif index is not None:
-            out += f"[{index}]"
-            value = value[int(index)]
-        else:
-            out += f".{key}"
-            value = value.get(key) if isinstance(value, dict) else None
+    """The readable path and the value there. ``[...]`` is some key of a mapping: the first with which the path leads to
+    a value of that type. As far as it leads anywhere, where it does not lead to one.
+    """
+    steps = [(step[1], step[2], step[3]) for step in _PATH_STEP.finditer(path)]
+    out, value, _ = _along(raw, steps, got)
     return out.removeprefix("."), value
+
+
+def _along(value: Any, steps: Sequence[tuple[str | None, str | None, str | None]], got: str) -> tuple[str, Any, bool]:
+    """What is left of a path from this value on, what is there, and whether it is of that type."""
+    if not steps:
+        return "", value, _type_of(value) == got
+    (key, index, some), rest = steps[0], steps[1:]
+    if some:
+        found = ("", value, False)
+        for name, each in value.items() if isinstance(value, dict) else ():
+            shown = f".{name}" if re.fullmatch(r"[A-Za-z0-9_-]+", str(name)) else f"[{name}]"
+            more, there, fits = _along(each, rest, got)
+            if fits:
+                return shown + more, there, True
+            found = found if found[0] else (shown + more, there, False)
+        return found
+    if index is not None:
+        inside = isinstance(value, list) and int(index) < len(value)
+        shown, there = f"[{index}]", value[int(index)] if inside else None
+    else:
+        shown, there = f".{key}", value.get(key) if isinstance(value, dict) else None
+    more, there, fits = _along(there, rest, got)
+    return shown + more, there, fits
 
 
 def _type_of(value: Any) -> str:

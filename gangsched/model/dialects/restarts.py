@@ -1,7 +1,7 @@
 """Which pods an operator's object does not survive the loss of.
 
-Operators look at pods that are deleted while they run as at failed ones, and most make them anew. Whether they do is
-said by the ``restartPolicy`` of the role, where the kind heeds it: that is what training-operator 1.9 and mpi-operator
+Operators look at pods that are deleted while they run as at failed ones, and most make them anew. The
+``restartPolicy`` of the role tells, where the kind heeds it: that is what training-operator 1.9 and mpi-operator
 0.7 do, and what spark-operator says. ``ExitCode`` makes those anew that end with 128 or more, as pods do that SIGTERM
 or SIGKILL ends.
 """
@@ -18,14 +18,14 @@ ALWAYS, ON_FAILURE, NEVER, EXIT_CODE = "Always", "OnFailure", "Never", "ExitCode
 
 
 class Restarts(NamedTuple):
-    """The policies under which pods are made anew, and the one that counts where nothing is said."""
+    """The policies under which pods are made anew, and the one that counts where there is none."""
 
     policies: frozenset[str]
     default: str
 
 
 _ANEW = frozenset((ALWAYS, ON_FAILURE, EXIT_CODE))
-#: By kind. A kind that is not here makes its pods anew whatever is said.
+#: By kind. A kind that is not here makes its pods anew under each policy.
 RESTARTS: Mapping[str, Restarts] = {
     "PyTorchJob": Restarts(_ANEW, ON_FAILURE),
     "PaddleJob": Restarts(_ANEW, ON_FAILURE),
