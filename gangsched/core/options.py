@@ -43,8 +43,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     number). A workload that was evicted ``protect_after_evictions`` times in an hour is protected for a time from those
     that are not stronger in every order (0: never). With ``harm_by_work`` victims are compared by what is lost with
     them before their number. Evictions are announced ``notice`` seconds before, by the name of the
-    victim's PriorityClass (empty: of all others). No annotation of ``ignore_keys`` protects a pod for ever. Owners of
-    the kinds ``gang_owners`` (:data:`gangsched.model.dialects.owners.Kind`) are gangs unless they, or their namespace,
+    victim's PriorityClass (empty: of all others). Neither an annotation nor a label of
+    ``ignore_keys`` protects a pod; in ``mark_namespaces`` marks of APIs count that are not served. Owners of the kinds
+    ``gang_owners`` (:data:`gangsched.model.dialects.owners.Kind`) are gangs unless they, or their namespace,
     say otherwise. Room for announced members is kept for ``announced_hold_seconds`` from the first binding, for one
     namespace at most the ``announced_share`` of each resource; with ``announced_evict`` others are evicted for it.
     ``hold_room`` says when nodes on which room is freed are held against other schedulers: always, never, or
@@ -83,6 +84,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_wait_seconds: float = 120.0
     harm_by_work: bool = False
     ignore_keys: tuple[str, ...] = ()
+    mark_namespaces: tuple[str, ...] = ()
     notice: tuple[tuple[str, float], ...] = ()
     max_victims: int = 0
     max_victims_per_member: float = 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from gangsched.core.options import Options
 from gangsched.core.planning.contained import Fault
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, key_of
-from gangsched.core.state.ownership import Key, Link
+from gangsched.core.state.ownership import Key, Link, same
 from gangsched.core.state.sightings import SchedulerNames
 from gangsched.core.world import suspended
 from gangsched.core.world.obstacles import CLUSTER_QUEUES
@@ -33,7 +33,7 @@ from gangsched.model.dialects.objects import OWNER_GROUPS
 from gangsched.model.dialects.operators import FAMILIES, OPERATORS, STATEFUL_SET
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import GROUP, JOBSET
-from gangsched.model.preemptible import as_of
+from gangsched.model.preemptible import MARKS, as_of, marked
 from gangsched.model.queues import QUEUE_KINDS, QueueObject, foreign_queue
 from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Pod, PriorityClass
 
@@ -284,6 +284,8 @@ class Scheduler:
             readings[kind] = reading
             if kind == CLUSTER_QUEUES or kind in GROUP_APIS:
                 self._look_at_all()
+            if kind in MARKS.values() or len(readings) == 1:
+                self._claims_again([pod for pod in self.world.pods.values() if marked(pod)])
             self._owned_again(*self.world.ownership.waiting_for(kind))
 
     def _object_changed(self, kind: str, group: str, namespace: str, name: str, now: Any) -> None:
@@ -327,9 +329,12 @@ class Scheduler:
         gangs = self.world.owner_gangs
         may_declare = kind == "Namespace" and now is not None
         declared = may_declare and gangs.declared_in(name)
+        news = kind == "Node" and now is not None and self._other_node(name, now.uid)
         change = take_in(self.world, kind, namespace, name, now)
         if change is not None:
             self._note(change)
+        if news:
+            self._claims_again([pod for pod in self.world.snapshot.pods_on(name) if pod.static])
         if may_declare and gangs.declared_in(name) != declared:
             self._pods_regrouped(gangs.renew_all(name))
         if change is not None and isinstance(now, PriorityClass):
@@ -338,6 +343,11 @@ class Scheduler:
             key, gang = (OPERATORS[STATEFUL_SET].family, namespace, name), now.gang if now is not None else None
             if self.world.membership.objects.get(key) != gang:  # not its status
                 self._group_object_is(key, gang)
+
+    def _other_node(self, name: str, uid: str) -> bool:
+        """Return whether the node of this name is one that was not known before."""
+        row = self.world.snapshot.row_of.get(name)
+        return row is None or self.world.snapshot.nodes[row].uid != uid
 
     def _pods_regrouped(self, pods: Sequence[Pod]) -> None:
         """These pods are in another gang than before because of what their Job says."""
@@ -353,7 +363,9 @@ class Scheduler:
         self._run.drains.queues_changed()
 
     def _pod_changed(self, pod: Pod) -> None:
-        pod = as_of(self.world.owner_gangs.placed(pod), self.world.now, self.options.ignore_keys)
+        pod = as_of(self.world.owner_gangs.placed(pod), self.world.now, self._ignored(pod))
+        if pod.static and not self._mirrors(pod):
+            pod = msgspec.structs.replace(pod, static=False)
         earlier = self.world.uid_of.get((pod.namespace, pod.name), pod.uid)
         if earlier != pod.uid:
             self._pod_gone(earlier)  # re-created under the same name before its deletion was seen
@@ -376,6 +388,27 @@ class Scheduler:
             self._run.gangs.gone(pod.uid, old)
         if pod.node or not pod.live:
             self._run.gangs.pod_seen(old, pod)
+
+    def _ignored(self, pod: Pod) -> Collection[str]:
+        """The keys that protect this pod by nothing: those of the settings, and the marks of vendors whose API is not
+        served, but for namespaces in which they count all the same.
+        """
+        options = self.options
+        readings = self.world.ownership.readings
+        if not readings or pod.namespace in options.mark_namespaces or not marked(pod):
+            return options.ignore_keys
+        absent = (key for key, kind in MARKS.items() if not kind or readings.get(kind) is ev.Reading.ABSENT)
+        return {*options.ignore_keys, *absent}
+
+    def _mirrors(self, pod: Pod) -> bool:
+        """Return whether a pod that says that it is static is owned by the node on which it is, as far as is known."""
+        node = self.world.snapshot.node(pod.node)
+        return node is None or pod.owner is None or (pod.owner.name == node.name and same(pod.owner, node.uid))
+
+    def _claims_again(self, pods: Sequence[Pod]) -> None:
+        """What these pods claim to be may count, or not count any more."""
+        for pod in pods:
+            self._pod_changed(pod)
 
     def _new_mistakes(self, pod: Pod) -> Sequence[Mistake]:
         """What is to be reported of what is wrong with a pod that is ours."""

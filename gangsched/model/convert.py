@@ -55,7 +55,6 @@ PREEMPTION_DELAY = "gangsched.dev/preemption-delay"
 SUSPENDED_BY = "gangsched.dev/suspended-by"
 PREEMPTED_BY = "gangsched.dev/preempted-by"
 _MIRROR = "kubernetes.io/config.mirror"
-_SOURCE = "kubernetes.io/config.source"
 #: On a pod of a Job: how many pods of its index have failed before, and what keeps it until the Job has counted it.
 _INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
 _TRACKING = "batch.kubernetes.io/job-tracking"
@@ -113,7 +112,7 @@ class Converter:
             nominated_node=status.nominated_node_name,
             gates=tuple(g.name for g in spec.scheduling_gates or ()),
             owner=owner,
-            static=_MIRROR in notes or notes.get(_SOURCE) in ("file", "http") or bool(owner and owner.kind == "Node"),
+            static=_MIRROR in notes and owner is not None and owner.kind == "Node",
             scheduled_condition=conditions.get("PodScheduled"),
             disruption=conditions.get("DisruptionTarget"),
             intent=conditions.get(INTENT_CONDITION),

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TypeVar
 
 import msgspec
@@ -45,6 +45,22 @@ MARKED = causes.NOT_PREEMPTIBLE
 BY_OWNER = (MARKED, COSTS_TOO_MUCH)
 
 
+#: Marks by which a pod is excluded, with the kind by whose API is known whether their vendor is at work; empty where no
+#: kind of it is read.
+_KOORDINATOR, _KAI = "ClusterNetworkTopology.scheduling.koordinator.sh", "PodGroup.scheduling.run.ai"
+DISABLE, PREEMPTIBLE = "scheduling.koordinator.sh/disable-preemptible", "quota.scheduling.koordinator.sh/preemptible"
+VOLCANO, GODEL = "volcano.sh/preemptable", "godel.bytedance.com/can-be-preempted"
+KAI = "kai.scheduler/preemptibility"
+MARKS = {
+    DISABLE: _KOORDINATOR,
+    PREEMPTIBLE: _KOORDINATOR,
+    "scheduling.koordinator.sh/eviction-cost": _KOORDINATOR,
+    VOLCANO: "PodGroup.scheduling.volcano.sh",
+    KAI: _KAI,
+    GODEL: "",
+}
+
+
 def protection(pod: Pod, evict_daemonset_pods: bool = False) -> str:
     """Why the pod may never be a victim, whatever its priority; empty if it may."""
     if pod.static:
@@ -57,17 +73,28 @@ def protection(pod: Pod, evict_daemonset_pods: bool = False) -> str:
 
 
 def _marked(pod: Pod) -> bool:
+    return any(key not in pod.unheeded for key in _marks(pod))
+
+
+def _marks(pod: Pod) -> Iterator[str]:
+    """The keys of the marks that exclude it, as far as they count."""
     labels, hints = pod.labels, pod.hints
-    if pod.kept or labels.get("kai.scheduler/preemptibility") == "non-preemptible":
-        return True
-    if labels.get("scheduling.koordinator.sh/disable-preemptible") == "true":
-        return True
-    if labels.get("quota.scheduling.koordinator.sh/preemptible") == "false":
-        return True
-    volcano = hints.get("volcano.sh/preemptable", labels.get("volcano.sh/preemptable"))
+    if pod.kept or labels.get(KAI) == "non-preemptible":
+        yield KAI
+    if labels.get(DISABLE) == "true":
+        yield DISABLE
+    if labels.get(PREEMPTIBLE) == "false":
+        yield PREEMPTIBLE
+    volcano = hints.get(VOLCANO, labels.get(VOLCANO))
     if volcano is not None and volcano not in _TRUE:
-        return True
-    return hints.get("godel.bytedance.com/can-be-preempted") in ("false", "False", "0")
+        yield VOLCANO
+    if hints.get(GODEL) in ("false", "False", "0"):
+        yield GODEL
+
+
+def marked(pod: Pod) -> bool:
+    """Return whether the pod bears a mark by which it would be excluded, if that counts."""
+    return pod.stakes.never or next(_marks(pod), None) is not None
 
 
 def protected(pod: Pod, evict_daemonset_pods: bool = False) -> bool:
@@ -145,6 +172,10 @@ def as_of(record: Saved, now: float, ignored: Collection[str] = ()) -> Saved:
     clocks differ. It says never, and more than its priority, by no annotation that is ``ignored``.
     """
     off: dict[str, object] = {}
+    if isinstance(record, Pod):
+        unheeded = frozenset(key for key in MARKS if key in ignored)
+        if record.unheeded != unheeded and (record.unheeded or marked(record)):
+            record = msgspec.structs.replace(record, unheeded=unheeded)
     if record.stakes.never and EVICTION_COST in ignored and isinstance(record, Pod):
         off["never"] = False
     if record.stakes.boost is not None and PRIORITY_BOOST in ignored:

@@ -150,6 +150,8 @@ class Pod(Named, frozen=True):
     gates: tuple[str, ...] = ()
     owner: Owner | None = None
     static: bool = False
+    #: Keys of marks by which it would be excluded from preemption, and which do not count.
+    unheeded: frozenset[str] = frozenset()
     scheduled_condition: Condition | None = None
     disruption: Condition | None = None
     intent: Condition | None = None

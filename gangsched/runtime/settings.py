@@ -116,15 +116,28 @@ class Preemption(Section, frozen=True, kw_only=True):
     ignore_keys: Annotated[
         tuple[
             Literal[
+                "scheduling.koordinator.sh/disable-preemptible",
                 "scheduling.koordinator.sh/eviction-cost",
+                "quota.scheduling.koordinator.sh/preemptible",
+                "volcano.sh/preemptable",
+                "kai.scheduler/preemptibility",
+                "godel.bytedance.com/can-be-preempted",
                 "preemption-toleration.scheduling.x-k8s.io/toleration-seconds",
                 "kueue.x-k8s.io/priority-boost",
             ],
             ...,
         ],
         _doc(
-            """Annotations that protect no pod for ever: an eviction cost of 2147483647 is the highest cost then, a
-            toleration below 0 is none, and a boost raises no priority."""
+            """Annotations and labels that protect no pod for ever: a mark excludes it not from preemption, an eviction
+            cost of 2147483647 is the highest cost then, a toleration below 0 is none, and a boost raises no
+            priority."""
+        ),
+    ] = ()
+    mark_namespaces: Annotated[
+        tuple[NonEmpty, ...],
+        _doc(
+            """Namespaces in which the labels and annotations of Koordinator, Volcano, KAI and Godel exclude pods from
+            preemption although the cluster does not serve their API."""
         ),
     ] = ()
     budget_milliseconds: Annotated[
@@ -474,6 +487,7 @@ class Configuration(Section, frozen=True, kw_only=True):
             pod_disruption_mode=self.preemption.pod_disruption_mode,
             strict_budgets=self.preemption.pdb == "strict",
             ignore_keys=self.preemption.ignore_keys,
+            mark_namespaces=self.preemption.mark_namespaces,
             harm_by_work=self.preemption.harm == "work",
             notice=self.preemption.notices(),
             search_steps=self.preemption.budget_milliseconds * STEPS_PER_MILLISECOND,

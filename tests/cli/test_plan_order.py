@@ -43,7 +43,8 @@ def crowded() -> list[dict]:
         )
         owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "u", "controller": True}
         documents.append(pod(f"agent-{n}", 0.5, on=f"n{n}", metadata={"ownerReferences": [owner]}))
-        mirror = {"annotations": {"kubernetes.io/config.mirror": "x"}}
+        of = {"apiVersion": "v1", "kind": "Node", "name": f"n{n}", "uid": "", "controller": True}
+        mirror = {"annotations": {"kubernetes.io/config.mirror": "x"}, "ownerReferences": [of]}
         documents.append(pod(f"proxy-{n}", 0.25, on=f"n{n}", metadata=mirror))
         documents += [
             pod(f"web-{n}-{i}", 1, on=f"n{n}", metadata={"labels": {"app": "web", "tier": "ab"[i]}}) for i in (0, 1)

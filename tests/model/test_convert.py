@@ -75,18 +75,22 @@ def test_start_falls_back_to_creation():
     assert pod(metadata=created, status={"startTime": "1970-01-01T00:00:20Z"}).started == 20.0
 
 
+NODE = {"kind": "Node", "name": "n", "controller": True}
+
+
 @pytest.mark.parametrize(
     ("meta", "static"),
     [
         ({}, False),
-        ({"annotations": {"kubernetes.io/config.mirror": "x"}}, True),
-        ({"annotations": {"kubernetes.io/config.source": "file"}}, True),
-        ({"annotations": {"kubernetes.io/config.source": "api"}}, False),
-        ({"ownerReferences": [{"kind": "Node", "name": "n", "controller": True}]}, True),
+        ({"annotations": {"kubernetes.io/config.mirror": "x"}}, False),
+        ({"annotations": {"kubernetes.io/config.source": "file"}}, False),
+        ({"ownerReferences": [{"kind": "Node", "name": "n", "controller": True}]}, False),
+        ({"annotations": {"kubernetes.io/config.mirror": "x"}, "ownerReferences": [NODE]}, True),
+        ({"annotations": {"kubernetes.io/config.mirror": "x"}, "ownerReferences": [NODE | {"kind": "Job"}]}, False),
     ],
 )
 def test_static_and_mirror_pods_are_recognised(meta, static):
-    """The kubelet's own pods cannot be evicted, so they must be known."""
+    """The kubelet's own pods cannot be evicted, so they must be known: by their annotation and their node, together."""
     assert pod(metadata=meta).static is static
 
 
