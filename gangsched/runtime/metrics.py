@@ -170,6 +170,11 @@ DECLARED: Mapping[str, Declared] = {
     "gangsched_watch_ended": Declared(
         "Watches that ended and were started again, or listed anew.", ("resource", "reason")
     ),
+    "gangsched_cache_age_seconds": Declared(
+        "For how long nothing has been heard of what evictions rest on: pods, nodes, poddisruptionbudgets.",
+        ("resource",),
+        level=True,
+    ),
     "gangsched_watch_events": Declared("Changes that watches have brought.", ("resource",)),
     "gangsched_objects_refused": Declared("Objects that could not be understood.", ("resource",)),
     "gangsched_writes_waiting": Declared(

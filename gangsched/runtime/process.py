@@ -253,7 +253,7 @@ class Process:
             host=probe_host(self._configuration),
             port=self._port,
             alive={"decisions": self._pulse.check, "io": lambda: self._kube.health().dead or None},
-            ready={"caches": self._pulse.check_synced},
+            ready={"caches": self._pulse.check_synced, "age": lambda: self._kube.stale() or None},
             registry=self._metrics.registry,
             configuration=msgspec.json.format(msgspec.json.encode(self._configuration)),
         )

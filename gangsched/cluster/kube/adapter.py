@@ -227,6 +227,7 @@ class KubeCluster:
             controller=controller,
             instance=lease.identity if lease else unique_identity(),
             on_gang_status=on_gang_status,
+            stale=self._caches.stale,
             settings=sent,
             observe=observe,
         )
@@ -316,6 +317,10 @@ class KubeCluster:
     def stopped(self) -> bool:
         """True when the decision loop must end: after :meth:`stop` or :meth:`finish`, or when I/O has failed."""
         return self._inbox.closed
+
+    def stale(self) -> str:
+        """Why no pod is evicted at the moment by what is known, in words; else empty. From any thread."""
+        return self._caches.stale()
 
     def health(self) -> Health:
         """The state of things; from any thread."""
@@ -467,3 +472,5 @@ class KubeCluster:
             self._tick_at = began = time.monotonic()
             await asyncio.sleep(TICK_SECONDS)
             self._observe("io_loop_lag_seconds", max(0.0, time.monotonic() - began - TICK_SECONDS), {})
+            for resource, age in self._caches.ages().items():
+                self._observe("cache_age_seconds", age, {"resource": resource})

@@ -52,7 +52,8 @@ PAGE_OBJECTS = 500
 READ_ATTEMPT_SECONDS = 30.0
 #: No further attempt at a read begins after this: then its caller shall know, and tell.
 READ_RETRY_SECONDS = 5.0
-#: The server sends a bookmark about every minute: a watch that is silent for longer has lost its connection.
+#: The server sends a bookmark about every minute where anything happens. A watch that is silent for longer may have
+#: lost its connection, or be one of objects of which none ever changes: the next one tells.
 WATCH_SILENCE_SECONDS = 90.0
 #: How long a watch is asked to last; drawn at random, so that many watches do not end together.
 WATCH_SECONDS = (300, 600)
@@ -96,6 +97,10 @@ class UnreachableError(Exception):
 
     A write may have taken effect nevertheless.
     """
+
+
+class SilentError(UnreachableError):
+    """A watch has brought nothing for a time, which may be because nothing has happened."""
 
 
 class TooMuchError(UnreachableError):
@@ -361,8 +366,8 @@ class Client:
 
         The first batch is empty and says that the server has accepted the watch.
 
-        Raises :class:`ApiError` when the server refuses, :class:`UnreachableError` when the connection breaks or
-        no whole frame, not even a bookmark, has come for ``silence_seconds``.
+        Raises :class:`ApiError` when the server refuses, :class:`UnreachableError` when the connection breaks, and
+        :class:`SilentError` when no whole frame, not even a bookmark, has come for ``silence_seconds``.
         """
         parameters = {
             **query,
@@ -384,7 +389,7 @@ class Client:
                     async for lines in batches:
                         yield lines
         except TimeoutError:
-            raise UnreachableError(f"watch {path}: silent for {silence_seconds:.0f} s") from None
+            raise SilentError(f"watch {path}: silent for {silence_seconds:.0f} s") from None
         except OSError as error:
             raise UnreachableError(f"watch {path}: {_words(error)}") from error
 

@@ -28,6 +28,7 @@ from gangsched.cluster.kube.client import (
     ApiError,
     Client,
     Observe,
+    SilentError,
     UnreachableError,
     ignore,
 )
@@ -36,6 +37,7 @@ from gangsched.cluster.kube.retry import Backoff, end
 from gangsched.core.events import Changed, Event, KindRead, ObjectRefused, Reading
 from gangsched.core.state.ownership import full_name
 from gangsched.core.world.obstacles import CLUSTER_QUEUES
+from gangsched.messages import notes
 from gangsched.model.constraints import NO_LABELS
 from gangsched.model.convert import Converter
 from gangsched.model.dialects import BY_FAMILY, group_api, needs_object
@@ -238,6 +240,9 @@ class Reflector:
         except _CutStreamError as error:
             self._ended("garbled")
             _log.warning("watch brought something unreadable", resource=self.kind.resource, error=str(error))
+        except SilentError as error:
+            self._ended("silent")
+            _log.debug("watch was silent", resource=self.kind.resource, error=str(error))
         except UnreachableError as error:
             # Cut by a server that finds us slow, by a proxy, by silence: nothing is lost, the version stands.
             self._ended("broken")
@@ -354,6 +359,12 @@ def _resolve(waiting: list[asyncio.Future[None]]) -> None:
 _LARGE = ("Node", "Pod")
 
 
+#: What evictions rest on: it has to be known within so many seconds what became of it. A watch of it that is silent for
+#: the first of these is begun anew, which tells at once what it has missed; the second bounds how old it may be.
+FRESH = ("Pod", "Node", "PodDisruptionBudget")
+FRESH_SILENCE_SECONDS, STALE_SECONDS = 30.0, 60.0
+
+
 class CacheHealth(NamedTuple):
     """State of one resource. ``silent_seconds`` is how long nothing has been heard, bookmarks included."""
 
@@ -438,6 +449,20 @@ class Caches:
             for name, reflector in sorted(self._reflectors.items())
         ]
 
+    def ages(self) -> dict[str, float]:
+        """For how many seconds nothing has been heard of what evictions rest on, by resource."""
+        now = time.monotonic()
+        found = (each for each in self._reflectors.values() if each.kind.name in FRESH)
+        return {each.kind.resource: now - each.heard_at for each in found}
+
+    def stale(self) -> str:
+        """Why no pod is to be evicted by what is known, in words; else empty."""
+        old = {resource: age for resource, age in self.ages().items() if age > STALE_SECONDS}
+        if not old:
+            return ""
+        resource, age = max(old.items(), key=lambda each: each[1])
+        return notes.stale(resource=resource, seconds=int(age), most=int(STALE_SECONDS))
+
     # --------------------------------------------------------------------------------------------------- gang APIs
 
     async def _discover(self) -> None:
@@ -495,7 +520,10 @@ class Caches:
     def _mirror(self, kind: Kind) -> None:
         reflector = self._reflectors.get(kind.resource)
         if reflector is None:
-            reflector = Reflector(kind, self._client, self._converter, self._take, observe=self._observe)
+            silence = FRESH_SILENCE_SECONDS if kind.name in FRESH else WATCH_SILENCE_SECONDS
+            reflector = Reflector(
+                kind, self._client, self._converter, self._take, observe=self._observe, silence_seconds=silence
+            )
             self._reflectors[kind.resource] = reflector
         reflector.follow(kind)
         self._tasks[kind.resource] = asyncio.create_task(reflector.run(), name=f"reflector {kind.resource}")

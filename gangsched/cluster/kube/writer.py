@@ -26,6 +26,7 @@ from gangsched.core.actions import (
     ResumeJob,
     SetCondition,
     SetGroupStatus,
+    SuspendJob,
 )
 from gangsched.core.events import Event, Outcome, WriteDone
 from gangsched.messages import notes
@@ -61,7 +62,8 @@ class Writer:
 
     ``answer`` gets one :class:`WriteDone` for every action with an id. ``fence`` is the monotonic time after
     which nothing may be written; ``now`` is the wall clock for condition times. ``controller`` and ``instance``
-    sign Events. ``preconditions`` know what the watch has brought since a write was decided.
+    sign Events. ``preconditions`` know what the watch has brought since a write was decided. ``stale`` says why no pod
+    may be removed at the moment.
     """
 
     def __init__(  # noqa: PLR0913
@@ -75,6 +77,7 @@ class Writer:
         instance: str,
         preconditions: Preconditions | None = None,
         on_gang_status: Callable[[GangStatus], None] | None = None,
+        stale: Callable[[], str] = str,
         settings: WriteSettings | None = None,
         observe: Observe = ignore,
     ) -> None:
@@ -86,6 +89,7 @@ class Writer:
         self._controller = controller
         self._instance = instance
         self._on_gang_status = on_gang_status
+        self._stale = stale
         self._settings = settings or WriteSettings()
         self._observe = observe
         self._queue = WriteQueue(
@@ -320,6 +324,8 @@ class Writer:
         """The message about a write that is not to be sent (again) by now. One that was may have taken effect."""
         if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
             return Outcome.TRANSIENT, NOT_LEADING
+        if isinstance(item.action, Remove | SuspendJob) and (why := self._stale()):
+            return Outcome.TRANSIENT, why
         why = self._objection(item)
         return (Outcome.TRANSIENT if item.unsure else Outcome.OUTDATED, why) if why else None
 

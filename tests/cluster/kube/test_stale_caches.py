@@ -1,0 +1,97 @@
+"""No pod is removed by what is not known to be so any more: caches have an age, which bounds what may be written."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import cast
+
+import pytest
+
+from gangsched.cluster.kinds import CORE_KINDS
+from gangsched.cluster.kube.client import Client
+from gangsched.cluster.kube.reflector import FRESH, STALE_SECONDS, Caches
+from gangsched.cluster.kube.retry import TokenBucket
+from gangsched.cluster.kube.writer import Writer
+from gangsched.core.actions import Action, Bind, PodRef, Remove
+from gangsched.core.events import Event, Outcome, WriteDone
+
+POD = PodRef("default", "p", "uid")
+
+
+class Server:
+    """As much of a client as the writer needs; it counts attempts."""
+
+    def __init__(self) -> None:
+        self.bucket = TokenBucket(1000.0, 1000)
+        self.attempts = 0
+
+    async def attempt(self, *_: object, **__: object) -> bytes:
+        """Succeeds."""
+        self.attempts += 1
+        return b"{}"
+
+
+async def written(action: Action, stale: str) -> tuple[int, WriteDone]:
+    """How often the server was asked for it, and the answer."""
+    server, answers = Server(), asyncio.Queue[Event]()
+    writer = Writer(
+        cast("Client", server),
+        lambda events: answers.put_nowait(events[0]),
+        now=lambda: 0.0,
+        fence=lambda: float("inf"),
+        controller="c",
+        instance="i",
+        stale=lambda: stale,
+    )
+    task = asyncio.create_task(writer.run())
+    writer.submit([action])
+    answer = await asyncio.wait_for(answers.get(), 10.0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert isinstance(answer, WriteDone)
+    return server.attempts, answer
+
+
+async def test_no_pod_is_removed_by_an_old_cache() -> None:
+    """The reason is in the answer, and the removal is asked for again later: nothing has been sent."""
+    attempts, answer = await written(Remove(1, POD), "old")
+    assert (attempts, answer) == (0, WriteDone(1, Outcome.TRANSIENT, "old"))
+
+
+async def test_a_pod_is_bound_all_the_same() -> None:
+    """A Binding harms no other pod: the kubelet has the last word."""
+    attempts, answer = await written(Bind(1, POD, "node"), "old")
+    assert (attempts, answer.outcome) == (1, Outcome.OK)
+
+
+@pytest.mark.parametrize("kind", sorted(FRESH))
+async def test_one_old_cache_of_three_is_enough(kind: str) -> None:
+    """Of pods, nodes or budgets; others have no bearing on who leaves."""
+    caches = Caches(cast("Client", None), lambda _: None)
+    for each in CORE_KINDS:
+        caches._mirror(each)
+    assert sorted(caches.ages()) == ["nodes", "poddisruptionbudgets", "pods"]
+    assert caches.stale() == ""
+    for each in CORE_KINDS:
+        reflector = caches._reflectors[each.resource]
+        if each.name not in FRESH or each.name == kind:
+            reflector.heard_at = time.monotonic() - STALE_SECONDS - 5
+    assert "nothing has been heard of" in caches.stale()
+    assert max(caches.ages(), key=lambda name: caches.ages()[name]).startswith(kind.lower())
+    for task in caches._tasks.values():
+        task.cancel()
+    await asyncio.gather(*caches._tasks.values(), return_exceptions=True)
+
+
+async def test_what_has_no_bearing_may_be_old() -> None:
+    """Classes and volumes hardly ever change, and hear nothing for hours."""
+    caches = Caches(cast("Client", None), lambda _: None)
+    for each in CORE_KINDS:
+        caches._mirror(each)
+        if each.name not in FRESH:
+            caches._reflectors[each.resource].heard_at -= 10_000.0
+    assert caches.stale() == ""
+    for task in caches._tasks.values():
+        task.cancel()
+    await asyncio.gather(*caches._tasks.values(), return_exceptions=True)
