@@ -96,6 +96,7 @@ class Connection:
             if not said.verify_ssl:
                 self._tls.check_hostname = False
                 self._tls.verify_mode = ssl.CERT_NONE
+                _log.warning("the API server's certificate is not checked", reason="insecure-skip-tls-verify")
         elif said.ssl_ca_cert:
             self._tls.load_verify_locations(cafile=said.ssl_ca_cert)  # the authority may have been replaced
         if said.cert_file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from gangsched.cluster.kube import connection as module
 from gangsched.cluster.kube.client import ApiError, Client
@@ -29,6 +31,20 @@ async def test_current_context(tmp_path: Path) -> None:
     assert connection.context == "one"
     assert str(path) in str(connection)
     assert await connection.headers() == {"Authorization": "Bearer secret"}
+
+
+async def test_a_certificate_that_is_not_checked_is_warned_of(tmp_path: Path) -> None:
+    """Whoever is between could be the API server; a kubeconfig that was copied from a test may say so unnoticed."""
+    for insecure in (False, True):
+        path = tmp_path / f"config-{insecure}"
+        cluster = {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": insecure}
+        user, context = {"name": "u", "user": {"token": "t"}}, {"name": "c", "context": {"cluster": "k", "user": "u"}}
+        text = {"clusters": [{"name": "k", "cluster": cluster}], "users": [user], "contexts": [context]}
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "c"} | text))
+        with structlog.testing.capture_logs() as lines:
+            await load_connection(path)
+        warned = [line for line in lines if line["log_level"] == "warning"]
+        assert [line["reason"] for line in warned] == ["insecure-skip-tls-verify"] * insecure
 
 
 async def test_path_list_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
