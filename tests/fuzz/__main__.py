@@ -1,0 +1,59 @@
+"""Play mutated examples for a time; 1 if one of them ends in a traceback or takes longer than it may."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import itertools
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from gangsched.cli.main import main as gangsched
+from tests.fuzz.manifests import folders, mutated
+
+#: No command may take longer (seconds).
+LONGEST = 5.0
+
+
+def played(text: str, folder: Path) -> tuple[int, str]:
+    """The exit status of ``plan`` of these manifests, and what it printed."""
+    path = folder / "mutated.yaml"
+    path.write_text(text)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        status = gangsched(["plan", "-f", str(path), "-o", "json"])
+    return status, out.getvalue()
+
+
+def main() -> int:
+    """Run it."""
+    parser = argparse.ArgumentParser(prog="tests.fuzz", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    asked = parser.parse_args()
+    examples, end, slowest, wrong, count = folders(), time.monotonic() + asked.seconds, (0.0, 0), 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in itertools.count(asked.first):
+            if time.monotonic() >= end:
+                break
+            text, began, count = mutated(examples[seed % len(examples)], seed), time.monotonic(), count + 1
+            try:
+                status, _ = played(text, Path(folder))
+            except BaseException as error:  # noqa: BLE001 - whatever it is, it is what is looked for
+                wrong += 1
+                print(f"seed {seed} ({examples[seed % len(examples)].name}): {error!r}")
+                continue
+            took = time.monotonic() - began
+            slowest = max(slowest, (took, seed))
+            if status not in (0, 2) or took > LONGEST:
+                wrong += 1
+                print(f"seed {seed} ({examples[seed % len(examples)].name}): status {status}, {took:.1f} s")
+    print(f"{count} manifests, {wrong} wrong; the slowest took {slowest[0]:.1f} s (seed {slowest[1]})")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
