@@ -32,7 +32,16 @@ DOCUMENTATION = (
 NOT_FOR_USERS = {
     *("doc", "_doc", "epilog", "add_sources_argument", "add_argument", "add_parser", "ArgumentParser", "Command"),
     *("Counter", "Gauge", "Histogram", "RuntimeError", "ValueError", "TypeError", "KeyError", "AssertionError"),
-    *("AttributeError", "ConnectionError", "TimeoutError", "UnreachableError", "compile", "create_task", "TypeVar"),
+    *(
+        "AttributeError",
+        "ConnectionError",
+        "TimeoutError",
+        "UnreachableError",
+        "SilentError",
+        "compile",
+        "create_task",
+        "TypeVar",
+    ),
     *("log", "_reload", "put", "Documented", "in_status", "used", "ignored"),
 }
 WORD = re.compile(r"\(?[a-z]{2,}[,.:;)]*")

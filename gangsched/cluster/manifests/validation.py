@@ -7,6 +7,7 @@ is requested without a limit is let pass: the API server asks for the limit, and
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 
 from gangsched.messages import invalid
 from gangsched.model import wire
@@ -16,13 +17,18 @@ from gangsched.model.quantity import parse
 _NATIVE = ("kubernetes.io", "k8s.io")
 
 
+def _whole(amount: Decimal) -> bool:
+    """Return whether it is a whole number, however large: there is no remainder of one with too many digits."""
+    return amount == amount.to_integral_value()
+
+
 def check_resources(spec: wire.PodSpec, path: str = "spec") -> None:
     """Raises :class:`FieldError` for requests and limits that no API server accepts."""
     for field, resources in _lists(spec, path):
         requests, limits = resources.requests or {}, resources.limits or {}
         for name in (*requests, *limits):
             for kind, given in (("requests", requests), ("limits", limits)):
-                if name in given and is_device(name) and parse(given[name]) % 1:
+                if name in given and is_device(name) and not _whole(parse(given[name])):
                     text = invalid.part_of_device(value=given[name], resource=name)
                     raise FieldError(f"{field}.{kind}.{name}", text)
         for name in requests.keys() & limits.keys():
