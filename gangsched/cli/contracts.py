@@ -162,7 +162,7 @@ class Decision(_Result, frozen=True):
             blockers=list(refusal.blockers) if refusal is not None else [],
             warnings=list(decision.warnings),
             reasons=list(refusal.reasons) if refusal is not None else [],
-            message=decision.message,
+            message=decision.said,
             topology_domain=decision.topology_domain,
             quota=None if use is None else Quota(use.queue, dict(use.flavors), dict(use.borrowed)),
             search_stopped=decision.stopped,
@@ -208,7 +208,7 @@ class Plan(_Result, frozen=True, kw_only=True):
 class Planned(NamedTuple):
     """A plan before it is printed: each decision with the milliseconds that it took, and who leaves before because of a
     queue that is stopped. ``others`` counts pending pods by the scheduler that they name and that is none of ours.
-    ``etas`` says of each gang when it will start, if that was asked for.
+    ``etas`` says of each gang when it will start, if that was asked for; ``whole`` that no list is to be summed.
     """
 
     decisions: Sequence[tuple[decided.Decision, float]]
@@ -216,6 +216,7 @@ class Planned(NamedTuple):
     scheduler_names: Sequence[str] = ()
     others: Mapping[str, int] = {}
     etas: Mapping[GangId, Eta] = {}
+    whole: bool = False
 
     def plan(self) -> Plan:
         """In the words of the contract."""

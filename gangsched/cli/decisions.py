@@ -14,6 +14,7 @@ from gangsched.core.options import Options
 from gangsched.core.preemption.removal import Leaving
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.world.world import World
+from gangsched.messages import answers
 from gangsched.messages.text import are, counted
 from gangsched.model.constraints import Record
 from gangsched.model.dialects.objects import PREEMPTION_DELAY
@@ -182,6 +183,8 @@ def sentence(decision: Decision) -> str:
         more = f"; {counted(left, 'more member')} cannot be placed" if left else ""
         return f"{counted(len(decision.placements), 'member')} {when}{more}"
     if isinstance(decision, Gathering):
+        if decision.message:
+            return decision.message
         found = len(decision.unplaced)
         missing = f": {found} of {counted(decision.required, 'pod')} exist" if found < decision.required else ""
         return f"the gang is not complete yet{missing}"
@@ -200,6 +203,8 @@ def sentence(decision: Decision) -> str:
 
 def word(decision: Decision) -> str:
     """The word that an answer begins with: never fits, not now and waits are three different things."""
+    if isinstance(decision, Gathering):
+        return answers.WAITS
     return decision.headline.partition(":")[0] if decision.headline else decision.outcome
 
 

@@ -64,11 +64,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Explained(NamedTuple):
-    """What is asked about, in the state that it is in."""
+    """What is asked about, in the state that it is in; ``whole``: no list is to be summed."""
 
     state: State
     found: Explanation
     etas: Mapping[GangId, Eta] = {}
+    whole: bool = False
 
     def fields(self) -> dict[str, Any]:
         """What ``plan`` says of the decisions that concern it, and the words."""
@@ -81,7 +82,8 @@ def _render(explained: Explained, _: str) -> None:
     from gangsched.cli.render import render_explanation  # noqa: PLC0415 - rich takes longer to import than to explain
 
     own = explained.found.own
-    render_explanation(explained.found, explained.state.milliseconds(own) if own is not None else 0.0)
+    spent = explained.state.milliseconds(own) if own is not None else 0.0
+    render_explanation(explained.found, spent, whole=explained.whole)
 
 
 CONTRACT: Contract[Explained] = Contract(plan.CONTRACT.api_version, plan.CONTRACT.empty, Explained.fields, _render)
@@ -103,13 +105,13 @@ def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
         refused = _refused(controllers_of(state, found.own.gang), read.reach, state.now)
         found = msgspec.structs.replace(found, sections=(*under(NOT_CREATED, refused), *found.sections))
     if not args.eta or found.own is None:
-        return Explained(state, found), read.warnings
+        return Explained(state, found, whole=args.verbose), read.warnings
     from gangsched.cli.eta import etas  # noqa: PLC0415 - the simulator is for this only
 
     found_etas = etas(read.events, state.options, state.now, [decision for decision, _ in state.decisions])
     when = Section(STARTS, list(found_etas[found.own.gang].lines()))
     found = msgspec.structs.replace(found, sections=(when, *found.sections))
-    return Explained(state, found, found_etas), read.warnings
+    return Explained(state, found, found_etas, args.verbose), read.warnings
 
 
 def _refused(owners: Sequence[tuple[str, str, str, str]], reach: Reach, now: float) -> list[str]:

@@ -237,7 +237,7 @@ def _said(pending: list[Pod]) -> str:
 def _decided(decision: Decision | None) -> str:
     if decision is None:
         return failures.NOT_DECIDED
-    return can_start(decision) or decision.message
+    return can_start(decision) or decision.said
 
 
 def _order(gang: GangId) -> tuple[str, list[str | int], str]:

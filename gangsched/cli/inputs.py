@@ -84,6 +84,9 @@ def add_decision_arguments(parser: argparse.ArgumentParser) -> None:
         " (default: now for a cluster, else the newest creationTimestamp, startTime or checkpoint in the input)",
     )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="all members and victims by name, and all that is known of a gang"
+    )
 
 
 def add_eta_argument(parser: argparse.ArgumentParser) -> None:

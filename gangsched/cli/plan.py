@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 def _render(plan: Planned, _: str) -> None:
     from gangsched.cli.render import render_plan  # noqa: PLC0415 - rich takes longer to import than a plan to make
 
-    render_plan(plan)
+    render_plan(plan, whole=plan.whole)
 
 
 CONTRACT: Contract[Planned] = Contract("gangsched.dev/plan/v1", Planned([]).fields(), Planned.fields, _render)
@@ -79,7 +79,7 @@ def _plan(args: argparse.Namespace) -> tuple[Planned, list[Problem]]:
         found = etas(loaded.events, options, now, [decision for decision, _ in decisions])
     if others and not decisions:
         loaded.warnings.append(_for_others(options, others))
-    return Planned(decisions, drained, options.scheduler_names, others, found), loaded.warnings
+    return Planned(decisions, drained, options.scheduler_names, others, found, args.verbose), loaded.warnings
 
 
 def _for_others(options: Options, others: Counter[str]) -> Problem:

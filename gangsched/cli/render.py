@@ -7,13 +7,15 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.constrain import Constrain
 from rich.padding import Padding
 from rich.rule import Rule
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from gangsched.cli import summing
 from gangsched.cli.answers import clean
 from gangsched.cli.contracts import Planned
 from gangsched.cli.decisions import STARTS, WOULD_HELP, sentence, word
@@ -34,12 +36,14 @@ from gangsched.core.decision import (
 )
 from gangsched.core.preemption.removal import Leaving
 from gangsched.core.quota.workloads import quantity
-from gangsched.messages import failures
+from gangsched.messages import failures, sums
 from gangsched.messages.advice import NONE_FOUND
 from gangsched.messages.text import are, counted, listed
 
 #: On a terminal longer lists end in "… and 12 more": a gang may have thousands of members.
 MAX_ROWS = 40
+#: On a terminal no more lines are shown of one gang, unless all are asked for.
+PANEL_LINES = 15
 #: Rules need go no further.
 RULE_WIDTH = 120
 #: No line is as long: what goes into a file or a pipe is neither wrapped nor cut off.
@@ -121,18 +125,40 @@ _REASONS = {"LowerPriority": "lower priority"}
 _METHODS = {"evict": "through the Eviction API", "suspend": "by suspending its owner"}
 
 
-def render_plan(plan: Planned, console: Console | None = None) -> None:
-    """Print what is decided, and a hint when nothing is."""
+class _First:
+    """The first lines of something, and how many there are beside them."""
+
+    def __init__(self, body: RenderableType, most: int) -> None:
+        self._body = body
+        self._most = most
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self._body, options, pad=False)
+        more = len(lines) - self._most
+        for line in lines if more <= 0 else lines[: self._most - 1]:
+            yield from line
+            yield Segment.line()
+        if more > 0:
+            yield Text(f"  {sums.lines_left_out(count=more + 1)}", style="dim")
+
+
+def _fitted(panel: RenderableType, out: Console, whole: bool) -> RenderableType:
+    """All of it where it is asked for, or goes into a file."""
+    return panel if whole or not out.is_terminal else _First(panel, PANEL_LINES)
+
+
+def render_plan(plan: Planned, console: Console | None = None, *, whole: bool = False) -> None:
+    """Print what is decided, and a hint when nothing is. Long lists are summed unless the ``whole`` is asked for."""
 
     def write(out: Console) -> None:
-        most = most_rows(out)
+        most = sys.maxsize if whole else most_rows(out)
         for each in plan.drained:
             out.print(_drained(each, most))
             out.print()
         for decision, milliseconds in plan.decisions:
             eta = plan.etas.get(decision.gang)
             when = [(STARTS, [Text(clean(line)) for line in eta.lines()])] if eta is not None else []
-            out.print(gang_panel(decision, milliseconds, most, when))
+            out.print(_fitted(gang_panel(decision, milliseconds, most, when, whole=whole), out, whole))
             out.print()
         out.print(_summary(plan))
 
@@ -148,10 +174,16 @@ def _drained(found: Leaving, most: int) -> RenderableType:
 
 
 def gang_panel(
-    decision: Decision, milliseconds: float, most: int, explained: Iterable[tuple[str, Sequence[Text]]] = ()
+    decision: Decision,
+    milliseconds: float,
+    most: int,
+    explained: Iterable[tuple[str, Sequence[Text]]] = (),
+    *,
+    whole: bool = False,
 ) -> RenderableType:
-    """One decision with everything that is known about it; lists have at most so many rows. What is ``explained`` goes
-    between the outcome and the lists, what would help behind them.
+    """One decision with everything that is known about it; lists have at most so many rows, and long ones are summed
+    unless the ``whole`` is asked for. What is ``explained`` goes between the outcome and the lists, what would help
+    behind them.
     """
     title = headline(decision.gang.key, f"  {decision.kind} · priority {decision.priority}")
     body: list[RenderableType] = [
@@ -165,7 +197,7 @@ def gang_panel(
     if decision.group:
         body.append(Text(clean(f"decided together with {', '.join(decision.group)}"), style="dim"))
     first, last = ([each for each in given if (each[0] == WOULD_HELP) == is_last] for is_last in (False, True))
-    body += sections([*first, *_sections(decision), *last], most)
+    body += sections([*first, *_sections(decision, whole), *last], most)
     foot = f"planned in {milliseconds:.1f} ms"
     if decision.proof:
         foot += f"; {decision.proof}"
@@ -175,20 +207,30 @@ def gang_panel(
     return block(title, *body, Text(foot, style="dim"))
 
 
-def _sections(decision: Decision) -> Iterable[tuple[str, list[Text]]]:
-    if decision.message and (decision.headline or isinstance(decision, Unschedulable | Gathering)):
+def _sections(decision: Decision, whole: bool) -> Iterable[tuple[str, list[Text]]]:
+    more = decision.message and decision.message not in sentence(decision)
+    if more and (decision.headline or isinstance(decision, Unschedulable | Gathering)):
         yield "because", [Text(clean(decision.message))]
     if decision.quota is not None:
         yield "quota", [Text(clean(_quota(decision.quota)))]
     if decision.topology_domain:
         yield "within", [Text(clean(decision.topology_domain))]
-    yield "members", _two_columns((p.key, f"→ {p.node}") for p in decision.placements)
-    yield "victims", _victims(decision.victims)
-    yield "awaited", _two_columns((a.pod, f"is leaving {a.node}" + _for(a.plan)) for a in decision.awaiting)
+    members = _two_columns((p.key, f"→ {p.node}") for p in decision.placements)
+    awaited = _two_columns((a.pod, f"is leaving {a.node}" + _for(a.plan)) for a in decision.awaiting)
+    yield "members", _short(members, lambda: summing.members(decision.placements), whole)
+    yield "victims", _short(_victims(decision.victims), lambda: summing.victims(decision.victims), whole)
+    yield "awaited", _short(awaited, lambda: summing.leaving(a.pod for a in decision.awaiting), whole)
     yield "spared", _grouped((f"{s.unit.kind} {s.unit.name}", _words(s.reason)) for s in decision.spared)
     own = ((u.pod, (reason for reason in u.reasons if reason != decision.message)) for u in decision.unplaced)
     yield "not placed", _grouped((pod, "; ".join(reasons)) for pod, reasons in own)
     yield "warnings", [Text(clean(w), style="yellow") for w in decision.warnings]
+
+
+def _short(lines: list[Text], summed: Callable[[], Sequence[str]], whole: bool) -> list[Text]:
+    """The lines, or their sums where they are too many to be read."""
+    if whole or len(lines) <= summing.MOST_LINES:
+        return lines
+    return [Text(clean(line)) for line in summed()]
 
 
 def _for(plan: str | None) -> str:
@@ -298,13 +340,15 @@ _EXPLAINED = {
 }
 
 
-def render_explanation(found: Explanation, milliseconds: float = 0.0, console: Console | None = None) -> None:
-    """Print it. ``milliseconds`` is what its own decision took."""
+def render_explanation(
+    found: Explanation, milliseconds: float = 0.0, console: Console | None = None, *, whole: bool = False
+) -> None:
+    """Print it. ``milliseconds`` is what its own decision took; ``whole`` is as in :func:`render_plan`."""
     out = console or make_console()
-    most = most_rows(out)
+    most = sys.maxsize if whole else most_rows(out)
     explained = [(section.label, [Text(clean(line)) for line in section.lines]) for section in found.sections]
     if found.own is not None:
-        panel = gang_panel(found.own, milliseconds, most, explained)
+        panel = _fitted(gang_panel(found.own, milliseconds, most, explained, whole=whole), out, whole)
     else:
         head = labelled(found.word, _EXPLAINED.get(found.word, "bold"), found.sentence)
         panel = block(headline(found.title), head, *sections(explained, most))

@@ -84,7 +84,7 @@ def decision_detail(decision: Decision) -> dict[str, Any]:
     if any(v.over_budget for v in decision.victims):
         detail["overBudget"] = [v.key for v in decision.victims if v.over_budget]
     if decision.message:
-        detail["message"] = decision.message
+        detail["message"] = decision.said
     return detail
 
 

@@ -21,6 +21,8 @@ Order: TypeAlias = tuple[int, float, str]
 #: What has failed when no plug-in of others has.
 SCHEDULER = "py-gang-scheduler"
 
+#: kube-scheduler cuts condition messages at this length.
+MAX_MESSAGE = 1024
 #: Longest name of a GangGroup: it stands in the marks of its victims, whose length is bounded.
 _MAX_NAMES = 2048
 
@@ -228,6 +230,21 @@ class _Decided(msgspec.Struct, frozen=True):
     gap: Gap | None = None
 
     @property
+    def said(self) -> str:
+        """What stands in conditions, Events and the log: the headline, and behind it the rest of the message."""
+        word, _, why = self.headline.partition(": ")
+        first, _, rest = self.message.partition(". ")
+        if not why:
+            text = self.message
+        elif self.message.startswith(why):
+            text = f"{word}: {self.message}"
+        elif first.rstrip(".") in why:
+            text = f"{self.headline}. {rest}" if rest else self.headline
+        else:
+            text = f"{self.headline}. {self.message}"
+        return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 4]} ..."
+
+    @property
     def proof(self) -> str:
         """What is known of how good the choice of victims is, as people read it; empty where nothing is."""
         if self.optimal:
@@ -307,6 +324,11 @@ class Verdict:
     def message(self) -> str:
         """The message for all of them."""
         return self.first.message
+
+    @property
+    def said(self) -> str:
+        """What stands in conditions, Events and the log."""
+        return self.first.said
 
     @property
     def victims(self) -> tuple[Victim, ...]:

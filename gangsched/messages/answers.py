@@ -11,6 +11,7 @@ from gangsched.messages.text import Text
 never_fits = Text("never fits: {why}")
 not_now = Text("not now: {why}")
 waits = Text("waits: {why}")
+WAITS = "waits"
 
 # Never
 

@@ -111,15 +111,15 @@ and_minimum_run_times = Text(
     "; {units} of lower priority {run} not run for the minimum time yet, the next may be evicted from {time}"
 )
 and_kept_pods = Text("; {pods} may not be evicted because of what {names}")
-can_be_bound_now = Text("{members} can be bound now")
+can_start_now = Text("{members} can start now")
 AND_ROOM_FOR_ANNOUNCED = "; room is kept for the members that it announces"
 NOT_FOR_ANNOUNCED = "no pod is evicted for members that do not exist yet (announced.evict)"
 FOR_ANNOUNCED = "room for the members that it announces: "
-can_be_bound_when = Text("{members} can be bound when {waits} left")
-needs_to_evict = Text("needs to evict {pods} of {units} to start {members}")
+can_start_when = Text("{members} can start when {waits} {are} gone")
+can_start_after = Text("{members} can start after {pods} {are} evicted")
 no_victims_within = Text("no victims were found within what {allowed}")
 NO_VICTIMS_BEFORE_CUT = "the search for victims was cut short before it found any that would make the gang fit"
-and_waits_for = Text(", and waits for {waits}")
+and_gone = Text(" and {waits} {are} gone")
 NO_VICTIMS_FOUND = "no victims were found that would make the gang fit"
 job_would_fail_by_policy = Text("Job {job} would fail: its podFailurePolicy says so for evicted pods")
 job_would_fail_by_indexes = Text(

@@ -168,7 +168,7 @@ class DecisionLog(Observer):
             "milliseconds": round(seconds * 1000, 1),
         }
         if decision.message:
-            details["why"] = decision.message
+            details["why"] = decision.said
         if isinstance(decision, Preempt):
             details["victims"] = [v.key for v in decision.victims] if self._in_full else len(decision.victims)
         if decision.awaiting:

@@ -324,7 +324,7 @@ def test_what_a_gang_lacks_to_be_complete(explain):
     """A PodGroup or pods to create; the reason stands there once."""
     _, out, _ = explain("old", NODES, CLASSES % "0s", pod("m1", cls="high", labels=MEMBER))
     assert "create the PodGroup default/old; its spec.minMember says how many pods start together" in out
-    assert out.count("because") == 1
+    assert out.count("does not exist") == 1
     _, out, _ = explain("old", NODES, CLASSES % "0s", GROUP % "old", pod("m1", cls="high", labels=MEMBER))
     assert "create the missing pods: nothing is scheduled or evicted for the gang before it is complete" in out
 
@@ -340,8 +340,7 @@ def test_a_gang_that_is_not_complete(explain):
     """What is missing."""
     member = pod("m1", cls="high", labels=MEMBER)
     _, out, _ = explain("old", CLASSES % "0s", NODES, GROUP % "old", member)
-    assert "GATHERING" in out
-    assert "1 of 2 members exist; 1 missing" in out
+    assert "WAITS  1 of 2 members exist; 1 missing" in out
 
 
 CONDITIONED = """

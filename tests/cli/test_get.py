@@ -60,7 +60,8 @@ def said(lines):
 
 INTENT = condition("gangsched.dev/Nominated", status="True", message="plan 1")
 FULL = (
-    "0/2 nodes are available: 2 Insufficient cpu."
+    "never fits: the pod asks for 9 cpu; the largest of the 2 nodes that it may use has 4."
+    " 0/2 nodes are available: 2 Insufficient cpu."
     " preemption: no lower-priority pods that may be evicted where the gang could run."
 )
 SAID = condition("PodScheduled", status="False", reason="Unschedulable", message="0/2 nodes are available: busy")

@@ -8,8 +8,9 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
+from gangsched.cli import summing
 from gangsched.cli.contracts import Planned
-from gangsched.cli.render import MAX_ROWS, make_console, render_plan
+from gangsched.cli.render import PANEL_LINES, make_console, render_plan
 from gangsched.core.decision import Awaited, Gap, Placement, Reason, Spared, UnitRef, Unplaced, Victim
 from gangsched.model.records import GangId
 from tests import builders
@@ -17,11 +18,11 @@ from tests import builders
 GANG = GangId("scheduling.sigs.k8s.io", "ns", "train", "me")
 
 
-def shown(*decisions, others=None, width=120, terminal=False):
+def shown(*decisions, others=None, width=120, terminal=False, whole=False):
     """The text of these decisions, as in a file."""
     file = io.StringIO()
     console = Console(file=file, width=width, highlight=False, markup=False, emoji=False, force_terminal=terminal)
-    render_plan(Planned([(d, 1.0) for d in decisions], (), ("me",), others or {}), console)
+    render_plan(Planned([(d, 1.0) for d in decisions], (), ("me",), others or {}), console, whole=whole)
     return file.getvalue()
 
 
@@ -59,7 +60,7 @@ def victim(name, unit=None, **fields):
         ),
         ({"outcome": "unschedulable"}, "UNSCHEDULABLE  does not fit: 2 pods that must start together"),
         ({"outcome": "unschedulable", "required": 0}, "the gang has its minimum"),
-        ({"outcome": "gathering"}, "GATHERING  the gang is not complete yet"),
+        ({"outcome": "gathering"}, "WAITS  the gang is not complete yet"),
     ],
 )
 def test_every_outcome_has_a_sentence(fields, sentence):
@@ -150,13 +151,50 @@ def test_a_gap_in_words(gap, words):
     assert decided(outcome="preempt", optimal=False, gap=gap).proof == words
 
 
-def test_long_lists_end():
-    """On a terminal a gang of thousands does not scroll everything else away; a file has all of it."""
-    large = decided(placements=placed(*(f"w-{i:04}" for i in range(500))))
-    text = shown(large, terminal=True)
-    assert len(text.splitlines()) < MAX_ROWS + 10
-    assert f"… and {500 - MAX_ROWS + 1} more" in text
-    assert "w-0499" in shown(large)
+def on_nodes(count):
+    """A gang of so many members, one on each node, for which as many pods of two namespaces leave."""
+    places = tuple(Placement("ns", f"w-{i:04}", "u", f"gpu-{i}") for i in range(count))
+    units = [UnitRef("Job", f"{'ab'[i % 2]}/old-{i // 16}") for i in range(count)]
+    gone = tuple(
+        Victim("ab"[i % 2], f"v-{i}", "u", f"gpu-{i}", unit, partial=False, priority=i % 3, over_budget=i == 0)
+        for i, unit in enumerate(units)
+    )
+    return decided(outcome="preempt", required=count, placements=places, victims=gone)
+
+
+def test_many_members_and_victims_are_summed():
+    """Of more than 20, by the nodes that they go to, and by namespace and unit; -v has all of them by name."""
+    text = shown(on_nodes(256))
+    assert "members  256 members → 256 nodes (gpu-0 … gpu-255)\n" in text
+    assert (
+        "victims  128 pods of 16 units in namespace a, priority 0 … 2: Job a/old-0, Job a/old-1, Job a/old-2 and 13"
+        in text.replace("\n           ", " ")
+    )
+    assert "1 pod beyond their PodDisruptionBudgets" in " ".join(text.split())
+    assert "v-255" not in text
+    whole = shown(on_nodes(256), whole=True)
+    assert ("w-0255" in whole, "v-255" in whole) == (True, True)
+    few = shown(on_nodes(20))
+    assert ("w-0019" in few, "nodes (" in few) == (True, False)
+
+
+def test_node_groups_are_told_apart():
+    """Nodes whose names begin alike are one group, the largest first; of many groups only some are shown."""
+    names = [*(f"gpu-{i}" for i in range(20)), "cpu-1.example", *(f"pool{chr(97 + i)}-1" for i in range(9))]
+    lines = summing.members([Placement("ns", f"w-{i}", "u", name) for i, name in enumerate(names)])
+    assert lines[0] == "20 members → 20 nodes (gpu-0 … gpu-19)"
+    assert (len(lines), lines[-1]) == (6, "… and 6 more such lines (-v shows all)")
+
+
+def test_a_gang_has_few_lines_on_a_terminal():
+    """Fifteen, the last of which says how many more there are; -v and a file have all of them."""
+    unplaced = tuple(Unplaced(f"ns/w-{i}", (f"reason {i}",)) for i in range(30))
+    large = decided(outcome="unschedulable", unplaced=unplaced)
+    lines = shown(large, terminal=True, width=80).splitlines()
+    assert [i for i, line in enumerate(lines) if not line.strip()] == [PANEL_LINES]
+    assert "more lines (-v shows them" in lines[PANEL_LINES - 1]
+    assert "reason 29" in shown(large, terminal=True, whole=True)
+    assert "reason 29" in shown(large)
 
 
 def test_what_is_said_of_many_is_said_once():

@@ -27,14 +27,16 @@ class Answer:
     bound: bool = False
 
 
+_HEAD = re.compile(r"\d+/\d+ nodes are available")
 _COUNT = re.compile(r"(\d+) (.*)")
 
 
 def reasons(message: str) -> tuple[str, dict[str, int]]:
     """``0/N nodes are available: ...`` taken apart: the head, and the node count of each reason; without what
-    follows about preemption.
+    follows about preemption, or is said before.
     """
-    text = message.split(" preemption: ", maxsplit=1)[0].strip().removesuffix(".")
+    ours = _HEAD.search(message)  # behind a sentence for people
+    text = message[ours.start() if ours else 0 :].split(" preemption: ", maxsplit=1)[0].strip().removesuffix(".")
     head, _, rest = text.partition(": ")
     out: dict[str, int] = {}
     for part in rest.split(", "):

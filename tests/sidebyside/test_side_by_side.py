@@ -56,6 +56,7 @@ def test_a_case_is_the_same_for_ever() -> None:
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
+        ("not now: full. 0/1 nodes are available: 1 Insufficient cpu.", {"Insufficient cpu": 1}),
         ("0/3 nodes are available: 1 Insufficient cpu, 2 Too many pods.", {"Insufficient cpu": 1, "Too many pods": 2}),
         ("0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible.", {"Insufficient cpu": 1}),
         ('0/2 nodes are available: persistentvolumeclaim "c" not found.', {'persistentvolumeclaim "c" not found': 0}),

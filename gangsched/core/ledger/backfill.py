@@ -22,7 +22,7 @@ from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Phantom, Restriction, Simulation
 from gangsched.core.state.snapshot import Bools
-from gangsched.messages import causes
+from gangsched.messages import answers, causes
 from gangsched.messages.text import listed
 
 STRICT, BACKFILL = "strict", "backfill"
@@ -137,5 +137,5 @@ def both(one: Restriction | None, other: Restriction | None) -> Restriction | No
 def waits_behind(found: Verdict, names: Sequence[str], strict: bool) -> Verdict:
     """The verdict on a gang that would fit but for what is kept for the gangs of these names."""
     why = causes.UNDER_STRICT_POLICY if strict else causes.FOR_RESERVED_ROOM
-    message = f"behind {listed(names, 1)} {why}: {found.message}"
-    return found.but(message=message, headline="")  # the message begins with what matters
+    ahead = f"behind {listed(names, 1)} {why}"
+    return found.but(message=f"{ahead}: {found.message}", headline=answers.not_now(why=ahead))

@@ -326,7 +326,7 @@ class Executor:
         if watchdog.finish():
             self.world.cut.took_long(group.name, self.world.now)
         group.decisions = verdict.decisions
-        group.message = verdict.message
+        group.message = verdict.said
         if not self._roll_back(group, verdict):
             match verdict.first:
                 case Fits():
@@ -396,7 +396,7 @@ class Executor:
         now = self._review.without(group, plan) if stopped else None
         verdict = now if stopped else self.decider.fits_now(group.gangs, plan.node_of)
         if verdict is not None:
-            group.message = verdict.message
+            group.message = verdict.said
             self.phases.give_up_victims(group, plan, verdict)
             if verdict.outcome != BIND:
                 self._adopt(group, verdict, Signal.EVICT)
@@ -465,7 +465,7 @@ class Executor:
             return False
         group.plan = Plan((), group.eviction(self._new_ident(), leaving, Cause.ROLLBACK))
         self._condemn(group, group.plan)
-        group.message = verdict.message
+        group.message = verdict.said
         self._signal(group, Signal.ROLL_BACK)
         return True
 

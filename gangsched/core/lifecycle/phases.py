@@ -419,7 +419,7 @@ class Phases:
                 self._ledger.wait_for(awaited.uid, group.key)
             return
         if verdict.outcome != BIND:
-            self._taken(group, plan, verdict.message)
+            self._taken(group, plan, verdict.said)
             return
         self._bind(group, plan, verdict)
 

@@ -43,7 +43,7 @@ from gangsched.core.preemption.units import Units
 from gangsched.core.quota.assignment import NO_QUOTA, Nominated, NoQuota, QuotaAssignment
 from gangsched.core.quota.flavors import Mode
 from gangsched.core.world.world import World, queue_order
-from gangsched.messages import causes
+from gangsched.messages import answers, causes
 from gangsched.messages.text import counted, listed
 from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
 from gangsched.model.times import render_time
@@ -143,9 +143,15 @@ class GangCycle:
 
     def _not_queued(self, problem: str, queue: str) -> Verdict:
         """Something is wrong with the queue, or with what is asked of it."""
-        quota = QuotaUse(queue)
         return refused(
-            Unschedulable, self._world, self._gangs, problem, quota=quota, short_of_quota=True, nodes_unseen=True
+            Unschedulable,
+            self._world,
+            self._gangs,
+            problem,
+            headline=answers.waits(why=problem),
+            quota=QuotaUse(queue),
+            short_of_quota=True,
+            nodes_unseen=True,
         )
 
     # -- nodes ---------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gangsched.core.arrays import Bools, Ints, isin
-from gangsched.core.decision import BIND, PREEMPT, WAIT, Awaited, Reason, Spared, UnitRef, Victim
+from gangsched.core.decision import BIND, MAX_MESSAGE, PREEMPT, WAIT, Awaited, Reason, Spared, UnitRef, Victim
 from gangsched.core.options import Options
 from gangsched.core.preemption.blocks import Block, uncounted, with_failed
 from gangsched.core.preemption.demand import FreeRoom, Resources
@@ -21,7 +21,7 @@ from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, TERMINATING, PodClass, PodTable
 from gangsched.core.state.simulation import Simulation
 from gangsched.messages import causes
-from gangsched.messages.text import counted, listed
+from gangsched.messages.text import are, counted, listed
 from gangsched.model.dialects import role_in
 from gangsched.model.dialects.operators import OPERATORS, Operator
 from gangsched.model.preemptible import BY_OWNER, OF_DAEMONSET, STATIC, protection
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from gangsched.core.world.world import World
 
 
-#: kube-scheduler cuts condition messages at this length.
-MAX_MESSAGE = 1024
 #: Why pods without a queue are evicted.
 LOWER_PRIORITY = "LowerPriority"
 #: A plan lists at most so many spared units: enough to understand it, not a copy of the cluster.
@@ -197,14 +195,13 @@ def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequenc
     """One sentence for an outcome with placements. ``lost`` is the work that is lost, where that is known."""
     members = counted(placed, "member")
     if outcome == BIND:
-        return causes.can_be_bound_now(members=members)
+        return causes.can_start_now(members=members)
     waits = counted(len(awaiting), "pod" if any(a.plan for a in awaiting) else "terminating pod")
     if outcome == WAIT:
-        return causes.can_be_bound_when(members=members, waits=waits)
+        return causes.can_start_when(members=members, waits=waits, are=are(len(awaiting)))
     if outcome == PREEMPT:
-        units = {(v.unit.kind, v.unit.name) for v in gone}
-        text = causes.needs_to_evict(pods=counted(len(gone), "pod"), units=counted(len(units), "unit"), members=members)
-        text += causes.and_waits_for(waits=waits) if awaiting else ""
+        text = causes.can_start_after(members=members, pods=counted(len(gone), "pod"), are=are(len(gone)))
+        text += causes.and_gone(waits=waits, are=are(len(awaiting))) if awaiting else ""
         return f"{text}; {lost}" if lost else text
     return ""
 

@@ -205,12 +205,12 @@ def test_nodes_alone_keep_it_pending_too():
         owned("x", 4),
     )
     actions = cluster.run()
-    text = "needs to evict 1 pod of 1 unit to start 1 member. Pending the preemption of 1 workload(s)"
+    text = "1 member can start after 1 pod is evicted. Pending the preemption of 1 workload(s)"
     assert conditions(actions, "x")["QuotaReserved"] == ("False", "Pending", text)
     leaving = pod("low").cpu(4).on("n1").terminating()
     cluster = Cluster(big(cpu=4), *objects(queue("a", cpu=4)), leaving, job("x", "a", 4), owned("x", 4))
     actions = cluster.run()
-    text = "1 member can be bound when 1 terminating pod left"
+    text = "1 member can start when 1 terminating pod is gone"
     assert conditions(actions, "x")["QuotaReserved"] == ("False", "Pending", text)
     cluster.leave()
     assert told(cluster.run()) == [(RESERVED, "Job", "x"), (ADMITTED, "Job", "x")]

@@ -138,7 +138,7 @@ def test_a_preemption_that_works_is_no_failure() -> None:
     cluster.run()
     told = reports(cluster.log, "WaitingOnPreemption")
     assert {(r.regarding[3], r.kind, r.note) for r in told} == {
-        (name, "Normal", "needs to evict 2 pods of 2 units to start 2 members") for name in ("m1", "m2")
+        (name, "Normal", "2 members can start after 2 pods are evicted") for name in ("m1", "m2")
     }
     assert reports(cluster.log, "FailedScheduling") == []
     cluster.show(pod("large").cpu(99).priority(9))

@@ -71,13 +71,13 @@ def test_long_messages_are_cut() -> None:
 @pytest.mark.parametrize(
     ("objects", "outcome", "message"),
     [
-        ([], BIND, "1 member can be bound now"),
-        ([pod("t").cpu(4).on("n1").terminating()], WAIT, "1 member can be bound when 1 terminating pod left"),
-        ([pod("v").cpu(4).on("n1")], PREEMPT, "needs to evict 1 pod of 1 unit to start 1 member"),
+        ([], BIND, "1 member can start now"),
+        ([pod("t").cpu(4).on("n1").terminating()], WAIT, "1 member can start when 1 terminating pod is gone"),
+        ([pod("v").cpu(4).on("n1")], PREEMPT, "1 member can start after 1 pod is evicted"),
         (
             [pod("t").cpu(2).on("n1").terminating(), pod("v").cpu(2).on("n1")],
             PREEMPT,
-            "needs to evict 1 pod of 1 unit to start 1 member, and waits for 1 terminating pod",
+            "1 member can start after 1 pod is evicted and 1 terminating pod is gone",
         ),
     ],
     ids=["bind", "wait", "preempt", "both"],

@@ -130,12 +130,14 @@ def test_the_reason_is_told_on_every_member_and_once() -> None:
         "0/1 nodes are available: 1 Insufficient cpu. preemption: "
         "no lower-priority pods that may be evicted where the gang could run."
     )
+    why = "never fits: each pod asks for 1900m cpu; the largest of the 1 node that it may use has 1. "
     for name in ("m1", "m2"):
-        assert texts(cluster.log, name) == [("Unschedulable", text)]
+        assert texts(cluster.log, name) == [("Unschedulable", why + text)]
     assert len(reports(cluster.log, "FailedScheduling")) == 2
     assert texts(cluster.pass_time(2 * FLUSH_SECONDS), "m1") == []
     cluster.show(node("n2").cpu(2))  # room for one of the two
-    assert texts(cluster.pass_time(20), "m1") == [("Unschedulable", text.replace("/1", "/2").replace("1 I", "2 I"))]
+    ((reason, told),) = texts(cluster.pass_time(20), "m1")
+    assert (reason, told.partition(". ")[2]) == ("Unschedulable", text.replace("/1", "/2").replace("1 I", "2 I"))
 
 
 def test_after_a_restart_the_same_is_not_told_again() -> None:

@@ -31,7 +31,7 @@ def test_every_gang_gets_its_minimum_before_one_gets_more(cpus: int, expected: t
     made = plan(*known)
     assert tuple(placed(made, name) for name in "abc") == expected
     assert list(made) == ["d/a", "d/b", "d/c"]
-    assert made["d/a"].message == f"{expected[0]} members can be bound now"
+    assert made["d/a"].message == f"{expected[0]} members can start now"
     assert len(made["d/a"].unplaced) == 4 - expected[0]
     cluster = Cluster(*known)
     cluster.run()

@@ -109,7 +109,7 @@ def test_work_that_waits_for_a_reservation_says_for_whom() -> None:
     stream.flow(75)
     waiting = [p.name for p in cluster.pods.values() if not p.node and p.name.startswith("s")]
     said = [text for name in waiting for _, text in texts(cluster.log, name)]
-    assert any(text.startswith("behind d/big for which room is reserved: ") for text in said)
+    assert any(text.startswith("not now: behind d/big for which room is reserved: ") for text in said)
 
 
 def test_what_is_ahead_in_the_queue_is_not_held_up() -> None:
@@ -305,7 +305,9 @@ def test_strictly_nothing_passes_on_nodes_that_a_blocked_gang_could_use() -> Non
     cluster.run()
     assert not cluster.pod("s").node
     (_, text), *_ = texts(cluster.log, "s")
-    assert text.startswith("behind d/big under strict queue policy: 0/2 nodes are available: 2 node(s) were kept for ")
+    assert text.startswith(
+        "not now: behind d/big under strict queue policy: 0/2 nodes are available: 2 node(s) were kept for "
+    )
     cluster.delete("a")
     cluster.run()
     assert cluster.pod("big0").node

@@ -1,0 +1,13 @@
+"""Long lists in few lines."""
+
+from __future__ import annotations
+
+from gangsched.messages.text import Text
+
+members = Text("{members} → {nodes} ({names})")
+first_to_last = Text("{first} … {last}")
+victims = Text("{pods} of {units} in namespace {namespace}, priority {priority}: {names}")
+beyond_budgets = Text("; {pods} beyond their PodDisruptionBudgets")
+leaving = Text("{pods} in namespace {namespace} are leaving")
+more_sums = Text("… and {count} more such lines (-v shows all)")
+lines_left_out = Text("… {count} more lines (-v shows them, -o json has all)")
