@@ -51,6 +51,10 @@ no_eviction = Text("no eviction of {kind} {space}/{name} is on record, which {be
 
 # The process
 
+may_not_list = Text(
+    "you may not list {resources} in the whole cluster (403 Forbidden);"
+    " ask for the ClusterRole {role}: kubectl create clusterrolebinding NAME --clusterrole={role} --user=YOU"
+)
 unreadable = Text("{source} cannot be read: {error}")
 scheduling = Text("scheduling pods of {names}{dry_run}")
 DRY_RUN = " (dry run: nothing is written)"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from gangsched.cluster.kube.connection import Connection, ConnectionConfigError,
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.core.events import Event, LeadershipChanged, Synced
 from gangsched.messages import failures
+from gangsched.messages.text import listed
 from gangsched.model.errors import UserError
 from gangsched.runtime.settings import ClientConnection, Configuration, Http
 
@@ -142,6 +143,24 @@ LIMIT_SECONDS = 60.0
 #: The reader tries again by itself: what cannot be read after this time is refused for good.
 _TRIES_SECONDS = 5.0
 _POLL_SECONDS = 0.5
+#: What people need to read a cluster as the scheduler does: see manifests/rbac-users.yaml.
+READER = "gangsched-reader"
+#: So many resources are named that have one problem.
+_NAMED = 3
+
+
+def by_cause(problems: Mapping[str, str]) -> str:
+    """What is wrong with which resources, each cause once: what may not be read, and which ClusterRole allows it."""
+    refused = sorted(name for name, problem in problems.items() if problem.startswith("403 "))
+    causes: dict[str, list[str]] = {}
+    for name, problem in sorted(problems.items()):
+        if name not in refused:
+            causes.setdefault(problem, []).append(name)
+    found = [f"{listed(names, _NAMED)}: {problem}" for problem, names in causes.items()]
+    if refused:
+        first = sorted(refused, key=lambda name: (name not in ("pods", "nodes"), name))
+        found.insert(0, failures.may_not_list(resources=listed(first, _NAMED), role=READER))
+    return "; ".join(found)
 
 
 def unreadable(cluster: KubeCluster, waited_seconds: float) -> str | None:
@@ -149,7 +168,7 @@ def unreadable(cluster: KubeCluster, waited_seconds: float) -> str | None:
     health = cluster.health()
     refused = bool(health.problems) and waited_seconds >= _TRIES_SECONDS
     if cluster.stopped or refused or waited_seconds >= LIMIT_SECONDS:
-        return "; ".join(health.problems) or health.failure or "no answer"
+        return by_cause({c.resource: c.problem for c in health.caches if c.problem}) or health.failure or "no answer"
     return None
 
 

@@ -89,7 +89,7 @@ class DecisionPulse(Observer):
 
 
 class HealthServer:
-    """Serves /healthz, /readyz, /metrics and /configz in threads of its own.
+    """Serves /healthz (also as /livez), /readyz, /metrics and /configz in threads of its own, and their names at /.
 
     ``alive`` and ``ready`` map names of checks to checks; a readiness probe runs both. ``configuration`` is sent as it
     is (JSON). ``host`` None listens on all addresses, port 0 takes a free one; ``port`` tells which. The standard
@@ -133,7 +133,9 @@ class HealthServer:
 
     def _answer(self, path: str) -> _Answer:
         match path:
-            case "/healthz":
+            case "/":
+                return _Answer(HTTPStatus.OK, _TEXT, "".join(f"{each}\n" for each in _PATHS).encode())
+            case "/healthz" | "/livez":
                 return _judgement(self._alive)
             case "/readyz":
                 return _judgement(self._ready)
@@ -145,6 +147,7 @@ class HealthServer:
 
 
 _TEXT = "text/plain; charset=utf-8"
+_PATHS = ("/configz", "/healthz", "/livez", "/metrics", "/readyz")
 #: Whoever sends no complete request within this time is not served.
 _PATIENCE_SECONDS = 10.0
 

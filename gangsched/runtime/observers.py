@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from gangsched import logs
 from gangsched.cluster.kube.decision_record import DecisionRecord
-from gangsched.core.actions import Action, GangStatus, Report
+from gangsched.core.actions import Action, GangStatus, Remove, Report, SuspendJob
 from gangsched.core.agenda import Watchdog
 from gangsched.core.decision import Decision, FitsWhenFreed, Preempt
 from gangsched.core.events import Event, LeadershipChanged, Outcome, WriteDone
@@ -87,6 +87,8 @@ class UnderWay(Observer):
 
 
 _REMEMBERED = 10_000
+#: A line names so many victims; each has a line of its own when it is asked to leave.
+_MOST_NAMES = 50
 #: Outcomes of writes that are part of normal life: the core deals with them.
 _ORDINARY = frozenset({Outcome.OK, Outcome.GONE, Outcome.OUTDATED})
 
@@ -111,6 +113,7 @@ class DecisionLog(Observer):
                     self._log.warning("a write failed", outcome=event.outcome, answer=event.message)
             elif isinstance(event, LeadershipChanged):
                 self._log.info("leading" if event.leading else "not leading")
+        self._removals(actions)
         for action in actions:
             if isinstance(action, Report) and action.reason in (NAME_TAKEN, NAME_SERVED):
                 write = self._log.warning if action.reason == NAME_TAKEN else self._log.info
@@ -139,6 +142,7 @@ class DecisionLog(Observer):
 
     def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
         """See :class:`~gangsched.runtime.loop.Observer`."""
+        self._removals(actions)
         for decision in decisions:
             gang = decision.gang.key
             news = (decision.outcome, decision.message)
@@ -151,6 +155,15 @@ class DecisionLog(Observer):
             write("decided", gang=gang, **self._details(decision, seconds))
             if self._in_full and not repeated:
                 self._foretell(decision)
+
+    def _removals(self, actions: Sequence[Action]) -> None:
+        """A line for each pod that is asked to leave, and each Job that is suspended; a dry run tells it otherwise."""
+        for action in () if self._in_full else actions:
+            if isinstance(action, Remove):
+                verb = "evicting a pod" if action.evict else "deleting a pod"
+                self._log.info(verb, pod=action.pod.key, reason=action.reason, why=action.mark)
+            elif isinstance(action, SuspendJob):
+                self._log.info("suspending a Job", job=action.job.key, gang=action.preemptor, plan=action.plan)
 
     def _foretell(self, decision: Decision) -> None:
         """What would follow once the nominations of a plan stand: a dry run comes no further than those."""
@@ -170,7 +183,9 @@ class DecisionLog(Observer):
         if decision.message:
             details["why"] = decision.said
         if isinstance(decision, Preempt):
-            details["victims"] = [v.key for v in decision.victims] if self._in_full else len(decision.victims)
+            names = [v.key for v in decision.victims]
+            few = names if self._in_full or len(names) <= _MOST_NAMES else [*names[:_MOST_NAMES], "…"]
+            details.update(victims=few, victimCount=len(names))
         if decision.awaiting:
             details["awaiting"] = [a.pod for a in decision.awaiting] if self._in_full else len(decision.awaiting)
         if self._in_full and decision.placements:

@@ -66,6 +66,7 @@ async def get(server: HealthServer, path: str) -> tuple[int, str]:
 async def test_ready_only_with_caches(server: HealthServer, facts: Facts) -> None:
     """A process whose caches are not listed is alive and not ready; afterwards it is both."""
     assert await get(server, "/healthz") == (200, "ok\n")
+    assert await get(server, "/livez") == (200, "ok\n")
     assert await get(server, "/readyz") == (503, "caches: the caches are not synced yet\n")
     facts.ready = None
     assert await get(server, "/readyz") == (200, "ok\n")
@@ -79,7 +80,10 @@ async def test_what_is_dead_is_neither_alive_nor_ready(server: HealthServer, fac
 
 
 async def test_metrics_and_configuration(server: HealthServer) -> None:
-    """/metrics is Prometheus text, /configz JSON, and other paths do not exist."""
+    """/metrics is Prometheus text, /configz JSON, / names all paths, and others do not exist."""
+    paths = (await get(server, "/"))[1].split()
+    assert paths == ["/configz", "/healthz", "/livez", "/metrics", "/readyz"]
+    assert 404 not in [(await get(server, path))[0] for path in paths]
     status, text = await get(server, "/metrics")
     assert status == 200
     assert "things_total 3.0" in text

@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 from gangsched import logs
+from gangsched.cluster.kube.dryrun import told
+from gangsched.core.actions import Action, JobRef, PodRef, Remove, SetCondition, SuspendJob
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision, Gap, Placement, UnitRef, Victim
 from gangsched.core.events import Event, LeadershipChanged, ObjectRefused, Outcome, WriteDone
 from gangsched.model.dialects import koordinator
@@ -135,7 +137,38 @@ def test_a_dry_run_tells_names(stream: io.StringIO) -> None:
     assert (evict["message"], evict["node"]) == ("would delete Pod ns/victim", "node-1")
     assert (bind["message"], bind["node"]) == ("would bind Pod ns/gang when there is room", "node-1")
     assert (dry["placements"], dry["victims"]) == ({"ns/gang": "node-1"}, ["ns/victim"])
-    assert (wet.get("placements"), wet["victims"]) == (None, 1)
+    assert (wet.get("placements"), wet["victims"], wet["victimCount"]) == (None, ["ns/victim"], 1)
+
+
+def test_each_removal_has_a_line(stream: io.StringIO) -> None:
+    """With the pod, the reason and for whom; a dry run, which removes nothing, tells it in its own words."""
+    logs.configure("json", "info", stream)
+    victim = PodRef("ns", "victim", "v")
+    job = SuspendJob(3, JobRef("ns", "nightly", "j"), "1", "me", "ns/gang", "plan-1")
+    actions: list[Action] = [Remove(1, victim, True, "for ns/gang"), Remove(2, victim), job]
+    DecisionLog(in_full=True).handled([], actions, 0.0, 0.0)
+    DecisionLog().handled([], actions[:1], 0.0, 0.0)
+    DecisionLog().decided([], actions[1:], 0.0, 0.0)
+    evicted, deleted, suspended = lines(stream)
+    assert (evicted["message"], evicted["pod"], evicted["why"]) == ("evicting a pod", "ns/victim", "for ns/gang")
+    assert (deleted["message"], deleted["reason"]) == ("deleting a pod", "PreemptionByScheduler")
+    assert (suspended["message"], suspended["job"], suspended["gang"]) == ("suspending a Job", "ns/nightly", "ns/gang")
+
+
+def test_many_victims_are_named_in_part(stream: io.StringIO) -> None:
+    """The first ones, and how many there are."""
+    logs.configure("json", "info", stream)
+    gone = tuple(Victim("ns", f"v{i}", "v", "n", UnitRef("Pod", f"ns/v{i}"), False, 0, False) for i in range(60))
+    DecisionLog().decided([decision(PREEMPT, victims=gone)], [], 0.001, 0.0)
+    (line,) = lines(stream)
+    assert (line["victimCount"], line["victims"]) == (60, [*(f"ns/v{i}" for i in range(50)), "…"])
+
+
+def test_what_would_be_written_does_not_overwrite_the_message(stream: io.StringIO) -> None:
+    """The text of a condition has a field of its own beside what would be done."""
+    said, details = told(SetCondition(PodRef("ns", "a", "u"), "Unschedulable", "not now: full"))
+    assert said == "set PodScheduled=False on Pod ns/a"
+    assert (details["says"], "message" in details) == ("not now: full", False)
 
 
 def test_how_good_a_plan_is(stream: io.StringIO) -> None:

@@ -55,8 +55,10 @@ def told(action: Action) -> tuple[str, dict[str, Any]]:
     if isinstance(action, Remove) and action.evict:
         verb = "evict"
     values = {name: getattr(action, name) for name in fields}
+    # A line of the log has its own message.
     return f"{verb} {_object(action)}", {
-        name: value.key if isinstance(value, PodRef) else value for name, value in values.items()
+        "says" if name == "message" else name: value.key if isinstance(value, PodRef) else value
+        for name, value in values.items()
     }
 
 

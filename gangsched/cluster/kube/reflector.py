@@ -246,7 +246,7 @@ class Reflector:
         except UnreachableError as error:
             # Cut by a server that finds us slow, by a proxy, by silence: nothing is lost, the version stands.
             self._ended("broken")
-            _log.info("watch broke", resource=self.kind.resource, error=str(error))
+            _log.debug("watch broke", resource=self.kind.resource, error=str(error))
         finally:
             self._watch = None
         return self._version != before or time.monotonic() - started >= USEFUL_WATCH_SECONDS

@@ -18,9 +18,9 @@ VICTIM = "py-gang-scheduler: preempting to accommodate higher priority pods"
 LINES: list[tuple[do.Action, str]] = [
     (do.Bind(1, POD, "n1"), "bind Pod ns/m node=n1"),
     (do.Nominate(1, POD, "n1", "a-1", "plan a-1: ..."), "nominate Pod ns/m node=n1 plan=a-1"),
-    (do.WithdrawNomination(1, POD, "Withdrawn", "late"), "withdraw the nomination of Pod ns/m message=late"),
-    (do.Mark(1, POD, VICTIM), f"mark Pod ns/m message={VICTIM}"),
-    (do.Unmark(1, POD, "no longer needed"), "unmark Pod ns/m message=no longer needed"),
+    (do.WithdrawNomination(1, POD, "Withdrawn", "late"), "withdraw the nomination of Pod ns/m says=late"),
+    (do.Mark(1, POD, VICTIM), f"mark Pod ns/m says={VICTIM}"),
+    (do.Unmark(1, POD, "no longer needed"), "unmark Pod ns/m says=no longer needed"),
     (do.Remove(1, POD), "delete Pod ns/m"),
     (do.Remove(1, POD, evict=True), "evict Pod ns/m"),
     (do.SuspendJob(1, JOB, "3", "ours", "ns/g", "a-1"), "suspend Job ns/train preemptor=ns/g plan=a-1"),
@@ -32,7 +32,7 @@ LINES: list[tuple[do.Action, str]] = [
     ),
     (do.HoldNode(1, NODE, "a-1.ours"), "hold Node n1 value=a-1.ours"),
     (do.ReleaseNode(1, NODE, "a-1.ours"), "no longer hold Node n1"),
-    (do.SetCondition(POD, "Unschedulable", "no"), "set PodScheduled=False on Pod ns/m reason=Unschedulable message=no"),
+    (do.SetCondition(POD, "Unschedulable", "no"), "set PodScheduled=False on Pod ns/m reason=Unschedulable says=no"),
     (
         do.Report(pod_reference(POD), "Normal", "Scheduled", "Binding", "to n1"),
         "write an Event on Pod ns/m reason=Scheduled note=to n1",
