@@ -230,11 +230,16 @@ class _Decided(msgspec.Struct, frozen=True):
     gap: Gap | None = None
 
     @property
+    def in_words_of_queues(self) -> bool:
+        """Return whether quota alone refuses the gang: tools that read Kueue's conditions know its words."""
+        return False
+
+    @property
     def said(self) -> str:
         """What stands in conditions, Events and the log: the headline, and behind it the rest of the message."""
         word, _, why = self.headline.partition(": ")
         first, _, rest = self.message.partition(". ")
-        if not why:
+        if not why or self.in_words_of_queues:
             text = self.message
         elif self.message.startswith(why):
             text = f"{word}: {self.message}"
@@ -292,6 +297,10 @@ class Unschedulable(_Decided, frozen=True):
     short_of_quota: bool = False
     nodes_unseen: bool = False
     had_quota: tuple[tuple[tuple[str, str], int], ...] = ()
+
+    @property
+    def in_words_of_queues(self) -> bool:
+        return self.short_of_quota
 
 
 class Gathering(_Decided, frozen=True):

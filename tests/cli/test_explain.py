@@ -340,7 +340,7 @@ def test_a_gang_that_is_not_complete(explain):
     """What is missing."""
     member = pod("m1", cls="high", labels=MEMBER)
     _, out, _ = explain("old", CLASSES % "0s", NODES, GROUP % "old", member)
-    assert "WAITS  1 of 2 members exist; 1 missing" in out
+    assert "WAITS 1 of 2 members exist; 1 missing" in out
 
 
 CONDITIONED = """
