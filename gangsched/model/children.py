@@ -106,6 +106,7 @@ def job(jobset: RawJobSet, replicated: RawReplicatedJob, index: int | None = Non
     placement |= {key: text for key, text in (meta.annotations or {}).items() if key in PLACEMENT}
     meta.annotations = {**(meta.annotations or {}), **placement}
     labels |= {JOB_KEY: hashlib.sha1(f"{meta.namespace}/{meta.name}".encode(), usedforsecurity=False).hexdigest()}
+    meta.labels = (meta.labels or {}) | labels
     own = wire.ObjectMeta(
         labels=(pods.metadata.labels or {}) | labels,
         annotations={**(pods.metadata.annotations or {}), **placement},

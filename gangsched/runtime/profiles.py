@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -113,14 +113,14 @@ class Profile(Section, frozen=True, kw_only=True):
         ),
     ] = ()
     trust_group_priority: Annotated[
-        bool | None,
+        Literal["auto", "always", "never"],
         doc(
             """Whether a group has the priority of the PriorityClass that it names (Volcano, KAI), which no admission
             checks: whoever may create groups has every priority then. Otherwise that class can lower the priority of
-            its pods, and not raise it. Without a value true for the scheduler names volcano and kai-scheduler, whose
-            users had that power before, and false for others."""
+            its pods, and not raise it. auto: for the scheduler names volcano and kai-scheduler, whose users had that
+            power before."""
         ),
-    ] = None
+    ] = "auto"
     plugins: Annotated[Plugins, doc("Which filters and scores are used.")] = Plugins()
     plugin_config: Annotated[tuple[PluginConfig, ...], doc("Arguments of plug-ins.")] = ()
 

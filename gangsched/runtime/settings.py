@@ -444,7 +444,7 @@ class GroupStatus(Section, frozen=True, kw_only=True):
 def _trusted(profile: Profile) -> str:
     """The scheduler name of a profile that trusts the priority of groups; empty for others."""
     name, said = profile.scheduler_name, profile.trust_group_priority
-    return name if said or (said is None and name in TRUSTED_BY_DEFAULT) else ""
+    return name if said == "always" or (said == "auto" and name in TRUSTED_BY_DEFAULT) else ""
 
 
 class Configuration(Section, frozen=True, kw_only=True):

@@ -88,14 +88,18 @@ def test_the_chart_installs_what_kustomize_installs() -> None:
 
 
 def test_names_and_namespace_are_free() -> None:
-    """Another release in another namespace: no object is named or placed as the first one, and bindings agree."""
+    """Another release in another namespace: no object is named or placed as the first one, and bindings agree. What the
+    leader publishes is for all who are authenticated.
+    """
+    everybody = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}
     first, second = named(rendered()), named(rendered(release="batch", namespace="sched"))
     shared = {key for key in first if key in second}
     assert {kind for kind, _ in shared} == {"CustomResourceDefinition"}
     for thing in second.values():
         assert thing["metadata"].get("namespace", "sched") == "sched"
         for subject in thing.get("subjects", ()):
-            assert subject == {"kind": "ServiceAccount", "name": "batch-gangsched", "namespace": "sched"}
+            ours = {"kind": "ServiceAccount", "name": "batch-gangsched", "namespace": "sched"}
+            assert subject == (everybody if thing["metadata"]["name"] == "batch-gangsched-status" else ours)
     configured = one([*second.values()], "ConfigMap")["data"]["config.yaml"]
     assert configured["leaderElection"]["resourceNamespace"] == "sched"
 

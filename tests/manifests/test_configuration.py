@@ -55,7 +55,7 @@ def test_configuration_file_is_where_the_command_looks_for_it() -> None:
 
 def test_lease_in_the_configuration_is_the_one_that_rbac_allows() -> None:
     """The scheduler may write the Lease that it is told to take."""
-    election, role = configuration()["leaderElection"], one(installed(), "Role")
+    election, role = configuration()["leaderElection"], one(installed(), "Role", "gangsched-leader-election")
     assert election["resourceNamespace"] == role["metadata"]["namespace"]
     lease = ("coordination.k8s.io", "leases", election["resourceName"])
     assert {"get", "update"} <= rights(role).get(lease, set())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha1
 from typing import Any
 
 import msgspec
@@ -72,6 +73,7 @@ def test_a_child_is_named_labelled_and_owned_as_its_controller_does() -> None:
         "jobset.sigs.k8s.io/replicatedjob-name": "w",
         "jobset.sigs.k8s.io/replicatedjob-replicas": "3",
         "jobset.sigs.k8s.io/job-index": "2",
+        "jobset.sigs.k8s.io/job-key": sha1(b"ns/js-w-2", usedforsecurity=False).hexdigest(),
     }
     assert (made.metadata.name, made.metadata.labels, made.spec.template.metadata.labels) == ("js-w-2", labels, labels)
     job = Converter().job(made)

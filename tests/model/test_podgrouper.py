@@ -50,7 +50,8 @@ SUSPENDED = [{"replicas": 3, "minReplicas": 2}, {"replicas": 3, "minReplicas": 1
 
 #: No pods are expected, so one that is there all the same starts by itself.
 NONE = 1
-#: Elastic is what its operator can make fewer of: the workers. More of them than it makes are not waited for.
+#: Elastic is what its operator can make fewer of: the workers. More members than it makes would never come, and are not
+#: waited for.
 ELASTIC = 6
 #: Without its autoscaler KubeRay makes all replicas, and asks Volcano and scheduler-plugins for all of them.
 ALL = 7
@@ -59,15 +60,15 @@ ALL = 7
 CASES: list[tuple[str, str, str, dict[str, Any], int | None, int | None]] = [
     ("kubeflow/pytorch", "OnlyReplicas", "PyTorchJob", torch(Master=2, Worker=4), 6, None),
     ("kubeflow/pytorch", "OnlyMinReplicas", "PyTorchJob", torch(66, Master=2, Worker=4), 66, ELASTIC),
-    ("kubeflow/pytorch", "OnlyMinAvailable", "PyTorchJob", torch(Master=2, Worker=4) | least(33), 33, None),
+    ("kubeflow/pytorch", "OnlyMinAvailable", "PyTorchJob", torch(Master=2, Worker=4) | least(33), 33, ELASTIC),
     ("kubeflow/pytorch", "MinAvailableAndMinReplicas", "PyTorchJob",
-     torch(66, Master=2, Worker=4) | least(33), 33, None),
+     torch(66, Master=2, Worker=4) | least(33), 33, ELASTIC),
     ("kubeflow/pytorch", "OnlyMasterReplicas", "PyTorchJob", torch(Master=2), 2, None),
     ("kubeflow/pytorch", "OnlyWorkerReplicas", "PyTorchJob", torch(Worker=4), 4, None),
     ("kubeflow/pytorch", "OnlyMasterWithMinReplicas", "PyTorchJob", torch(66, Master=2), 66, 2),
     ("kubeflow/pytorch", "OnlyWorkerWithMinReplicas", "PyTorchJob", torch(66, Worker=4), 66, 4),
-    ("kubeflow/pytorch", "OnlyMasterWithMinAvailable", "PyTorchJob", torch(Master=2) | least(33), 33, None),
-    ("kubeflow/pytorch", "OnlyWorkerWithMinAvailable", "PyTorchJob", torch(Worker=4) | least(33), 33, None),
+    ("kubeflow/pytorch", "OnlyMasterWithMinAvailable", "PyTorchJob", torch(Master=2) | least(33), 33, 2),
+    ("kubeflow/pytorch", "OnlyWorkerWithMinAvailable", "PyTorchJob", torch(Worker=4) | least(33), 33, 4),
     ("kubeflow/tensorflow", "WorkerOnly", "TFJob", {"tfReplicaSpecs": replicas(Worker=3)}, 3, None),
     ("kubeflow/tensorflow", "PSOnly", "TFJob", {"tfReplicaSpecs": replicas(PS=2)}, 2, None),
     ("kubeflow/tensorflow", "WorkerPSChief", "TFJob", {"tfReplicaSpecs": replicas(Worker=4, PS=2, Chief=1)}, 7, None),
@@ -76,7 +77,7 @@ CASES: list[tuple[str, str, str, dict[str, Any], int | None, int | None]] = [
     ("kubeflow/tensorflow", "RunPolicyMinAvailableOverridesReplicas", "TFJob",
      {"tfReplicaSpecs": replicas(Worker=4, PS=2)} | least(3), 3, None),
     ("kubeflow/tensorflow", "RunPolicyMinAvailableOverridesZeroReplicas", "TFJob",
-     {"tfReplicaSpecs": replicas(Worker=0)} | least(5), 5, None),
+     {"tfReplicaSpecs": replicas(Worker=0)} | least(5), 5, NONE),
     ("kubeflow/tensorflow", "MissingTfReplicaSpecs", "TFJob", {}, None, NONE),
     ("kubeflow/tensorflow", "ZeroWorkerReplicas", "TFJob", {"tfReplicaSpecs": replicas(Worker=0)}, None, NONE),
     # The operator's default is one.
@@ -84,14 +85,14 @@ CASES: list[tuple[str, str, str, dict[str, Any], int | None, int | None]] = [
     ("kubeflow/xgboost", "MasterAndWorker", "XGBoostJob", {"xgbReplicaSpecs": replicas(Master=1, Worker=3)}, 4, None),
     ("kubeflow/xgboost", "RunPolicyOverridesReplicaSum", "XGBoostJob",
      {"xgbReplicaSpecs": replicas(Master=1, Worker=3)} | least(2), 2, None),
-    ("kubeflow/xgboost", "RunPolicySkipsMandatorySpecValidation", "XGBoostJob", least(5), 5, None),
+    ("kubeflow/xgboost", "RunPolicySkipsMandatorySpecValidation", "XGBoostJob", least(5), 5, NONE),
     # Which roles there must be is for the operator to say.
     ("kubeflow/xgboost", "MissingMasterSpec", "XGBoostJob", {"xgbReplicaSpecs": replicas(Worker=3)}, None, 3),
     ("kubeflow/xgboost", "ZeroWorkerReplicas", "XGBoostJob",
      {"xgbReplicaSpecs": replicas(Master=1, Worker=0)}, None, 1),
     ("kubeflow/jax", "BasicWorkerReplicas", "JAXJob", {"jaxReplicaSpecs": replicas(Worker=4)}, 4, None),
     ("kubeflow/jax", "RunPolicyOverridesReplicas", "JAXJob",
-     {"jaxReplicaSpecs": replicas(Worker=2)} | least(10), 10, None),
+     {"jaxReplicaSpecs": replicas(Worker=2)} | least(10), 10, 2),
     ("kubeflow/mpi", "Basic pod group metadata", "MPIJob", mpi(), 3, None),
     ("kubeflow/mpi", "Delayed launcher policy with no launcher", "MPIJob", mpi(**WAITS), 2, None),
     # It is a member that joins: the workers that it has waited for run by then.

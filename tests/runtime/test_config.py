@@ -194,7 +194,7 @@ def test_defaults_are_what_no_file_means() -> None:
     """The printed defaults are accepted and change nothing; profiles are spelt out in them."""
     printed = config.parse(defaults_text())
     assert msgspec.structs.replace(printed, profiles=Configuration().profiles) == Configuration()
-    assert printed.core_options() == Configuration().core_options() == Options()
+    assert printed.core_options() == Configuration().core_options() == Options(trusted_names=())
 
 
 def test_example_is_accepted() -> None:
@@ -235,6 +235,7 @@ events: {members: perGang}
     found = config.parse(text).core_options()
     assert found == Options(
         scheduler_names=("a", "b"),
+        trusted_names=(),
         gang_mode="off",
         pod_disruption_mode="gangMode",
         strict_budgets=True,
@@ -315,6 +316,6 @@ def test_validate_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_defaults_and_schema_commands(capsys: pytest.CaptureFixture[str]) -> None:
     """Both print to standard output what the library says."""
     assert cli.main(["config", "defaults"]) == 0
-    assert config.parse(capsys.readouterr().out).core_options() == Options()
+    assert config.parse(capsys.readouterr().out).core_options() == Options(trusted_names=())
     assert cli.main(["config", "schema"]) == 0
     assert json.loads(capsys.readouterr().out) == config.schema()

@@ -75,7 +75,7 @@ def test_whom_profiles_trust() -> None:
     names = ("volcano", "kai-scheduler", "py-gang-scheduler")
     by_default = Configuration(profiles=tuple(Profile(scheduler_name=name) for name in names)).core_options()
     assert by_default.trusted_names == Options().trusted_names == names[:2]
-    said = [Profile(scheduler_name="volcano", trust_group_priority=False), Profile(trust_group_priority=True)]
+    said = [Profile(scheduler_name="volcano", trust_group_priority="never"), Profile(trust_group_priority="always")]
     assert Configuration(profiles=tuple(said)).core_options().trusted_names == ("py-gang-scheduler",)
 
 

@@ -78,7 +78,7 @@ def test_a_job_that_goes_on_is_one_workload():
     assert counts(told(cluster)["clusterqueues", "b"]) == (1, 0, 0)
     cluster.pass_time(60)
     cluster.change("new-0", phase="Succeeded")
-    cluster.pass_time(60)
+    cluster.pass_time(20)  # within the time that its pods have to come
     assert counts(told(cluster)["clusterqueues", "b"]) == (0, 1, 0)
     cluster.slow = lambda _: True
     cluster.show(owned("old", 3, "old-again"))
