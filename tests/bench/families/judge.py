@@ -46,6 +46,7 @@ class Answer(msgspec.Struct):
     at_optimum: bool = False
     excess: float = 0.0
     broken: bool = False
+    owners: int = 0
     work: float = 0.0
     work_excess: float = 0.0
     wrong: str = ""
@@ -93,8 +94,10 @@ def never_worse(answers: Sequence[Answer]) -> str:
     """What is wrong if plans, in the order of their budgets, do more harm with more steps; empty if they do not."""
     planned = [a for a in answers if a.outcome == PREEMPT]
     for fewer, more in pairwise(planned):
-        more_work = more.work > fewer.work * (1 + 1e-6) and differing(more, fewer) is None
-        if above(more, fewer) or more_work:
+        then = more.owners > fewer.owners
+        if more.owners == fewer.owners:
+            then = more.work > fewer.work * (1 + 1e-6)
+        if above(more, fewer) or (differing(more, fewer) is None and then):
             return f"{harm_text(more)} after {more.steps or 'all'} steps, {harm_text(fewer)} after {fewer.steps}"
     return ""
 
@@ -156,7 +159,7 @@ class Court:
             return
         found = self.reading.harm(victims)
         mine, best = least_of(found), self.cluster.least
-        out.beyond, out.levels, out.work = mine.beyond, mine.levels, found.work
+        out.beyond, out.levels, out.owners, out.work = mine.beyond, mine.levels, found.owners, found.work
         part = self._above_in(mine)
         out.at_optimum = part is None
         if part is None:
