@@ -279,7 +279,10 @@ MUTANTS = (
     Mutant(
         "a stronger gang that may not evict breaks weaker plans",
         ((_CONTEXT, " and self.world.membership.policy(self.gangs) != PREEMPT_NEVER\n", "\n"),),
-        (_REMEMBERED,),
+        (
+            "tests/core/eviction/test_plans_of_one_moment.py"
+            "::test_a_stronger_gang_that_may_not_evict_leaves_a_weaker_plan_alone",
+        ),
     ),
     Mutant(
         "a stronger gang that pauses breaks weaker plans",
