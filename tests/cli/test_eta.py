@@ -352,7 +352,9 @@ def test_with_run_times_that_hold_and_nothing_to_come_the_likely_start_is_the_re
 def test_a_victim_that_may_take_centuries_to_leave_is_no_endless_forecast(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], grace: int
 ) -> None:
-    """The API server takes such grace periods; a gang that waits does not begin its wait again 50,000 times."""
+    """The API server takes such grace periods; nothing is held for a wait of that length, and no wait begins again 50,000
+    times.
+    """
     low = {"name": "low", "namespace": "d", "uid": "low"}
     spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "4"}}}], "priority": 1, "nodeName": "n1"}
     objects = [
@@ -375,5 +377,5 @@ def test_a_victim_that_may_take_centuries_to_leave_is_no_endless_forecast(
     (tmp_path / "in.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     assert main(["plan", "-f", str(tmp_path / "in.json"), "--eta", "-o", "json"]) == 0
     first, second = json.loads(capsys.readouterr().out)["decisions"]
-    assert (first["outcome"], second["outcome"]) == ("preempt", "wait")
+    assert (first["outcome"], second["outcome"]) == ("preempt", "unschedulable")
     assert first["eta"]["latest"] is None
