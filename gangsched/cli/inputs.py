@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Generator
@@ -53,6 +52,8 @@ class Reach(NamedTuple):
 
     def ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
         """The answer to one question."""
+        import asyncio  # noqa: PLC0415 - manifests are read without it
+
         from gangsched.runtime.connecting import client_to  # noqa: PLC0415 - as in connect
 
         async def asked() -> T:

@@ -352,8 +352,8 @@ def test_with_run_times_that_hold_and_nothing_to_come_the_likely_start_is_the_re
 def test_a_victim_that_may_take_centuries_to_leave_is_no_endless_forecast(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], grace: int
 ) -> None:
-    """The API server takes such grace periods; nothing is held for a wait of that length, and no wait begins again 50,000
-    times.
+    """The API server takes such grace periods; nothing is held for a wait of that length, which does not begin again
+    50,000 times.
     """
     low = {"name": "low", "namespace": "d", "uid": "low"}
     spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "4"}}}], "priority": 1, "nodeName": "n1"}
