@@ -11,7 +11,7 @@ from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.connection import ConnectionConfigError, load_connection
 from gangsched.cluster.kube.discovery import Served
-from gangsched.cluster.kube.retry import Backoff, TokenBucket, end
+from gangsched.cluster.kube.retry import AGAIN_SECONDS, Backoff, TokenBucket, end
 from gangsched.controllers.status import StatusWriter, discover, patch_status, read_object
 from gangsched.core.actions import GangStatus
 
@@ -69,14 +69,16 @@ class GroupControllers:
     def stop(self) -> None:
         """End the thread. May be called again."""
         self._stopping.set()
-        if self._running is not None:
-            loop, task = self._running
-            try:
-                loop.call_soon_threadsafe(task.cancel)
-            except RuntimeError:  # it has just ended by itself
-                _log.debug("the controllers had ended")
-        if self._begun:
-            self._thread.join()  # also while it imports kopf: an interpreter that ends under an import may crash
+        while self._begun and self._thread.is_alive():
+            if self._running is not None:
+                loop, task = self._running
+                try:
+                    loop.call_soon_threadsafe(task.cancel)
+                except RuntimeError:  # it has just ended by itself
+                    _log.debug("the controllers had ended")
+            # Also while it imports kopf: an interpreter that ends under an import may crash. Once more, since a library
+            # may have lost the cancellation.
+            self._thread.join(AGAIN_SECONDS)
 
     # ------------------------------------------------------------------------------------- the controllers' thread
 

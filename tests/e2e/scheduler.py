@@ -49,10 +49,15 @@ class RunningScheduler:
             return await response.text()
 
     async def stop(self) -> int:
-        """SIGTERM, and how the process ended."""
+        """SIGTERM, and how the process ended; where it does not end, its log says what each thread does."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
-        return await asyncio.wait_for(self.process.wait(), LIMIT_SECONDS)
+        try:
+            return await asyncio.wait_for(self.process.wait(), LIMIT_SECONDS)
+        except TimeoutError:
+            self.process.send_signal(signal.SIGABRT)
+            await self.process.wait()
+            raise
 
 
 def configuration(port: int, settings: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +93,7 @@ async def start_process(kubeconfig: Path, folder: Path, *arguments: str, **setti
             *arguments,
             stdout=out,
             stderr=out,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"},
         )
     return RunningScheduler(process, port, log)
 

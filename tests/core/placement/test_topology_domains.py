@@ -243,11 +243,9 @@ def test_the_others_follow_bound_members(
 def test_members_that_are_bound_apart(objects: list[Built], reason: str) -> None:
     """Nothing can bring them together again; the gang is told, and nobody is evicted."""
     found = decided(*A, *B, node("n1"), full("v", "a2"), *objects, wants(3), *members(1))
-    assert (found.outcome, found.message) == (
-        UNSCHEDULABLE,
-        f"0/5 nodes are available: 1 node(s) didn't have the label rack, 4 {OUTSIDE}. topology: {reason}. "
-        "The gang is bound in part: 2 bound, 1 more needed, which come before any weaker work",
-    )
+    why = f"0/5 nodes are available: 1 node(s) didn't have the label rack, 4 {OUTSIDE}. topology: {reason}."
+    in_part = "The gang is bound in part: 2 bound, 1 more needed, which come before any weaker work"
+    assert (found.outcome, found.message) == (UNSCHEDULABLE, f"{why} {in_part}")
 
 
 def test_a_member_on_a_node_that_is_gone_binds_nobody() -> None:

@@ -70,9 +70,10 @@ def test_questions_beyond_the_steps_are_not_asked(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(PlacedFit, "_place", counted)
     victims = []
-    for steps in (100, 4_000):
+    for steps in (100, 15_000):
         placed.append(0)
-        core = Scheduler(Options(search_steps=steps))
+        monkeypatch.setattr("gangsched.core.preemption.search._REPRIEVE_STEPS", steps)
+        core = Scheduler(Options(search_steps=4_000))
         core.handle(crowded(), NOW)
         core.decide(NOW)
         (found,) = core.drain_decisions()
