@@ -16,12 +16,12 @@ MOST_NOT_RUN = 14
 #: Commands that need no cluster, and a line that they print.
 OFFLINE = {
     "gangsched plan -f examples/koordinator/": "1 gang: 1 preempt, 2 victims",
-    "gangsched plan -f examples/job/": "3 pods that must start together",
+    "gangsched plan -f examples/job/": "NEVER FITS  3 pods x 2 cpu = 6",
     "gangsched plan -f examples/job-scheduling/": "within      topology.kubernetes.io/zone=b",
     "gangsched plan -f examples/jobset/": "1 gang: 1 preempt, 1 victim",
-    "gangsched plan -f examples/trainjob/": "3 pods that must start together",
+    "gangsched plan -f examples/trainjob/": "NEVER FITS  3 pods x 3 cpu = 9",
     "gangsched plan -f examples/statefulset/": "not placed  default/web",
-    "gangsched plan -f examples/owners/": "2 gangs: 1 bind, 1 unschedulable",
+    "gangsched plan -f examples/owners/ --config examples/config/announced.yaml": "2 gangs: 1 bind, 1 unschedulable",
     "gangsched plan -f examples/coscheduling/ --scheduler-name scheduler-plugins-scheduler": (
         "not placed  default/wide-0  2 Insufficient cpu"
     ),

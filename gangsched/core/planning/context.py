@@ -225,12 +225,13 @@ class SchedulingContext:
         return np.array(sorted(s for s in slots if not table.flags[s] & TERMINATING), dtype=np.int64)
 
     def _may_own(self, uid: str) -> bool:
-        """Could the gang evict a pod that a weaker plan removes? By quota it might, whatever the pod's priority."""
+        """Return whether the gang could evict a pod that a weaker plan removes. Between two gangs with quota the rules
+        of queues decide that, so it names the pod among its own victims or does not get it.
+        """
         world, pod = self.world, self.world.pods[uid]
-        if pod.priority < self.priority:
-            return True
-        both_managed = world.managed.is_managed(self.gangs)
-        return both_managed and world.managed.is_managed(world.membership.group(pod.gang)[0])
+        if world.managed.is_managed(self.gangs) and world.managed.is_managed(world.membership.group(pod.gang)[0]):
+            return False
+        return pod.priority < self.priority
 
     def terminating(self, *, ever: bool = False) -> Ints:
         """Slots of the pods that are not there in the planned future: those on their way out, and the condemned; with
