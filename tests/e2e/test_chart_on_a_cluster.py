@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,14 +25,20 @@ INSTALL = (
 
 
 async def test_the_first_gang_after_an_installation_with_helm(
-    control_plane: ControlPlane, admin: Client, tmp_path: Path
+    make_control_plane: Callable[..., ControlPlane], tmp_path: Path
 ) -> None:
     """The API server takes every object. The scheduler, as its own account and with the configuration that was made,
     evicts for a gang and binds it. What is uninstalled leaves the definition of PodGroups and nothing else.
+
+    The cluster is one in which nothing has been installed: helm takes over no role of others.
     """
-    if await admin.find("CustomResourceDefinition", "podgroups.scheduling.sigs.k8s.io") is not None:
-        await admin.delete("CustomResourceDefinition", "podgroups.scheduling.sigs.k8s.io")
-        await admin.wait_gone("CustomResourceDefinition", "podgroups.scheduling.sigs.k8s.io")
+    control_plane = make_control_plane()
+    async with Client(control_plane.admin_kubeconfig) as admin:
+        await installed(control_plane, admin, tmp_path)
+
+
+async def installed(control_plane: ControlPlane, admin: Client, tmp_path: Path) -> None:
+    """See above."""
     readers = tmp_path / "reader"
     readers.mkdir()
     path = f"{Path(helm()).parent}{os.pathsep}{os.environ['PATH']}"

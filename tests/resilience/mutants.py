@@ -166,11 +166,6 @@ _REMOVED_FIRST = "                    self._gangs.remove(group)\n            cas
 _ALL_MARKED = "if not all(eviction.stands(pod.uid) for pod in eviction.to_go(self._world.pods)):"
 _NO_FENCE = "self._settings.timeout_seconds"
 _NAMES_UID = "tests/cluster/kube/test_fence.py::test_every_write_to_a_pod_names_the_uid_that_it_means"
-_MOMENT = "tests/core/eviction/test_plans_of_one_moment.py"
-_REMEMBERED = (
-    "tests/core/recovery/test_nothing_is_remembered.py::"
-    "test_leadership_that_is_lost_and_won_a_hundred_times_leaves_nothing_behind"
-)
 _LOWEST = "tests/core/preemption/test_lowest_priority.py::test_who_is_not_below_the_weakest_member_stays"
 _HIGHEST = "live=max((p.priority for p in live), default=None)"
 _SPARED = "tests/core/eviction/test_changes_midway.py::test_a_victim_that_may_no_longer_be_evicted_is_spared"
@@ -280,7 +275,7 @@ MUTANTS = (
     Mutant(
         "a stronger gang that may not evict breaks weaker plans",
         ((_CONTEXT, " and self.world.membership.policy(self.gangs) != PREEMPT_NEVER\n", "\n"),),
-        (f"{_MOMENT}::test_a_stronger_gang_that_may_not_evict_leaves_a_weaker_plan_alone",),
+        (f"{_OF_ONE_MOMENT}::test_a_stronger_gang_that_may_not_evict_leaves_a_weaker_plan_alone",),
     ),
     Mutant(
         "a stronger gang that pauses breaks weaker plans",
