@@ -99,14 +99,15 @@ def job(jobset: RawJobSet, replicated: RawReplicatedJob, index: int | None = Non
     }
     if index is not None:
         labels[_JOB_INDEX] = str(index)
+    name = f"{jobset.metadata.name}-{replicated.name}" + ("" if index is None else f"-{index}")
+    key = f"{jobset.metadata.namespace}/{name}"
+    labels[JOB_KEY] = hashlib.sha1(key.encode(), usedforsecurity=False).hexdigest()
     meta = _made(jobset.metadata, (f"{GROUP}/{VERSION}", JOBSET), template.metadata, labels)
-    meta.name = f"{meta.name}-{replicated.name}" + ("" if index is None else f"-{index}")
+    meta.name = name
     pods = template.spec.template
     placement = {key: text for key, text in (jobset.metadata.annotations or {}).items() if key in PLACEMENT}
     placement |= {key: text for key, text in (meta.annotations or {}).items() if key in PLACEMENT}
     meta.annotations = {**(meta.annotations or {}), **placement}
-    labels |= {JOB_KEY: hashlib.sha1(f"{meta.namespace}/{meta.name}".encode(), usedforsecurity=False).hexdigest()}
-    meta.labels = (meta.labels or {}) | labels
     own = wire.ObjectMeta(
         labels=(pods.metadata.labels or {}) | labels,
         annotations={**(pods.metadata.annotations or {}), **placement},
