@@ -70,10 +70,9 @@ class GroupControllers:
         """End the thread. May be called again."""
         self._stopping.set()
         while self._begun and self._thread.is_alive():
-            if self._running is not None:
-                loop, task = self._running
+            if (running := self._running) is not None:
                 try:
-                    loop.call_soon_threadsafe(task.cancel)
+                    running[0].call_soon_threadsafe(self._cancel)
                 except RuntimeError:  # it has just ended by itself
                     _log.debug("the controllers had ended")
             # Also while it imports kopf: an interpreter that ends under an import may crash. Once more, since a library
@@ -81,6 +80,10 @@ class GroupControllers:
             self._thread.join(AGAIN_SECONDS)
 
     # ------------------------------------------------------------------------------------- the controllers' thread
+
+    def _cancel(self) -> None:
+        if self._running is not None:
+            self._running[1].cancel()
 
     def _main(self) -> None:
         pauses = Backoff(initial_seconds=1.0, max_seconds=RESTART_SECONDS)
@@ -129,6 +132,7 @@ class GroupControllers:
                 error = ended.exception()
                 _log.warning("watching groups and queues ended, it will be started again", error=repr(error))
         finally:
+            self._running = None  # a cancellation that comes now would leave connections open
             await end(tasks)
             await client.close()
 

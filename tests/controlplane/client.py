@@ -463,3 +463,19 @@ async def wait_until_served(admin: Client, *kinds: str) -> None:
         return True
 
     await wait_until(served, what=f"{', '.join(kinds)} are served")
+
+
+async def wait_until_not_served(admin: Client, kind: str) -> None:
+    """Poll until discovery does not show this kind (``group/version/Kind``) any more, which a deleted definition does
+    for some seconds.
+    """
+
+    async def hidden() -> bool:
+        await admin.resources(refresh=True)
+        try:
+            await admin.list(kind)
+        except (LookupError, ApiError):
+            return True
+        return False
+
+    await wait_until(hidden, what=f"{kind} is not served")

@@ -13,7 +13,7 @@ from gangsched.model.queues import QUEUE_LABEL, ClusterQueue, KueueWorkload, Loc
 from gangsched.model.records import Owner
 from tests.cluster.kube.conftest import Reader, pod_body
 from tests.cluster.kube.kueue import GROUP, WORKLOADS, serve
-from tests.controlplane.client import ApiError, Client, Object, load
+from tests.controlplane.client import ApiError, Client, Object, load, wait_until_not_served
 from tests.controlplane.rbac import MANIFESTS
 from tests.faulty_proxy import Fault, FaultyProxy
 
@@ -127,6 +127,7 @@ async def test_an_api_that_a_pod_names_is_looked_for_at_once(make_cluster: Make,
     for each in DEFINITIONS:
         with contextlib.suppress(ApiError):
             await admin.delete("CustomResourceDefinition", each["metadata"]["name"])
+    await wait_until_not_served(admin, f"{GROUP}/v1beta2/ClusterQueue")
     reader = await make_cluster(discovery_seconds=3600.0)
     await reader.until(Synced)
     told = [e for e in reader.events if isinstance(e, KindRead) and e.kind == f"ClusterQueue.{GROUP}"]
