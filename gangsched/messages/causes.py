@@ -204,6 +204,10 @@ queue_api_missing = Text(
     "the label {label} names the queue {queue}, and the cluster does not serve the API of queues ({api}): install it,"
     " remove the label, or set quota.mode: off"
 )
+group_queue_api_missing = Text(
+    "PodGroup {gang} names the queue {queue}, and the cluster does not serve the API of its queues ({api}): install it,"
+    " name no queue, or set quota.mode: off"
+)
 
 owner_gone = Text("its {kind} {owner} is gone, or is not known yet")
 owner_replaced = Text("its {kind} {owner} is gone; the one of that name is another")

@@ -84,6 +84,8 @@ class Fungibility(Record, frozen=True):
     preference: str = BORROWING_FIRST
 
 
+#: The queue of another API that a group without one is given there.
+DEFAULT_QUEUE = "default"
 #: The flavor of queues of other APIs: every node.
 ANY_NODE = "*"
 
@@ -91,6 +93,11 @@ ANY_NODE = "*"
 def foreign_queue(family: str, name: str) -> str:
     """What a queue of the API group ``family`` is called beside ClusterQueues and LocalQueues; no object can be."""
     return f"{family}:{name}"
+
+
+def queue_api(family: str) -> str:
+    """Return the kind of the queues of the API group ``family``, with the group after a dot."""
+    return f"Queue.{family}"
 
 
 def is_foreign(name: str) -> bool:

@@ -65,8 +65,8 @@ _decoder = msgspec.json.Decoder(_ApiGroups)
 
 
 class Survey(NamedTuple):
-    """Which APIs are ``served``, by the ``resource`` of their :class:`~gangsched.cluster.kinds.Kind`, and which may be,
-    and are ``closed``: they are to be left alone.
+    """Which APIs are ``served``, by the ``resource`` of their :class:`~gangsched.cluster.kinds.Kind`, and which are
+    ``closed``: where they are not served, or are left alone, that holds up nobody.
     """
 
     served: dict[str, Served]
@@ -96,8 +96,13 @@ async def survey(client: Client, quota_mode: str = AUTO) -> Survey:
         for version in group.versions or ()
     }
     found = ((kind.resource, _best(kind, quota_mode, here)) for kind in SERVED_KINDS)
-    alone = quota_mode == OFF or (quota_mode == AUTO and any(_is_kueue(here.get((queues.GROUP, v), {})) for v in _OURS))
-    closed = frozenset(kind.resource for kind in SERVED_KINDS if alone and kind.group == queues.GROUP)
+    off = quota_mode == OFF
+    alone = off or (quota_mode == AUTO and any(_is_kueue(here.get((queues.GROUP, v), {})) for v in _OURS))
+    closed = frozenset(
+        kind.resource
+        for kind in SERVED_KINDS
+        if (alone and kind.group == queues.GROUP) or (off and kind.full_name == queues.queue_api(kind.group))
+    )
     return Survey({name: served for name, served in found if served is not None}, closed)
 
 

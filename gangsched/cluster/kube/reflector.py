@@ -44,8 +44,8 @@ from gangsched.model.dialects import BY_FAMILY, group_api, needs_object
 from gangsched.model.dialects.objects import OWNER_GROUPS
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import JobSet
-from gangsched.model.queues import queue_labels
-from gangsched.model.records import Job, Pod
+from gangsched.model.queues import queue_api, queue_labels
+from gangsched.model.records import Gang, Job, Pod
 
 _log = logs.get(__name__)
 
@@ -389,6 +389,8 @@ def _needed(event: Event) -> Iterator[str]:
             yield full_name(record.owner.kind)
         if record.queue.local_queue:
             yield CLUSTER_QUEUES
+    elif isinstance(record, Gang) and record.queue_name:
+        yield queue_api(record.family)
 
 
 class Caches:

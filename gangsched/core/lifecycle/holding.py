@@ -102,6 +102,7 @@ class Holding:
         self._asked: dict[str, _Asked] = {}
         self._touched: set[str] = set()
         self._dirty: set[str] = set()
+        self._heard: set[str] = set()  # of these plans a node has changed, or a write to one is answered
         self._until = world.ledger.agenda.page()  # by key, when a plan has had its time
         self._linger = world.ledger.agenda.page()  # by node, until when it stays held without a plan
         self._look = world.ledger.agenda.page()  # by node, when what was acknowledged should show
@@ -140,7 +141,7 @@ class Holding:
             del self._asked[name]
             self._refuse(answer.message, self._on.get(name, ()))
         self._dirty.add(name)
-        self._tell(self._on.get(name, ()))
+        self._heard.update(self._on.get(name, ()))
 
     def _refuse(self, why: str, keys: Collection[str]) -> None:
         """Nodes may not be patched: plans go on without."""
@@ -153,13 +154,16 @@ class Holding:
             self._reporter.event(report.trigger(self._world, group), report.ROOM_NOT_HELD, note)
         waiting = set(self._holds)
         self._touched |= waiting
-        self._tell(waiting)
+        self._heard |= waiting
 
-    def _tell(self, keys: Iterable[str]) -> None:
-        """Look again at the plans that may have waited for a node to be held, and those whose removals have."""
-        for key in keys:
+    def _tell(self) -> None:
+        """Look again at the plans that may have waited for a node to be held, and those whose removals have. This takes
+        the time of all their victims, so it is done once for many answers.
+        """
+        for key in self._heard:
             self._actuator.check.add(key)
             self._actuator.check.update(self._owners(key))
+        self._heard.clear()
 
     # -- questions -----------------------------------------------------------------------------------------
 
@@ -204,8 +208,10 @@ class Holding:
 
     def _owners(self, key: str) -> set[str]:
         """The keys of those who make the pods leave that a group waits for."""
-        owned = map(self._ledger.condemned.owned_by, self._ledger.waits(key))
-        return {eviction.key for eviction in owned if eviction is not None}
+        condemned = self._ledger.condemned
+        records = map(condemned.records.get, self._ledger.waits(key))
+        owners = {each.owner for each in records if each is not None}
+        return {owner for owner in owners if owner in condemned.evictions}
 
     # -- which plans need which nodes ------------------------------------------------------------------------
 
@@ -309,6 +315,7 @@ class Holding:
         for name in sorted(self._dirty):
             self._set(name)
         self._dirty.clear()
+        self._tell()
 
     def _observe(self) -> None:
         """Take in what has changed by itself: nodes, pods of other schedulers, time."""
@@ -318,7 +325,7 @@ class Holding:
             if asked is not None and asked.since is not None:
                 del self._asked[name]  # what is seen counts again: another client may have changed it
             self._dirty.add(name)
-            self._tell(self._on.get(name, ()))
+            self._heard.update(self._on.get(name, ()))
         world.held_changed.clear()
         others_wait, self._others_wait = self._others_wait, bool(world.waits_for_others)
         if self._others_wait and not others_wait:
@@ -330,7 +337,7 @@ class Holding:
         for name in self._look.due(world.now):
             self._asked.pop(name, None)
             self._dirty.add(name)
-            self._tell(self._on.get(name, ()))
+            self._heard.update(self._on.get(name, ()))
         if self._try_again.due(world.now):
             self._refused = False
             self._touched |= ledger.condemned.evictions.keys()

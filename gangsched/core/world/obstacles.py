@@ -5,15 +5,15 @@ One function says so, for all who ask: a gang that waits, a plan, and who lists 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gangsched.core.events import Reading
 from gangsched.core.world.world import World
 from gangsched.messages import causes
 from gangsched.model.dialects import group_api, needs_object
-from gangsched.model.queues import GROUP, QUEUE_LABEL, is_foreign
-from gangsched.model.records import GangId
+from gangsched.model.queues import DEFAULT_QUEUE, GROUP, QUEUE_LABEL, is_foreign, queue_api
+from gangsched.model.records import Gang, GangId
 
 #: The kind of objects without which no queue exists.
 CLUSTER_QUEUES = f"ClusterQueue.{GROUP}"
@@ -53,14 +53,28 @@ def queue_problem(world: World, gangs: Sequence[GangId]) -> str:
     """Return why it is not known whether these gangs have quota: a label names their queue, and nothing serves it.
 
     Where queues are left to others, as with ``quota.mode: off``, they mean nothing here. A queue of another API that is
-    known has been read from there, whatever is served of Kueue's.
+    known has been read from there, whatever is served of Kueue's. A group says ``default`` by the default of its API.
     """
-    if world.ownership.readings.get(CLUSTER_QUEUES) is not Reading.ABSENT:
+    readings = world.ownership.readings
+    absent = readings.get(CLUSTER_QUEUES) is Reading.ABSENT
+    named = next(
+        (spec for spec in map(world.membership.spec, gangs) if spec is not None and _misses(spec, readings)), None
+    )
+    if not absent and named is None:
         return ""
     queue = world.managed.written_labels(gangs).local_queue
-    if not queue or is_foreign(queue):
+    if queue:
+        counts = absent and not is_foreign(queue)
+        return causes.queue_api_missing(label=QUEUE_LABEL, queue=queue, api=CLUSTER_QUEUES) if counts else ""
+    if named is None:
         return ""
-    return causes.queue_api_missing(label=QUEUE_LABEL, queue=queue, api=CLUSTER_QUEUES)
+    return causes.group_queue_api_missing(gang=named.key, queue=named.queue_name, api=queue_api(named.family))
+
+
+def _misses(spec: Gang, readings: Mapping[str, Reading]) -> bool:
+    """Return whether a group names a queue of its API that the cluster does not serve."""
+    named = spec.queue_name not in {"", DEFAULT_QUEUE}
+    return named and readings.get(queue_api(spec.family)) is Reading.ABSENT
 
 
 def _group_problem(world: World, gangs: Sequence[GangId]) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gangsched.core.events import Changed, KindRead, ObjectRefused, Reading, Synced, records
-from gangsched.model.queues import QUEUE_LABEL, ClusterQueue, KueueWorkload, LocalQueue, QueueObject
+from gangsched.model.dialects import kai
+from gangsched.model.queues import QUEUE_LABEL, ClusterQueue, KueueWorkload, LocalQueue, QueueObject, queue_api
 from gangsched.model.records import Owner
 from tests.cluster.kube.conftest import Reader, pod_body
 from tests.cluster.kube.kueue import GROUP, WORKLOADS, serve
@@ -96,6 +97,17 @@ async def test_where_kueue_runs(make_cluster: Make, admin: Client, kueue: None, 
     reader = await make_cluster(quota_mode=mode)
     await reader.until(Synced)
     assert of(reader, ClusterQueue) == read
+
+
+@pytest.mark.parametrize(
+    ("mode", "reading"), [("auto", Reading.ABSENT), ("own", Reading.ABSENT), ("off", Reading.CLOSED)]
+)
+async def test_queues_of_a_group_api_that_are_not_served(make_cluster: Make, mode: str, reading: Reading) -> None:
+    """Groups that name one wait, unless queues are to mean nothing."""
+    reader = await make_cluster(quota_mode=mode)
+    await reader.until(Synced)
+    told = [e.reading for e in reader.events if isinstance(e, KindRead) and e.kind == queue_api(kai.FAMILY)]
+    assert told == [reading]
 
 
 @pytest.mark.parametrize(("mode", "read"), [("auto", False), ("own", True)])

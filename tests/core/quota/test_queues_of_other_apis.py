@@ -10,7 +10,7 @@ from gangsched.core.events import Changed, Gone, KindRead, Reading
 from gangsched.core.world.obstacles import CLUSTER_QUEUES
 from gangsched.model import wire
 from gangsched.model.dialects import kai, volcano
-from gangsched.model.queues import ClusterQueue, Limits, LocalQueue, of_other_api
+from gangsched.model.queues import ClusterQueue, Limits, LocalQueue, of_other_api, queue_api
 from tests.builders import PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan
 from tests.core.queues import objects
@@ -143,3 +143,29 @@ def test_a_queue_object_is_a_cluster_queue_of_another_name() -> None:
     """No ClusterQueue can be called so."""
     assert isinstance(queue("q").record, ClusterQueue)
     assert queue("q").record.name == "scheduling.volcano.sh:q"
+
+
+@pytest.mark.parametrize("family", [volcano.FAMILY, kai.FAMILY])
+@pytest.mark.parametrize(
+    ("name", "reading", "waits"),
+    [
+        ("team", Reading.ABSENT, True),
+        ("team", Reading.READ, False),
+        ("team", Reading.CLOSED, False),
+        ("default", Reading.ABSENT, False),
+        ("", Reading.ABSENT, False),
+    ],
+)
+def test_a_queue_whose_api_is_not_served_is_waited_for(
+    family: str, name: str, reading: Reading, *, waits: bool
+) -> None:
+    """Nobody is evicted on the guess that no quota is needed; ``default`` is what the API itself writes."""
+    told = KindRead(queue_api(family), reading)
+    weak = pod("weak").cpu(8).on("n1").priority(1)
+    strong = pod("strong-0").cpu(8).priority(9).gang("a", family)
+    found = plan(told, node("n1").cpu(8), weak, group("a", name, family), strong)["d/a"]
+    assert (found.outcome == "gathering") == waits
+    if waits:
+        assert f"names the queue team, and the cluster does not serve the API of its queues (Queue.{family})" in (
+            found.message
+        )
