@@ -29,6 +29,8 @@ UV = ROOT / ".venv" / "bin" / "uv"
 #: Makes the bill of materials; pinned, since it is no dependency of the project.
 SBOM_TOOL = "cyclonedx-bom==7.5.0"
 HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
+#: Plays the cases of the alerts. Prometheus 3.16, which its module calls 0.316.
+PROMTOOL = "github.com/prometheus/prometheus/cmd/promtool@v0.316.0"
 #: What the chart is rendered for; a helm that is built from its module takes the cluster for a very old one.
 KUBERNETES = "1.37.0"
 
@@ -140,33 +142,40 @@ def bill_of_materials(version: str) -> str:
     return f"{target.name}, {len(listed)} packages"
 
 
-def helm() -> Path | None:
-    """The `helm` of this machine, or one built from its Go module once; None without Go."""
-    if found := shutil.which("helm"):
+def program(module: str) -> Path:
+    """The program of this name on this machine, or one built from its Go module once."""
+    name = module.partition("@")[0].rpartition("/")[2]
+    if found := shutil.which(name):
         return Path(found)
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = Path(base) / "py-gang-scheduler" / HELM.replace("/", "_")
-    if not (folder / "helm").exists():
+    folder = Path(base) / "py-gang-scheduler" / module.replace("/", "_")
+    if not (folder / name).exists():
         if shutil.which("go") is None:
-            return None
-        print("      building helm from its Go module, once", flush=True)
-        run("go", "install", HELM, env={**os.environ, "GOBIN": str(folder), "CGO_ENABLED": "0"})
-    return folder / "helm"
+            raise ReleaseError(f"there is neither {name} nor go on this machine")
+        print(f"      building {name} from its Go module, once", flush=True)
+        run("go", "install", module, env={**os.environ, "GOBIN": str(folder), "CGO_ENABLED": "0"})
+    return folder / name
 
 
 def chart(version: str) -> str:
     """Written from the manifests, linted, rendered and packed."""
-    program = helm()
-    if program is None:
-        raise ReleaseError("there is neither helm nor go on this machine")
+    helm = program(HELM)
     given = ("--set", "image.repository=registry.example.com/gangsched", "--kube-version", KUBERNETES)
-    run(program, "lint", "--strict", CHART, *given)
+    run(helm, "lint", "--strict", CHART, *given)
     everything = [f"--set={each}.enabled=true" for each in
                   ("networkPolicy", "serviceMonitor", "podMonitor", "prometheusRule", "dashboard")]  # fmt: skip
-    run(program, "template", "gangsched", CHART, "--namespace", "gangsched-system", *given, *everything)
-    run(program, "package", CHART, "--destination", DIST, "--version", version, "--app-version", version)
+    run(helm, "template", "gangsched", CHART, "--namespace", "gangsched-system", *given, *everything)
+    run(helm, "package", CHART, "--destination", DIST, "--version", version, "--app-version", version)
     with tarfile.open(DIST / f"gangsched-{version}.tgz") as packed:
         return f"gangsched-{version}.tgz, {len(packed.getnames())} files"
+
+
+def alerts(_version: str) -> str:
+    """The rules are well-formed, and each alert fires and is silent as its cases say."""
+    promtool, folder = program(PROMTOOL), CHART / "monitoring"
+    run(promtool, "check", "rules", folder / "alerts.yaml")
+    run(promtool, "test", "rules", folder / "alerts_test.yaml")
+    return "rules and their cases"
 
 
 def release_notes(version: str) -> str:
@@ -190,6 +199,7 @@ STEPS: tuple[Callable[[str], str], ...] = (
     wheel_in_a_fresh_environment,
     bill_of_materials,
     chart,
+    alerts,
     release_notes,
     checksums,
 )

@@ -16,6 +16,4 @@ def helm() -> str:
     assert spec.loader is not None
     release = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(release)
-    found = release.helm()
-    assert found is not None, "there is neither helm nor go on this machine"
-    return str(found)
+    return str(release.program(release.HELM))

@@ -213,6 +213,16 @@ def test_sizes_give_more() -> None:
     assert memory("--set=resources.limits.memory=7Gi") == "7Gi"
 
 
+def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_is_silent() -> None:
+    """The release plays them with promtool; here it is seen that none is missing."""
+    rules = yaml.safe_load((CHART / "monitoring" / "alerts.yaml").read_text())["groups"][0]["rules"]
+    cases = yaml.safe_load((CHART / "monitoring" / "alerts_test.yaml").read_text())["tests"]
+    asked = [each for case in cases for each in case["alert_rule_test"]]
+    for expected in (True, False):
+        seen = {each["alertname"] for each in asked if ("exp_alerts" in each) is expected}
+        assert seen == {rule["alert"] for rule in rules}
+
+
 def test_every_alert_has_a_runbook_and_asks_for_metrics_that_exist() -> None:
     """Names in expressions of alerts and panels are metrics of this scheduler, and each alert has its section."""
     known = set(re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs/reference/metrics.md").read_text(), re.MULTILINE))
