@@ -66,7 +66,7 @@ _decoder = msgspec.json.Decoder(_ApiGroups)
 
 class Survey(NamedTuple):
     """Which APIs are ``served``, by the ``resource`` of their :class:`~gangsched.cluster.kinds.Kind`, and which are
-    ``closed``: where they are not served, or are left alone, that holds up nobody.
+    ``closed``: where they are not served, or are left alone, that holds up no gang.
     """
 
     served: dict[str, Served]
