@@ -54,18 +54,22 @@ _NEAR: dict[str, Hint] = {
     "DynamicResources": Hint(0),
 }
 #: As integers: this is asked for every event and every gang that waits, and members of Flag are ten times as slow.
-_ON_THE_NODE: dict[str, int] = {name: hint.value for name, hint in _NEAR.items()}
+ON_THE_NODE: dict[str, int] = {name: hint.value for name, hint in _NEAR.items()}
+#: What can turn the answer of any of them.
+NEAR = int(np.bitwise_or.reduce([*ON_THE_NODE.values()]))
 
 _NODES_ELSEWHERE = Hint.NODE_ADDED | Hint.NODE_GONE | Hint.NODE_LABELS | Hint.NODE_TAINTS
 #: Filters that look across nodes.
-_ANYWHERE: dict[str, int] = {
+ANYWHERE: dict[str, int] = {
     "PodTopologySpread": (_NODES_ELSEWHERE | Hint.ROOM | Hint.PODS).value,
     "InterPodAffinity": (_NODES_ELSEWHERE | Hint.ROOM | Hint.PODS | Hint.NAMESPACES).value,
 }
+#: What can turn the answer of any of these.
+ELSEWHERE = int(np.bitwise_or.reduce([*ANYWHERE.values()]))
 
-_DOMAINS = (Hint.NODE_ADDED | Hint.NODE_GONE | Hint.NODE_LABELS).value
-_OF_PODS = (Hint.ROOM | Hint.PODS | Hint.VICTIMS).value
-_ANY, _ROOM, _VICTIMS, _CLASSES, _BUDGET = (
+DOMAINS = (Hint.NODE_ADDED | Hint.NODE_GONE | Hint.NODE_LABELS).value
+OF_PODS = (Hint.ROOM | Hint.PODS | Hint.VICTIMS).value
+ANY, ROOM, VICTIMS, CLASSES, BUDGET = (
     hint.value for hint in (Hint.ANY, Hint.ROOM, Hint.VICTIMS, Hint.CLASSES, Hint.BUDGET)
 )
 
@@ -124,10 +128,17 @@ class QueueingHints:
         queue, _ = managed.quota.queue_of(*local_queue.split("/"))
         return managed.quota.no_longer_has(queue, had)
 
-    def helps(self, signature: Signature, had: Amounts, gangs: Sequence[GangId]) -> bool:
-        """May any of the events help gangs like these, which are one group and ``had`` quota?"""
-        if "" in self._freed or (signature.queue is not None and self.gives_quota(signature, had)):
-            return True
+    @property
+    def of_quota(self) -> bool:
+        """May any of the events give quota to any gang?"""
+        return self.everywhere or bool(self._freed or self._newcomers)
+
+    def may_give_quota(self, signature: Signature, had: Amounts) -> bool:
+        """May gangs that ``had`` quota, if they are in a queue, have other quota now?"""
+        return "" in self._freed or (signature.queue is not None and self.gives_quota(signature, had))
+
+    def helps(self, signature: Signature, gangs: Sequence[GangId]) -> bool:
+        """May any of the events help gangs like these, which are one group, where quota is as it was?"""
         try:
             with self._decider.contained.about(gangs):
                 return self._judged(signature, gangs)
@@ -167,27 +178,27 @@ class QueueingHints:
     def _may_help(self, judge: _Judge, change: Change) -> bool:
         if judge.preempts and self._frees(judge, change):
             return True
-        if judge.job.topology.constrained and change.kind.value & _DOMAINS:
+        if judge.job.topology.constrained and change.kind.value & DOMAINS:
             return True
         return any(judge.turns(rule, pod, change) for pod in judge.classes for rule in judge.rules(pod))
 
     def _frees(self, judge: _Judge, change: Change) -> bool:
         """May the gang evict more, or otherwise, than before?"""
         kind: int = change.kind.value
-        if kind & _CLASSES:
+        if kind & CLASSES:
             return True
         if self._strict_budgets:
-            if kind & _BUDGET:
+            if kind & BUDGET:
                 return True
-            if kind & _OF_PODS and any(b.allowed is None for b in self._world.budgets.values()):
+            if kind & OF_PODS and any(b.allowed is None for b in self._world.budgets.values()):
                 return True  # budgets without a status follow the pods
         if change.pod is None:
-            return bool(kind & _VICTIMS)
-        if not kind & _OF_PODS:
+            return bool(kind & VICTIMS)
+        if not kind & OF_PODS:
             return False
         if change.pod.gang.family != SINGLE:
             return self._has_lower(change.pod.gang, judge.job.priority)
-        return bool(kind & _VICTIMS) and judge.takes_any(change.node)
+        return bool(kind & VICTIMS) and judge.takes_any(change.node)
 
     def _has_lower(self, gang: GangId, priority: int) -> bool:
         """What a gang may lose depends on all its members, wherever they are."""
@@ -250,16 +261,16 @@ class _Judge:
     def turns(self, rule: Filter, pod: PodClass, change: Change) -> bool:
         """May the event turn the filter's refusal of this class?"""
         declared: Hint | None = getattr(rule, "hints", None)
-        near = _ON_THE_NODE.get(rule.name) if declared is None else None
+        near = ON_THE_NODE.get(rule.name) if declared is None else None
         kind: int = change.kind.value
-        if self.preempts and kind & _VICTIMS:
-            kind |= _ROOM  # a pod that may be evicted from now on is as good as one that leaves, wherever it is
+        if self.preempts and kind & VICTIMS:
+            kind |= ROOM  # a pod that may be evicted from now on is as good as one that leaves, wherever it is
         if near is not None:
             return bool(near & kind) and (not change.node or self._takes_one(pod, change.node))
-        hints = declared.value if declared is not None else _ANYWHERE.get(rule.name, _ANY)
+        hints = declared.value if declared is not None else ANYWHERE.get(rule.name, ANY)
         if not hints & kind:
             return False
-        if rule.name not in _ANYWHERE or change.pod is None:
+        if rule.name not in ANYWHERE or change.pod is None:
             return True
         if rule.name == "PodTopologySpread" and not any(c.required for c in pod.shape.spread):
             return True  # constraints of the profile, on pods that are not the same for every class

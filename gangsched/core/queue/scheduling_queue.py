@@ -23,6 +23,7 @@ from gangsched.core.decision import Order, Unschedulable, Verdict
 from gangsched.core.events import Change
 from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider
+from gangsched.core.queue.hint_index import HintIndex
 from gangsched.core.queue.queueing_hints import QueueingHints
 from gangsched.core.queue.signature import Signature
 from gangsched.core.world.world import World, for_its_minimum
@@ -200,7 +201,7 @@ class UnschedulableGangs:
         self._woken: dict[str, tuple[Signature, Order]] = {}
         #: Signatures of those that only quota can help, by the root of the cohort tree and LocalQueue; and the others.
         self._for_quota: dict[str, dict[str, dict[Signature, None]]] = {}
-        self._for_more: dict[Signature, None] = {}
+        self._for_more = HintIndex(world, decider, strict_budgets)
 
     # -- following the gangs -------------------------------------------------------------------------------
 
@@ -287,10 +288,10 @@ class UnschedulableGangs:
             tree, local_queue = _place(signature)
             self._for_quota.setdefault(tree, {}).setdefault(local_queue, {})[signature] = None
         else:
-            self._for_more[signature] = None
+            self._for_more.add(signature)
 
     def _drop(self, signature: Signature) -> None:
-        self._for_more.pop(signature, None)
+        self._for_more.drop(signature)
         tree, local_queue = _place(signature)
         queues = self._for_quota.get(tree, {})
         queues.get(local_queue, {}).pop(signature, None)
@@ -318,18 +319,22 @@ class UnschedulableGangs:
         for key in hints.reserving():
             if self._queue.asleep(key) is not None:
                 self._wake(key)
-        for signature in [*self._for_more, *self._short(hints)]:
+        worth_asking = self._for_more.worth_asking(changes)
+        # Whose turn it is, and whether there is quota, is asked of all: that takes no look at nodes.
+        asked = list(self._for_more) if hints.turns or hints.of_quota else worth_asking
+        exactly = set(worth_asking)
+        for signature in [*asked, *self._short(hints)]:
             alike = self._alike.get(signature)
-            if alike is not None and alike.asleep and self._helped(hints, signature, alike):
+            if alike is not None and alike.asleep and self._helped(hints, signature, alike, signature in exactly):
                 alike.stands = False
                 self._wake_first(signature)
 
-    def _helped(self, hints: QueueingHints, signature: Signature, alike: _Alike) -> bool:
+    def _helped(self, hints: QueueingHints, signature: Signature, alike: _Alike, exactly: bool) -> bool:
         if alike.of_quota:
             return hints.gives_quota(signature)
-        if hints.turns and alike.behind:
+        if (hints.turns and alike.behind) or hints.may_give_quota(signature, alike.had):
             return True
-        return hints.helps(signature, alike.had, self._known[alike.asleep[0][2]][2])
+        return exactly and hints.helps(signature, self._known[alike.asleep[0][2]][2])
 
     def _wake_first(self, signature: Signature, after: Order | None = None) -> None:
         """Wake the first one, or the first behind this place; none that is behind one that is tried already: it goes

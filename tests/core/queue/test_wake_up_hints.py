@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +13,9 @@ from hypothesis import strategies as st
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, Mark
+from gangsched.core.events import Change
+from gangsched.core.queue.queueing_hints import QueueingHints
+from gangsched.core.queue.scheduling_queue import UnschedulableGangs
 from gangsched.model.constraints import LabelSelector, PodTerm, SpreadConstraint
 from gangsched.model.records import Namespace, PriorityClass
 from tests.builders import NodeBuilder, PodBuilder, gang, node, pdb, pod, selects
@@ -36,6 +40,23 @@ class Watched(Cluster):
         actions = super().handle(*events)
         assert sleeping_in_vain(self.core, self.now) == [], told
         return actions
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever wakes gangs in this file: those that are not worth asking are all answered no."""
+
+    def checked(gangs: UnschedulableGangs, changes: Sequence[Change]) -> None:
+        found = set(gangs._for_more.worth_asking(changes))
+        hints = QueueingHints(gangs._world, gangs._decider, gangs._strict_budgets, changes)
+        for signature in gangs._for_more:
+            alike = gangs._alike.get(signature)
+            if signature not in found and alike is not None and alike.asleep:
+                assert not hints.helps(signature, gangs._known[alike.asleep[0][2]][2]), (signature.key, changes)
+        wake(gangs, changes)
+
+    wake = UnschedulableGangs.wake
+    monkeypatch.setattr(UnschedulableGangs, "wake", checked)
 
 
 class Chance:
