@@ -31,12 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="a GangSchedulerConfiguration (default: the leader's)")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
     parser.epilog = (
-        "Exit code: 0 if a scheduler leads and has all rights that it needs, 1 if not, 2 if the cluster cannot be read."
+        "Exit code: 0 if a scheduler leads, has all rights that it needs and caches that are up to date, 1 if not, 2 "
+        "if the cluster cannot be read."
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it; 1 when no scheduler leads, or it lacks rights."""
+    """Print it; 1 when no scheduler leads, it lacks rights, or what it knows is too old."""
     found = CONTRACT.answer(args, _read)
     if found is None:
         return answers.BAD_INPUT
@@ -65,8 +66,9 @@ class Found(NamedTuple):
 
     @property
     def healthy(self) -> bool:
-        """Whether one leads that may do all that it has to."""
-        return bool(self.running.holder) and not self.running.status.lacks
+        """Whether one leads that may do all that it has to, by what is new enough."""
+        status = self.running.status
+        return bool(self.running.holder) and not status.lacks and not status.stale
 
     def fields(self) -> dict[str, Any]:
         """The fields of the contract."""
@@ -88,6 +90,7 @@ class Found(NamedTuple):
             "lastDecision": status.last_decision,
             "gangs": dict(sorted(self.gangs.items())),
             "oldestWait": self.oldest._asdict() if self.oldest is not None else None,
+            "caches": {"ages": dict(sorted(status.cache_ages.items())), "stale": status.stale or None},
             "writes": {"waiting": status.writes_waiting, "failed": status.writes_failed},
             "foreignSchedulers": dict(self.foreign.most_common()),
             "held": [{"node": node, "plan": plan} for node, plan in self.held],
@@ -103,6 +106,7 @@ class Found(NamedTuple):
         yield "configuration", running.whose
         yield "lacks rights", _lacks(running)
         yield "replicas", self._replicas()
+        yield "caches", _caches(running)
         yield "last decision", _last(running)
         order = (*_WAITS, get.BINDING, get.STARTING, get.RUNNING, get.LEAVING, get.FINISHED)
         counts = ", ".join(f"{self.gangs[state]} {state}" for state in order if self.gangs[state])
@@ -132,15 +136,27 @@ def _lacks(running: Running) -> str:
     return listed(lacks, 99) or standing.LACKS_NOTHING
 
 
+def _caches(running: Running) -> str:
+    status = running.status
+    if status.stale:
+        return status.stale
+    ages = [standing.cache(resource=name, age=age_of(age)) for name, age in sorted(status.cache_ages.items())]
+    return standing.caches(ages=listed(ages, 99), written=_ago(running, status.written)) if ages else standing.UNKNOWN
+
+
 def _last(running: Running) -> str:
     last = running.status.last_decision
     if not last:
         return standing.NO_DECISION
-    try:
-        age = age_of(running.now - parse_time(str(last.get("time", "")), "time"))
-    except FieldError:
-        age = "?"
+    age = _ago(running, str(last.get("time", "")))
     return standing.decided_last(outcome=last.get("outcome"), gang=last.get("gang"), age=age)
+
+
+def _ago(running: Running, moment: str) -> str:
+    try:
+        return age_of(running.now - parse_time(moment, "time")) if moment else "?"
+    except FieldError:
+        return "?"
 
 
 def _time(seconds: float | None) -> str | None:

@@ -36,4 +36,7 @@ writes = Text("{waiting} on their way, {failed} failed since it leads")
 foreign = Text("{name}: {pods}")
 NO_FOREIGN = "no pod names another scheduler"
 held = Text("{node} for {plan}")
+cache = Text("{resource} {age}")
+caches = Text("last heard of, {written} ago: {ages}")
+UNKNOWN = "not known"
 NO_HOLD = "no room is held on any node"

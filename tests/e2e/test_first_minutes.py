@@ -124,7 +124,7 @@ async def test_somebody_is_woken_at_three(admin: Client, shell: Shell, make_node
         await running(admin, "train-", 3, "research", "Pending")  # a Job's controller waits for 10 s after failures
         with shell.running("gangsched get -A --watch") as log:
             await wait_until(lambda: asyncio.to_thread(_has, log, "first"), timeout=30, what="a line for the gang")
-        await printed(shell, "gangsched status", "leader")
+        await printed(shell, "gangsched status", "leader", "last heard of", "poddisruptionbudgets")
         await printed(shell, "gangsched get -A", "first", "train")
         await printed(shell, "gangsched get -n research", "train", "0/3")
         await printed(shell, "gangsched explain job/train -n research", "Insufficient cpu")

@@ -240,10 +240,11 @@ class KubeCluster:
         self._holds_nodes, self._write_seconds = holds_nodes and not dry_run, sent.timeout_seconds
         self._publisher: Publisher | None = None
         if history_namespace and publishes is not None and not dry_run:
+            document, known = publishes
             self._publisher = Publisher(
                 client,
                 history_namespace,
-                publishes,
+                (document, lambda: {**known(), "stale": self._caches.stale()}, self._caches.measured),
                 now=now,
                 leading_since=lambda: self._leading_since if self._leading else None,
                 fence=self._fence,

@@ -37,7 +37,9 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     """How the leader stands, as it says itself; times are RFC 3339.
 
     ``lacks`` are rights that its account does not have, in words; None: that could not be found out. ``gangs`` counts
-    those that wait by their place in the queue, ``last_decision`` is the last one that was decided.
+    those that wait by their place in the queue, ``last_decision`` is the last one that was decided. ``cache_ages`` are
+    the seconds for which nothing had been heard, when this was written, of what evictions rest on, by resource;
+    ``stale`` says why no pod is evicted by what is known, empty while it is new enough.
     """
 
     leader: str = ""
@@ -50,6 +52,8 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     last_decision: Mapping[str, Any] | None = None
     writes_waiting: int = 0
     writes_failed: int = 0
+    cache_ages: Mapping[str, float] = {}
+    stale: str = ""
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -85,7 +89,8 @@ def published_in(body: bytes) -> Published:
 class Publisher:
     """Keeps the ConfigMap up to date in :meth:`run`, a task of the event loop, while this process leads.
 
-    ``publishes`` are the configuration as JSON, and what gives the fields of :class:`Status` that change. ``now`` is
+    ``publishes`` are the configuration as JSON, and what gives the fields of :class:`Status` that change;
+    the last gives those that are written with them, and are not worth a write by themselves. ``now`` is
     the wall clock, ``leading_since`` when this process began to lead (None: it does not), ``fence`` the monotonic time
     after which nothing may be written, ``quiet`` waits until nothing else is to be written, so many seconds at most. No
     request takes longer than ``timeout_seconds``: a new leader waits as long for the writes of an old one.
@@ -95,7 +100,7 @@ class Publisher:
         self,
         client: Client,
         namespace: str,
-        publishes: tuple[bytes, Facts],
+        publishes: tuple[bytes, Facts, Facts],
         *,
         now: Callable[[], float],
         leading_since: Callable[[], float | None],
@@ -105,7 +110,8 @@ class Publisher:
     ) -> None:
         self._client = client
         self._namespace = namespace
-        self._configuration, self._facts = publishes[0].decode(), publishes[1]
+        self._configuration = publishes[0].decode()
+        _, self._facts, self._measured = publishes
         self._now = now
         self._leading_since = leading_since
         self._fence = fence
@@ -141,7 +147,7 @@ class Publisher:
             facts = {**self._facts(), "since": render_time(since), "lacks": self._lacks}
             if facts == self._written and at < self._written_at + AT_LEAST_SECONDS:
                 return
-            status = {**facts, "written": render_time(self._now())}
+            status = {**facts, **self._measured(), "written": render_time(self._now())}
             await self._put({CONFIGURATION: self._configuration, STATUS: msgspec.json.encode(status).decode()})
         except (ApiError, UnreachableError) as error:
             if self._problem != str(error):

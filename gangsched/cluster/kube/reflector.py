@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
@@ -456,6 +456,10 @@ class Caches:
         now = time.monotonic()
         found = (each for each in self._reflectors.values() if each.kind.name in FRESH)
         return {each.kind.resource: now - each.heard_at for each in found}
+
+    def measured(self) -> Mapping[str, Any]:
+        """The ages as the leader publishes them."""
+        return {"cacheAges": {resource: round(age, 1) for resource, age in self.ages().items()}}
 
     def stale(self) -> str:
         """Why no pod is to be evicted by what is known, in words; else empty."""

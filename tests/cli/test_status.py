@@ -1,0 +1,106 @@
+"""What ``gangsched status`` says of a leader, by what that has published."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from gangsched.cli.status import Found
+from gangsched.cluster.kube.client import ApiError, Client
+from gangsched.cluster.kube.published import Published, Publisher, Status
+from gangsched.model.times import render_time
+from gangsched.runtime.running import Running
+
+NOW = 1_700_000_000.0
+AGES = {"pods": 3.2, "nodes": 41.0, "poddisruptionbudgets": 12.0}
+
+
+def found(status: Status) -> Found:
+    """What is found where a process leads that has published ``status``."""
+    running = Running("ns/lease", NOW, holder="a", published=Published({}, status))
+    return Found(running, [], Counter(), None, Counter(), [])
+
+
+def test_the_age_of_the_caches_is_shown() -> None:
+    """By resource, and how old that answer is."""
+    of = found(Status(lacks=(), written=render_time(NOW - 20), cache_ages=AGES))
+    assert dict(of.lines())["caches"] == "last heard of, 20s ago: nodes 41s, poddisruptionbudgets 12s, pods 3s"
+    assert of.fields()["caches"] == {"ages": AGES, "stale": None}
+    assert of.healthy
+
+
+def test_a_leader_with_a_stale_cache_is_not_healthy() -> None:
+    """The screen says that it evicts nothing, and of what it has heard nothing."""
+    why = "nothing has been heard of pods for 75 s: after 60 s no pod is evicted by what was known"
+    of = found(Status(lacks=(), cache_ages=AGES, stale=why))
+    assert dict(of.lines())["caches"] == why
+    assert of.fields()["caches"]["stale"] == why
+    assert not of.healthy
+
+
+@pytest.mark.parametrize("written", ["", "yesterday"])
+def test_a_leader_of_an_older_version_says_nothing_of_its_caches(written: str) -> None:
+    """That is not known then; a time that cannot be read is no error."""
+    assert dict(found(Status(written=written)).lines())["caches"] == "not known"
+    assert "? ago" in dict(found(Status(written=written, cache_ages=AGES)).lines())["caches"]
+
+
+class Store:
+    """Stands in for a client: keeps what is written, and grants all rights."""
+
+    def __init__(self) -> None:
+        self.written: list[dict[str, Any]] = []
+
+    async def attempt(self, method: str, path: str, body: bytes | None = None, **_: Any) -> bytes:
+        """The answer of the server."""
+        if "selfsubject" in path:
+            raise ApiError(403, "Forbidden", "not in this test")
+        if method == "GET":
+            if not self.written:
+                raise ApiError(404, "NotFound", "no")
+            return msgspec.json.encode({"metadata": {"resourceVersion": "1"}})
+        assert body is not None
+        data = msgspec.json.decode(body)["data"]
+        self.written.append(msgspec.json.decode(data["status.json"]))
+        return b"{}"
+
+
+def test_an_age_is_no_reason_to_write() -> None:
+    """A quiet cluster costs a write every two minutes; that a cache has become stale is written at once."""
+    known: dict[str, Any] = {"stale": ""}
+    ages = {"pods": 1.0}
+    store = Store()
+
+    async def quiet(_: float) -> bool:
+        return True
+
+    def facts() -> Mapping[str, Any]:
+        return dict(known)
+
+    publisher = Publisher(
+        cast("Client", store),
+        "ns",
+        (b"{}", facts, lambda: {"cacheAges": dict(ages)}),
+        now=lambda: NOW,
+        leading_since=lambda: NOW,
+        fence=lambda: math.inf,
+        quiet=quiet,
+        timeout_seconds=1.0,
+    )
+    publisher._asked_at = math.inf  # rights are not asked about
+
+    async def play() -> None:
+        await publisher.write(NOW)
+        ages["pods"] = 15.0
+        await publisher.write(NOW)
+        known["stale"] = "old"
+        await publisher.write(NOW)
+
+    asyncio.run(play())
+    assert [(each["cacheAges"]["pods"], each["stale"]) for each in store.written] == [(1.0, ""), (15.0, "old")]
