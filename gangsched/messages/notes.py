@@ -108,6 +108,10 @@ bound_since = Text("{namespace}/{name} has been bound to {node} since this was d
 lease_held = Text("Lease {lease} is held by {holder}")
 lease_unreadable = Text("Lease {lease} cannot be read: {error}")
 MARK_GONE = "its mark does not stand any more"
+victim_rewritten = Text(
+    "Written {times} times while it was to be removed, and its mark (DisruptionTarget) stands all the same: it is"
+    " removed whatever else is written to it"
+)
 MARK_UNKNOWN = "nothing is known of its mark"
 ANOTHER_NODE = "another node of this name"
 NO_ANSWER = "no answer to the eviction"

@@ -126,9 +126,13 @@ class Preconditions:
         if _newer(version, self.marked_version(pod)):
             self._put(self._marked, pod.uid, version)
 
-    def rewritten(self, pod: PodRef) -> None:
-        """A removal was refused because the pod was written since, and it bears its mark all the same."""
-        self._put(self._rewritten, pod.uid, self._rewritten.get(pod.uid, 0) + 1)
+    def rewritten(self, pod: PodRef) -> bool:
+        """A removal was refused because the pod was written since, and it bears its mark all the same. Return whether
+        this was the last time that its version counts.
+        """
+        times = self._rewritten.get(pod.uid, 0) + 1
+        self._put(self._rewritten, pod.uid, times)
+        return times == REWRITTEN_AT_MOST
 
     def always_rewritten(self, pod: PodRef) -> bool:
         """Is it of no use to wait for a version that stands long enough?"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import msgspec
@@ -20,7 +21,7 @@ from gangsched.cluster.kube.bodies import (
 )
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
 from gangsched.cluster.kube.json_limits import bounded, decode
-from gangsched.cluster.kube.preconditions import Preconditions
+from gangsched.cluster.kube.preconditions import REWRITTEN_AT_MOST, Preconditions
 from gangsched.cluster.queue import Sendable
 from gangsched.core.actions import (
     Action,
@@ -40,6 +41,7 @@ from gangsched.core.actions import (
     Write,
 )
 from gangsched.core.events import Outcome
+from gangsched.core.lifecycle import report
 from gangsched.messages import notes
 from gangsched.model import jobsets, volumes, wire
 from gangsched.model.children import ADDED_BY_FLAVOR
@@ -166,13 +168,20 @@ _pod_decoder = msgspec.json.Decoder(SeenPod)
 
 class Verdicts:
     """Asks ``client`` about writes that failed, for at most ``timeout_seconds`` each time. ``preconditions`` learn in
-    which version victims are marked.
+    which version victims are marked; ``reports`` gets what owners are to know.
     """
 
-    def __init__(self, client: Client, preconditions: Preconditions, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        client: Client,
+        preconditions: Preconditions,
+        timeout_seconds: float,
+        reports: Callable[[Report], None],
+    ) -> None:
         self._client = client
         self._preconditions = preconditions
         self._timeout_seconds = timeout_seconds
+        self._report = reports
 
     async def _look_at_node(self, action: NodeWrite) -> tuple[Verdict | None, Request | None]:
         """What a node says about an attempt that was refused; neither when it could not be read."""
@@ -270,10 +279,10 @@ class Verdicts:
         if not any(c.type == "DisruptionTarget" and c.status == "True" for c in pod.status.conditions or ()):
             return Outcome.CONFLICT, UNMARKED
         self._preconditions.marked(action.pod, pod.metadata.resource_version)
-        if written_since:
-            self._preconditions.rewritten(action.pod)
-            if self._preconditions.always_rewritten(action.pod):
-                _log.warning("a victim is rewritten all the time; it is removed in any version", pod=action.pod.key)
+        if written_since and self._preconditions.rewritten(action.pod):
+            _log.warning("a victim is rewritten all the time; it is removed in any version", pod=action.pod.key)
+            note = notes.victim_rewritten(times=REWRITTEN_AT_MOST)
+            self._report(report.event(action.pod, report.REWRITTEN, note))
         return None
 
     async def unanswered(self, action: Sendable) -> Verdict | None:

@@ -104,7 +104,9 @@ class Writer:
         self._sending: set[asyncio.Task[None]] = set()
         self._answers: list[Event] = []
         self._reported_drops: dict[str, int] = {}
-        self._verdicts = Verdicts(client, self._preconditions, self._settings.timeout_seconds)
+        self._verdicts = Verdicts(
+            client, self._preconditions, self._settings.timeout_seconds, lambda event: self.submit([event])
+        )
 
     # ----------------------------------------------------------------------------------------------------- intake
 

@@ -37,6 +37,7 @@ ROOM_NOT_HELD = "RoomNotHeld"
 RESUMED = "Resumed"
 PODS_MISSING = "ResumedPodsMissing"
 ROLLED_BACK = "RolledBack"
+REWRITTEN = "VictimRewritten"
 NAME_TAKEN, NAME_SERVED = "SchedulerNameTaken", "SchedulerNameServed"
 RESERVED, ADMITTED, PENDING = "QuotaReserved", "Admitted", "Pending"
 #: Reasons of Events that say that a workload leaves begin so; the reason of the eviction follows.
@@ -64,6 +65,7 @@ EVENTS = {
     ROOM_NOT_HELD: ("Warning", "Preempting"),
     RESUMED: ("Normal", "Resuming"),
     ROLLED_BACK: ("Warning", "RollingBack"),
+    REWRITTEN: ("Warning", "Preempting"),
     TWO_ADMITTERS: ("Warning", "Admitting"),
     RESERVED: ("Normal", "Admitting"),
     ADMITTED: ("Normal", "Binding"),

@@ -18,7 +18,7 @@ from gangsched.cluster.kube.client import Client as KubeClient
 from gangsched.cluster.kube.preconditions import MOST, Preconditions
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.verdicts import UNMARKED, SeenPod, Verdicts
-from gangsched.core.actions import Bind, Mark, PodRef, Remove, Unmark
+from gangsched.core.actions import Bind, Mark, PodRef, Remove, Report, Unmark
 from gangsched.core.events import Changed, Gone, Outcome, WriteDone
 from gangsched.model.records import Budget, Condition, Pod
 from tests.builders import pod
@@ -31,6 +31,11 @@ MakeNodes = Callable[..., Awaitable[list[str]]]
 TEXT = "py-gang-scheduler: for a test"
 EVICT = pytest.mark.parametrize("evict", [False, True])
 REMOVALS = r"/pods/a(/eviction)?$"
+
+
+def never(event: Report) -> None:
+    """No owner has anything to learn."""
+    raise AssertionError(event)
 
 
 def removals(proxy: FaultyProxy) -> list[Seen]:
@@ -208,7 +213,7 @@ def read(body: bytes) -> SeenPod:
 def books(most: int = MOST) -> tuple[Preconditions, Verdicts]:
     """What is known of marks, and who writes it down."""
     preconditions = Preconditions(most)
-    return preconditions, Verdicts(cast("KubeClient", None), preconditions, 1.0)
+    return preconditions, Verdicts(cast("KubeClient", None), preconditions, 1.0, never)
 
 
 def test_what_is_known_of_a_mark_ends_with_it() -> None:
@@ -316,9 +321,11 @@ class Rewritten:
 
 @EVICT
 async def test_a_victim_that_is_rewritten_all_the_time_is_removed_by_its_uid(*, evict: bool) -> None:
-    """Whoever may annotate it cannot keep it: after three conflicts, the mark read each time, the UID is enough."""
-    preconditions = Preconditions(MOST)
-    verdicts = Verdicts(cast("KubeClient", Rewritten()), preconditions, 1.0)
+    """Whoever may annotate it cannot keep it: after three conflicts, the mark read each time, the UID is enough. An
+    Event says so, once.
+    """
+    preconditions, events = Preconditions(MOST), list[Report]()
+    verdicts = Verdicts(cast("KubeClient", Rewritten()), preconditions, 1.0, events.append)
     removal = Remove(1, PodRef("ns", "a", "u"), evict, TEXT)
     sent: list[dict[str, str]] = []
     for _ in range(5):
@@ -330,14 +337,21 @@ async def test_a_victim_that_is_rewritten_all_the_time_is_removed_by_its_uid(*, 
         assert await verdicts.judge(removal, request, conflict()) == (None, None)
     assert [each.get("resourceVersion") for each in sent] == ["11", "12", "13", None, None]
     assert {each["uid"] for each in sent} == {"u"}
+    assert [(each.regarding[3], each.kind, each.reason) for each in events] == [("a", "Warning", "VictimRewritten")]
 
 
 async def test_the_owner_of_a_victim_cannot_keep_it_by_writing_to_it(
     make_cluster: Make, make_nodes: MakeNodes, admin: Client, namespace: str
 ) -> None:
-    """It patches an annotation as fast as it can, and the pod is gone all the same, at the first removal asked for."""
+    """It patches an annotation as fast as it can, and the pod is gone all the same, at the first removal asked for,
+    with an Event that says so.
+    """
     reader, pod = await marked(make_cluster, make_nodes, admin, namespace)
     over = asyncio.Event()
+
+    async def told() -> bool:
+        events = await admin.list("Event", namespace)
+        return any(e["reason"] == "VictimRewritten" and e["involvedObject"]["name"] == "a" for e in events)
 
     async def write(who: int) -> None:
         number = 0
@@ -352,6 +366,7 @@ async def test_the_owner_of_a_victim_cannot_keep_it_by_writing_to_it(
         await asyncio.sleep(0.2)
         assert await reader.do(Remove(3, pod, False, TEXT)) == [WriteDone(3, Outcome.OK)]
         assert not await alive(admin, namespace)
+        await wait_until(told, what="an Event on the victim")
     finally:
         over.set()
         await asyncio.gather(*writers)
@@ -366,7 +381,7 @@ def binding(request: Any) -> dict[str, str]:
 async def test_a_binding_is_for_the_newest_version_that_is_known() -> None:
     """From the watch; after a refusal from the pod itself; and for none when nothing is known."""
     (preconditions, _), ref = books(), PodRef("ns", "a", "u")
-    verdicts = Verdicts(cast("KubeClient", Rewritten()), preconditions, 1.0)
+    verdicts = Verdicts(cast("KubeClient", Rewritten()), preconditions, 1.0, never)
     bind = Bind(1, ref, "n")
     request, _ = await verdicts.prepared(bind)
     assert request is not None
