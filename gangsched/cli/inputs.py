@@ -140,6 +140,11 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", metavar="N", type=_port, help="port of /healthz and /metrics, instead of http.port; 0 for none"
     )
     parser.add_argument(
+        "--tls",
+        metavar="FOLDER",
+        help="serve that port by TLS with tls.crt and tls.key of a folder, metrics only to accounts that may get them",
+    )
+    parser.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), help="instead of logging.level (default: info)"
     )
 
@@ -283,9 +288,13 @@ def configure(args: argparse.Namespace, *, log_level: str | None = None) -> Conf
     from gangsched.runtime import config  # noqa: PLC0415 - as in connect
 
     read = config.load(Path(args.config)) if args.config else config.Configuration()
+    tls: dict[str, object] = {}
+    if folder := getattr(args, "tls", None):
+        files = {"tls_cert_file": "tls.crt", "tls_key_file": "tls.key"}
+        tls = {"authorize": True, **{name: str(Path(folder) / file) for name, file in files.items()}}
     for section, changes in (
         ("client_connection", {"kubeconfig": args.kubeconfig, "context": args.context}),
-        ("http", {"port": getattr(args, "port", None)}),
+        ("http", {"port": getattr(args, "port", None), **tls}),
         ("logging", {"level": log_level or getattr(args, "log_level", None)}),
     ):
         given = {name: value for name, value in changes.items() if value is not None}

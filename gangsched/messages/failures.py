@@ -84,6 +84,16 @@ redirected = Text("{url}: an API server does not redirect")
 NOT_ONE_LINE = "the token has a control character in it, as a line break is: no header can have that"
 CONNECTION_CLOSED = "the connection was closed before the answer was complete"
 port_taken = Text("cannot listen on {where}: {error}; choose another with --port or http.port")
+BEARER_MISSING = "a bearer token is needed (Authorization: Bearer ...)"
+BEARER_UNKNOWN = "the API server does not know this token"
+path_forbidden = Text(
+    "the account of this token may not {verb} {path}: it needs a ClusterRole with that nonResourceURL"
+)
+NOT_CONNECTED = "there is no connection to the API server"
+NO_ANSWER_IN_TIME = "no answer in time"
+NOT_JUDGED = "the API server does not say who may read this; the scheduler's log has the reason"
+TOO_MANY_ASK = "too many requests with tokens that are not known yet"
+certificate_unusable = Text("http.tlsCertFile {certificate} and http.tlsKeyFile {key} cannot be used: {error}")
 namespace_missing = Text("the Lease needs the namespace {name}, which does not exist: kubectl create namespace {name}")
 unreachable = Text("{connection} cannot be reached: {error}")
 refused = Text("{connection} refuses us: {error}")

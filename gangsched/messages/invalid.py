@@ -198,6 +198,10 @@ NOT_LONGER_THAN_ZERO = "must be longer than zero"
 NOT_A_CONFIGURATION = "must be a mapping that starts with apiVersion and kind"
 not_longer_than_retries = Text("{renew_deadline} is not longer than {times:g} times retryPeriod")
 lease_too_short = Text("{lease_duration} is shorter than 1s, the unit of a Lease")
+ONE_OF_A_PAIR = "certificate and key come together: give both, or neither"
+TOKENS_IN_THE_OPEN = (
+    "a bearer token is a secret: give tlsCertFile and tlsKeyFile, or a bindAddress that is loopback, such as 127.0.0.1"
+)
 shorter_than_initial = Text("{backoff_max} is shorter than backoffInitial")
 too_few_items = Text("must have at least {min_length} item")
 not_longer_than_deadline = Text("{lease_duration} is not longer than renewDeadline")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import ipaddress
 import json
 import math
 import re
@@ -188,7 +189,24 @@ def check(configuration: Configuration) -> Iterator[Problem]:
         yield ("queue", "backoffMax"), invalid.shorter_than_initial(backoff_max=queue.backoff_max)
     if not seconds_of(configuration.preemption.gang_timeout) > 0:
         yield ("preemption", "gangTimeout"), invalid.NOT_LONGER_THAN_ZERO
+    yield from _check_http(configuration)
     yield from _check_profiles(configuration)
+
+
+def _check_http(configuration: Configuration) -> Iterator[Problem]:
+    http = configuration.http
+    if bool(http.tls_cert_file) != bool(http.tls_key_file):
+        missing = "tlsKeyFile" if http.tls_cert_file else "tlsCertFile"
+        yield ("http", missing), invalid.ONE_OF_A_PAIR
+    elif http.authorize and not http.tls_cert_file and not _loopback(http.bind_address):
+        yield ("http", "authorize"), invalid.TOKENS_IN_THE_OPEN
+
+
+def _loopback(address: str) -> bool:
+    try:
+        return address == "localhost" or ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def _check_profiles(configuration: Configuration) -> Iterator[Problem]:

@@ -22,6 +22,7 @@ from gangsched.core.events import Event, LeadershipChanged, Synced
 from gangsched.messages import failures
 from gangsched.messages.text import listed
 from gangsched.model.errors import UserError
+from gangsched.runtime.guard import Certificate
 from gangsched.runtime.settings import ClientConnection, Configuration, Http
 
 _PROBE_SECONDS = 10.0
@@ -62,6 +63,18 @@ def free_port(configuration: Configuration) -> int:
             port = int(other.getsockname()[1])
         _log.warning("the default port is taken", port=Http().port, instead=port)
     return port
+
+
+def certificate_of(configuration: Configuration) -> Certificate | None:
+    """The certificate of the port for probes, where it has one. Raises :class:`StartError` if it cannot be used."""
+    http = configuration.http
+    if not http.tls_cert_file:
+        return None
+    try:
+        return Certificate(Path(http.tls_cert_file), Path(http.tls_key_file))
+    except OSError as error:
+        text = failures.certificate_unusable(certificate=http.tls_cert_file, key=http.tls_key_file, error=error)
+        raise StartError(text) from None
 
 
 async def _nothing(_: Client) -> None:

@@ -7,13 +7,14 @@ few milliseconds.
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -22,6 +23,7 @@ from gangsched.core.actions import Action
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event, Synced
 from gangsched.messages import failures
+from gangsched.runtime.guard import Certificate, Guard
 from gangsched.runtime.loop import Observer
 
 #: A check returns None when all is well, else what is wrong.
@@ -93,7 +95,8 @@ class HealthServer:
 
     ``alive`` and ``ready`` map names of checks to checks; a readiness probe runs both. ``configuration`` is sent as it
     is (JSON). ``host`` None listens on all addresses, port 0 takes a free one; ``port`` tells which. The standard
-    library's server is enough for probes and takes no time to import.
+    library's server is enough for probes and takes no time to import. With a ``certificate`` all of it is TLS; with a
+    ``guard`` metrics and configuration are for those whom it lets through, and probes for all.
     """
 
     def __init__(
@@ -105,8 +108,12 @@ class HealthServer:
         ready: Mapping[str, Check],
         registry: CollectorRegistry,
         configuration: bytes,
+        guard: Guard | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
         self.port = port
+        self._guard = guard
+        self._certificate = certificate
         self._host = host
         self._alive = dict(alive)
         self._ready = {**self._alive, **ready}
@@ -117,7 +124,7 @@ class HealthServer:
 
     def start(self) -> None:
         """Return when the port is open. Raises OSError when it cannot be opened."""
-        self._server = _Server(self._host, self.port, self._answer)
+        self._server = _Server(self._host, self.port, self._answer, self._certificate)
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="health", daemon=True)
         self._thread.start()
@@ -131,7 +138,11 @@ class HealthServer:
         if self._thread is not None:
             self._thread.join()
 
-    def _answer(self, path: str) -> _Answer:
+    def _answer(self, verb: str, path: str, authorization: str) -> _Answer:
+        if self._guard is not None and path in _GUARDED:
+            refused = self._guard.refusal(verb, path, authorization)
+            if refused is not None:
+                return _Answer(refused[0], _TEXT, f"{refused[1]}\n".encode())
         match path:
             case "/":
                 return _Answer(HTTPStatus.OK, _TEXT, "".join(f"{each}\n" for each in _PATHS).encode())
@@ -148,6 +159,8 @@ class HealthServer:
 
 _TEXT = "text/plain; charset=utf-8"
 _PATHS = ("/configz", "/healthz", "/livez", "/metrics", "/readyz")
+#: What names pods, gangs and nodes.
+_GUARDED = frozenset({"/configz", "/metrics"})
 #: Whoever sends no complete request within this time is not served.
 _PATIENCE_SECONDS = 10.0
 
@@ -159,12 +172,15 @@ class _Answer(NamedTuple):
 
 
 class _Server(ThreadingHTTPServer):
-    """One port; ``answer`` makes the answer for a path."""
+    """One port; ``answer`` makes the answer for a verb, a path and the header Authorization."""
 
     daemon_threads = True
 
-    def __init__(self, host: str | None, port: int, answer: Callable[[str], _Answer]) -> None:
+    def __init__(
+        self, host: str | None, port: int, answer: Callable[[str, str, str], _Answer], certificate: Certificate | None
+    ) -> None:
         self.answer = answer
+        self._certificate = certificate
         everywhere = host is None and socket.has_dualstack_ipv6()
         self.address_family = socket.AF_INET6 if everywhere or ":" in (host or "") else socket.AF_INET
         self._everywhere = everywhere
@@ -176,6 +192,18 @@ class _Server(ThreadingHTTPServer):
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         TCPServer.server_bind(self)
 
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """The next connection. Its handshake is for the thread that serves it: no other one waits for that."""
+        request, address = super().get_request()
+        if self._certificate is None:
+            return request, address
+        try:
+            context = self._certificate.context()
+            return context.wrap_socket(request, server_side=True, do_handshake_on_connect=False), address
+        except BaseException:
+            request.close()
+            raise
+
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that goes away in the middle is no trouble of ours."""
 
@@ -184,6 +212,13 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
     timeout = _PATIENCE_SECONDS
     protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        """Shake hands first, where the port has a certificate."""
+        if isinstance(self.request, ssl.SSLSocket):
+            self.request.settimeout(_PATIENCE_SECONDS)
+            self.request.do_handshake()
+        super().setup()
 
     def do_GET(self) -> None:
         """Answer."""
@@ -194,8 +229,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(with_body=False)
 
     def _send(self, *, with_body: bool) -> None:
-        answer = self.server.answer(self.path.partition("?")[0])
+        path = self.path.partition("?")[0]
+        answer = self.server.answer(self.command.lower(), path, self.headers.get("Authorization", ""))
         self.send_response(answer.status)
+        if answer.status == HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", "Bearer")
         self.send_header("Content-Type", answer.content_type)
         self.send_header("Content-Length", str(len(answer.body)))
         self.end_headers()

@@ -27,7 +27,16 @@ from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.messages import failures
 from gangsched.model.times import seconds_of
-from gangsched.runtime.connecting import LIMIT_SECONDS, StartError, cannot_listen, free_port, probe_host, unreadable
+from gangsched.runtime.connecting import (
+    LIMIT_SECONDS,
+    StartError,
+    cannot_listen,
+    certificate_of,
+    free_port,
+    probe_host,
+    unreadable,
+)
+from gangsched.runtime.guard import Certificate, Guard
 from gangsched.runtime.health import DecisionPulse, HealthServer
 from gangsched.runtime.loop import Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
@@ -141,15 +150,18 @@ class Process:
             standing,
             *(_status_observers(scheduler, self._sink) if self._sink is not None else []),
         )
+        self._certificate: Certificate | None = None
         self._health: HealthServer | None = None
 
     def run(self) -> int:
         """Run until a signal, the end of a single pass, or a failure; the exit code. Call in the main thread.
 
-        Raises :class:`StartError` when the port for probes cannot be opened, and for a single pass that cannot begin.
+        Raises :class:`StartError` when the port for probes or its certificate is not to be had, and for a single pass
+        that cannot begin.
         """
         if self._probed:
             self._port = free_port(self._configuration)
+            self._certificate = certificate_of(self._configuration)
         switch_seconds = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_SECONDS)
         restore_signals = self._catch_signals()
@@ -249,6 +261,7 @@ class Process:
     def _start_health(self) -> None:
         if not self._port:
             return
+        http = self._configuration.http
         self._health = HealthServer(
             host=probe_host(self._configuration),
             port=self._port,
@@ -256,6 +269,8 @@ class Process:
             ready={"caches": self._pulse.check_synced, "age": lambda: self._kube.stale() or None},
             registry=self._metrics.registry,
             configuration=msgspec.json.format(msgspec.json.encode(self._configuration)),
+            guard=Guard(self._kube.access) if http.authorize else None,
+            certificate=self._certificate,
         )
         try:
             self._health.start()

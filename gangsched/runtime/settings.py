@@ -392,6 +392,22 @@ class Http(Section, frozen=True, kw_only=True):
             le=65535,
         ),
     ] = 10259
+    tls_cert_file: Annotated[
+        str,
+        _doc(
+            """File with the certificate of the port and those that lead to its authority (PEM), read anew when it
+            changes. Empty: plain HTTP."""
+        ),
+    ] = ""
+    tls_key_file: Annotated[str, _doc("File with the key of that certificate, PEM, without a passphrase.")] = ""
+    authorize: Annotated[
+        bool,
+        _doc(
+            """Whether /metrics and /configz are only for those who send a bearer token of an account that may get that
+            nonResourceURL: the API server is asked (TokenReview, SubjectAccessReview). Probes stay open. Needs
+            tlsCertFile, since a token is a secret, unless bindAddress is a loopback address."""
+        ),
+    ] = False
 
 
 class Logging(Section, frozen=True, kw_only=True):

@@ -48,7 +48,7 @@ async def apply_manifests_rbac(admin: Client, user: str) -> list[Object]:
     """
     objects = manifest_objects()
     roles = [thing for thing in objects if thing["kind"] in {"Role", "ClusterRole"}]
-    bindings = [_rebound(thing, user) for thing in objects if thing["kind"] in {"RoleBinding", "ClusterRoleBinding"}]
+    bindings = [rebound(thing, user) for thing in objects if thing["kind"] in {"RoleBinding", "ClusterRoleBinding"}]
     namespaces = sorted(
         {thing["metadata"]["namespace"] for thing in (*roles, *bindings) if "namespace" in thing["metadata"]}
     )
@@ -57,7 +57,9 @@ async def apply_manifests_rbac(admin: Client, user: str) -> list[Object]:
     return await admin.apply(bindings)
 
 
-def _rebound(binding: Object, user: str) -> Object:
+def rebound(binding: Object, user: str) -> Object:
+    """A binding with a user in the place of each ServiceAccount."""
+
     def replaced(subject: dict[str, Any]) -> dict[str, Any]:
         if subject["kind"] != "ServiceAccount":
             return subject

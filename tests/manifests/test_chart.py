@@ -15,7 +15,7 @@ import yaml
 
 from gangsched.runtime.config import load
 from tests.manifests.helm import helm
-from tests.manifests.shipped import MANIFESTS, ROOT, Object, StrictLoader, installed, one
+from tests.manifests.shipped import MANIFESTS, ROOT, Object, StrictLoader, installed, load_all, one
 
 CHART = MANIFESTS / "helm" / "gangsched"
 FOR = ("--kube-version", "1.37.0")
@@ -173,6 +173,49 @@ def test_extras_are_off_and_can_be_had() -> None:
     assert {rule["alert"] for rule in rules} >= {"GangschedNoLeader", "GangschedRoomTaken"}
     monitored = one(objects, "ServiceMonitor")["spec"]["selector"]["matchLabels"]
     assert monitored.items() <= one(objects, "Service")["metadata"]["labels"].items()
+
+
+def test_authorized_metrics_are_those_of_the_component() -> None:
+    """The chart changes what the component of kustomize changes, and lets the monitor send a token over TLS."""
+    on = ("--set=authorizedMetrics.enabled=true", "--set=authorizedMetrics.secretName=gangsched-tls")
+    before, after = named(rendered()), named(rendered(*on))
+    component = named(load_all(MANIFESTS / "components" / "authorized-metrics" / "rbac.yaml"))
+    assert {key: thing for key, thing in after.items() if key not in before} == component
+    assert {key for key, thing in before.items() if after[key] != thing} == {("Deployment", "gangsched")}
+    patches = yaml.safe_load((MANIFESTS / "components" / "authorized-metrics" / "kustomization.yaml").read_text())
+    (patch,) = (yaml.safe_load(each["patch"]) for each in patches["patches"])
+    patched = before["Deployment", "gangsched"]
+    for step in patch:
+        *way, last = [part.replace("~1", "/") for part in step["path"].split("/")[1:]]
+        where: Any = patched
+        for part in way:
+            where = where[int(part) if isinstance(where, list) else part]
+        if last == "-":
+            where.append(step["value"])
+        else:
+            where[last] = step["value"]
+    assert after["Deployment", "gangsched"] == patched
+    (endpoint,) = one(rendered(*on, "--set=serviceMonitor.enabled=true"), "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["tlsConfig"]["serverName"] == "gangsched-metrics.gangsched-system.svc"
+    assert endpoint["bearerTokenFile"]
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (("authorizedMetrics.enabled=true",), "authorizedMetrics.secretName is empty"),
+        (
+            ("authorizedMetrics.enabled=true", "authorizedMetrics.secretName=x", "podMonitor.enabled=true"),
+            "take serviceMonitor",
+        ),
+    ],
+)
+def test_authorized_metrics_that_cannot_work_are_refused(values: tuple[str, ...], says: str) -> None:
+    """Without a certificate, or with a monitor that has no token to send."""
+    done = helm_says("template", "gangsched", str(CHART), *FOR, IMAGE, *(f"--set={each}" for each in values))
+    assert done.returncode != 0
+    assert says in done.stderr
 
 
 def test_an_image_is_named_by_digest_or_tag() -> None:

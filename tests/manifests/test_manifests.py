@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import yaml
@@ -57,6 +58,23 @@ def test_kubectl_builds_the_same_objects() -> None:
         return {f"{o['kind']}/{o['metadata'].get('namespace')}/{o['metadata']['name']}": o for o in objects}
 
     assert by_key(list(yaml.safe_load_all(built.stdout))) == by_key(installed())
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@pytest.mark.parametrize("name", sorted(path.name for path in (MANIFESTS / "components").iterdir()))
+def test_kubectl_builds_with_each_component(name: str, tmp_path: Path) -> None:
+    """An overlay as the component's first lines show it is one that kustomize takes, and no object is lost."""
+    (tmp_path / "py-gang-scheduler").symlink_to(MANIFESTS.parent)
+    head = (MANIFESTS / "components" / name / "kustomization.yaml").read_text()
+    lines = head[: head.index("\napiVersion")].splitlines()
+    first = next(number for number, line in enumerate(lines) if "apiVersion" in line)
+    overlay = "\n".join(line.removeprefix("#   ") for line in lines[first : first + 4])
+    tmp_path.joinpath("kustomization.yaml").write_text(overlay)
+    command = ["kubectl", "kustomize", "--load-restrictor=LoadRestrictionsNone", str(tmp_path)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert built.returncode == 0, built.stderr
+    kinds = Counter((o["kind"], o["metadata"]["name"]) for o in yaml.safe_load_all(built.stdout))
+    assert kinds >= Counter((o["kind"], o["metadata"]["name"]) for o in installed())
 
 
 def test_every_object_says_that_it_is_ours() -> None:

@@ -33,7 +33,18 @@ REFUSED = {
         "lederElection: {}",
         "f.yaml:3: lederElection: unknown key; did you mean leaderElection?",
     ),
-    "unknown key, nothing near": ("http: {zzz: 1}", "f.yaml:3: http.zzz: unknown key; known are bindAddress, port"),
+    "unknown key, nothing near": (
+        "http: {zzz: 1}",
+        "f.yaml:3: http.zzz: unknown key; known are authorize, bindAddress, port, tlsCertFile, tlsKeyFile",
+    ),
+    "half a certificate": (
+        "http: {tlsCertFile: a}",
+        "f.yaml:3: http.tlsKeyFile: certificate and key come together: give both, or neither",
+    ),
+    "tokens in the open": (
+        "http: {authorize: true, bindAddress: 0.0.0.0}",
+        "f.yaml:3: http.authorize: a bearer token is a secret: give tlsCertFile and tlsKeyFile, or a bindAddress",
+    ),
     "unknown key in a list": (
         "profiles:\n- schedulerName: a\n  plugin: {}",
         "f.yaml:5: profiles[0].plugin: unknown key; did you mean plugins?",

@@ -13,12 +13,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from gangsched import logs
 from gangsched.cluster.kube import discovery, dryrun, nodes
-from gangsched.cluster.kube.client import Client, Observe, ignore
+from gangsched.cluster.kube.access import Access, access
+from gangsched.cluster.kube.client import Client, Observe, UnreachableError, ignore
 from gangsched.cluster.kube.clock import ServerTime, SteadyClock
 from gangsched.cluster.kube.connection import Connection
 from gangsched.cluster.kube.decision_record import DecisionRecord
@@ -45,6 +47,8 @@ TICK_SECONDS = 1.0
 DEAD_AFTER_SECONDS = 10.0
 #: So long the first list waits for the election: one that begins when we lead already need not be repeated.
 ELECTION_SECONDS = 1.0
+#: So long one question about who may read metrics may take.
+ACCESS_SECONDS = 2.0
 DEFAULT_QPS = 500.0
 DEFAULT_BURST = 1000
 
@@ -318,6 +322,26 @@ class KubeCluster:
     def stopped(self) -> bool:
         """True when the decision loop must end: after :meth:`stop` or :meth:`finish`, or when I/O has failed."""
         return self._inbox.closed
+
+    def access(self, token: str, verb: str, path: str) -> Access:
+        """May whoever sends ``token`` do ``verb`` with a ``path`` of ours? From any thread but the I/O loop's.
+
+        Raises ApiError, UnreachableError and TimeoutError.
+        """
+        if self._loop is None or self._loop.is_closed():
+            raise UnreachableError(failures.NOT_CONNECTED)
+        asked = access(self._client, token, verb, path, ACCESS_SECONDS)
+        try:
+            answer = asyncio.run_coroutine_threadsafe(asked, self._loop)
+        except RuntimeError:  # the loop has ended meanwhile
+            asked.close()
+            raise UnreachableError(failures.NOT_CONNECTED) from None
+        try:
+            return answer.result(2 * ACCESS_SECONDS)
+        except CancelledError:
+            raise UnreachableError(failures.NOT_CONNECTED) from None
+        finally:
+            answer.cancel()
 
     def stale(self) -> str:
         """Why no pod is evicted at the moment by what is known, in words; else empty. From any thread."""

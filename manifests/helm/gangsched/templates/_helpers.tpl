@@ -36,6 +36,26 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{- define "gangsched.scheme" -}}
+{{- ternary "https" "http" .Values.authorizedMetrics.enabled -}}
+{{- end -}}
+
+{{- define "gangsched.scrape" -}}
+- port: http
+  path: /metrics
+  scheme: {{ include "gangsched.scheme" . }}
+{{- if .Values.authorizedMetrics.enabled }}
+  {{- /* Prometheus sends the token of its own account, to which gangsched-metrics-reader is bound. */}}
+  bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
+  tlsConfig:
+    serverName: {{ include "gangsched.fullname" . }}-metrics.{{ .Release.Namespace }}.svc
+    ca:
+      secret:
+        name: {{ .Values.authorizedMetrics.secretName }}
+        key: ca.crt
+{{- end }}
+{{- end -}}
+
 {{- define "gangsched.resources" -}}
 {{- if .Values.resources -}}
 {{- toYaml .Values.resources -}}
