@@ -108,6 +108,11 @@ def _changed(
     other = next((has[GROUP_LABEL] for has in labels if has.get(GROUP_LABEL, name[1]) != name[1]), None)
     if other is not None:
         raise FieldError("", failures.in_another_gang(other=other))
+    if grouped_by := _pod_group_policy(value):
+        for template, _ in found:
+            template["spec"]["schedulerName"] = scheduler
+        count = counted(len(found), "template")
+        return [failures.gang_of_its_policy(policy=grouped_by, templates=count, scheduler=scheduler)]
     field, key, mark = ("labels", GROUP_LABEL, name[1]) if grouped else ("annotations", GANG, "true")
     before = [_of_meta(each, field) for each in found]
     for (template, _), has in zip(found, before, strict=True):
@@ -135,6 +140,12 @@ def _refuse(value: dict[str, Any], runtimes: set[tuple[str, str]]) -> None:
         return
     if somewhere(value):
         raise FieldError("kind", failures.kind_makes_no_gang(kind=kind, label=GROUP_LABEL))
+
+
+def _pod_group_policy(value: dict[str, Any]) -> str:
+    """Which groups the trainer makes of the TrainJobs of a runtime; empty for none."""
+    policy = value["spec"].get("podGroupPolicy") if _group(value) == TRAINER else None
+    return next(iter(policy), "") if isinstance(policy, dict) else ""
 
 
 def _of_meta(template: Template, field: str) -> dict[str, Any]:

@@ -16,6 +16,9 @@ record_unreadable = Text("the ConfigMap {name} in namespace {namespace} cannot b
 REPLACED_ONE_BY_ONE = "its pods are replaced one by one; a gang starts together"
 single_pod = Text("a single pod starts by itself; for a gang of pods create a PodGroup and give each the label {label}")
 WITHOUT_NAME = "it has no name"
+gang_of_its_policy = Text(
+    "{templates} with schedulerName {scheduler}; its podGroupPolicy ({policy}) makes a PodGroup of each TrainJob"
+)
 made_a_gang = Text("{templates} with the {field} {key} and schedulerName {scheduler}")
 NO_TEMPLATE = "there is no template of pods here"
 NO_CONTAINERS = "this template of pods has no containers"

@@ -250,8 +250,8 @@ class Converter:
             indexed=spec.completion_mode == "Indexed",
             limit_per_index=spec.backoff_limit_per_index,
             max_failed_indexes=spec.max_failed_indexes,
-            failed_indexes=_failed_indexes(raw),
-            completed_indexes=parse_indexes(status.completed_indexes),
+            failed_indexes=failed_indexes(raw),
+            completed_indexes=_below(parse_indexes(status.completed_indexes), spec.completions),
             success_rules=job_policies.success_rules(spec),
             deleting=bool(meta.deletion_timestamp),
             evicted=_evicted(raw.status.conditions),
@@ -320,11 +320,18 @@ def job_finished(job: wire.Job) -> bool:
     return any(c.type in ends and c.status == "True" for c in job.status.conditions or ())
 
 
-def _failed_indexes(job: wire.Job) -> Intervals:
-    """The indexes of a Job that have failed for good. Raises :class:`FieldError`."""
+def failed_indexes(job: wire.Job) -> Intervals:
+    """The indexes of a Job that have failed for good, of those that it has. Raises :class:`FieldError`."""
     if job.spec.completion_mode != "Indexed":
         return ()
-    return with_numbers(tuple(ranges(job.status.failed_indexes or "", "status.failedIndexes")), ())
+    failed = with_numbers(tuple(ranges(job.status.failed_indexes or "", "status.failedIndexes")), ())
+    return _below(failed, job.spec.completions)
+
+
+def _below(indexes: Intervals, completions: int | None) -> Intervals:
+    """Those of the indexes that the Job has still: its completions may have been made fewer."""
+    most = (completions or 0) - 1
+    return tuple((first, min(last, most)) for first, last in indexes if first <= most)
 
 
 def annotated_duration(notes: Mapping[str, str], key: str) -> float | None:

@@ -3,19 +3,19 @@
 On a cluster what their controllers make of them is read instead. Sources: volcano-sh/volcano (pkg/controllers/job: a
 PodGroup with the minimum of the whole and of each task, pods ``<job>-<task>-<index>``), ray-project/kuberay (a
 RayCluster with the labels and annotations of the RayService) and kubeflow/trainer v2 (a JobSet of the runtime's
-template; the step ``trainer`` has ``numNodes`` pods).
+template; the step ``trainer`` has ``numNodes`` pods; by its ``podGroupPolicy`` a PodGroup of all pods, which name it).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
 from gangsched.messages import invalid
 from gangsched.model import wire
-from gangsched.model.dialects import volcano
+from gangsched.model.dialects import coscheduling, koordinator, volcano
 from gangsched.model.dialects.operator_specs import OperatorObject, OperatorSpec, PodOverride
 from gangsched.model.dialects.operators import TRAIN_JOB
 from gangsched.model.dialects.roles import count
@@ -83,11 +83,30 @@ class MLPolicy(wire.Wire):
     mpi: MPIPolicy | None = None
 
 
+class VolcanoPolicy(wire.Wire):
+    """What a PodGroup of Volcano says beside its size."""
+
+    network_topology: volcano.NetworkTopology | None = None
+
+
+class CoschedulingPolicy(wire.Wire):
+    """What a PodGroup of scheduler-plugins says beside its size."""
+
+    schedule_timeout_seconds: int = 60
+
+
+class PodGroupPolicy(wire.Wire):
+    """Of which API the PodGroup of a TrainJob is; without any there is none."""
+
+    coscheduling: CoschedulingPolicy | None = None
+    volcano: VolcanoPolicy | None = None
+
+
 class RuntimeSpec(wire.Wire):
     """A template of JobSets."""
 
     ml_policy: MLPolicy | None = None
-    pod_group_policy: dict[str, Any] | None = None
+    pod_group_policy: PodGroupPolicy | None = None
     template: RawJobSet = msgspec.field(default_factory=RawJobSet)
 
 
@@ -171,8 +190,12 @@ def of_ray_service(raw: OperatorObject, api_version: str) -> OperatorObject:
     return OperatorObject(child_meta(raw.metadata, (api_version, RAY_SERVICE)), spec)
 
 
-def of_train_job(raw: OperatorObject, api_version: str, runtimes: Runtimes) -> RawJobSet:
-    """Its JobSet. Raises :class:`FieldError` where the runtime is not known."""
+def of_train_job(
+    raw: OperatorObject, api_version: str, runtimes: Runtimes
+) -> Iterator[RawJobSet | koordinator.PodGroup | volcano.PodGroup]:
+    """Its PodGroup, if its runtime asks for one, and its JobSet. Raises :class:`FieldError` where the runtime is not
+    known.
+    """
     ref = raw.spec.runtime_ref
     if ref is None or not ref.name:
         raise FieldError("spec.runtimeRef", "is missing")
@@ -196,7 +219,48 @@ def of_train_job(raw: OperatorObject, api_version: str, runtimes: Runtimes) -> R
         annotations={**(template.metadata.annotations or {}), **(raw.spec.annotations or {})},
         owner_references=[wire.OwnerReference(api_version, TRAIN_JOB, meta.name, meta.uid, controller=True)],
     )
-    return RawJobSet(made, msgspec.structs.replace(template.spec, replicated_jobs=jobs, suspend=raw.spec.suspend))
+    grouped = runtime.spec.pod_group_policy
+    group = None if grouped is None else _group_of(made, jobs, grouped)
+    if group is not None:
+        yield group
+        named = coscheduling.GROUP_LABEL if isinstance(group, koordinator.PodGroup) else volcano.GROUP_NAME
+        jobs = [_naming(each, named, meta.name) for each in jobs]
+    yield RawJobSet(made, msgspec.structs.replace(template.spec, replicated_jobs=jobs, suspend=raw.spec.suspend))
+
+
+def _group_of(
+    jobset: wire.ObjectMeta, jobs: Sequence[RawReplicatedJob], policy: PodGroupPolicy
+) -> koordinator.PodGroup | volcano.PodGroup | None:
+    """The PodGroup of a JobSet that has these Jobs: all pods start together."""
+    specs = [each.template.spec for each in jobs]
+    sizes = [1 if spec.parallelism is None else spec.parallelism for spec in specs]
+    members = sum(each.replicas * max(1, size) for each, size in zip(jobs, sizes, strict=True))
+    meta = msgspec.structs.replace(jobset, labels=None, annotations=None)
+    if policy.coscheduling is not None:
+        seconds = policy.coscheduling.schedule_timeout_seconds
+        return koordinator.PodGroup(meta, koordinator.PodGroupSpec(members, seconds))
+    if policy.volcano is None:
+        return None
+    classes = [name for spec in specs if (name := spec.template.spec.priority_class_name)]
+    spec = volcano.PodGroupSpec(
+        min_member=members,
+        queue=(jobset.annotations or {}).get(volcano.QUEUE_NAME, ""),
+        priority_class_name=classes[-1] if classes else "",
+        network_topology=policy.volcano.network_topology,
+    )
+    return volcano.PodGroup(meta, spec)
+
+
+def _naming(each: RawReplicatedJob, key: str, name: str) -> RawReplicatedJob:
+    """A Job whose pods name their group: those of scheduler-plugins by a label, those of Volcano by an annotation."""
+    job = each.template
+    meta, pods = job.spec.template.metadata, job.spec.template.spec
+    if key == coscheduling.GROUP_LABEL:
+        meta = msgspec.structs.replace(meta, labels={**(meta.labels or {}), key: name})
+    else:
+        meta = msgspec.structs.replace(meta, annotations={**(meta.annotations or {}), key: name})
+    spec = msgspec.structs.replace(job.spec, template=wire.PodTemplate(meta, pods))
+    return msgspec.structs.replace(each, template=wire.Job(job.metadata, spec))
 
 
 def _replicated(raw: OperatorObject, each: RawReplicatedJob, policy: MLPolicy, nodes: int | None) -> RawReplicatedJob:

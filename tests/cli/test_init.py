@@ -141,6 +141,18 @@ def test_a_train_job_with_its_runtime(tmp_path, capsys):
     assert "its pods are made of the ClusterTrainingRuntime torch: give that in the same input" in err
 
 
+@pytest.mark.parametrize("policy", ["{coscheduling: {}}", "{volcano: {}}"])
+def test_a_runtime_whose_policy_makes_groups(policy, tmp_path, capsys):
+    """The pods of its TrainJobs are in a PodGroup already, so the name of the scheduler alone is missing."""
+    text = RUNTIME.replace("  mlPolicy", f"  podGroupPolicy: {policy}\n  mlPolicy")
+    code, (runtime, _), err = made(text + "---\n" + TRAIN_JOB, tmp_path, capsys)
+    (replicated,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    template = replicated["template"]["spec"]["template"]
+    assert (code, template["spec"]["schedulerName"]) == (0, "py-gang-scheduler")
+    assert "annotations" not in template.get("metadata", {})
+    assert "podGroupPolicy" in err
+
+
 EXCLUSIVE = "{annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: pool}}"
 
 

@@ -114,6 +114,23 @@ OWNERS: dict[str, Owner] = {
         ],
         "trainer, a JobSet of its runtime",
     ),
+    "TrainJob with `podGroupPolicy`": Owner(
+        "3 nodes",
+        [
+            owner(
+                "ClusterTrainingRuntime",
+                "trainer.kubeflow.org/v1alpha1",
+                {**_RUNTIME, "podGroupPolicy": {"coscheduling": {}}},
+            )
+            | {"metadata": {"name": "run"}},
+            owner(
+                "TrainJob",
+                "trainer.kubeflow.org/v1alpha1",
+                {"runtimeRef": {"name": "run"}, "trainer": {"numNodes": 3}},
+            ),
+        ],
+        "trainer, coscheduling.go: a PodGroup of all pods",
+    ),
     "LeaderWorkerSet": Owner("a group of 3", groups(), "pod_controller.go"),
     "LeaderWorkerSet with `LeaderReady`": Owner(
         "a group of 3", groups("LeaderReady"), "pod_controller.go: the leader is ready"

@@ -49,6 +49,9 @@ DOCUMENTED: list[tuple[str, str, list[Any]]] = [
         "podTemplateOverrides",
         [[{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"pool": "a"}}}]],
     ),
+    ("mlPolicy", "podGroupPolicy", [{"coscheduling": {"scheduleTimeoutSeconds": 60}}, {"volcano": {}}]),
+    ("replicatedJobs", "failurePolicy", [{"maxRestarts": 3, "rules": [{"name": "r", "action": "FailJobSet"}]}]),
+    ("pytorchReplicaSpecs", "runPolicy", [{"backoffLimit": 0}, {"backoffLimit": 3}]),
     ("replicatedJobs", "startupPolicy", [{"startupPolicyOrder": "InOrder"}]),
     ("replicatedJobs", "suspend", [True]),
 ]
@@ -65,12 +68,12 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 def changed(objects: list[dict[str, Any]], chance: random.Random) -> list[dict[str, Any]]:
     """The same with fields that users set, and now and then with something odd in it."""
     out = copy.deepcopy(objects)
-    spec = out[-1]["spec"]
+    specs = [each["spec"] for each in out]
     for beside, field, values in chance.sample(DOCUMENTED, 4):
-        for found, key in [(f, k) for f, k in places({"spec": spec}) if k == beside]:
+        for found, key in [(f, k) for f, k in places(specs) if k == beside]:
             found[field if isinstance(key, str) else key] = chance.choice(values)
     if chance.random() < 0.5:
-        found, key = chance.choice([*places({"spec": spec})])
+        found, key = chance.choice([*places(specs)])
         found[key] = copy.deepcopy(chance.choice(ODD))
     return out
 
@@ -121,6 +124,14 @@ def test_the_pods_of_a_job_are_those_of_the_indexes_that_come_next() -> None:
     assert [pod.name for pod in pods] == ["own-2", "own-5", "own-6"]
 
 
+def test_indexes_that_a_job_does_not_have_any_more() -> None:
+    """Its completions may have been made fewer: what failed beyond them is not counted."""
+    (one,) = OWNERS["Job"].objects
+    spec = {**one["spec"], "parallelism": 2, "completions": 2, "backoffLimitPerIndex": 0}
+    _, pods = seen([{**one, "spec": spec, "status": {"failedIndexes": "1-3", "failed": 3}}])
+    assert [pod.name for pod in pods] == ["own-0"]
+
+
 def test_leaders_have_a_domain_of_their_own() -> None:
     """As the webhook of JobSet writes it: with the pods of their Job, and with those of no other."""
     _, pods = seen(jobset(**{EXCLUSIVE: "pool"}))
@@ -138,6 +149,28 @@ def test_a_runtime_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixtu
     job = job | {"metadata": {**job["metadata"], "resourceVersion": "7"}}
     (warned,) = answer([job], tmp_path, capsys)["warnings"]
     assert "pass it too" in warned["message"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "family"),
+    [({"coscheduling": {}}, "scheduling.x-k8s.io"), ({"volcano": {}}, "scheduling.volcano.sh"), ({}, "")],
+)
+def test_a_runtime_with_a_pod_group_policy(
+    policy: dict[str, Any], family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The trainer makes a PodGroup of all pods of its JobSet, which name it; one in the input is not made again."""
+    runtime, job = copy.deepcopy(OWNERS["TrainJob"].objects)
+    runtime["spec"]["podGroupPolicy"] = policy
+    (decision,) = answer([runtime, job], tmp_path, capsys)["decisions"]
+    assert (decision["kind"], decision["required"]) == ("PodGroup" if family else "JobSet", 3)
+    group = {
+        "apiVersion": f"{family}/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "own", "namespace": "default"},
+    }
+    if family == "scheduling.x-k8s.io":
+        (decision,) = answer([runtime, job, group | {"spec": {"minMember": 2}}], tmp_path, capsys)["decisions"]
+        assert decision["required"] == 2
 
 
 def answer(objects: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from gangsched.messages import invalid
 from gangsched.messages.text import and_nearest
 from gangsched.model import children, wire
 from gangsched.model.children import JOB_NAME, JOBSET_NAME, OLD_JOB_NAME
-from gangsched.model.convert import job_finished, jobset_finished, replicated_jobs
+from gangsched.model.convert import failed_indexes, job_finished, jobset_finished, replicated_jobs
 from gangsched.model.dialects.objects import owner_of
 from gangsched.model.errors import FieldError, Place, Problem
 from gangsched.model.indexes import how_many, others, ranges
@@ -174,16 +174,10 @@ def pods_wanted(job: wire.Job, path: str = "spec") -> int:
         return 0
     wanted = parallelism
     if spec.completions is not None:
-        wanted = min(parallelism, max(0, spec.completions - job.status.succeeded - _failed_indexes(job)))
+        wanted = min(parallelism, max(0, spec.completions - job.status.succeeded - how_many(failed_indexes(job))))
     if wanted > MAX_PODS:
         raise FieldError(f"{path}.parallelism", invalid.too_many_pods(wanted=wanted, most=MAX_PODS))
     return wanted
-
-
-def _failed_indexes(job: wire.Job) -> int:
-    """How many indexes of a Job have failed for good."""
-    text = job.status.failed_indexes or ""
-    return how_many(ranges(text, "status.failedIndexes")) if job.spec.completion_mode == "Indexed" else 0
 
 
 def pods_of(job: wire.Job, count: int) -> Iterator[wire.Pod]:

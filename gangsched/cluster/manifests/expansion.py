@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gangsched.cluster.manifests.objects import Found
 from gangsched.messages import invalid
 from gangsched.model import operator_pods, wire
-from gangsched.model.dialects import spark, volcano
+from gangsched.model.dialects import koordinator, spark, volcano
 from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.dialects.operators import TRAIN_JOB
 from gangsched.model.errors import FieldError, Problem
@@ -26,7 +26,7 @@ from gangsched.model.unsubmitted import (
 class Made(NamedTuple):
     """An object that a controller makes, and the field of the owner in which its template stands."""
 
-    object: wire.Pod | wire.Job | RawJobSet | OperatorObject | volcano.PodGroup
+    object: wire.Pod | wire.Job | RawJobSet | OperatorObject | volcano.PodGroup | koordinator.PodGroup
     field: str
 
 
@@ -53,13 +53,7 @@ def expanded(each: Found, runtimes: Runtimes, warnings: list[Problem]) -> Iterat
         yield Made(of_ray_service(raw, api_version), "spec.rayClusterConfig")
         return
     if isinstance(raw, OperatorObject) and kind == TRAIN_JOB:
-        try:
-            yield Made(of_train_job(raw, api_version, runtimes), "spec.runtimeRef")
-        except FieldError as error:
-            if not raw.metadata.resource_version:
-                raise
-            # It is of a cluster, whose other objects are not to be left out because of it.
-            warnings.append(each.place.warning(error.field, error.message))
+        yield from _of_train_job(each, raw, runtimes, warnings)
         return
     if isinstance(raw, OperatorObject) and kind == spark.APPLICATION and raw.spec.batch_scheduler:
         text = invalid.in_groups_of_its_operator(scheduler=raw.spec.batch_scheduler)
@@ -68,3 +62,14 @@ def expanded(each: Found, runtimes: Runtimes, warnings: list[Problem]) -> Iterat
     if isinstance(raw, OperatorObject | wire.StatefulSet):
         for object_, field in operator_pods.made_of(kind, api_version, raw):
             yield Made(object_, field)
+
+
+def _of_train_job(each: Found, raw: OperatorObject, runtimes: Runtimes, warnings: list[Problem]) -> Iterator[Made]:
+    try:
+        for made in of_train_job(raw, each.kind.api_version, runtimes):
+            yield Made(made, "spec.runtimeRef")
+    except FieldError as error:
+        if not raw.metadata.resource_version:
+            raise
+        # It is of a cluster, whose other objects are not to be left out because of it.
+        warnings.append(each.place.warning(error.field, error.message))

@@ -33,11 +33,10 @@ from gangsched.model.children import SIMULATION
 from gangsched.model.constraints import Labels
 from gangsched.model.convert import Converter, job_set
 from gangsched.model.convert_refused import refused_pod
-from gangsched.model.dialects import DIALECTS, koordinator
+from gangsched.model.dialects import DIALECTS, coscheduling, koordinator, volcano
 from gangsched.model.dialects.objects import owner_of
 from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.dialects.operators import RAY, RAY_CLUSTER
-from gangsched.model.dialects.volcano import FAMILY as VOLCANO
 from gangsched.model.errors import FieldError, InputError, InvalidInputError, Place, Problem
 from gangsched.model.jobsets import JOBSET, RawJobSet
 from gangsched.model.records import UID_FROM_MANIFEST, Gang, Job, Node, Pod, PodSelector
@@ -353,6 +352,9 @@ class _Loading:
     def _take_made(self, place: Place, made: Made) -> None:
         """What a controller would make; errors in it name the field of the owner."""
         raw, field = made
+        of_group = isinstance(raw, volcano.PodGroup | koordinator.PodGroup)
+        if of_group and ("PodGroup", raw.metadata.namespace, raw.metadata.name) in self._names:
+            return  # the controller would find it there
         self._claim(place, type(raw).__name__.removeprefix("Raw"), raw.metadata)
         if isinstance(raw, wire.Job):
             self._job(place, raw, field.removesuffix(".template"), expand=True)
@@ -362,7 +364,8 @@ class _Loading:
             self._jobset(place, raw)
             return
         if not isinstance(raw, wire.Pod):
-            kind = KINDS[(RAY_CLUSTER, RAY) if isinstance(raw, OperatorObject) else ("PodGroup", VOLCANO)]
+            family = volcano.FAMILY if isinstance(raw, volcano.PodGroup) else coscheduling.FAMILY
+            kind = KINDS[(RAY_CLUSTER, RAY) if isinstance(raw, OperatorObject) else ("PodGroup", family)]
             self._take(Found(place, kind, raw))
             return
         self._made += 1

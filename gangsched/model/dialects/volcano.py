@@ -48,6 +48,8 @@ VERSION = "v1beta1"
 SCHEDULER = "volcano"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 TASK = "volcano.sh/task-spec"
+#: On owners: in which Queue their group is.
+QUEUE_NAME = f"{FAMILY}/queue-name"
 ROOT = "root"
 _COUNTED = ("allocated", "completed", "inqueue", "pending", "reservation", "running", "unknown")
 TOPOLOGY_GROUP = "topology.volcano.sh"
@@ -383,7 +385,7 @@ DIALECT = Dialect(
                 "annotation `volcano.sh/last-checkpoint-time`": "[what is lost]"
                 "(preemption.md#what-owners-say-about-harm) with it",
                 "annotations `volcano.sh/network-topology-mode`, `volcano.sh/network-topology-highest-tier`, "
-                f"`{FAMILY}/queue-name`, on owners `{FAMILY}/group-min-member`": "read by Volcano's controllers, "
+                f"`{QUEUE_NAME}`, on owners `{FAMILY}/group-min-member`": "read by Volcano's controllers, "
                 "which write them into the PodGroup",
                 "`volcano.sh/task-priority`": "ignored: members are placed in the order of their names",
                 "`volcano.sh/cooldown-time`": "ignored: [patience](preemption.md#patience) has annotations of its own",
