@@ -128,6 +128,14 @@ job_would_fail_by_indexes = Text(
 job_would_lose_indexes = Text(
     "Job {job} would fail: {indexes} would fail for good, with a backoffLimitPerIndex of {limit}"
 )
+NO_FAILURE_POLICY = "it has no failurePolicy"
+RULE_FAILS_JOBSET = "a rule of its failurePolicy says FailJobSet"
+jobset_would_fail = Text("JobSet {jobset} would fail with its Job: {why}")
+jobset_would_fail_by_restarts = Text(
+    "JobSet {jobset} would fail with its Job: it has been restarted {counted} of {most} times (maxRestarts)"
+)
+jobset_would_restart = Text("JobSet {jobset} would be restarted as a whole, by its failurePolicy")
+jobset_would_make_jobs_anew = Text("JobSet {jobset} would make {jobs} anew, by its failurePolicy, and go on")
 ONLY_LOWER_PRIORITY_POD = "the only lower-priority pod"
 would_not_fit_even_if = Text("the gang would not fit even if {pods} were evicted")
 job_would_fail_by_backoff_limit = Text(

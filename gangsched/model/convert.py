@@ -22,7 +22,14 @@ from gangsched.model.dialects.owners import declared
 from gangsched.model.errors import FieldError
 from gangsched.model.held import without_held
 from gangsched.model.indexes import ranges
-from gangsched.model.jobsets import JobSet, RawJobSet, RawReplicatedJob, ReplicatedJob, exclusive_topology
+from gangsched.model.jobsets import (
+    JobSet,
+    RawJobSet,
+    RawReplicatedJob,
+    ReplicatedJob,
+    exclusive_topology,
+    failure_policy,
+)
 from gangsched.model.preemptible import KEYS as STAKES
 from gangsched.model.preemptible import preemption_toleration, stakes_of
 from gangsched.model.queues import queue_labels
@@ -380,6 +387,7 @@ def job_set(convert: Converter, raw: RawJobSet) -> JobSet:
         remark=unclear,
         deleting=bool(meta.deletion_timestamp),
         evicted=_evicted(raw.status.conditions),
+        failure_policy=failure_policy(raw),
     )
 
 

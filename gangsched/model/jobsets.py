@@ -6,7 +6,7 @@ another client suspends is resumed at once. So it is the JobSet that is suspende
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -14,6 +14,7 @@ from gangsched.messages import causes
 from gangsched.model import wire
 from gangsched.model.constraints import Named, Record
 from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.jobset_survival import JobSetFate, JobSetPolicy, JobSetRule, fate_of_jobset
 from gangsched.model.records import NO_QUEUE, NO_STAKES, Job, Owner, Pod, QueueLabels, Stakes
 
 GROUP, VERSION = "jobset.x-k8s.io", "v1alpha2"
@@ -43,6 +44,7 @@ class JobSet(Named, frozen=True):
     ``in_order`` says that some of its Jobs wait until others run or have finished. ``suspended_by`` is the scheduler
     that has suspended it to make room, ``suspended_since`` (seconds) since when it is suspended (0: its controller has
     not reported so); ``owner`` is its controller, ``gang``, ``deleting`` and ``evicted`` as in a Job.
+    ``failure_policy`` is None where one failed Job is the end of it.
     """
 
     uid: str = ""
@@ -61,6 +63,12 @@ class JobSet(Named, frozen=True):
     remark: Mistake | None = None
     deleting: bool = False
     evicted: bool = False
+    failure_policy: JobSetPolicy | None = None
+
+    def after(self, failed: Iterable[tuple[Job, str]]) -> JobSetFate:
+        """What becomes of it when these Jobs of it fail, each for a reason."""
+        names = ((job.name.removeprefix(f"{self.name}-").rpartition("-")[0], reason) for job, reason in failed)
+        return fate_of_jobset(self.failure_policy, names)
 
     @property
     def template(self) -> Pod | None:
@@ -131,14 +139,33 @@ class _StartupPolicy(wire.Wire):
     startup_policy_order: str = ""
 
 
+class _FailureRule(wire.Wire):
+    action: str = ""
+    on_job_failure_reasons: list[str] | None = None
+    on_job_failure_message_patterns: list[str] | None = None
+    target_replicated_jobs: list[str] | None = None
+
+
+class _FailurePolicy(wire.Wire):
+    max_restarts: int = 0
+    rules: list[_FailureRule] | None = None
+
+
 class _JobSetSpec(wire.Wire):
     replicated_jobs: list[RawReplicatedJob] = msgspec.field(default_factory=list)
     startup_policy: _StartupPolicy | None = None
+    failure_policy: _FailurePolicy | None = None
     suspend: bool = False
+
+
+class _JobsStatus(wire.Wire):
+    job_restarts_count_towards_max: list[int] | None = None
 
 
 class _JobSetStatus(wire.Wire):
     conditions: list[wire.Condition] | None = None
+    restarts_count_towards_max: int = 0
+    replicated_jobs_status: list[_JobsStatus] | None = None
 
 
 class RawJobSet(wire.Object):
@@ -146,3 +173,21 @@ class RawJobSet(wire.Object):
 
     spec: _JobSetSpec = msgspec.field(default_factory=_JobSetSpec)
     status: _JobSetStatus = msgspec.field(default_factory=_JobSetStatus)
+
+
+def failure_policy(raw: RawJobSet) -> JobSetPolicy | None:
+    """What it says about Jobs of it that fail; None: one is the end of it."""
+    policy, status = raw.spec.failure_policy, raw.status
+    if policy is None:
+        return None
+    rules = (
+        JobSetRule(
+            each.action,
+            tuple(each.on_job_failure_reasons or ()),
+            tuple(each.target_replicated_jobs or ()),
+            bool(each.on_job_failure_message_patterns),
+        )
+        for each in policy.rules or ()
+    )
+    singly = sum(sum(each.job_restarts_count_towards_max or ()) for each in status.replicated_jobs_status or ())
+    return JobSetPolicy(policy.max_restarts, tuple(rules), status.restarts_count_towards_max + singly)

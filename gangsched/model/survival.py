@@ -41,6 +41,8 @@ _UNMARKED = _AT_ITS_END - {("DisruptionTarget", "True")}
 
 BY_POLICY, BY_LIMIT = "PodFailurePolicy", "BackoffLimitExceeded"
 BY_INDEXES, ALL_INDEXES = "MaxFailedIndexesExceeded", "FailedIndexes"
+#: For which a Job fails by the loss of pods.
+REASONS = (BY_POLICY, BY_LIMIT, BY_INDEXES, ALL_INDEXES)
 
 
 class Fate(msgspec.Struct, frozen=True):
@@ -60,6 +62,11 @@ class Fate(msgspec.Struct, frozen=True):
     def ends(self) -> bool:
         """True if the Job has failed then, now or as soon as its other indexes are done."""
         return bool(self.cause) or self.doomed
+
+    @property
+    def reason(self) -> str:
+        """The reason in its condition ``Failed``."""
+        return self.cause or ALL_INDEXES
 
 
 class Allowance(NamedTuple):

@@ -11,6 +11,7 @@ import pytest
 from gangsched.model import children
 from gangsched.model.convert import Converter, job_set
 from gangsched.model.errors import FieldError
+from gangsched.model.jobset_survival import JobSetPolicy, JobSetRule
 from gangsched.model.jobsets import JobSet, RawJobSet, ReplicatedJob, why_it_cannot_wait
 from gangsched.model.records import Job, Owner, QueueLabels
 
@@ -27,6 +28,23 @@ def jobset(**fields: Any) -> RawJobSet:
         **fields,
     }
     return msgspec.convert(raw, RawJobSet)
+
+
+def test_the_failure_policy_of_a_jobset() -> None:
+    """With the restarts that count, those of single Jobs among them; without one a failed Job is the end."""
+    rules = [
+        {"name": "a", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]},
+        {"name": "b", "action": "RestartJob", "targetReplicatedJobs": ["w"], "onJobFailureMessagePatterns": ["x.*"]},
+    ]
+    status = {
+        "restarts": 9,
+        "restartsCountTowardsMax": 2,
+        "replicatedJobsStatus": [{"name": "w", "jobRestartsCountTowardsMax": [1, 0]}, {"name": "v"}],
+    }
+    found = job_set(Converter(), jobset(spec={"failurePolicy": {"maxRestarts": 4, "rules": rules}}, status=status))
+    first = JobSetRule("FailJobSet", ("PodFailurePolicy",))
+    assert found.failure_policy == JobSetPolicy(4, (first, JobSetRule("RestartJob", (), ("w",), True)), 3)
+    assert job_set(Converter(), jobset(status=status)).failure_policy is None
 
 
 def test_a_jobset_is_its_templates_times_their_replicas() -> None:

@@ -326,6 +326,21 @@ def test_each_role_has_its_own_restart_policy() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "limit", "fragile"),
+    [
+        ("PyTorchJob", 0, ("master", "worker", "worker-0")),
+        ("PyTorchJob", 1, ()),
+        ("MPIJob", 0, ()),  # it is the limit of the Job of its launcher
+    ],
+)
+def test_a_backoff_limit_of_zero(kind: str, limit: int, fragile: tuple[str, ...]) -> None:
+    """The first failed pod ends an object of training-operator; a higher limit counts restarts of containers."""
+    field = "pytorchReplicaSpecs" if kind == "PyTorchJob" else "mpiReplicaSpecs"
+    spec = {field: roles(Master=1, Worker=3), "runPolicy": {"backoffLimit": limit}}
+    assert gang(kind, spec).fragile == fragile
+
+
+@pytest.mark.parametrize(
     ("policy", "fragile"), [(None, ("driver",)), ("Never", ("driver",)), ("OnFailure", ()), ("Always", ())]
 )
 def test_spark_is_submitted_again_or_not(policy: str | None, fragile: tuple[str, ...]) -> None:

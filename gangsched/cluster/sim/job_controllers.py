@@ -6,7 +6,9 @@ that fail, and ends, suspends and resumes Jobs; what a failed pod means to its J
 ones for a Job that has had all of them, or that is resumed.
 
 JobSets: https://jobset.sigs.k8s.io/docs/concepts/ . The Jobs of a JobSet are those of the input; they run as the JobSet
-says. One that fails is the end of the JobSet and of its other Jobs, as without a failure policy; it starts none anew.
+says. What one that fails means to it, its controller asks the rule that plans ask, too
+(:mod:`gangsched.model.jobset_survival`): the end of it and of its other Jobs, or that all of them, or this one, are
+made anew.
 """
 
 from __future__ import annotations
@@ -36,9 +38,10 @@ from gangsched.cluster.sim.history import (
 from gangsched.cluster.sim.store import Store
 from gangsched.core.events import Changed, Event, Gone
 from gangsched.model.children import directed, merged
-from gangsched.model.jobsets import JOBSET, JobSet
+from gangsched.model.jobset_survival import JobSetFate
+from gangsched.model.jobsets import JOBSET, RESTART_ATTEMPT, JobSet
 from gangsched.model.records import JOB, SINGLE, GangId, Job, Pod
-from gangsched.model.survival import KILLED, STOPPED, fate, succeeds, with_numbers
+from gangsched.model.survival import BY_LIMIT, KILLED, STOPPED, fate, succeeds, with_numbers
 
 JobKey = tuple[str, str]
 
@@ -55,6 +58,8 @@ class JobController:
         self._complete: set[JobKey] = set()  # Jobs that have had all of their pods
         self._index_failures: Counter[tuple[str, int]] = Counter()  # by UID of the Job, and index
         self._made = 0
+        #: Why Jobs have failed, by UID.
+        self.reasons: dict[str, str] = {}
         store.subscribe(self._on_change)
 
     def _on_change(self, event: Event, old: Any) -> None:
@@ -94,6 +99,8 @@ class JobController:
             done = msgspec.structs.replace(done, completed_indexes=indexes)
         rest = [p for p in self._active(job) if p.live]
         failed = bool(fate(done, ()).cause)
+        if failed:
+            self.reasons[job.uid] = fate(done, ()).reason
         over = failed or (not rest if job.completions is None else _complete(done))
         detail = {"succeeded": done.succeeded}
         if over:
@@ -112,11 +119,22 @@ class JobController:
         if found.failed > job.failed:
             self._index_failures[job.uid, pod.completion_index] = pod.index_failures + 1
         over = bool(found.cause)
+        if over:
+            self.reasons[job.uid] = found.reason
         detail = {"failed": found.failed, "backoffLimit": job.backoff_limit}
         job = msgspec.structs.replace(job, failed=found.failed, failed_indexes=found.indexes, finished=over)
         self._store.apply(Changed(job), Cause(JOB_CONTROLLER, FAIL if over else STATUS, detail))
         pause = 0.0 if over else self._timing.job_backoff_seconds
         self._soon((job.namespace, job.name), max(self._timing.controller_seconds, pause))
+
+    def replace(self, job: Job, made: Job) -> None:
+        """One Job, and its pods, by another of its name, which gets all of its pods."""
+        for pod in self._active(job):
+            self._delete(pod)
+        self._store.apply(Gone(JOB, job.namespace, job.name, job.uid), Cause(JOBSET_CONTROLLER, GONE))
+        self._store.apply(Changed(made), Cause(JOBSET_CONTROLLER, CREATE))
+        self._complete.add((made.namespace, made.name))
+        self._soon((made.namespace, made.name), self._timing.controller_seconds)
 
     def _job_of(self, pod: Pod) -> Job | None:
         """The Job that owns a pod; none where it is gone, also if another one has its name."""
@@ -202,10 +220,12 @@ def exit_code(pod: Pod) -> int:
 class JobSetController:
     """Reacts to JobSets and to the Jobs that they own."""
 
-    def __init__(self, clock: VirtualClock, store: Store, timing: Timing) -> None:
+    def __init__(self, clock: VirtualClock, store: Store, timing: Timing, jobs: JobController) -> None:
         self._clock = clock
         self._store = store
         self._timing = timing
+        self._jobs = jobs
+        self._restarts: Counter[str] = Counter()  # by UID
         store.subscribe(self._on_change)
 
     def _on_change(self, event: Event, _old: Any) -> None:
@@ -224,6 +244,10 @@ class JobSetController:
             return
         jobs = self._store.jobs_of(jobset)
         failed = [job for job in jobs if job.finished and not _complete(job)]
+        after = jobset.after((job, self._jobs.reasons.get(job.uid, BY_LIMIT)) for job in failed)
+        if failed and not after.ends:
+            self._restart(jobset, jobs if after.restarted else failed, after)
+            return
         if failed or (jobs and all(job.finished for job in jobs)):
             cause = Cause(JOBSET_CONTROLLER, FAIL if failed else COMPLETE, {"jobs": len(jobs), "failed": len(failed)})
             self._store.apply(Changed(msgspec.structs.replace(jobset, finished=True)), cause)
@@ -235,6 +259,40 @@ class JobSetController:
             if not job.finished and job.suspended != jobset.suspended:
                 cause = Cause(JOBSET_CONTROLLER, SUSPEND if jobset.suspended else RESUME)
                 self._store.apply(Changed(_as_said(job, jobset)), cause)
+
+    def _restart(self, jobset: JobSet, jobs: list[Job], after: JobSetFate) -> None:
+        """Make these Jobs of it anew."""
+        self._restarts[jobset.uid] += 1
+        number = self._restarts[jobset.uid]
+        policy = jobset.failure_policy
+        if policy is not None and after.counted:
+            policy = msgspec.structs.replace(policy, counted=policy.counted + after.counted)
+            cause = Cause(JOBSET_CONTROLLER, STATUS, {"restarts": policy.counted, "maxRestarts": policy.max_restarts})
+            self._store.apply(Changed(msgspec.structs.replace(jobset, failure_policy=policy)), cause)
+        for job in jobs:
+            uid = f"sim:{job.namespace}/{job.name}#{number}"
+            template = job.template
+            if template is not None and template.owner is not None:
+                labels = template.labels
+                before = labels.get(RESTART_ATTEMPT, "")
+                if before.isdecimal():
+                    labels = {**labels, RESTART_ATTEMPT: str(int(before) + 1)}
+                owner = msgspec.structs.replace(template.owner, uid=uid)
+                template = msgspec.structs.replace(template, owner=owner, labels=labels)
+            made = msgspec.structs.replace(
+                job,
+                uid=uid,
+                template=template,
+                created=self._clock.stamp,
+                failed=0,
+                succeeded=0,
+                finished=False,
+                failed_indexes=(),
+                completed_indexes=(),
+                counted=frozenset(),
+                suspended=jobset.suspended,
+            )
+            self._jobs.replace(job, made)
 
 
 def _as_said(job: Job, jobset: JobSet) -> Job:

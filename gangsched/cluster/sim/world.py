@@ -57,7 +57,7 @@ class World:
         self.disruption = DisruptionController(self.clock, self.store, self.timing)
         self.pod_gc = PodGarbageCollector(self.clock, self.store, self.timing)
         self.job_controller = JobController(self.clock, self.store, self.timing)
-        self.jobset_controller = JobSetController(self.clock, self.store, self.timing)
+        self.jobset_controller = JobSetController(self.clock, self.store, self.timing, self.job_controller)
         self.volume_controller = VolumeController(self.clock, self.store, self.timing)
         self.api = ApiServer(self.clock, self.store, self.history, self.timing, self.faults)
         for after_seconds, event in arrivals:

@@ -21,7 +21,7 @@ from gangsched.core.state.jobs import Suspendable
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.podtable import TERMINATING, JobId
 from gangsched.model.records import SINGLE, Gang, GangId, Job, Pod
-from gangsched.model.survival import allowance
+from gangsched.model.survival import REASONS, allowance
 
 if TYPE_CHECKING:
     from gangsched.core.world.world import World
@@ -80,7 +80,7 @@ class Owners:
         job = world.jobs.get(ident[:2])
         if job is None or job.uid != ident[2]:
             return None
-        owner = world.jobs.jobset_of(job) or job
+        owner = self._that_ends(job)
         known = world.jobs.known
         if owner.uid in self._busy:
             if owner.uid not in self._asked:
@@ -91,6 +91,15 @@ class Owners:
             known[owner.uid] = self._made(owner)
         found: Ending | None = known[owner.uid]
         return found
+
+    def _that_ends(self, job: Job) -> Suspendable:
+        """What ends with a Job: its JobSet, unless that makes each failed Job anew and lets the others go on."""
+        jobset = self._world.jobs.jobset_of(job)
+        if jobset is None or jobset.failure_policy is None:
+            return jobset or job
+        every = self._world.jobs.jobs_of(jobset)
+        worst = (jobset.after((each, reason) for each in every) for reason in REASONS)
+        return jobset if any(fate.ends or fate.restarted for fate in worst) else job
 
     def _made(self, owner: Suspendable) -> Ending | None:
         table = self._world.snapshot.table

@@ -24,6 +24,8 @@ from gangsched.messages import causes
 from gangsched.messages.text import are, counted, listed
 from gangsched.model.dialects import role_in
 from gangsched.model.dialects.operators import OPERATORS, Operator
+from gangsched.model.jobset_survival import BY_RESTARTS
+from gangsched.model.jobsets import JobSet
 from gangsched.model.preemptible import BY_OWNER, OF_DAEMONSET, STATIC, protection
 from gangsched.model.records import JOB, GangId, Job, Pod
 from gangsched.model.survival import BY_INDEXES, BY_LIMIT, BY_POLICY, EVICTED, Fate, fate
@@ -208,7 +210,9 @@ def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequenc
 
 def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
     """Jobs that would fail, and other owners of which it is known that they would, or may."""
-    out = [_would_fail_by(job, found, count) for job, found, count in failing(gone, world)]
+    failed = failing(gone, world)
+    out = [_would_fail_by(job, found, count) for job, found, count in failed]
+    out += _with_jobs(failed, world)
     owners: dict[tuple[str, str, str], list[Pod]] = {}
     for pod in (world.pods.get(victim.uid) for victim in gone):
         if pod is not None and pod.owner is not None and pod.owner.kind in OPERATORS:
@@ -218,6 +222,26 @@ def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
         if would:
             out.append(causes.owner_would_fail(kind=kind, owner=f"{namespace}/{name}", would=would))
     return tuple(out)
+
+
+def _with_jobs(failed: Sequence[tuple[Job, Fate, int]], world: World) -> Iterator[str]:
+    """What becomes of the JobSets of these Jobs."""
+    found: dict[str, tuple[JobSet, list[tuple[Job, str]]]] = {}
+    for job, fate_, _ in failed:
+        jobset = world.jobs.jobset_of(job)
+        if jobset is not None:
+            found.setdefault(jobset.key, (jobset, []))[1].append((job, fate_.reason))
+    for key, (jobset, jobs) in sorted(found.items()):
+        after, policy = jobset.after(jobs), jobset.failure_policy
+        if after.cause == BY_RESTARTS and policy is not None:
+            yield causes.jobset_would_fail_by_restarts(jobset=key, counted=policy.counted, most=policy.max_restarts)
+        elif after.ends:
+            why = causes.NO_FAILURE_POLICY if policy is None else causes.RULE_FAILS_JOBSET
+            yield causes.jobset_would_fail(jobset=key, why=why)
+        elif after.restarted:
+            yield causes.jobset_would_restart(jobset=key)
+        else:
+            yield causes.jobset_would_make_jobs_anew(jobset=key, jobs=counted(len(jobs), "Job"))
 
 
 def _would_fail_with(operator: Operator, namespace: str, name: str, pods: Iterable[Pod], world: World) -> str:

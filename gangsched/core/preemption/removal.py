@@ -19,7 +19,7 @@ import msgspec
 from gangsched.core.decision import UnitRef, Victim, names_of
 from gangsched.core.options import Options
 from gangsched.core.preemption.blocks import ref_of
-from gangsched.core.preemption.explain import would_fail
+from gangsched.core.preemption.explain import fate_of, would_fail
 from gangsched.core.preemption.harm import Budgets
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.stop_policy import STOPPED, Stop, drained_queues
@@ -137,14 +137,19 @@ def _holds_quota(chosen: Sequence[Victim]) -> bool:
 
 
 def _would_end(owner: Suspendable, chosen: Sequence[Victim], world: World) -> bool:
-    """Would it end the Job, or a Job of the JobSet, if these were deleted? Or would nothing be left of the JobSet?"""
+    """Would it end the Job or the JobSet, or start the JobSet anew, if these were deleted? Or would nothing be left of
+    the JobSet?
+    """
     mine = {v.uid for v in chosen}
     if isinstance(owner, Job):
         return would_fail(owner, mine, world)
     jobs = world.jobs.jobs_of(owner)
     of_job = {job.name: {p.uid for p in world.jobs.pods_of(job)} & mine for job in jobs}
     touched = [job for job in jobs if of_job[job.name]]
-    if any(would_fail(job, of_job[job.name], world) for job in touched):
+    fates = ((job, fate_of(job, of_job[job.name], world)) for job in touched)
+    failed = [(job, found.reason) for job, found in fates if found.ends]
+    after = owner.after(failed)
+    if failed and (after.ends or after.restarted):
         return True
     return not staying(owner, world, mine) and not all(ignores_evictions(job) for job in touched)
 

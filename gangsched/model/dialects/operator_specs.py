@@ -31,6 +31,7 @@ class RunPolicy(wire.Wire):
 
     scheduling_policy: SchedulingPolicy | None = None
     suspend: bool = False
+    backoff_limit: int | None = None
 
 
 class ElasticPolicy(wire.Wire):

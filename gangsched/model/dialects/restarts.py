@@ -3,7 +3,9 @@
 Operators look at pods that are deleted while they run as at failed ones, and most make them anew. The
 ``restartPolicy`` of the role tells, where the kind heeds it: that is what training-operator 1.9 and mpi-operator
 0.7 do, and what spark-operator says. ``ExitCode`` makes those anew that end with 128 or more, as pods do that SIGTERM
-or SIGKILL ends.
+or SIGKILL ends. With a ``runPolicy.backoffLimit`` of 0 training-operator fails an object at the first pod that fails,
+under each policy; a higher one it compares with restarts of containers, which an eviction is none of
+(pkg/controller.v1/common/job.go). That of an MPIJob is the limit of the Job of its launcher.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ RESTARTS: Mapping[str, Restarts] = {
     "TFJob": Restarts(frozenset(), NEVER),
     spark.APPLICATION: Restarts(frozenset((ALWAYS, ON_FAILURE)), NEVER),
 }
+#: Those of training-operator.
+RUN_POLICY = frozenset(RESTARTS) - {spark.APPLICATION}
 
 
 def fragile_roles(kind: str, spec: OperatorSpec) -> tuple[str, ...]:
@@ -43,6 +47,8 @@ def fragile_roles(kind: str, spec: OperatorSpec) -> tuple[str, ...]:
     rule = RESTARTS.get(kind)
     if rule is None:
         return ()
+    if kind in RUN_POLICY and spec.run_policy is not None and spec.run_policy.backoff_limit == 0:
+        return tuple(sorted({name for name, _ in _policies(kind, spec)}))
     return tuple(
         sorted(name for name, policy in _policies(kind, spec) if (policy or rule.default) not in rule.policies)
     )

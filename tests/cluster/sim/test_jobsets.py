@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from gangsched.cluster.sim import World
 from gangsched.core.actions import JobRef, ResumeJob, SuspendJob
 from gangsched.core.events import Changed, Outcome
 from gangsched.model.constraints import Directives
+from gangsched.model.jobset_survival import (
+    RESTART_JOB,
+    RESTART_JOB_FREE,
+    RESTART_JOBSET_FREE,
+    JobSetPolicy,
+    JobSetRule,
+)
 from gangsched.model.jobsets import JOBSET, JobSet, ReplicatedJob
 from gangsched.model.records import Job, Owner
 from tests.cluster.sim.objects import SCHEDULER, node, outcomes, pod
@@ -108,6 +116,41 @@ def test_a_failed_job_ends_the_jobset_and_its_other_jobs() -> None:
     assert known(found).finished
     assert [j.finished for j in jobs(found)] == [True, True]
     assert live(found) == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "anew", "counted"),
+    [
+        (JobSetPolicy(max_restarts=2), {"js-a-0", "js-b-0"}, 1),
+        (JobSetPolicy(rules=(JobSetRule(RESTART_JOBSET_FREE),)), {"js-a-0", "js-b-0"}, 0),
+        (JobSetPolicy(2, (JobSetRule(RESTART_JOB),)), {"js-a-0"}, 1),
+        (JobSetPolicy(rules=(JobSetRule(RESTART_JOB_FREE, jobs=("a",)),)), {"js-a-0"}, 0),
+    ],
+)
+def test_a_failure_policy_makes_jobs_anew(policy: JobSetPolicy, anew: set[str], counted: int) -> None:
+    """All of them, or the one that has failed; they get all of their pods, and have lost none."""
+    found = there(failure_policy=policy)
+    lost = next(p for p in found.store.pods.values() if p.name == "js-a-0-0")
+    found.apply(Changed(msgspec.structs.replace(lost, phase="Failed")))
+    found.clock.advance_to(20.0)
+    after = known(found)
+    assert not after.finished
+    assert after.failure_policy is not None
+    assert after.failure_policy.counted == counted
+    assert {job.name for job in jobs(found) if job.uid != f"uid-{job.name}"} == anew
+    assert [(job.failed, job.finished) for job in jobs(found)] == [(0, False)] * 2
+    owners = {p.name: p.owner.uid for p in found.store.pods.values() if p.live and p.owner is not None}
+    assert sorted(owners.values()) == sorted(job.uid for job in jobs(found) for _ in range(2))
+
+
+def test_it_ends_when_it_was_restarted_so_often() -> None:
+    """Restarts that count are maxRestarts at most."""
+    found = there(failure_policy=JobSetPolicy(max_restarts=1))
+    for ends in (False, True):
+        lost = next(p for p in found.store.pods.values() if p.live)
+        found.apply(Changed(msgspec.structs.replace(lost, phase="Failed")))
+        found.clock.advance_to(found.clock.now + 20.0)
+        assert known(found).finished is ends
 
 
 def test_it_is_complete_when_all_its_jobs_are() -> None:

@@ -10,6 +10,7 @@ import pytest
 from gangsched.core.actions import Bind, Remove, ResumeJob, SuspendJob
 from gangsched.core.events import Changed, Gone
 from gangsched.core.lifecycle.report import REFUSED
+from gangsched.model.jobset_survival import JobSetPolicy, JobSetRule
 from gangsched.model.jobsets import QUEUED_JOBSET, JobSet, ReplicatedJob
 from gangsched.model.queues import QUEUE_LABEL
 from gangsched.model.records import QUEUED_JOB, SINGLE, Owner, QueueLabels
@@ -42,6 +43,60 @@ def test_a_jobset_leaves_as_a_whole_when_one_of_its_jobs_would_end() -> None:
     assert {(v.method, v.unit.kind, v.unit.name) for v in made.victims} == {("suspend", "JobSet", "d/train")}
     assert made.warnings == ()
     assert not made.spared
+
+
+FAILS, RESTARTS = JobSetRule("FailJobSet"), JobSetRule("RestartJobSetAndIgnoreMaxRestarts")
+SINGLY, COUNTED = JobSetRule("RestartJobAndIgnoreMaxRestarts"), JobSetRule("RestartJob")
+
+
+@pytest.mark.parametrize(
+    "policy", [JobSetPolicy(5), JobSetPolicy(0), JobSetPolicy(5, (FAILS,)), JobSetPolicy(0, (RESTARTS,))]
+)
+def test_a_jobset_that_its_policy_restarts_is_suspended_too(policy: JobSetPolicy) -> None:
+    """All of its pods leave either way, and suspended it uses up no restart and comes back as a whole."""
+    made = plan(*nodes(), jobset(failure_policy=policy), *jobs(), *running(), wide())["d/vip"]
+    assert len(made.victims) == JOBS * MEMBERS
+    assert {(v.method, v.unit.kind) for v in made.victims} == {("suspend", "JobSet")}
+
+
+@pytest.mark.parametrize("policy", [JobSetPolicy(0, (SINGLY,)), JobSetPolicy(JOBS, (COUNTED,))])
+def test_a_jobset_whose_policy_makes_jobs_anew_loses_one_of_them(policy: JobSetPolicy) -> None:
+    """The others go on, so the pods of one Job leave together, by deletion, and the plan says what becomes of both."""
+    made = plan(*nodes(), jobset(failure_policy=policy), *jobs(), *running(), wide())["d/vip"]
+    assert len({v.name.rpartition("-")[0] for v in made.victims}) == 1
+    assert {(v.method, v.unit.kind) for v in made.victims} == {("delete", "Job")}
+    assert len(made.victims) == MEMBERS
+    assert made.warnings[-1] == "JobSet d/train would make 1 Job anew, by its failurePolicy, and go on"
+
+
+def test_a_jobset_without_restarts_left_ends_with_its_jobs() -> None:
+    """One more than maxRestarts is the end, so it leaves as a whole."""
+    policy = JobSetPolicy(JOBS + 1, (COUNTED,), counted=2)
+    assert {m for m, _, _ in methods(*nodes(), jobset(failure_policy=policy), *jobs(), *running(), wide())} == {
+        "suspend"
+    }
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (None, "JobSet d/train would fail with its Job: it has no failurePolicy"),
+        (
+            JobSetPolicy(5, (FAILS,)),
+            "JobSet d/train would fail with its Job: a rule of its failurePolicy says FailJobSet",
+        ),
+        (
+            JobSetPolicy(3, counted=3),
+            "JobSet d/train would fail with its Job: it has been restarted 3 of 3 times (maxRestarts)",
+        ),
+        (JobSetPolicy(3), "JobSet d/train would be restarted as a whole, by its failurePolicy"),
+    ],
+)
+def test_a_plan_says_what_becomes_of_a_jobset_that_is_not_suspended(policy: JobSetPolicy | None, words: str) -> None:
+    """By the rules of its controller, beside what becomes of its Jobs."""
+    made = plan(*nodes(), jobset(failure_policy=policy), *jobs(), *running(), wide(), suspend_jobs=False)["d/vip"]
+    assert {v.method for v in made.victims} == {"delete"}
+    assert made.warnings[-1] == words
 
 
 @pytest.mark.parametrize("options", [{}, {"suspend_jobs": False}])
