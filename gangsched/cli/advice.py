@@ -83,6 +83,15 @@ class Advisor:
     def _with_shape(self, **shape: object) -> str:
         return self._with_pods(lambda pod: replace(pod, shape=replace(pod.shape, **shape)))
 
+    def with_resource(self, asked: str, other: str) -> str:
+        """When it can start if its pods asked for this other resource, in words; empty if it cannot."""
+
+        def renamed(pod: Pod) -> Pod:
+            requests = tuple((other if r == asked else r, amount) for r, amount in pod.shape.requests)
+            return replace(pod, shape=replace(pod.shape, requests=requests))
+
+        return self._with_pods(renamed)
+
     # -- what is tried -----------------------------------------------------------------------------------------
 
     def _claims(self) -> Iterator[str]:

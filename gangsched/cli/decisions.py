@@ -45,15 +45,17 @@ def decide(
 
 class State:
     """Objects, options and a moment; ``decisions`` are what would be decided, each with the milliseconds it took, and
-    ``drained`` who leaves before that because of a stopped queue.
+    ``drained`` who leaves before that because of a stopped queue. Unless it ``decides`` there are none of both: less is
+    known than what a decision rests on.
     """
 
-    def __init__(self, events: Sequence[Event], options: Options, now: float) -> None:
+    def __init__(self, events: Sequence[Event], options: Options, now: float, *, decides: bool = True) -> None:
         self.events = list(events)
         self.options = options
         self.now = now
         self.drained: list[Leaving] = []
-        self.decisions = list(decide(self.events, options, now, self.drained))
+        self.partial = not decides
+        self.decisions = list(decide(self.events, options, now, self.drained)) if decides else []
         self.world = _world(self.events, options, now)
 
     def decision(self, gang: GangId) -> Decision | None:

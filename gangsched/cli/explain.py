@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from gangsched.cli import answers, plan
-from gangsched.cli.answers import Contract, UsageError, age_of
+from gangsched.cli import answers, plan, without_pods
+from gangsched.cli.answers import Contract, age_of
 from gangsched.cli.contracts import Eta, Planned, Section
 from gangsched.cli.decisions import STARTS, State
-from gangsched.cli.explanation import Explanation, explain
+from gangsched.cli.explanation import Explanation, answered, explain
 from gangsched.cli.inputs import (
     add_cluster_arguments,
     add_decision_arguments,
@@ -23,16 +23,17 @@ from gangsched.cli.inputs import (
     named,
     read_either,
 )
-from gangsched.cli.owners import controllers_of, owners_without_pods
+from gangsched.cli.owners import Controller, controllers_of, owners_without_pods
 from gangsched.cli.pod_explanation import under
 from gangsched.core.decision import Gathering
 from gangsched.messages import causes, failures
 from gangsched.messages.text import counted
 from gangsched.model.errors import Problem
-from gangsched.model.records import GangId
+from gangsched.model.records import JOB, SINGLE, GangId
 
 if TYPE_CHECKING:
     from gangsched.cli.inputs import Reach
+    from gangsched.cluster.kube.client import Client
     from gangsched.cluster.kube.refused_pods import Refused
 
 #: The label of what controllers say about pods that they cannot create.
@@ -91,16 +92,19 @@ CONTRACT: Contract[Explained] = Contract(plan.CONTRACT.api_version, plan.CONTRAC
 
 def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
     namespace, kind, name = _asked(args)
-    now, read = moment_of(args), read_either(args)
-    state = State(read.events, read.options, read.now if now is None else now)
+    now, read = moment_of(args), read_either(args, namespace)
+    state = State(read.events, read.options, read.now if now is None else now, decides=not read.partial)
     namespace = namespace or read.namespace or "default"
-    try:
-        found = explain(state, namespace, name, kind)
-    except UsageError as error:
-        if read.reach is None:
-            raise
-        owners = owners_without_pods(state, namespace, name, kind)
-        raise answers.UsageError("; ".join([str(error), *_refused(owners, read.reach, state.now)])) from None
+    found = explain(state, namespace, name, kind)
+    if read.reach is not None and found.own is None and (owners := owners_without_pods(state, namespace, name, kind)):
+        found = _without_pods(state, found, owners, read.reach)
+    if kind in ("", JOB) and (found.own is None or found.own.gang.family == SINGLE):
+        notes = (
+            read.reach.ask(lambda client: _annotations_of(client, namespace, name)) if read.reach is not None else {}
+        )
+        lone = without_pods.no_gang(state, namespace, name, notes)
+        if lone is not None:
+            found = msgspec.structs.replace(answered(lone, *found.sections), decisions=found.decisions)
     if read.reach is not None and isinstance(found.own, Gathering):
         refused = _refused(controllers_of(state, found.own.gang), read.reach, state.now)
         found = msgspec.structs.replace(found, sections=(*under(NOT_CREATED, refused), *found.sections))
@@ -114,14 +118,30 @@ def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
     return Explained(state, found, found_etas, args.verbose), read.warnings
 
 
+def _without_pods(state: State, found: Explanation, owners: Sequence[Controller], reach: Reach) -> Explanation:
+    """The same with what keeps a controller from creating pods, where its Events say so."""
+    if any(pod.live for each in owners for pod in state.world.jobs.pods_named((each[1], each[2]))):
+        return found
+    events = _events(owners, reach)
+    lines = under(NOT_CREATED, [_told(each, state.now) for each in events])
+    last = next((each for each in events if not each.unread), None)
+    if last is None or found.word != "waits":
+        return msgspec.structs.replace(found, sections=(*found.sections, *lines))
+    owner = f"{last.owner.kind} {last.owner.namespace}/{last.owner.name}"
+    answer = found.title, found.word, found.sentence, ""
+    return answered(without_pods.refused(answer, owner, last.note, sorted(state.world.classes)), *lines)
+
+
 def _refused(owners: Sequence[tuple[str, str, str, str]], reach: Reach, now: float) -> list[str]:
     """Why these controllers cannot create pods, as their Events say."""
-    if not owners:
-        return []
+    return [_told(each, now) for each in _events(owners, reach)] if owners else []
+
+
+def _events(owners: Sequence[tuple[str, str, str, str]], reach: Reach) -> list[Refused]:
     from gangsched.cluster.kube import refused_pods  # noqa: PLC0415 - what talks to a cluster takes long to import
 
     asked = [refused_pods.Controller(*owner) for owner in owners]
-    return [_told(each, now) for each in reach.ask(lambda client: refused_pods.refused(client, asked))]
+    return reach.ask(lambda client: refused_pods.refused(client, asked))
 
 
 def _told(each: Refused, now: float) -> str:
@@ -132,6 +152,13 @@ def _told(each: Refused, now: float) -> str:
     return causes.cannot_create(
         owner=owner, note=each.note, reason=each.reason, times=counted(each.times, "time"), ago=ago
     )
+
+
+async def _annotations_of(client: Client, namespace: str, name: str) -> Mapping[str, str]:
+    """The annotations of a Job; none where it is not there or may not be read."""
+    from gangsched.cluster.kube.refused_pods import annotations_of  # noqa: PLC0415 - as above
+
+    return await annotations_of(client, namespace, name)
 
 
 def _asked(args: argparse.Namespace) -> tuple[str, str, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from gangsched.cli import contracts
+from gangsched.cli import contracts, without_pods
 from gangsched.cli.advice import Advisor
 from gangsched.cli.answers import UsageError
 from gangsched.cli.decisions import WOULD_HELP, State, sentence
@@ -14,10 +15,14 @@ from gangsched.cli.pod_explanation import choice, conditions, drained_sections, 
 from gangsched.core.decision import SCHEDULER, Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Gone
 from gangsched.core.preemption.removal import Leaving
-from gangsched.messages import advice
+from gangsched.messages import absent, advice, answers, failures
 from gangsched.messages.text import and_nearest, counted
 from gangsched.model.children import JOBSET_NAME
 from gangsched.model.records import PREEMPT_NEVER, SINGLE, Gang, GangId, Node, Pod
+from gangsched.model.times import render_time
+
+#: How near a name has to be to be the one that was meant.
+_NEAR = 0.7
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -57,11 +62,22 @@ def explain(state: State, namespace: str, name: str, kind: str = "") -> Explanat
     if placed is not None:
         return _running_gang(state, placed)
     owned = [p for p in state.world.pods.values() if p.namespace == namespace and _owns(kind, name, p)]
+    if any(p.live for p in owned):
+        return _owner(state, namespace, name, kind, owned)
+    alone = None if kind == "Pod" else without_pods.without_pods(state, namespace, name, kind)
+    if alone is not None:
+        return answered(alone)
     if owned:
         return _owner(state, namespace, name, kind, owned)
     if gangs:
         return _running_gang(state, gangs[0])
     raise UsageError(_unknown(state, f"{namespace}/{name}"))
+
+
+def answered(answer: without_pods.Answer, *more: contracts.Section) -> Explanation:
+    """The answer about something that nothing is decided about."""
+    title, word, sentence, action = answer
+    return Explanation(title, word, sentence, (*without_pods.action(action), *more))
 
 
 def _gangs_named(state: State, namespace: str, name: str, kind: str) -> list[GangId]:
@@ -79,6 +95,9 @@ def _owner(state: State, namespace: str, name: str, kind: str, owned: Sequence[P
     """What owns these pods: the gang of those that have no node yet, for that is what people ask about; else all that
     have one.
     """
+    others = without_pods.of_others(state, owned)
+    if others is not None:
+        return answered(others, *conditions([p for p in owned if not p.node]))
     first = min(owned, key=lambda p: (not p.live, bool(p.node), p.name))
     if not first.node or not first.live:
         return _pod(state, first)
@@ -114,14 +133,36 @@ def _pod(state: State, pod: Pod) -> Explanation:
     if pod.finished:
         return Explanation(title, pod.phase.lower(), "it has finished and takes no room", tuple(conditions([pod])))
     if not pod.node:
-        names = " or ".join(state.options.scheduler_names)
-        ours = (
-            f"it is handled by {pod.scheduler}: for this scheduler set spec.schedulerName to {names}"
-            f" (--scheduler-name {pod.scheduler} decides as if it were ours)"
+        others = without_pods.of_others(state, [pod])
+        if others is not None:
+            return answered((title, *others[1:]), *conditions([pod]))
+        return (
+            _as_said(state, title, pod)
+            if state.partial
+            else Explanation(title, "pending", "its gang is not decided now", tuple(conditions([pod])))
         )
-        sentence = "its gang is not decided now" if pod.scheduler in state.options.scheduler_names else ours
-        return Explanation(title, "pending", sentence, tuple(conditions([pod])))
     return _placed(state, title, [pod])
+
+
+def _as_said(state: State, title: str, pod: Pod) -> Explanation:
+    """What waits, by the words of the scheduler alone: less is known here than it rests its decisions on."""
+    census = state.world.membership.census(pod.gang)
+    if pod.gang.family != SINGLE:
+        placed, members = len(census.bound), len(census.bound) + len(census.pending) + len(census.gated)
+        title = f"{pod.gang.key}  {_kind(state.world.membership.spec(pod.gang))} · {placed} of {members} pods on nodes"
+    said = pod.scheduled_condition
+    if said is None or said.status == "True" or not said.message:
+        return Explanation(title, "pending", failures.NOT_DECIDED, tuple(conditions([pod])))
+    word, colon, why = said.message.partition(": ")
+    if not colon or word not in answers.WORDS:
+        word, why = "pending", said.message
+    first, _, rest = why.partition(". ")
+    since = [f"since {render_time(said.since)}"] if said.since else []
+    sections = (
+        *under("said", [*([rest] if rest else []), *since]),
+        *conditions([p for p in census.pending if p.nominated_node]),
+    )
+    return Explanation(title, word, first, sections)
 
 
 def _running_gang(state: State, gang: GangId) -> Explanation:
@@ -147,7 +188,10 @@ def _placed(state: State, title: str, pods: Sequence[Pod]) -> Explanation:
     if not taking:
         if all(p.deleting_since is not None for p in pods):
             return Explanation(title, "leaving", "it is terminating already", sections)
-        return Explanation(title, "stays", "no plan evicts it", sections)
+        running = all(p.phase == "Running" for p in pods)
+        nodes = sorted({p.node for p in pods})
+        where = nodes[0] if len(nodes) == 1 else counted(len(nodes), "node")
+        return Explanation(title, "running" if running else "starting", absent.on_nodes(where=where), sections)
     first = taking[0]
     taken = sum(1 for v in first.victims if v.uid in uids)
     what = "it" if len(pods) == 1 else f"{taken} of its {len(pods)} pods" if taken < len(pods) else "all of it"
@@ -184,7 +228,7 @@ def gang_sections(state: State, decision: Decision, asked: Pod | None) -> Iterat
     if isinstance(decision, Unschedulable):
         yield from under(WOULD_HELP, _would_help(state, decision))
     if isinstance(decision, Gathering):
-        yield from under(WOULD_HELP, [gathering_advice(decision)])
+        yield from under(WOULD_HELP, [gathering_advice(state, decision)])
     census = state.world.membership.census(decision.gang)
     yield from conditions([asked] if asked is not None else [*census.pending, *census.gated])
 
@@ -252,16 +296,46 @@ def _gangs(state: State, decision: Decision) -> tuple[GangId, ...]:
     return state.world.membership.group(decision.gang)[0]
 
 
-def gathering_advice(decision: Decision) -> str:
+def gathering_advice(state: State, decision: Decision) -> str:
     """For a gang that is not complete."""
     if "its " in decision.message and ("is gone" in decision.message or "being deleted" in decision.message):
         return "nothing, if its owner was deleted: the pods are removed with it; else look whether the owner is there"
     if "no PodGroup" in decision.message:
         return f"start what makes its PodGroup, or give {decision.gang.key} another scheduler name"
     if "does not exist" in decision.message:
-        return f"create the PodGroup {decision.gang.key}; its spec.minMember says how many pods start together"
-    what = "remove the scheduling gates" if "gates" in decision.message else "create the missing pods"
+        return _group_meant(state, decision)
+    what = "remove the scheduling gates" if "gates" in decision.message else _missing_pods(state, decision)
     return f"{what}: nothing is scheduled or evicted for the gang before it is complete"
+
+
+def _group_meant(state: State, decision: Decision) -> str:
+    """Which group is missing, and which one of nearly that name there is, or of that name elsewhere."""
+    gang, known = decision.gang, state.world.membership.objects
+    here = sorted(name for family, space, name in known if (family, space) == (gang.family, gang.namespace))
+    close = difflib.get_close_matches(gang.name, here, 1, _NEAR)
+    if close:
+        label = without_pods.LABELS.get(gang.family, "")
+        return absent.other_label(label=label, name=close[0], gang=gang.key)
+    membership = state.world.membership
+    elsewhere = sorted(
+        space
+        for family, space, name in known
+        if (family, name) == (gang.family, gang.name) and not membership.pods_of_group(family, space, name)
+    )
+    if elsewhere:
+        return absent.other_namespace(gang=gang.key, namespace=elsewhere[0])
+    return absent.create_group(gang=gang.key)
+
+
+def _missing_pods(state: State, decision: Decision) -> str:
+    """How there come to be as many pods as are needed."""
+    pods = list(state.world.membership.pods(decision.gang))
+    owner = state.world.jobs.job_of(pods[0]) if pods else None
+    spec = state.world.membership.spec(decision.gang)
+    if owner is None or owner.suspended or spec is None or owner.parallelism >= spec.min_member:
+        return "create the missing pods"
+    most = owner.parallelism
+    return absent.more_pods(owner=f"Job {owner.key}", needed=spec.min_member, found=most)
 
 
 def _nodes(state: State) -> list[Node]:
@@ -274,6 +348,7 @@ def _nodes(state: State) -> list[Node]:
     return list(found.values())
 
 
+_NEAR_RESOURCE = 0.85
 #: The resources that DeviceClasses have without a name of their own (KEP-5004).
 _OF_CLASS = "deviceclass.resource.kubernetes.io/"
 
@@ -285,6 +360,12 @@ def _nowhere(state: State, decision: Decision) -> Iterator[str]:
     asked = {resource for pod in pending for resource, amount in pod.shape.requests if amount and "/" in resource}
     for resource in sorted(asked) if nodes else ():
         if any(dict(node.allocatable).get(resource) for node in nodes):
+            continue
+        there = {r for node in nodes for r, amount in node.allocatable if amount and "/" in r}
+        if (close := difflib.get_close_matches(resource, sorted(there), 1, _NEAR_RESOURCE)) and (
+            then := Advisor(state, decision, nodes).with_resource(resource, close[0])
+        ):
+            yield absent.other_resource(meant=close[0], found=resource, then=then)
             continue
         named = resource.removeprefix(_OF_CLASS)
         serves = f"DeviceClass {named} serves it" if named != resource else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gangsched.cli import answers
+from gangsched.cli import answers, without_pods
 from gangsched.cli.answers import Contract, age_of, natural, print_lines
 from gangsched.cli.decisions import State, can_start
 from gangsched.cli.inputs import (
@@ -25,15 +26,23 @@ from gangsched.cli.inputs import (
 )
 from gangsched.core.decision import Decision
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.jobs import family_of
 from gangsched.core.state.membership import Census
-from gangsched.core.world.obstacles import obstacle
+from gangsched.core.world.obstacles import GANG_NOT_READY, REFUSED, TWO_ADMITTERS, obstacle
 from gangsched.core.world.world import World
-from gangsched.messages import failures
+from gangsched.messages import absent, failures
+from gangsched.messages.text import are, counted
+from gangsched.model.dialects.upstream import FAMILY as UPSTREAM
 from gangsched.model.errors import Problem
-from gangsched.model.records import GangId, Pod
+from gangsched.model.records import SINGLE, Condition, GangId, Job, Pod
 from gangsched.model.times import render_time
 
 _WATCH_SECONDS = 1.0
+DEFAULT_SCHEDULER = "default-scheduler"
+#: How near to ours the name of a scheduler has to be to be a mistake.
+_NEAR = 0.8
+#: Reasons of conditions that say that a gang cannot be decided yet.
+_INCOMPLETE = (GANG_NOT_READY, REFUSED, TWO_ADMITTERS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,11 +94,11 @@ CONTRACT: Contract[Gangs] = Contract("gangsched.dev/get/v1", {"gangs": []}, Gang
 
 
 def _read(args: argparse.Namespace) -> tuple[Gangs, list[Problem]]:
-    read = read_either(args)
-    state = State(read.events, read.options, read.now)
+    read = read_either(args, _within(args))
+    state = State(read.events, read.options, read.now, decides=not read.partial)
     space = "" if args.sources else read.namespace or "default"
     decisions = {decision.gang: decision for decision, _ in state.decisions}
-    found = list(_chosen(args, rows(state.world, decisions), space))
+    found = list(_chosen(args, rows(state.world, decisions, partial=read.partial), space))
     if args.name is not None and not found:
         raise answers.UsageError(failures.no_gang(name=args.name))
     return Gangs(found, state.now), read.warnings
@@ -99,15 +108,17 @@ def _watch(args: argparse.Namespace) -> int:
     """Print what changes; ends with Ctrl-C. Nothing is decided here: reasons are what a scheduler writes on pods."""
     if args.sources or args.output in ("json", "yaml"):
         raise answers.UsageError(failures.WATCH_FORMS)
-    options, space, _, batches, _ = follow_cluster(args)
+    options, space, _, batches, _ = follow_cluster(args, _within(args))
     scheduler = Scheduler(options)
     shown: dict[tuple[str, str, str], Row] = {}
     with closing(batches):
-        for events, now in batches:
+        for events, now, scope in batches:
+            if not shown and not scope.whole:
+                answers.complain([scope.told])
             scheduler.handle(events, now)
             found = {
                 (row.namespace, row.kind, row.name): row
-                for row in _chosen(args, rows(scheduler.world, {}), space or "default")
+                for row in _chosen(args, rows(scheduler.world, {}, partial=not scope.whole), space or "default")
             }
             changed = [row for key, row in found.items() if shown.get(key) != row]
             print_lines(_lines(args.output, changed, now)[1 if shown and args.output != "name" else 0 :])
@@ -115,6 +126,14 @@ def _watch(args: argparse.Namespace) -> int:
             sys.stdout.flush()
             time.sleep(_WATCH_SECONDS)
     return answers.OK
+
+
+def _within(args: argparse.Namespace) -> str | None:
+    """The namespace that will do where not all may be read; None: no single one does."""
+    if args.all_namespaces and args.namespace is None:
+        return None
+    given = named(args.name, args.namespace)[0] if args.name else args.namespace
+    return given or ""
 
 
 def _chosen(args: argparse.Namespace, found: Iterable[Row], space: str) -> Iterator[Row]:
@@ -165,8 +184,9 @@ STARTING, RUNNING, LEAVING, FINISHED = "Starting", "Running", "Leaving", "Finish
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One gang. ``bound`` of ``needed`` members have a node, ``pending`` have none; ``created`` is in seconds since the
-    epoch (0 where it is not known). ``reason`` says why it waits and is empty when it does not.
+    """One gang. ``bound`` of ``needed`` members have a node (None: the group that says so is missing), ``pending``
+    have none; ``created`` is in seconds since the epoch (0 where it is not known). ``reason`` says why it waits and is
+    empty when it does not.
     """
 
     namespace: str
@@ -174,7 +194,7 @@ class Row(msgspec.Struct, frozen=True):
     kind: str
     state: str
     bound: int
-    needed: int
+    needed: int | None
     pending: int
     priority: int
     created: float
@@ -184,22 +204,29 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def ready(self) -> str:
-        """``2/4``."""
-        return f"{self.bound}/{self.needed}"
+        """``2/4``; ``2/?`` where it is not known how many are needed."""
+        return f"{self.bound}/{'?' if self.needed is None else self.needed}"
 
 
-def rows(world: World, decisions: Mapping[GangId, Decision]) -> Iterator[Row]:
+def rows(world: World, decisions: Mapping[GangId, Decision], *, partial: bool = False) -> Iterator[Row]:
     """All gangs of our scheduler names by namespace and name, where ``10`` follows ``9``. ``decisions`` are what would
-    be decided, for gangs whose pods have no condition of any scheduler.
+    be decided, for gangs whose pods have no condition of any scheduler. Of a ``partial`` world the conditions of
+    the scheduler go first: what is missing here may be there for it.
     """
     membership = world.membership
-    for gang in sorted(filter(membership.is_ours, membership.members), key=_order):
+    found = [*(filter(membership.is_ours, membership.members)), *_unserved(world), *_without_pods(world)]
+    for gang in sorted(found, key=_order):
+        if gang not in membership.members or not membership.is_ours(gang):
+            yield _idle(world, gang)
+            continue
         spec, census = membership.spec(gang), membership.census(gang)
-        needed = spec.min_member if spec is not None else 1
+        needed = spec.min_member if spec is not None else None if gang.family != SINGLE else 1
         gangs = membership.group(gang)[0]
         waits = membership.waits(gang)
-        found = obstacle(world, gangs) if waits else None
-        problem = found.text if found is not None else ""
+        hindered = obstacle(world, gangs) if waits else None
+        problem = hindered.text if hindered is not None else ""
+        if partial and (said := _condition(census.pending)) is not None:
+            problem = said.message if said.reason in _INCOMPLETE else ""
         yield Row(
             namespace=gang.namespace,
             name=gang.name,
@@ -216,8 +243,63 @@ def rows(world: World, decisions: Mapping[GangId, Decision]) -> Iterator[Row]:
         )
 
 
-def _state(census: Census, needed: int, problem: str) -> str:
-    if len(census.bound) + census.succeeded < needed:
+def _without_pods(world: World) -> Iterator[GangId]:
+    """Groups and gangs by owner of which there is no pod, and that have not ended."""
+    membership = world.membership
+    named = {(gang.family, gang.namespace, gang.name) for gang in membership.members}
+    for family, namespace, name in membership.objects:
+        if (family, namespace, name) not in named:
+            yield GangId(family, namespace, name, "")
+    for owner in world.jobs.all():
+        key = family_of(owner), owner.namespace, owner.name
+        ended = owner.finished or owner.deleting
+        if owner.gang and key not in named and not ended and not world.jobs.pods_of(owner):
+            yield GangId(*key, "")
+
+
+def _unserved(world: World) -> Iterator[GangId]:
+    """Gangs whose pods name a scheduler that starts no gangs of their kind, or nearly the name of ours."""
+    for gang, members in world.membership.members.items():
+        if gang.family in (SINGLE, UPSTREAM) or world.membership.is_ours(gang):
+            continue
+        near = difflib.get_close_matches(gang.scheduler, sorted(world.membership.ours), 1, _NEAR)
+        if (near or gang.scheduler == DEFAULT_SCHEDULER) and any(not p.node and p.live for p in members.values()):
+            yield gang
+
+
+def _idle(world: World, gang: GangId) -> Row:
+    """A gang that nothing is decided about: it has no pods, or its pods are another scheduler's."""
+    spec, census = world.membership.spec(gang), world.membership.census(gang)
+    owner = world.jobs.of_gang(gang)
+    answer = without_pods.alone(owner, spec)
+    reason, kind, needed = (answer[2] if answer is not None else ""), "PodGroup", None
+    created = 0.0
+    if spec is not None:
+        kind, needed, created = spec.kind, spec.min_member, spec.created
+    elif owner is not None:
+        kind, created = family_of(owner), owner.created
+        needed = owner.parallelism if isinstance(owner, Job) else None
+    pending = len(census.pending) + len(census.gated)
+    if pending:
+        reason = absent.not_ours(pods=counted(pending, "pod"), are=are(pending), scheduler=gang.scheduler)
+    return Row(
+        namespace=gang.namespace,
+        name=gang.name,
+        kind=kind,
+        state=GATHERING,
+        bound=len(census.bound),
+        needed=needed,
+        pending=pending,
+        priority=0,
+        created=created,
+        reason=reason,
+        scheduler=gang.scheduler,
+        nodes=(),
+    )
+
+
+def _state(census: Census, needed: int | None, problem: str) -> str:
+    if needed is None or len(census.bound) + census.succeeded < needed:
         if census.bound:
             return BINDING
         if census.pending or census.gated:
@@ -230,8 +312,13 @@ def _state(census: Census, needed: int, problem: str) -> str:
 
 def _said(pending: list[Pod]) -> str:
     """What a scheduler has written on the first member that waits, or why it could not."""
+    found = _condition(pending)
+    return found.message if found is not None else ""
+
+
+def _condition(pending: list[Pod]) -> Condition | None:
     conditions = (pod.scheduled_condition for pod in pending)
-    return next((c.message for c in conditions if c is not None and c.status == "False" and c.message), "")
+    return next((c for c in conditions if c is not None and c.status == "False" and c.message), None)
 
 
 def _decided(decision: Decision | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -84,7 +85,7 @@ CONTRACT: Contract[Record] = Contract("gangsched.dev/history/v1", {"lines": []},
 
 def _read(args: argparse.Namespace) -> tuple[Record, list[Problem]]:
     since = parse_duration(args.since, "--since") if args.since is not None else None
-    lines, _ = read_record(args)
+    lines, _ = read_record(args, args.namespace)
     now = time.time()
     recent = [line for line in lines if since is None or parse_time(line.time, "time") >= now - since]
     return Record(list(only(recent, lambda _, space, __: args.namespace in (None, space))), now), []
@@ -98,20 +99,23 @@ def only(lines: Iterable[Line], wanted: Wanted) -> Iterator[Line]:
             yield msgspec.structs.replace(line, objects=objects)
 
 
-def read_record(args: argparse.Namespace) -> tuple[list[Line], str]:
-    """The lines of the record, and the namespace of the context.
+def read_record(args: argparse.Namespace, namespace: str | None) -> tuple[list[Line], str]:
+    """The lines of the record, and the namespace of the context; without the right to read it, what there is in this
+    namespace (by default that of the context).
 
     Raises :class:`~gangsched.model.errors.UserError` when it cannot be read.
     """
     configuration, connection, _ = connect(args)
-    return asyncio.run(_lines(configuration, connection)), connection.namespace
+    space = namespace or connection.namespace or "default"
+    return asyncio.run(_lines(configuration, connection, space)), connection.namespace
 
 
-async def _lines(configuration: Configuration, connection: Connection) -> list[Line]:
+async def _lines(configuration: Configuration, connection: Connection, space: str) -> list[Line]:
     # What talks to a cluster takes long to import; --help does without.
     from gangsched.cluster.kube.client import ApiError, UnreachableError  # noqa: PLC0415
+    from gangsched.cluster.kube.evictions_here import evictions_in  # noqa: PLC0415
     from gangsched.cluster.kube.history import NAME, config_map_path, lines_of  # noqa: PLC0415
-    from gangsched.runtime.connecting import client_to  # noqa: PLC0415
+    from gangsched.runtime.connecting import READER, client_to  # noqa: PLC0415
 
     namespace = configuration.leader_election.resource_namespace
     async with client_to(connection, configuration.client_connection) as client:
@@ -120,6 +124,11 @@ async def _lines(configuration: Configuration, connection: Connection) -> list[L
         except ApiError as error:
             if error.status == 404:
                 return []  # no pod has been evicted yet
+            if error.status == 403:
+                with contextlib.suppress(ApiError):  # else the error names the record
+                    found = await evictions_in(client, space)
+                    answers.complain([failures.record_of_namespace(namespace=space, role=READER)])
+                    return found
             raise answers.UsageError(failures.record_unreadable(name=NAME, namespace=namespace, error=error)) from None
         except UnreachableError as error:
             raise answers.UsageError(failures.unreadable(source=connection, error=error)) from None

@@ -24,6 +24,7 @@ from gangsched.model.times import parse_time
 if TYPE_CHECKING:
     from gangsched.cluster.kube.client import Client
     from gangsched.cluster.kube.connection import Connection
+    from gangsched.runtime.connecting import Batch, Scope
     from gangsched.runtime.running import Running
     from gangsched.runtime.settings import Configuration
 
@@ -42,6 +43,12 @@ class Input(NamedTuple):
     warnings: list[Problem]
     running: Running | None = None
     reach: Reach | None = None
+    scope: Scope | None = None
+
+    @property
+    def partial(self) -> bool:
+        """Whether less is known than what a decision rests on."""
+        return self.scope is not None and not self.scope.whole
 
 
 class Reach(NamedTuple):
@@ -71,7 +78,7 @@ class Followed(NamedTuple):
     options: Options
     namespace: str
     running: Running
-    batches: Generator[tuple[list[Event], float]]
+    batches: Generator[Batch]
     reach: Reach
 
 
@@ -204,36 +211,43 @@ def _moment(raw: str) -> float:
         raise answers.UsageError(failures.or_seconds(error=error)) from None
 
 
-def read_either(args: argparse.Namespace) -> Input:
-    """Manifests, if there are any, else the cluster. Raises :class:`~gangsched.model.errors.UserError`."""
+def read_either(args: argparse.Namespace, within: str | None = None) -> Input:
+    """Manifests, if there are any, else the cluster, ``within`` as :func:`follow_cluster` has it.
+
+    Raises :class:`~gangsched.model.errors.UserError`.
+    """
     if not args.sources:
-        return read_cluster(args)
+        return read_cluster(args, within)
     if args.kubeconfig or args.context:
         raise answers.UsageError(failures.MANIFESTS_OR_CLUSTER)
     options, loaded = read_options(args), load(args.sources, skip_invalid=args.skip_invalid)
     return Input(loaded.events, options, loaded.now, "", loaded.warnings)
 
 
-def read_cluster(args: argparse.Namespace) -> Input:
-    """The cluster that arguments and configuration name, read once.
+def read_cluster(args: argparse.Namespace, within: str | None = None) -> Input:
+    """The cluster that arguments and configuration name, read once; ``within`` as :func:`follow_cluster` has it.
 
     Raises :class:`~gangsched.cli.answers.UsageError` with what cannot be read.
     """
-    found = follow_cluster(args)
+    found = follow_cluster(args, within)
     with closing(found.batches):
-        events, now = next(found.batches)
-    return Input(events, found.options, now, found.namespace, [], found.running, found.reach)
+        events, now, scope = next(found.batches)
+    if not scope.whole:
+        answers.complain([scope.told])
+    return Input(events, found.options, now, found.namespace, [], found.running, found.reach, scope)
 
 
-def follow_cluster(args: argparse.Namespace) -> Followed:
-    """The cluster that arguments and configuration name, to be read for as long as it is asked for.
+def follow_cluster(args: argparse.Namespace, within: str | None = None) -> Followed:
+    """The cluster that arguments and configuration name, to be read for as long as it is asked for. Of the namespace
+    ``within`` (empty: that of the context) is read what may not be read of all; None: all has to be read.
 
     Raises :class:`~gangsched.model.errors.UserError`, and so do the batches, with what cannot be read.
     """
     from gangsched.runtime.connecting import follow  # noqa: PLC0415 - as in connect
 
     configuration, connection, running = connect(args)
-    batches = follow(configuration, connection)
+    space = "" if within is None else within or connection.namespace or "default"
+    batches = follow(configuration, connection, space)
     options, reach = _contained(configuration.core_options()), Reach(configuration, connection)
     return Followed(options, connection.namespace, running, batches, reach)
 

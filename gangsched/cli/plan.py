@@ -97,7 +97,7 @@ def _input(args: argparse.Namespace) -> tuple[Loaded, Options, float]:
             raise answers.UsageError(failures.NOTHING_TO_PLAN)
         options, loaded = read_options(args), load(args.sources, skip_invalid=args.skip_invalid)
         return loaded, options, loaded.now if now is None else now
-    found = read_cluster(args)
+    found = read_cluster(args)  # a decision rests on all of it
     above = Loaded([], [], [], 0.0)
     if args.sources:
         above = load(

@@ -176,8 +176,6 @@ def _why_it_stays(state: State, pod: Pod) -> Iterator[str]:
         yield f"it is never a victim: {never}{' (preemption.evictDaemonSetPods)' if never == OF_DAEMONSET else ''}"
         return
     needy = [d for d, _ in state.decisions if isinstance(d, Preempt | Unschedulable)]
-    if not needy:
-        yield "no gang lacks room"
     for decision in needy[:MANY]:
         yield f"for {decision.gang.key} (priority {decision.priority}, {decision.outcome}): {_not_for(pod, decision)}"
     yield from _patience(state, pod)

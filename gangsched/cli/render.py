@@ -189,11 +189,8 @@ def gang_panel(
     body: list[RenderableType] = [
         labelled(word(decision), _STYLES.get(decision.outcome, "bold"), sentence(decision)),
     ]
-    given = list(explained)
-    advice = next((lines for label, lines in given if label == WOULD_HELP and lines), None)
-    if advice and advice[0].plain != NONE_FOUND:
-        body.append(labelled("do", "bold green", advice[0].plain))
-        given = [(label, lines[1:] if label == WOULD_HELP else lines) for label, lines in given]
+    action, given = _action(explained)
+    body += action
     if decision.group:
         body.append(Text(clean(f"decided together with {', '.join(decision.group)}"), style="dim"))
     first, last = ([each for each in given if (each[0] == WOULD_HELP) == is_last] for is_last in (False, True))
@@ -205,6 +202,18 @@ def gang_panel(
         foot += "; the search was cut short at its limit"
         foot += "" if decision.optimal else ", so a less harmful choice may exist"
     return block(title, *body, Text(foot, style="dim"))
+
+
+def _action(
+    explained: Iterable[tuple[str, Sequence[Text]]],
+) -> tuple[list[RenderableType], list[tuple[str, Sequence[Text]]]]:
+    """The line of what to do, if there is anything, and the sections without it."""
+    given = list(explained)
+    advice = next((lines for label, lines in given if label == WOULD_HELP and lines), None)
+    if not advice or advice[0].plain == NONE_FOUND:
+        return [], given
+    rest = [(label, lines[1:] if label == WOULD_HELP else lines) for label, lines in given]
+    return [labelled("do", "bold green", advice[0].plain)], rest
 
 
 def _sections(decision: Decision, whole: bool) -> Iterable[tuple[str, list[Text]]]:
@@ -334,7 +343,11 @@ _EXPLAINED = {
     "victim": "bold red",
     "drained": "bold red",
     "held up": "bold yellow",
-    "stays": "bold green",
+    "running": "bold green",
+    "no gang": "bold yellow",
+    "not ours": "bold yellow",
+    "suspended": "bold cyan",
+    "waits": "bold magenta",
     "leaving": "bold cyan",
     "pending": "bold magenta",
 }
@@ -351,7 +364,8 @@ def render_explanation(
         panel = _fitted(gang_panel(found.own, milliseconds, most, explained, whole=whole), out, whole)
     else:
         head = labelled(found.word, _EXPLAINED.get(found.word, "bold"), found.sentence)
-        panel = block(headline(found.title), head, *sections(explained, most))
+        action, rest = _action(explained)
+        panel = block(headline(found.title), head, *action, *sections(rest, most))
     printed(out, lambda console: console.print(panel))
 
 

@@ -177,7 +177,7 @@ def _read(args: argparse.Namespace) -> tuple[Found, list[Problem]]:
     scheduler = Scheduler(read.options)
     scheduler.handle(read.events, read.now)
     rows = list(get.rows(scheduler.world, {}))
-    waiting = [row for row in rows if row.state in _WAITS and row.created]
+    waiting = [row for row in rows if row.state in _WAITS and row.created and row.pending]
     oldest = min(waiting, key=lambda row: row.created, default=None)
     space = read.running.lease.partition("/")[0]
     mine = [p for p in pods if p.namespace == space and p.labels.get(_OURS[0]) == _OURS[1] and p.live]

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _read(args: argparse.Namespace) -> tuple[Record, list[Problem]]:
     given, kind, name = named(args.name, args.namespace)
-    lines, of_context = read_record(args)
+    lines, of_context = read_record(args, given or None)
     space = given or of_context or "default"
 
     def wanted(of_kind: str, namespace: str, found: str) -> bool:

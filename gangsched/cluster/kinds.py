@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import quote
 
 import msgspec
 
@@ -52,7 +53,7 @@ class Kind(msgspec.Struct, frozen=True):
     are ``optional`` may be absent or forbidden without holding up the first decision. ``refused`` makes the record of
     what could not be understood, beside the event that tells of it; without one what was known of it stays.
     ``metadata_only``: nothing else is asked for, and manifests are not read. ``watched`` is False for what only
-    manifests say something about.
+    manifests say something about. Those ``within`` a namespace are no others of the kind.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Kind(msgspec.Struct, frozen=True):
     refused: Refused | None = None
     metadata_only: bool = False
     watched: bool = True
+    within: str = ""
 
     @property
     def resource(self) -> str:
@@ -92,7 +94,8 @@ class Kind(msgspec.Struct, frozen=True):
     @property
     def path(self) -> str:
         """The URL path of all objects."""
-        return f"/{'apis' if self.group else 'api'}/{self.api_version}/{self.plural}"
+        space = f"namespaces/{quote(self.within, safe='')}/" if self.within else ""
+        return f"/{'apis' if self.group else 'api'}/{self.api_version}/{space}{self.plural}"
 
     def at(self, version: str) -> Kind:
         """The same in one version."""

@@ -12,6 +12,8 @@ never_fits = Text("never fits: {why}")
 not_now = Text("not now: {why}")
 waits = Text("waits: {why}")
 WAITS = "waits"
+#: What the first sentence begins with.
+WORDS = ("never fits", "not now", WAITS)
 
 # Never
 

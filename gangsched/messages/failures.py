@@ -12,6 +12,10 @@ NOTHING_ON_RECORD = "nothing is on record"
 NOT_DECIDED = "no scheduler has decided about it yet"
 WATCH_FORMS = "--watch follows a cluster, as table, wide or name"
 no_gang = Text("there is no gang {name}")
+record_of_namespace = Text(
+    "of namespace {namespace} only, by Events (kept for an hour) and conditions of Jobs: you may not read the record of"
+    " all evictions; ask for the ClusterRole {role}"
+)
 record_unreadable = Text("the ConfigMap {name} in namespace {namespace} cannot be read: {error}")
 REPLACED_ONE_BY_ONE = "its pods are replaced one by one; a gang starts together"
 single_pod = Text("a single pod starts by itself; for a gang of pods create a PodGroup and give each the label {label}")
@@ -54,9 +58,18 @@ no_eviction = Text("no eviction of {kind} {space}/{name} is on record, which {be
 
 # The process
 
-may_not_list = Text(
-    "you may not list {resources} in the whole cluster (403 Forbidden);"
-    " ask for the ClusterRole {role}: kubectl create clusterrolebinding NAME --clusterrole={role} --user=YOU"
+may_not_list = Text("you may not list {resources} in the whole cluster (403 Forbidden)")
+may_not_list_here = Text("you may not list pods in the namespace {namespace} (403 Forbidden)")
+ask_for_role = Text(
+    "ask for the ClusterRole {role}: kubectl create clusterrolebinding NAME --clusterrole={role} --user=YOU"
+)
+ask_for_role_here = Text(
+    "ask for the ClusterRole {role} in it:"
+    " kubectl create rolebinding NAME -n {namespace} --clusterrole={role} --user=YOU"
+)
+of_one_namespace = Text(
+    "of namespace {namespace} only: you may not read {closed} of the whole cluster, which decisions rest on;"
+    " ask for the ClusterRole {role}"
 )
 unreadable = Text("{source} cannot be read: {error}")
 scheduling = Text("scheduling pods of {names}{dry_run}")

@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,7 +33,16 @@ _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
 class StartError(UserError):
-    """The process cannot start; the text says what the user can do."""
+    """The process cannot start; the text says what the user can do, and so do ``more`` lines behind it."""
+
+    def __init__(self, text: str, *more: str) -> None:
+        super().__init__(text)
+        self.more = more
+
+    @property
+    def lines(self) -> list[str]:
+        """See :class:`~gangsched.model.errors.UserError`."""
+        return [*super().lines, *self.more]
 
 
 def probe_host(configuration: Configuration) -> str | None:
@@ -158,41 +168,88 @@ _TRIES_SECONDS = 5.0
 _POLL_SECONDS = 0.5
 #: What people need to read a cluster as the scheduler does: see manifests/rbac-users.yaml.
 READER = "gangsched-reader"
+#: The same for one namespace.
+TENANT = "gangsched-tenant"
+#: What a refusal begins with.
+_FORBIDDEN = "403 "
 #: So many resources are named that have one problem.
 _NAMED = 3
 
 
+class Scope(NamedTuple):
+    """How much of a cluster is read: all of it, or of ``within`` only what is ``closed`` elsewhere, which is named by
+    resource.
+    """
+
+    within: str = ""
+    closed: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether all is known on which a decision rests."""
+        return not {"pods", "nodes"} & set(self.closed)
+
+    @property
+    def told(self) -> str:
+        """What is not known, in one line."""
+        closed = listed(sorted(self.closed, key=_first), _NAMED)
+        return failures.of_one_namespace(namespace=self.within, closed=closed, role=READER)
+
+
+class Batch(NamedTuple):
+    """What has happened by ``now`` since the last one: first an event for each object; of how much of the cluster."""
+
+    events: list[Event]
+    now: float
+    scope: Scope
+
+
+def _first(resource: str) -> tuple[bool, str]:
+    """What people know comes first."""
+    return resource not in ("pods", "nodes"), resource
+
+
 def by_cause(problems: Mapping[str, str]) -> str:
-    """What is wrong with which resources, each cause once: what may not be read, and which ClusterRole allows it."""
-    refused = sorted(name for name, problem in problems.items() if problem.startswith("403 "))
+    """What is wrong with which resources, each cause once, what may not be read first."""
+    refused = sorted(name for name, problem in problems.items() if problem.startswith(_FORBIDDEN))
     causes: dict[str, list[str]] = {}
     for name, problem in sorted(problems.items()):
         if name not in refused:
             causes.setdefault(problem, []).append(name)
     found = [f"{listed(names, _NAMED)}: {problem}" for problem, names in causes.items()]
     if refused:
-        first = sorted(refused, key=lambda name: (name not in ("pods", "nodes"), name))
-        found.insert(0, failures.may_not_list(resources=listed(first, _NAMED), role=READER))
+        first = sorted(refused, key=_first)
+        found.insert(0, failures.may_not_list(resources=listed(first, _NAMED)))
     return "; ".join(found)
 
 
 def unreadable(cluster: KubeCluster, waited_seconds: float) -> str | None:
     """Why a cluster that is not listed after this time will not be; None while that is open."""
     health = cluster.health()
-    refused = bool(health.problems) and waited_seconds >= _TRIES_SECONDS
+    closed = [cache for cache in health.caches if cache.problem.startswith(_FORBIDDEN)]
+    # Nothing but time is lost by asking again for what is not allowed, once all the rest has been answered.
+    settled = bool(closed) and all(cache.listed or cache.problem for cache in health.caches)
+    refused = bool(health.problems) and (waited_seconds >= _TRIES_SECONDS or settled)
     if cluster.stopped or refused or waited_seconds >= LIMIT_SECONDS:
         return by_cause({c.resource: c.problem for c in health.caches if c.problem}) or health.failure or "no answer"
     return None
 
 
-def follow(configuration: Configuration, connection: Connection) -> Generator[tuple[list[Event], float]]:
-    """``(events, now)`` again and again: first an event for each object, once all have been listed; then what happens.
+def follow(configuration: Configuration, connection: Connection, within: str = "") -> Generator[Batch]:
+    """Batches again and again, the first once all has been listed; ``within`` is the namespace of which is read what
+    may not be read in the whole cluster, empty for none.
 
     Close it. Raises :class:`StartError` with what cannot be read.
     """
     wanted = configuration.client_connection
     cluster = KubeCluster(
-        connection, lease=None, dry_run=True, qps=wanted.qps, burst=wanted.burst, quota_mode=configuration.quota.mode
+        connection,
+        lease=None,
+        dry_run=True,
+        qps=wanted.qps,
+        burst=wanted.burst,
+        quota_mode=configuration.quota.mode,
+        fallback_namespace=within,
     )
     cluster.start()
     try:
@@ -203,9 +260,25 @@ def follow(configuration: Configuration, connection: Connection) -> Generator[tu
             synced = synced or any(isinstance(event, Synced) for event in batch)
             events.extend(e for e in batch if not isinstance(e, Synced | LeadershipChanged))
             if synced and not cluster.stopped:
-                yield events, now
+                yield Batch(events, now, _scope(cluster, connection, within))
                 events = []
             elif problem := unreadable(cluster, now - began):
-                raise StartError(failures.unreadable(source=connection, error=problem))
+                asks = [failures.ask_for_role(role=READER)] if _closed(cluster) else []
+                raise StartError(failures.unreadable(source=connection, error=problem), *asks)
     finally:
         cluster.stop()
+
+
+def _scope(cluster: KubeCluster, connection: Connection, within: str) -> Scope:
+    """How much is read. Raises :class:`StartError` where that is no pod at all."""
+    caches = cluster.health().caches
+    closed = tuple(cache.resource for cache in caches if cache.within or cache.problem.startswith(_FORBIDDEN))
+    if any(cache.resource == "pods" and cache.problem.startswith(_FORBIDDEN) for cache in caches):
+        why = failures.may_not_list_here(namespace=within) if within else failures.may_not_list(resources="pods")
+        ask = failures.ask_for_role_here(role=TENANT, namespace=within)
+        raise StartError(failures.unreadable(source=connection, error=why), ask)
+    return Scope(within, closed) if closed else Scope()
+
+
+def _closed(cluster: KubeCluster) -> bool:
+    return any(cache.problem.startswith(_FORBIDDEN) for cache in cluster.health().caches)

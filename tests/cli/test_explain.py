@@ -187,7 +187,7 @@ def test_a_pod_that_stays(explain):
     """Nobody evicts it: for each gang that lacks room, why not."""
     code, out, _ = explain("other", *BASIC)
     assert code == 0
-    assert "STAYS no plan evicts it" in out
+    assert "RUNNING on n2; nothing is about to evict it" in out
     assert "for default/new (priority 1000, preempt): Pod default/other: the gang fits without its room" in out
 
 
@@ -373,7 +373,8 @@ def test_a_pod_of_another_scheduler(explain):
     documents = (NODES, CONDITIONED % ("p", "other", '""', "X"))
     code, out, _ = explain("p", *documents)
     assert code == 0
-    assert "it is handled by other: for this scheduler set spec.schedulerName to py-gang-scheduler" in out
+    assert "NOT OURS 1 pod is for other do gangsched init makes a gang of its manifest" in out
+    assert "spec.schedulerName: py-gang-scheduler (--scheduler-name other decides as if it were ours)" in out
     _, out, _ = explain("p", *documents, args=("--scheduler-name", "other"))
     assert "BIND" in out
 
@@ -412,7 +413,7 @@ def test_json_is_the_plan_contract(tmp_path, capsys, name, gangs):
     assert [d["gang"] for d in answer["decisions"]] == gangs
     words = answer["explanation"]
     assert name in words["title"]
-    assert words["state"] == {"a": "victim", "new": "preempt", "other": "stays"}[name]
+    assert words["state"] == {"a": "victim", "new": "preempt", "other": "running"}[name]
     assert all(section["lines"] for section in words["sections"])
 
 

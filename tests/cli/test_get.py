@@ -88,6 +88,43 @@ def test_states(documents, expected, get):
     assert said(lines)["g"] == expected
 
 
+SUSPENDED = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: g, uid: u-1, annotations: {gangsched.dev/gang: "true"}}
+spec:
+  parallelism: 2
+  suspend: true
+  template: {spec: {schedulerName: py-gang-scheduler, containers: [{resources: {requests: {cpu: 1}}}]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [
+        ((GROUP % ("g", 2),), ("Gathering", "0/2", "no pod names it; it waits for 2 pods")),
+        ((pod("a", "g"),), ("Gathering", "0/?", "PodGroup default/g does not exist")),
+        (
+            (GROUP % ("g", 2), pod("a", "g", scheduler="default-scheduler")),
+            ("Gathering", "0/2", "1 pod is for default-scheduler"),
+        ),
+        ((SUSPENDED,), ("Gathering", "0/2", "it is suspended, and has no pods until it is resumed")),
+    ],
+    ids=["no pods", "no group", "another scheduler", "suspended"],
+)
+def test_gangs_that_nothing_is_decided_about(documents, expected, get):
+    """Groups without pods, members without a group, pods that name a scheduler without gangs, and Jobs without pods."""
+    code, lines, err = get(NODES, *documents)
+    assert code == 0, err
+    assert said(lines)["g"] == expected
+
+
+def test_gangs_of_other_schedulers_are_theirs(get):
+    """A gang whose scheduler is neither the default nor nearly ours is not listed."""
+    _, lines, _ = get(NODES, GROUP % ("g", 1), pod("a", "g", scheduler="volcano"), pod("b"))
+    assert list(said(lines)) == ["b"]
+
+
 def test_a_preemptor_says_how_many_leave(get):
     """And its victims, whose scheduler is another, are no gangs of ours."""
     high = pod("new", cpu=4).replace("spec: {", "spec: {priorityClassName: high, ")

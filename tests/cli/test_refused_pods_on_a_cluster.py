@@ -80,6 +80,7 @@ async def test_what_refuses_the_third_pod(
     assert "no third pod today" in text
     assert "(FailedCreate, " in text
     text = await said("none", control_plane.admin_kubeconfig)
-    assert f"there is no gang or pod {namespace}/none" in text
+    assert f"WAITS Job {namespace}/none has no pods: Error creating: pods" in text
     assert "no third pod today" in text
+    assert "do change what refuses its pods, or its template" in text
     assert f"Job {namespace}/train: its Events cannot be read" in await said("train", scheduler_kubeconfig)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gangsched.cluster.kinds import CORE_KINDS, SERVED_KINDS
 from gangsched.cluster.kube.rights import WRITES
 from gangsched.runtime import profiles
 from tests.manifests.shipped import (
@@ -99,6 +100,16 @@ def test_readers_may_read_what_the_scheduler_reads_and_nothing_else() -> None:
     followed = {(group, name, None): FOLLOW for (group, name), verbs in CLUSTER_RIGHTS.items() if verbs >= FOLLOW}
     record = {("", "configmaps", "gangsched-history"): {"get"}}
     assert rights(one(installed(), "ClusterRole", "gangsched-reader")) == followed | record
+
+
+def test_tenants_read_what_readers_do_of_one_namespace() -> None:
+    """The role for one namespace has nothing beyond that for readers but Events, and nothing that no namespace has."""
+    everywhere, here = (rights(one(installed(), "ClusterRole", f"gangsched-{name}")) for name in ("reader", "tenant"))
+    kinds = {(kind.group, kind.plural, None) for kind in (*CORE_KINDS, *SERVED_KINDS) if kind.namespaced}
+    wanted = {key: verbs for key, verbs in everywhere.items() if key in kinds}
+    left_out = {("storage.k8s.io", "csistoragecapacities", None), ("kueue.x-k8s.io", "workloads", None)}
+    events = {("", "events", None): {"list"}}
+    assert here == {key: verbs for key, verbs in wanted.items() if key not in left_out} | events
 
 
 def test_users_of_pods_are_users_of_gangs() -> None:

@@ -9,30 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.controlplane.client import ApiError, Client, Object, wait_until
 from tests.controlplane.plane import ControlPlane
+from tests.manifests.people import person
 
-BINDING = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"}
-REFERENCE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"}
 GROUP: Object = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "PodGroup", "spec": {"minMember": 1}}
-
-
-async def person(admin: Client, namespace: str, role: str, plane: ControlPlane, folder: Path) -> Path:
-    """The kubeconfig of somebody who has this ClusterRole and no other."""
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": role}}
-    await admin.create(account, namespace)
-    subject = {"kind": "ServiceAccount", "name": role, "namespace": namespace}
-    name = {"metadata": {"name": f"{namespace}-{role}"}}
-    await admin.create({**BINDING, **name, "roleRef": {**REFERENCE, "name": role}, "subjects": [subject]})
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{role}/token"
-    answer = await admin.request("POST", path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"})
-    content = yaml.safe_load(plane.admin_kubeconfig.read_text())
-    content["users"][0]["user"] = {"token": answer["status"]["token"]}
-    found = folder / f"{role}.kubeconfig"
-    found.write_text(yaml.safe_dump(content))
-    return found
 
 
 async def test_editors_make_gangs_and_viewers_see_them(

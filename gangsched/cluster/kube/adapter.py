@@ -155,6 +155,7 @@ class KubeCluster:
         former_leases: Leases (``namespace/name``) of the former owners of scheduler names, by name.
         holds_nodes: whether nodes may have to be held, so that the log says at the start if they cannot be.
         record: the decision that is under way, which the Lease keeps for whoever leads next.
+        fallback_namespace: of which is read what may not be read in the whole cluster; empty: that is waited for.
         drain_seconds: how long :meth:`stop` lets submitted writes finish; none is begun in the second half of it.
     """
 
@@ -178,6 +179,7 @@ class KubeCluster:
         holds_nodes: bool = False,
         drain_seconds: float = 2.0,
         record: DecisionRecord | None = None,
+        fallback_namespace: str = "",
     ) -> None:
         self._connection = connection
         self._dry_run = dry_run
@@ -208,7 +210,12 @@ class KubeCluster:
         now = ServerTime(client.seconds_ahead).now
         self._preconditions = Preconditions()
         self._caches = Caches(
-            client, self._deliver, observe=observe, discovery_seconds=discovery_seconds, quota_mode=quota_mode
+            client,
+            self._deliver,
+            observe=observe,
+            discovery_seconds=discovery_seconds,
+            quota_mode=quota_mode,
+            fallback=fallback_namespace,
         )
         self._elector: Elector | None = None
         if lease is not None and not dry_run:

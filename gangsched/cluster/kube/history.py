@@ -32,7 +32,8 @@ MOST_OBJECTS = 500
 _MOST_WAITING = 2_000
 #: Writes are at least so far apart, and wait so long at most for a moment in which nothing else is to be written.
 PERIOD_SECONDS, PATIENCE_SECONDS = 5.0, 10.0
-_ON_NODE = re.compile(r";? on node (\S+?)(?=[ :;,]|$)")
+#: Where an Event says on which node its object is.
+ON_NODE = re.compile(r";? on node (\S+?)(?=[ :;,]|$)")
 
 #: Namespace, name and node; the last is empty where none is known.
 Object: TypeAlias = tuple[str, str, str]
@@ -122,13 +123,13 @@ class History:
     def note(self, actions: Iterable[Action]) -> None:
         """Keep what these report of pods that are evicted, or come back."""
         for action in actions:
-            if isinstance(action, Report) and _on_record(action):
+            if isinstance(action, Report) and is_on_record(action.reason, related=action.related is not None):
                 self._note(action)
 
     def _note(self, report: Report) -> None:
         _, kind, namespace, name, _ = report.regarding
         # The node is the object's: those who leave together share the other fields.
-        node = _ON_NODE.search(report.note)
+        node = ON_NODE.search(report.note)
         note = report.note if node is None else report.note.replace(node[0], "", 1)
         key = report.reason, kind, note
         line = self._open.get(key)
@@ -192,8 +193,10 @@ class History:
         )
 
 
-def _on_record(report: Report) -> bool:
-    """Does it say on an object that it leaves, or that it goes on? What victims get names the gang's pod."""
-    if report.reason == PREEMPTED:
-        return report.related is not None
-    return report.reason in (RESUMED, ROLLED_BACK) or report.reason.startswith(EVICTED_DUE_TO)
+def is_on_record(reason: str, *, related: bool) -> bool:
+    """Return whether an Event says that its object leaves, or goes on. What victims get names the gang's pod, as a
+    ``related`` object.
+    """
+    if reason == PREEMPTED:
+        return related
+    return reason in (RESUMED, ROLLED_BACK) or reason.startswith(EVICTED_DUE_TO)

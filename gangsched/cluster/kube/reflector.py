@@ -83,6 +83,7 @@ class Reflector:
 
     ``deliver`` gets batches of events, on the event loop. ``listed`` is set once the first list is complete, for
     an optional resource also when it cannot be read. ``problem`` is the current trouble in words, or empty.
+    With a ``fallback`` namespace, what may not be read in the whole cluster is read there, and nothing is required.
     """
 
     def __init__(
@@ -94,8 +95,10 @@ class Reflector:
         *,
         observe: Observe = ignore,
         silence_seconds: float = WATCH_SILENCE_SECONDS,
+        fallback: str = "",
     ) -> None:
         self.kind = kind
+        self._fallback = fallback
         self.listed = asyncio.Event()
         self.problem = ""
         self.heard_at = time.monotonic()
@@ -128,11 +131,14 @@ class Reflector:
                     continue
                 delay = backoff.next_seconds()
             except ApiError as error:
+                if error.status == 403 and self._fallback and self.kind.namespaced and not self.kind.within:
+                    self.follow(msgspec.structs.replace(self.kind, within=self._fallback))
+                    continue
                 if _version_is_useless(error):
                     self._version = ""
                     self._ended("expired")
                 delay = self._trouble(error, backoff, error.retry_after_seconds)
-                if self.kind.optional and error.status in (403, 404, 405):
+                if (self.kind.optional or self._fallback) and error.status in (403, 404, 405):
                     self.drop()
             except (UnreachableError, msgspec.DecodeError) as error:
                 delay = self._trouble(error, backoff, None)
@@ -366,12 +372,15 @@ FRESH_SILENCE_SECONDS, STALE_SECONDS = 30.0, 60.0
 
 
 class CacheHealth(NamedTuple):
-    """State of one resource. ``silent_seconds`` is how long nothing has been heard, bookmarks included."""
+    """State of one resource. ``silent_seconds`` is how long nothing has been heard, bookmarks included; ``within`` is
+    the only namespace of which it is read, empty for all.
+    """
 
     resource: str
     listed: bool
     silent_seconds: float
     problem: str
+    within: str = ""
 
 
 def _needed(event: Event) -> Iterator[str]:
@@ -404,8 +413,10 @@ class Caches:
         observe: Observe = ignore,
         discovery_seconds: float = discovery.PERIOD_SECONDS,
         quota_mode: str = discovery.AUTO,
+        fallback: str = "",
     ) -> None:
         self._client = client
+        self._fallback = fallback
         self._deliver = deliver
         self._observe = observe
         self._discovery_seconds = discovery_seconds
@@ -447,7 +458,9 @@ class Caches:
         """State of every resource, by name."""
         now = time.monotonic()
         return [
-            CacheHealth(name, reflector.listed.is_set(), now - reflector.heard_at, reflector.problem)
+            CacheHealth(
+                name, reflector.listed.is_set(), now - reflector.heard_at, reflector.problem, reflector.kind.within
+            )
             for name, reflector in sorted(self._reflectors.items())
         ]
 
@@ -528,7 +541,13 @@ class Caches:
         if reflector is None:
             silence = FRESH_SILENCE_SECONDS if kind.name in FRESH else WATCH_SILENCE_SECONDS
             reflector = Reflector(
-                kind, self._client, self._converter, self._take, observe=self._observe, silence_seconds=silence
+                kind,
+                self._client,
+                self._converter,
+                self._take,
+                observe=self._observe,
+                silence_seconds=silence,
+                fallback=self._fallback,
             )
             self._reflectors[kind.resource] = reflector
         reflector.follow(kind)

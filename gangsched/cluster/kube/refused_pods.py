@@ -98,6 +98,27 @@ async def refused(client: Client, owners: Iterable[Controller]) -> list[Refused]
     return sorted(out, key=lambda each: (-each.at, each.owner, each.reason))
 
 
+class _Annotated(wire.Wire):
+    metadata: wire.ObjectMeta
+
+
+class _AnnotatedList(wire.Wire):
+    items: list[_Annotated] = msgspec.field(default_factory=list)
+
+
+_annotated = msgspec.json.Decoder(_AnnotatedList)
+
+
+async def annotations_of(client: Client, namespace: str, job: str) -> dict[str, str]:
+    """The annotations of a Job; none where there is no such Job, or it may not be read."""
+    path = f"/apis/batch/v1/namespaces/{segment(namespace)}/jobs"
+    try:
+        found = answer_of(_annotated, await client.get(path, {"fieldSelector": f"metadata.name={job}"}), path).items
+    except (ApiError, UnreachableError):
+        return {}
+    return dict(found[0].metadata.annotations or {}) if found else {}
+
+
 def _selected(owner: Controller) -> Iterator[str]:
     yield f"involvedObject.name={owner.name}"
     yield f"involvedObject.kind={owner.kind}"

@@ -1,0 +1,44 @@
+"""Answers about owners and groups that have no pods, about pods that are no gang, and about names nearly right."""
+
+from __future__ import annotations
+
+from gangsched.messages.text import Text
+
+title = Text("{what} · no pods")
+title_of_others = Text("{what}  {pods} without a node")
+SUSPENDED = "it is suspended, and has no pods until it is resumed"
+suspended_for = Text("{scheduler} has suspended it to make room; it is resumed when there is room for it again")
+suspended_in_queue = Text("it waits in LocalQueue {queue}, suspended until it is admitted")
+resume = Text("""kubectl patch {kind} {name} -n {namespace} --type merge -p '{{"spec":{{"suspend":false}}}}'""")
+why_evicted = Text("for whom: gangsched why-evicted {kind}/{name} -n {namespace}")
+SEE_QUEUES = "gangsched queues shows what is reserved in its queue, and by whom"
+FINISHED = "it has finished"
+finished = Text("it has finished: {succeeded} of {wanted} pods have succeeded")
+BEING_DELETED = "it is being deleted"
+EVICTED = "its pods were evicted, and its controller makes new ones in a while"
+on_nodes = Text("on {where}; nothing is about to evict it")
+NO_PODS = "it has no pods yet"
+see_events = Text("kubectl describe {kind} {name} -n {namespace} shows what its controller says")
+refused = Text("{owner} has no pods: {note}")
+group_without_pods = Text("no pod names it; it waits for {members}")
+label_pods = Text("give {members} of namespace {namespace} the label {label}")
+create_class = Text("create the PriorityClass {name}{nearest}; the controller then tries again")
+SEE_REFUSAL = "change what refuses its pods, or its template; the controller then tries again"
+not_ours = Text("{pods} {are} for {scheduler}")
+make_ours = Text(
+    "gangsched init makes a gang of its manifest; for a pod: spec.schedulerName: {names}"
+    " (--scheduler-name {scheduler} decides as if it were ours)"
+)
+no_gang = Text("{pods} {are} no gang: each starts by itself")
+near_annotation = Text("it has the annotation {found}; did you mean {meant}?")
+neither = Text('its annotation {key} is {found!r}: set it to "true"')
+near_label = Text("the pods have the label {found}; did you mean {meant}?")
+create_group = Text("create the PodGroup {gang}; its spec.minMember says how many pods start together")
+other_label = Text(
+    "change the label {label} of the pods to {name}, or create the PodGroup {gang}; did you mean {name}?"
+)
+other_namespace = Text(
+    "create the PodGroup {gang}: that of namespace {namespace} counts for pods of that namespace only"
+)
+more_pods = Text("raise parallelism of {owner} to {needed}, or lower minMember to {found}")
+other_resource = Text("ask for {meant} instead of {found}: {then}")
