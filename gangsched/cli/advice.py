@@ -10,12 +10,14 @@ from msgspec.structs import replace
 
 from gangsched.cli.decisions import State, can_start
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Preempt, Unschedulable
+from gangsched.core.events import records
 from gangsched.core.planning.headline import why_refused, written
 from gangsched.core.quota.workloads import quantity
 from gangsched.messages import advice
-from gangsched.messages.text import counted, listed
+from gangsched.messages.text import and_nearest, counted, listed
 from gangsched.model.constraints import Record, Toleration
 from gangsched.model.jobsets import JobSet
+from gangsched.model.queues import ClusterQueue, LocalQueue
 from gangsched.model.records import (
     PREEMPT_NEVER,
     SYSTEM_CRITICAL_PRIORITY,
@@ -224,10 +226,25 @@ class Advisor:
 
     def _quota(self) -> Iterator[str]:
         quota = self._decision.quota
+        if quota is not None and not quota.queue:
+            yield from self._local_queue()
         if quota is None or quota.flavors or not quota.queue:
             return
         if then := _then(self._state.without_quota(self._decision.gang)):
             yield advice.more_quota(queue=quota.queue, then=then)
+
+    def _local_queue(self) -> Iterator[str]:
+        """A LocalQueue of the name that is asked for, in the first of the queues that lets it start."""
+        world, space = self._state.world, self._decision.gang.namespace
+        name = world.managed.written_labels(self._gangs).local_queue
+        found = [queue for queue in records(self._state.events, LocalQueue) if queue.namespace == space]
+        if not name or any(queue.name == name for queue in found):
+            return
+        for queue in sorted(queue.name for queue in records(self._state.events, ClusterQueue))[:_FEW]:
+            if then := self._try(lambda record: record, [LocalQueue(space, name, queue)]):
+                meant = and_nearest(name, [each.name for each in found], 0.4)
+                yield advice.create_local_queue(key=f"{space}/{name}", queue=queue, then=then, nearest=meant)
+                return
 
     def _more_nodes(self) -> Iterator[str]:
         """As few more of the nodes that members may use as are enough, empty."""

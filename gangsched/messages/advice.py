@@ -20,6 +20,7 @@ higher_priority = Text("a priority of {priority} or more: {then}")
 may_preempt = Text("a preemptionPolicy other than Never: {then}")
 time = Text("wait until {time}: then {then}")
 patience = Text("no minimum run times and no preemption delay: {then}")
+create_local_queue = Text("create the LocalQueue {key} of ClusterQueue {queue}: {then}{nearest}")
 more_quota = Text("more quota in {queue}, which gangsched queues shows: {then}")
 more_nodes = Text("add {nodes} like {node}: {then}")
 EARLIER = "a place further ahead in the queue: gangs of higher priority take the room first"
