@@ -12,6 +12,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _API = ("explain", "load", "plan", "simulate")
+__all__ = [*_API, "__version__"]  # noqa: PLE0604 - names of functions
 
 
 def __getattr__(name: str) -> Any:

@@ -12,13 +12,18 @@ and change as that does: fields come with a minor version, and go or change thei
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import os
+from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gangsched.cli.answers import UsageError
 from gangsched.cli.contracts import (
     Awaited,
     Decision,
@@ -38,10 +43,15 @@ from gangsched.cli.contracts import (
 )
 from gangsched.core.decision import Reason, Spared
 from gangsched.core.decision import UnitRef as Unit
+from gangsched.core.events import Changed, Event, records
 from gangsched.core.options import Options
+from gangsched.messages import failures
+from gangsched.messages.text import and_nearest, counted
+from gangsched.model.records import Node, Pod
 
 if TYPE_CHECKING:
     from gangsched.cluster.manifests import Loaded
+    from gangsched.cluster.manifests.objects import Source
     from gangsched.core.preemption.removal import Leaving
     from gangsched.model.errors import Problem
 
@@ -72,32 +82,92 @@ __all__ = [
 
 
 class Cluster:
-    """Objects that were read, with the options that they are decided with. Made by :func:`load`."""
+    """Objects that were read, with the options that they are decided with. Made by :func:`load`; never changed: what it
+    would be with other nodes is another one.
+    """
 
     def __init__(self, loaded: Loaded, options: Options) -> None:
         self.loaded = loaded
         self.options = options
+
+    def __repr__(self) -> str:
+        counts = Counter(type(event.record).__name__ for event in self.loaded.events if isinstance(event, Changed))
+        return f"<Cluster: {', '.join(counted(count, name) for name, count in sorted(counts.items())) or 'empty'}>"
 
     @property
     def warnings(self) -> list[Problem]:
         """What was not understood, or not as its author may think."""
         return self.loaded.warnings
 
+    def with_nodes(self, count: int, *, like: str) -> Cluster:
+        """The same with so many more nodes, empty and ready, ``like`` this one.
+
+        Raises :class:`~gangsched.model.errors.UserError` (a ValueError) if there is no such node.
+        """
+        if count < 1:
+            raise UsageError(failures.nodes_at_least_one(count=count))
+        nodes = {node.name: node for node in records(self.loaded.events, Node)}
+        if like not in nodes:
+            raise UsageError(failures.no_node(name=like, nearest=and_nearest(like, nodes)))
+        free = (name for n in itertools.count(1) if (name := f"{like}-more-{n}") not in nodes)
+        more = [Changed(_another(nodes[like], name)) for name in itertools.islice(free, count)]
+        return self._with([*self.loaded.events, *more])
+
+    def without(self, *names: str) -> Cluster:
+        """The same without these nodes (``node/gpu-0``) and pods (``pod/web-0``, ``ml/web-0``).
+
+        Raises :class:`~gangsched.model.errors.UserError` (a ValueError) if there is no such object.
+        """
+        events = list(self.loaded.events)
+        for text in names:
+            kind, _, name = text.rpartition("/")
+            is_node = kind.lower() in ("node", "nodes", "no")
+            space = "default" if kind.lower() in ("", "pod", "pods", "po") else kind
+            left = [event for event in events if not _is_named(event, is_node, space, name)]
+            if len(left) == len(events):
+                raise UsageError(failures.nothing_of_that_name(name=text))
+            events = left
+        return self._with(events)
+
+    def _with(self, events: list[Event]) -> Cluster:
+        return Cluster(msgspec.structs.replace(self.loaded, events=events), self.options)
+
+
+def _another(node: Node, name: str) -> Node:
+    labels = {**node.labels, "kubernetes.io/hostname": name}
+    return msgspec.structs.replace(node, name=name, uid=name, labels=labels, unschedulable=False, ready=True)
+
+
+def _is_named(event: Event, is_node: bool, namespace: str, name: str) -> bool:
+    record = event.record if isinstance(event, Changed) else None
+    if is_node:
+        return isinstance(record, Node) and record.name == name
+    return isinstance(record, Pod) and (record.namespace, record.name) == (namespace, name)
+
 
 def load(
-    *sources: str | os.PathLike[str],
+    *sources: Any,
     scheduler_names: Sequence[str] = (),
     config: str | os.PathLike[str] | None = None,
     skip_invalid: bool = False,
+    live: bool = False,
+    kubeconfig: str | os.PathLike[str] | None = None,
+    context: str | None = None,
 ) -> Cluster:
-    """Read manifests, or what ``gangsched snapshot`` has written: files and folders, YAML or JSON.
+    """Read manifests, or what ``gangsched snapshot`` has written: files and folders, YAML or JSON text (with a line
+    break), mappings, models of ``kubernetes`` or ``kubernetes_asyncio``, and lists of them.
 
-    ``scheduler_names`` are those to decide for, by default the configured ones; ``config`` is a configuration file.
+    With ``live``, a ``kubeconfig`` or a ``context`` a cluster is read once, and ``sources`` are what would be applied
+    to it; it is decided with the configuration of its leader, unless another one is given. ``scheduler_names`` are
+    those to decide for, by default the configured ones; ``config`` is a configuration file.
 
-    Raises :class:`~gangsched.model.errors.UserError` (a ValueError) for what cannot be understood.
+    Raises :class:`~gangsched.model.errors.UserError` (a ValueError) for what cannot be understood or read.
     """
     from gangsched.cluster.manifests import load as read  # noqa: PLC0415 - `import gangsched` stays quick
 
+    given = [_source(source, number) for number, source in enumerate(sources, 1)]
+    if live or kubeconfig is not None or context is not None:
+        return _of_cluster(given, scheduler_names, config, kubeconfig, context, skip_invalid=skip_invalid)
     options = Options()
     if config is not None:
         from gangsched.runtime.config import load as configured  # noqa: PLC0415 - as above
@@ -105,21 +175,70 @@ def load(
         options = configured(Path(config)).core_options()
     if scheduler_names:
         options = msgspec.structs.replace(options, scheduler_names=tuple(scheduler_names))
-    return Cluster(read([str(source) for source in sources], skip_invalid=skip_invalid), options)
+    return Cluster(read(given, skip_invalid=skip_invalid), options)
+
+
+def _source(source: Any, number: int) -> str | Source:
+    from gangsched.cluster.manifests.models import source_of  # noqa: PLC0415 - as in load
+    from gangsched.cluster.manifests.objects import Source  # noqa: PLC0415 - as in load
+
+    if isinstance(source, os.PathLike):
+        return str(os.fspath(source))
+    if isinstance(source, str):
+        return Source(f"argument {number}", source) if "\n" in source else source
+    return source_of(source, number)
+
+
+def _of_cluster(
+    given: Sequence[str | Source],
+    scheduler_names: Sequence[str],
+    config: str | os.PathLike[str] | None,
+    kubeconfig: str | os.PathLike[str] | None,
+    context: str | None,
+    *,
+    skip_invalid: bool,
+) -> Cluster:
+    from gangsched.cli.inputs import read_cluster  # noqa: PLC0415 - as in load
+    from gangsched.cluster.manifests import Loaded  # noqa: PLC0415 - as in load
+    from gangsched.cluster.manifests import load as read  # noqa: PLC0415 - as in load
+    from gangsched.cluster.manifests.overlay import Around, overlaid  # noqa: PLC0415 - as in load
+
+    args = argparse.Namespace(
+        kubeconfig=None if kubeconfig is None else os.fspath(kubeconfig),
+        context=context,
+        config=None if config is None else os.fspath(config),
+        scheduler_name=list(scheduler_names) or None,
+        output="json",
+    )
+    # A notebook has an event loop of its own in this thread.
+    with ThreadPoolExecutor(1) as thread:
+        found = thread.submit(read_cluster, args).result()
+    above = Loaded([], [], [], 0.0)
+    if given:
+        around = Around.of(found.events, found.namespace or "default")
+        above = read(given, around=around, skip_invalid=skip_invalid)
+    return Cluster(Loaded(overlaid(found.events, above.events), [], above.warnings, found.now), found.options)
+
+
+def _known(cluster: object) -> Cluster:
+    if not isinstance(cluster, Cluster):
+        raise TypeError(f"what load() returns is needed, not {type(cluster).__name__}")
+    return cluster
 
 
 def plan(cluster: Cluster, *, now: float | None = None) -> Plan:
     """What would be decided at ``now`` (seconds since the epoch; by default the newest time in the input)."""
     from gangsched.cli.decisions import decide  # noqa: PLC0415 - as in load
 
-    loaded = cluster.loaded
+    loaded = _known(cluster).loaded
     drained: list[Leaving] = []
     found = list(decide(loaded.events, cluster.options, loaded.now if now is None else now, drained))
     return Planned(found, drained).plan()
 
 
-def explain(cluster: Cluster, name: str, *, now: float | None = None) -> Explanation:
-    """Why a gang waits, or why a pod is evicted: ``name``, ``namespace/name`` or ``kind/name``.
+def explain(cluster: Cluster, name: str, *, namespace: str | None = None, now: float | None = None) -> Explanation:
+    """Why a gang waits, or why a pod is evicted: ``name``, ``namespace/name`` or ``kind/name`` in a ``namespace`` (by
+    default ``default``).
 
     Raises :class:`~gangsched.model.errors.UserError` (a ValueError) when there is nothing of that name.
     """
@@ -127,10 +246,10 @@ def explain(cluster: Cluster, name: str, *, now: float | None = None) -> Explana
     from gangsched.cli.explanation import explain as explained  # noqa: PLC0415 - as in load
     from gangsched.cli.inputs import named  # noqa: PLC0415 - as in load
 
-    loaded = cluster.loaded
+    loaded = _known(cluster).loaded
     state = State(loaded.events, cluster.options, loaded.now if now is None else now)
-    namespace, kind, rest = named(name, None)
-    found = explained(state, namespace or "default", rest, kind)
+    space, kind, rest = named(name, namespace)
+    found = explained(state, space or "default", rest, kind)
     return found.told([Decision.of(each, state.milliseconds(each)) for each in found.decisions])
 
 
@@ -139,7 +258,9 @@ def simulate(cluster: Cluster, *, until_seconds: float = 600.0) -> Simulation:
     from gangsched.cli.simulation import fields_of  # noqa: PLC0415 - as in load
     from gangsched.cli.simulation import simulate as played  # noqa: PLC0415 - as in load
 
-    loaded = cluster.loaded
+    loaded = _known(cluster).loaded
+    if until_seconds <= 0:
+        raise UsageError(failures.until_not_positive(seconds=until_seconds))
     run = played(
         loaded.events,
         cluster.options,

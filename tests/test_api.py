@@ -76,6 +76,82 @@ def test_whom_to_decide_for(tmp_path: Path) -> None:
     assert load(tmp_path / "bad.yaml", skip_invalid=True).warnings[0]["message"] == "skipped: is missing"
 
 
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: ml}
+spec: {schedulerName: py-gang-scheduler, containers: [{name: main, resources: {requests: {cpu: 8}}}]}
+"""
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "gpu-0"},
+    "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
+}
+
+
+def test_what_is_loaded() -> None:
+    """Texts, mappings, lists of them, and models of both client libraries, from lists without kinds too."""
+    from kubernetes_asyncio.client import models
+
+    meta = models.V1ObjectMeta(name="gpu-0")
+    status = models.V1NodeStatus(allocatable={"cpu": "4", "memory": "8Gi", "pods": "10"})
+    model = models.V1Node(metadata=meta, status=status)
+    for nodes in (NODE, [NODE], model, [model], models.V1NodeList(items=[model])):
+        cluster = load(POD, nodes)
+        found = explain(cluster, "a", namespace="ml")
+        assert found.sentence.startswith("the pod asks for 8 cpu; the largest of the 1 node"), found
+        assert repr(cluster) == "<Cluster: 1 Node, 1 Pod>"
+    with pytest.raises(TypeError, match="argument 1: a path, a text, an object or several objects are needed, not int"):
+        load(3)
+    with pytest.raises(ValueError, match=r"argument 1.*apiVersion: is missing"):
+        load({"kind": "Pod"})
+
+
+def test_a_cluster_with_other_nodes() -> None:
+    """More nodes like one of its own, or less of what it has, make another cluster."""
+    small = POD.replace("cpu: 8", "cpu: 3")
+    cluster = load(small, small.replace("name: a,", "name: b,"), NODE)
+    assert [d.outcome for d in plan(cluster).decisions] == ["bind", "unschedulable"]
+    assert [d.outcome for d in plan(cluster.with_nodes(1, like="gpu-0")).decisions] == ["bind", "bind"]
+    assert [d.gang for d in plan(cluster.without("ml/a")).decisions] == ["ml/b"]
+    assert [d.outcome for d in plan(cluster.without("node/gpu-0")).decisions] == ["unschedulable"] * 2
+    assert [d.outcome for d in plan(cluster).decisions] == ["bind", "unschedulable"]
+    with pytest.raises(ValueError, match=r"there is no node gpu-1; did you mean gpu-0\?"):
+        cluster.with_nodes(1, like="gpu-1")
+    with pytest.raises(ValueError, match="there is no node or pod pod/a"):
+        cluster.without("pod/a")
+    with pytest.raises(ValueError, match="0 more nodes"):
+        cluster.with_nodes(0, like="gpu-0")
+
+
+def test_what_is_no_cluster() -> None:
+    """A wrong argument is named, and no attribute of it."""
+    for call in (plan, simulate):
+        with pytest.raises(TypeError, match=r"what load\(\) returns is needed, not str"):
+            call("cluster.json")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="until_seconds: -1 is not more than 0"):
+        simulate(load(EXAMPLES / "koordinator"), until_seconds=-1)
+
+
+def test_what_a_notebook_shows() -> None:
+    """A plan and an explanation are tables and lists there, with names of others as text."""
+    shown = plan(load(EXAMPLES / "koordinator"))._repr_html_()
+    assert "<td>default/hp-training-job</td><td>preempt</td>" in shown
+    found = explain(load(EXAMPLES / "koordinator"), "pod/lp-pod-1")
+    assert "<b>victim</b> it is evicted for PodGroup default/hp-training-job" in found._repr_html_()
+    assert "&lt;b&gt;" in msgspec.structs.replace(found, title="<b>")._repr_html_()
+
+
+def test_no_sentence_is_empty() -> None:
+    """Of gangs that start, wait, or do not fit."""
+    for folder in FOLDERS:
+        cluster = load(EXAMPLES / folder)
+        for decision in plan(cluster).decisions:
+            namespace, _, name = decision.gang.partition("/")
+            assert explain(cluster, name, namespace=namespace).sentence
+
+
 def test_the_package_itself_imports_nothing() -> None:
     """`gangsched --help` imports it, too."""
     code = "import sys, gangsched; print([m for m in ('numpy', 'msgspec', 'gangsched.api') if m in sys.modules])"
@@ -87,15 +163,17 @@ def test_the_package_itself_imports_nothing() -> None:
 
 
 def test_the_notebook(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its cells run one after the other, and say what they are there to say."""
+    """Its cells run one after the other, and print what is stored in it."""
     monkeypatch.chdir(EXAMPLES)
     cells = json.loads((EXAMPLES / "what-if.ipynb").read_text())["cells"]
     names: dict[str, object] = {}
+    out = ""
     for cell in cells:
         if cell["cell_type"] == "code":
-            assert cell["outputs"] == []
             exec("".join(cell["source"]), names)
-    out = capsys.readouterr().out
+            printed = capsys.readouterr().out
+            assert "".join(text for each in cell["outputs"] for text in each["text"]) == printed
+            out += printed
     assert "evicts default/lp-pod-1 on node-1 LowerPriority" in out
     assert "bind {'default/hp-worker-1': 'node-3', 'default/hp-worker-2': 'node-4'} 0 victims" in out
     assert "default/lp-pod-1 Deleted" in out

@@ -5,6 +5,7 @@ They are what :mod:`gangsched.api` returns, and change as that does.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -196,6 +197,11 @@ class Drained(_Result, frozen=True):
         return cls(found.name, queue, found.stop.reason, [Victim.of(v) for v in found.victims], found.blocked or None)
 
 
+def _row(values: Sequence[object], tag: str = "td") -> str:
+    """A row of a table; names come from strangers."""
+    return "<tr>" + "".join(f"<{tag}>{html.escape(str(value))}</{tag}>" for value in values) + "</tr>"
+
+
 class Plan(_Result, frozen=True, kw_only=True):
     """A decision for each pending gang in the order of the queue, each on what the earlier ones leave. Workloads that
     are ``drained`` leave before.
@@ -203,6 +209,15 @@ class Plan(_Result, frozen=True, kw_only=True):
 
     drained: list[Drained] = []
     decisions: list[Decision]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        head = _row(("gang", "outcome", "priority", "placed", "victims", "message"), "th")
+        rows = (
+            _row((d.gang, d.outcome, d.priority, len(d.placements), ", ".join(v.pod for v in d.victims), d.message))
+            for d in self.decisions
+        )
+        return f"<table>{head}{''.join(rows)}</table>"
 
 
 class Planned(NamedTuple):
@@ -246,6 +261,16 @@ class Explanation(_Result, frozen=True):
     sentence: str
     sections: list[Section]
     decisions: list[Decision] = []
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        head = f"<p>{html.escape(self.title)}<br><b>{html.escape(self.state)}</b> {html.escape(self.sentence)}</p>"
+        return (
+            head
+            + "<table>"
+            + "".join(_row((each.label, " · ".join(each.lines))) for each in self.sections)
+            + "</table>"
+        )
 
 
 class PodRun(_Result, frozen=True):

@@ -150,13 +150,13 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def load(
-    sources: Sequence[str],
+    sources: Sequence[str | Source],
     *,
     stdin: IO[bytes] | IO[str] | None = None,
     around: Around | None = None,
     skip_invalid: bool = False,
 ) -> Loaded:
-    """Read files, folders (with their sub-folders) and ``-`` (``stdin``, by default the process's). With ``around``
+    """Read texts, files, folders (with sub-folders) and ``-`` (``stdin``, by default the process's). With ``around``
     they are to be applied to a cluster, and need not be complete by themselves. With ``skip_invalid`` an object that
     cannot be understood is left out, with a warning.
 

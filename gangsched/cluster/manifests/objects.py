@@ -31,10 +31,13 @@ class Source(NamedTuple):
     text: str
 
 
-def read(sources: Sequence[str], stdin: IO[bytes] | IO[str] | None) -> Iterator[Source]:
+def read(sources: Sequence[str | Source], stdin: IO[bytes] | IO[str] | None) -> Iterator[Source]:
     """Every text that the sources name, a file that is named twice once. Raises :class:`InputError`."""
     seen: set[Path] = set()
     for source in sources:
+        if isinstance(source, Source):
+            yield source
+            continue
         if source == STDIN:
             if Path(STDIN) not in seen:
                 seen.add(Path(STDIN))
