@@ -228,6 +228,7 @@ GROUP_INVALID = "cannot be understood"
 events_unreadable = Text("its Events cannot be read: {error}")
 cannot_create = Text("{owner}: {note} ({reason}, {times}{ago})")
 members_missing = Text("{present} of {min_member} members exist{bound}; {lacking} missing")
+see_events = Text("if refused, the Events of {owner} say by what (gangsched explain)")
 waits_for_gates = Text("waiting for scheduling gates: [{gates}]")
 gang_group_without_itself = Text("the GangGroup of {spec} does not list {spec} itself")
 group_missing = Text("PodGroup {gang} does not exist")

@@ -377,7 +377,7 @@ class Membership:
         if not census.gated:
             bound = causes.and_bound(count=len(census.bound)) if census.bound else ""
             text = causes.members_missing(present=present, min_member=spec.min_member, bound=bound, lacking=lacking)
-            return "; ".join((text, *self._elsewhere(gang)))
+            return "; ".join((text, *(list(self._elsewhere(gang)) or self._refused(gang))))
         unowned = [p.unowned for p in census.gated if p.unowned]
         if unowned and gang.family == SINGLE:
             return unowned[0]
@@ -402,6 +402,12 @@ class Membership:
                 yield causes.names_scheduler(pod=found[0].key, scheduler=scheduler)
             elif found:
                 yield causes.name_scheduler(pod=found[0].key, more=len(found) - 1, scheduler=scheduler)
+
+    def _refused(self, gang: GangId) -> list[str]:
+        """Where it is written that pods are refused when they are created: in Events, which are not watched."""
+        owners = {(p.owner.kind, p.owner.name) for p in self.pods(gang) if p.owner is not None}
+        named = [f"{kind} {gang.namespace}/{name}" for kind, name in owners]
+        return [causes.see_events(owner=named[0] if len(named) == 1 else "its owners")] if named else []
 
     def _without_roles(self, gang: GangId, spec: Gang, census: Census) -> str:
         """Which role has too few members, in words; empty when none has."""

@@ -33,6 +33,17 @@ def test_several_of_them() -> None:
     assert found.message.endswith("d/g-2 and 2 more have schedulerName default-scheduler, so they do not count")
 
 
+def test_where_to_look_for_those_that_are_refused() -> None:
+    """A webhook or a quota that refuses a pod leaves an Event of what makes it, and nothing that is watched."""
+    made = [member(i).owner("Job", "j") for i in range(2)]
+    said = "2 of 3 members exist; 1 missing"
+    assert plan(node("n1").cpu(9), gang("g").min(3), member(0), member(1))["d/g"].message == said
+    found = plan(node("n1").cpu(9), gang("g").min(3), *made)["d/g"].message
+    assert found == f"{said}; if refused, the Events of Job d/j say by what (gangsched explain)"
+    found = plan(node("n1").cpu(9), gang("g").min(3), made[0], member(1).owner("Job", "k"))["d/g"].message
+    assert found == f"{said}; if refused, the Events of its owners say by what (gangsched explain)"
+
+
 @pytest.mark.parametrize(
     ("fields", "wanted"),
     [
