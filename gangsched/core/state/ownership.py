@@ -141,7 +141,8 @@ class Ownership:
 
     def missing(self, kind: str, namespace: str, name: str) -> str:
         """Why an owner is not known of which nothing was read, in words; empty where nothing is known of its kind."""
-        reading = self.readings.get(full_name(kind), Reading.UNKNOWN)
+        known = kind in OWNER_GROUPS  # others are read too, such as pods, which own StatefulSets of LeaderWorkerSets
+        reading = self.readings.get(full_name(kind), Reading.UNKNOWN) if known else Reading.UNKNOWN
         key = f"{namespace}/{name}"
         if reading is Reading.READ:
             return causes.owner_gone(kind=kind, owner=key)

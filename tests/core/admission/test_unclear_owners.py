@@ -216,3 +216,24 @@ def test_a_plan_says_why() -> None:
 def test_kinds_are_told_apart_by_their_group(kind: str) -> None:
     """The table of owners has the group of each operator."""
     assert OWNER_GROUPS[kind] == OPERATORS[kind].group
+
+
+def test_workers_whose_stateful_set_a_pod_owns() -> None:
+    """A LeaderWorkerSet makes a StatefulSet of each leader, which that owns: pods are read, and are no such owners."""
+    pods = [each.labels({NAME: "lws", GROUP_INDEX: "0"}).hint(SIZE, "4") for each in members("StatefulSet", "lws")]
+    leader, workers = pods[0], [each.owner("StatefulSet", "lws-0") for each in pods[1:]]
+    leading = PodSelector(
+        "StatefulSet",
+        "d",
+        "lws",
+        uid="uid-StatefulSet-lws",
+        owner=Owner("LeaderWorkerSet", "lws", "uid-LeaderWorkerSet-lws"),
+    )
+    working = PodSelector(
+        "StatefulSet", "d", "lws-0", uid="uid-StatefulSet-lws-0", owner=Owner("Pod", "lws-0", "uid-lws-0")
+    )
+    known = (operator_object("LeaderWorkerSet", "lws"), leading, working)
+    found = [Changed(each) for each in known]
+    cluster = Cluster(*READ, KindRead("Pod", Reading.READ), *found, node("n1").cpu(8), leader, *workers)
+    cluster.run()
+    assert len(nodes_of(cluster.log)) == 4
