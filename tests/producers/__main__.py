@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 
 from tests.controlplane import binaries
+from tests.producers.exclusive import exclusive_jobset_story, exclusive_lws_story
 from tests.producers.jobset import jobset_story
 from tests.producers.kai import KAI_PACKAGE, kai_story
 from tests.producers.kubeflow import mpi_story, training_story
@@ -37,10 +38,12 @@ class Producer:
 
 PRODUCERS = {
     "jobset": Producer("go", "sigs.k8s.io/jobset", jobset_story),
+    "jobset-exclusive": Producer("go", "sigs.k8s.io/jobset", exclusive_jobset_story),
     "kai": Producer("go-kai", KAI_PACKAGE, kai_story, "/cmd/podgrouper"),
     "kuberay": Producer("go-kuberay", RAY_PACKAGE, ray_story),
     "kueue": Producer("go-kueue", "sigs.k8s.io/kueue", kueue_story, "/cmd/kueue"),
     "lws": Producer("go-lws", "sigs.k8s.io/lws", lws_story, "/cmd"),
+    "lws-exclusive": Producer("go-lws", "sigs.k8s.io/lws", exclusive_lws_story, "/cmd"),
     "mpi-operator": Producer("go-mpi", "github.com/kubeflow/mpi-operator", mpi_story, "/cmd/mpi-operator"),
     "scheduler-plugins": Producer(
         "go-scheduler-plugins", "sigs.k8s.io/scheduler-plugins", scheduler_plugins_story, "/cmd/controller"

@@ -18,6 +18,7 @@ RECORDED_KAI = RECORDED.with_name("recorded-kai.json")
 RECORDED_SCHEDULER_PLUGINS = RECORDED.with_name("recorded-scheduler-plugins.json")
 RECORDED_KUEUE, RECORDED_LWS = RECORDED.with_name("recorded-kueue.json"), RECORDED.with_name("recorded-lws.json")
 RECORDED_MPI, RECORDED_TORCH = RECORDED.with_name("recorded-mpi.json"), RECORDED.with_name("recorded-pytorch.json")
+RACK = "example.com/rack"
 WITHOUT_GROUPS = {
     "apiVersion": "gangsched.dev/v1alpha1",
     "kind": "GangSchedulerConfiguration",
@@ -237,3 +238,35 @@ def test_before_the_podgrouper(tmp_path: Path) -> None:
     found = decided(recorded, tmp_path, answering(tmp_path, "kai-scheduler"))
     told = {name: (d.outcome, d.placements) for name, d in found.items()}
     assert told == {f"default/{p['metadata']['name']}": ("gathering", {}) for p in waiting}
+
+
+def in_racks(recorded: Object, racks: str) -> Object:
+    """The same with so many nodes of each of these racks, and no others."""
+    node = next(i for i in recorded["items"] if i["kind"] == "Node" and i["metadata"]["labels"].get(RACK))
+    items = [i for i in recorded["items"] if i["kind"] != "Node"]
+    for number, name in enumerate(racks):
+        made = copy.deepcopy(node)
+        made["metadata"] |= {"name": f"{name}-{number}", "uid": f"u-{number}"}
+        made["metadata"]["labels"] = {RACK: name, "kubernetes.io/hostname": f"{name}-{number}"}
+        items.append(made)
+    return {**recorded, "items": items}
+
+
+@pytest.mark.parametrize(
+    ("racks", "starts"), [("aa", False), ("aabb", True), ("aab", False), ("abc", False), ("aabbc", True)]
+)
+def test_leaders_of_a_jobset_with_exclusive_placement(racks: str, starts: bool, tmp_path: Path) -> None:
+    """There is one pod of each of two Jobs: both start where each Job has a rack of two nodes to itself."""
+    recorded = json.loads(RECORDED.with_name("recorded-jobset-exclusive.json").read_text())
+    found = decided(in_racks(recorded, racks), tmp_path)["default/train"]
+    assert (found.outcome == "bind", len(found.placements)) == (starts, 2 if starts else 0)
+    assert len({node.partition("-")[0] for node in found.placements.values()}) == len(found.placements)
+
+
+@pytest.mark.parametrize(("racks", "starts"), [("aabb", True), ("a", False), ("ab", False)])
+def test_the_leader_of_a_group_with_a_rack_to_itself(racks: str, starts: bool, tmp_path: Path) -> None:
+    """The controller has made the leader alone: it starts in a rack where there is room for its worker, too."""
+    recorded = in_racks(json.loads(RECORDED.with_name("recorded-lws-exclusive.json").read_text()), racks)
+    recorded["items"] = [i for i in recorded["items"] if not i["metadata"]["name"].startswith("late")]
+    found = decided(recorded, tmp_path)["default/serve-0"]
+    assert (found.outcome == "bind", found.required, len(found.placements)) == (starts, 1, int(starts))
