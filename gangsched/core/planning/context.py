@@ -62,6 +62,8 @@ class Question(msgspec.Struct, frozen=True):
     minimum_first: bool = False
     #: What is gone later than this (seconds) is taken to stay.
     wait_until: float = math.inf
+    #: Nor is a pod evicted that would be gone later than that.
+    spare_slow: bool = False
     #: Before then (seconds) no room is held for it while it waits for pods that leave.
     no_hold_until: float = 0.0
     #: Members that are announced and do not exist yet need their room too.

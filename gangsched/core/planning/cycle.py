@@ -356,14 +356,19 @@ class Decider:
 
     def _sooner(self, found: Verdict, asked: Question) -> Verdict:
         """The gang has to wait for pods that leave. If that takes too long, others are evicted instead, unless those
-        take as long: so is decided what happens if the slow ones are not counted on.
+        take as long: so is decided what happens if the slow ones are not counted on. Where the least harm is one
+        that is as slow, it is decided what happens if those stay: one owner must not keep all others out with the grace
+        period of its pods.
         """
         limit, slow = self.world.now + self.options.max_wait_seconds, self._waits_until(found)
         if slow <= limit:
             return found
-        other = self._answer(msgspec.structs.replace(asked, wait_until=limit))
-        if isinstance(other.first, Fits | FitsWhenFreed | Preempt) and self._waits_until(other) < slow:
-            return other
+        for spare_slow in (False, True):
+            other = self._answer(msgspec.structs.replace(asked, wait_until=limit, spare_slow=spare_slow))
+            if not isinstance(other.first, Fits | FitsWhenFreed | Preempt):
+                break
+            if self._waits_until(other) < slow:
+                return other
         warning = causes.waits_for_slow_pods(time=render_time(slow))
         return found.but(warnings=(*found.first.warnings, warning))
 

@@ -308,7 +308,7 @@ class VictimsOf:
             frozenset(context.gangs),
             context.priority,
             usable,
-            self._unbreakable(),
+            self._unbreakable() | self._slow(),
             frozenset(world.ledger.binding),
             context.patience,
             context.now,
@@ -326,6 +326,15 @@ class VictimsOf:
         table = self._world.snapshot.table
         lower = [p for p in table.pods if p is not None and p.live and p.priority < self._context.priority]
         return frozenset(table.slot_of[uid] for uid in self.budgets.unbreakable(lower))
+
+    def _slow(self) -> frozenset[int]:
+        """Slots of the pods that would take too long to leave, where these are to be spared."""
+        asked, world = self._context.asked, self._world
+        if not asked.spare_slow:
+            return frozenset()
+        table = world.snapshot.table
+        slow = (p.uid for p in table.pods if p is not None and p.live and world.leaves_by(p) > asked.wait_until)
+        return frozenset(table.slot_of[uid] for uid in slow)
 
 
 def _leaving_anyway(world: World, uids: Iterable[str]) -> Iterator[Awaited]:

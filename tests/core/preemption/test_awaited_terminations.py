@@ -154,6 +154,15 @@ def test_others_are_not_evicted_when_they_take_as_long(grace: float, outcome: st
     assert ("01:00:00" in found.message and "preemption.maxWait" in found.message) == (outcome == UNSCHEDULABLE)
 
 
+def test_a_slow_pod_of_less_harm_keeps_no_other_out() -> None:
+    """Where one that takes as long would be the least harm, another one is evicted that leaves in time."""
+    slow = pod("t").cpu(3).on("n1").terminating(3600.0).field(grace_seconds=3600.0)
+    bait = pod("bait").cpu(1).on("n2").field(grace_seconds=10.0**9)
+    quick = pod("quick").cpu(2).on("n2").priority(1)
+    found = plan(node("n1"), node("n2"), slow, bait, quick, pod("p").cpu(2).priority(5))
+    assert [v.name for v in found["d/p"].victims] == ["quick"]
+
+
 def test_no_room_is_held_for_a_wait_that_is_too_long() -> None:
     """The owner of a small pod chooses how long it may take to leave: nodes are not kept empty for that, but for the
     last two minutes.
