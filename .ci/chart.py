@@ -63,6 +63,13 @@ def _feature(groups: str, resources: str) -> str | None:
     return FEATURES.get(f"{group}/{resource}") or FEATURES.get(group)
 
 
+def _verbs_for_pods(groups: str, resources: str) -> str | None:
+    """What of a rule is left where only plain pods are scheduled, as the component says; None: nothing."""
+    rules = (MANIFESTS / "components" / "pods-only" / "rbac.yaml").read_text()
+    rule = f"  - apiGroups: [{groups}]\n    resources: [{resources}]\n    verbs: ["
+    return rules.partition(rule)[2].partition("]")[0] or None
+
+
 def _named(text: str) -> str:
     text = text.replace("namespace: gangsched-system", "namespace: {{ .Release.Namespace }}")
     text = re.sub(
@@ -102,9 +109,19 @@ def template(name: str) -> str:
 
         def conditional(found: re.Match[str]) -> str:
             feature = _feature(found["groups"], found["resources"])
-            if feature is None:
+            verbs = _verbs_for_pods(found["groups"], found["resources"])
+            if verbs is None:
+                wanted = (
+                    "not .Values.rbac.podsOnly"
+                    if feature is None
+                    else f"and .Values.features.{feature} (not .Values.rbac.podsOnly)"
+                )
+                return f"  {{{{- if {wanted} }}}}\n{found[0]}  {{{{- end }}}}\n"
+            (every,) = re.findall(r"    verbs: \[(.*)\]\n", found[0])
+            if verbs == every:
                 return found[0]
-            return f"  {{{{- if .Values.features.{feature} }}}}\n{found[0]}  {{{{- end }}}}\n"
+            either = f"{{{{ if .Values.rbac.podsOnly }}}}{verbs}{{{{ else }}}}{every}{{{{ end }}}}"
+            return found[0].replace(f"verbs: [{every}]", f"verbs: [{either}]")
 
         text = f"{_RULE.sub(conditional, head + chr(10))}---\n{rest}"
     text = _named(_without_head(text))

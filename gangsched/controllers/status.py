@@ -12,7 +12,7 @@ import msgspec
 
 from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of, segment
-from gangsched.cluster.kube.discovery import Served, served_resources
+from gangsched.cluster.kube.discovery import Served, allowed, survey
 from gangsched.cluster.kube.json_limits import bounded
 from gangsched.core.actions import GangStatus
 from gangsched.model import conditions, jobsets
@@ -45,7 +45,7 @@ async def discover(client: Client) -> frozenset[Served]:
     Where Kueue runs, the statuses of queue objects are Kueue's, whoever reads them.
     Raises :class:`~gangsched.cluster.kube.client.ApiError` and UnreachableError when the server does not say.
     """
-    found = await served_resources(client)
+    found = (await allowed(client, await survey(client))).served
     return frozenset(found[name] for name in KEPT if name in found)
 
 

@@ -31,6 +31,10 @@ class Server:
         ]
         return json.dumps({"kind": "APIGroupDiscoveryList", "items": groups}).encode()
 
+    async def attempt(self, *_: Any, **__: Any) -> bytes:
+        rule = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        return json.dumps({"status": {"resourceRules": [rule]}}).encode()
+
 
 def resources(names: Collection[str]) -> list[dict[str, Any]]:
     """As discovery has them: subresources below their resource."""

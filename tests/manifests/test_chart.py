@@ -15,7 +15,7 @@ import yaml
 
 from gangsched.runtime.config import load
 from tests.manifests.helm import helm
-from tests.manifests.shipped import MANIFESTS, ROOT, Object, StrictLoader, installed, load_all, one
+from tests.manifests.shipped import MANIFESTS, ROOT, Object, StrictLoader, installed, load_all, one, rights
 
 CHART = MANIFESTS / "helm" / "gangsched"
 FOR = ("--kube-version", "1.37.0")
@@ -199,6 +199,26 @@ def test_authorized_metrics_are_those_of_the_component() -> None:
     assert endpoint["scheme"] == "https"
     assert endpoint["tlsConfig"]["serverName"] == "gangsched-metrics.gangsched-system.svc"
     assert endpoint["bearerTokenFile"]
+
+
+def test_pods_only_are_the_rights_of_the_component() -> None:
+    """Nothing else of the installation changes, and each right is one of the usual ones."""
+    name = ("ClusterRole", "gangsched")
+    before, after = named(rendered()), named(rendered("--set=rbac.podsOnly=true"))
+    (component,) = load_all(MANIFESTS / "components" / "pods-only" / "rbac.yaml")
+    assert {key for key, thing in before.items() if after[key] != thing} == {name}
+    assert rights(after[name]) == rights(component)
+    usual = rights(before[name])
+    for key, verbs in rights(component).items():
+        assert verbs <= usual[key], key
+    gone = {"podgroups", "jobsets", "clusterqueues", "pods/eviction", "jobs/status"}
+    assert not gone & {resource for _, resource, _ in rights(component)}
+    assert {
+        verb for (_, kind, _), verbs in rights(component).items() for verb in verbs if kind in ("nodes", "jobs")
+    } == {
+        "list",
+        "watch",
+    }
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import msgspec
 import pytest
 
-from gangsched.cluster.kube.client import ApiError
-from gangsched.cluster.kube.rights import WRITES, missing_in
+from gangsched.cluster.kinds import SERVED_KINDS
+from gangsched.cluster.kube.client import ApiError, Client
+from gangsched.cluster.kube.rights import WRITES, missing_in, unreadable
 from gangsched.model.times import parse_time, render_time
 from gangsched.runtime import config, running
 from gangsched.runtime.settings import Configuration
@@ -134,3 +137,22 @@ def test_rights_that_are_missing_are_named() -> None:
     assert missing_in(review({**everything, "resourceNames": ["one"]}, incomplete=True)) is None
     rules = [{"verbs": [v], "apiGroups": [g], "resources": [r]} for g, r, v in WRITES if (g, r) != ("batch", "jobs")]
     assert missing_in(review(*rules)) == ("patch jobs.batch",)
+
+
+@pytest.mark.parametrize(("incomplete", "forbidden"), [(False, {"jobsets.jobset.x-k8s.io"}), (True, set())])
+async def test_what_may_not_be_read_is_known(incomplete: bool, forbidden: set[str]) -> None:
+    """A kind must be listed and watched; an answer that is not complete forbids nothing."""
+    rules = [
+        {"verbs": ["list", "watch"], "apiGroups": ["ray.io"], "resources": ["*"]},
+        {"verbs": ["list"], "apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"]},
+    ]
+
+    class Server:
+        """Answers with these rules."""
+
+        async def attempt(self, *_: object, **__: object) -> bytes:
+            return msgspec.json.encode({"status": {"incomplete": incomplete, "resourceRules": rules}})
+
+    kinds = [kind for kind in SERVED_KINDS if kind.group in ("ray.io", "jobset.x-k8s.io")]
+    assert len(kinds) == 3
+    assert await unreadable(cast("Client", Server()), kinds, 1.0) == forbidden

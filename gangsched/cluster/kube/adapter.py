@@ -216,6 +216,7 @@ class KubeCluster:
             discovery_seconds=discovery_seconds,
             quota_mode=quota_mode,
             fallback=fallback_namespace,
+            readable_only=not dry_run,
         )
         self._elector: Elector | None = None
         if lease is not None and not dry_run:

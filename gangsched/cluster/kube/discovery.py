@@ -9,9 +9,12 @@ import msgspec
 
 from gangsched.cluster.kinds import KUEUE_WORKLOADS, SERVED_KINDS, Kind
 from gangsched.cluster.kube.client import Client, UnreachableError, answer_of
+from gangsched.cluster.kube.rights import unreadable
 from gangsched.model import queues
 
 PERIOD_SECONDS = 60.0
+#: So long a question about the rights of this account may take.
+RIGHTS_SECONDS = 5.0
 #: What is done about queue objects: ``auto`` leaves them alone where Kueue runs.
 AUTO, OWN, OFF = "auto", "own", "off"
 
@@ -66,16 +69,30 @@ _decoder = msgspec.json.Decoder(_ApiGroups)
 
 class Survey(NamedTuple):
     """Which APIs are ``served``, by the ``resource`` of their :class:`~gangsched.cluster.kinds.Kind`, and which are
-    ``closed``: where they are not served, or are left alone, that holds up no gang.
+    ``closed``: where they are not served, or are left alone, that holds up no gang. What is served and this account may
+    not read is ``forbidden``, and not among what is served.
     """
 
     served: dict[str, Served]
     closed: frozenset[str]
+    forbidden: frozenset[str] = frozenset()
 
 
 async def served_resources(client: Client, quota_mode: str = AUTO) -> dict[str, Served]:
     """The APIs of :func:`survey` that are served."""
     return (await survey(client, quota_mode)).served
+
+
+async def allowed(client: Client, found: Survey) -> Survey:
+    """The same without what this account may not list and watch. An installation for plain pods has no rights on groups
+    and queues: their gangs wait, as where the API is not served, and all else goes on.
+
+    Raises what :func:`survey` raises.
+    """
+    kinds = [kind for kind in SERVED_KINDS if kind.resource in found.served]
+    forbidden = await unreadable(client, kinds, RIGHTS_SECONDS) if kinds else frozenset()
+    served = {name: served for name, served in found.served.items() if name not in forbidden}
+    return found._replace(served=served, forbidden=forbidden)
 
 
 async def survey(client: Client, quota_mode: str = AUTO) -> Survey:

@@ -143,7 +143,12 @@ class Publisher:
         try:
             if at >= self._asked_at + RIGHTS_SECONDS:
                 self._asked_at = at
-                self._lacks = await lacking(self._client, self._namespace, self._left(), self._fence)
+                before, self._lacks = (
+                    self._lacks,
+                    await lacking(self._client, self._namespace, self._left(), self._fence),
+                )
+                if self._lacks and self._lacks != before:
+                    _log.warning("rights are missing: what needs them is not done", rights=list(self._lacks))
             facts = {**self._facts(), "since": render_time(since), "lacks": self._lacks}
             if facts == self._written and at < self._written_at + AT_LEAST_SECONDS:
                 return

@@ -414,6 +414,7 @@ class Caches:
         discovery_seconds: float = discovery.PERIOD_SECONDS,
         quota_mode: str = discovery.AUTO,
         fallback: str = "",
+        readable_only: bool = False,
     ) -> None:
         self._client = client
         self._fallback = fallback
@@ -421,6 +422,8 @@ class Caches:
         self._observe = observe
         self._discovery_seconds = discovery_seconds
         self._quota_mode = quota_mode
+        self._readable_only = readable_only
+        self._forbidden: frozenset[str] = frozenset()
         self._converter = Converter()
         self._reflectors: dict[str, Reflector] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -490,11 +493,16 @@ class Caches:
         while True:
             try:
                 found = await discovery.survey(self._client, self._quota_mode)
+                if self._readable_only:
+                    found = await discovery.allowed(self._client, found)
             except (ApiError, UnreachableError) as error:
                 _log.warning("cannot find out which gang and queue APIs are served", error=str(error))
                 await asyncio.sleep(backoff.next_seconds())
                 continue
             backoff.reset()
+            if found.forbidden and found.forbidden != self._forbidden:
+                _log.warning("APIs are served that may not be read: gangs of these wait", apis=sorted(found.forbidden))
+            self._forbidden = found.forbidden
             for kind in SERVED_KINDS:
                 served = found.served.get(kind.resource)
                 await self._serve(kind, served.version if served else None, found.closed)

@@ -6,10 +6,11 @@ which may be the first eviction in weeks: so it is asked about beforehand.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
+from gangsched.cluster.kinds import Kind
 from gangsched.cluster.kube.client import Client, answer_of
 
 #: ``(API group, resource, verb)`` of every write that some cluster needs of the scheduler. `tests/manifests` holds that
@@ -74,6 +75,29 @@ async def lacking(
         "POST", _PATH, body=body, timeout_seconds=timeout_seconds, server_timeout=True, fence=fence
     )
     return missing_in(answer)
+
+
+async def unreadable(client: Client, kinds: Iterable[Kind], timeout_seconds: float) -> frozenset[str]:
+    """Which of these kinds, by resource, this account may not list and watch; none where the server does not know all
+    that is allowed.
+
+    Raises ApiError and UnreachableError.
+    """
+    asked = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": "default"},
+    }
+    answer = await client.attempt("POST", _PATH, body=msgspec.json.encode(asked), timeout_seconds=timeout_seconds)
+    found = answer_of(_review, answer, _PATH).status
+    if found.incomplete:
+        return frozenset()
+    rules = found.resource_rules
+    return frozenset(
+        kind.resource
+        for kind in kinds
+        if not all(any(rule.gives(kind.group, kind.plural, verb) for rule in rules) for verb in ("list", "watch"))
+    )
 
 
 def missing_in(answer: bytes) -> tuple[str, ...] | None:
