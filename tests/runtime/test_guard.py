@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from gangsched.cluster.kube.access import Access
 from gangsched.cluster.kube.client import UnreachableError
-from gangsched.runtime.connecting import StartError, certificate_of
+from gangsched.runtime.connecting import StartError, certificate_of, probe_host
 from gangsched.runtime.guard import REMEMBERED, Certificate, Guard
 from gangsched.runtime.health import HealthServer
 from gangsched.runtime.settings import Configuration, Http
@@ -211,3 +211,15 @@ def test_a_certificate_that_cannot_be_used_stops_the_start(tmp_path: Path) -> No
     http = Http(tls_cert_file=str(tmp_path / "no.crt"), tls_key_file=str(tmp_path / "no.key"))
     with pytest.raises(StartError, match=r"http\.tlsCertFile .*no\.crt and http\.tlsKeyFile .*no\.key cannot be used"):
         certificate_of(msgspec.structs.replace(Configuration(), http=http))
+
+
+@pytest.mark.parametrize(("in_a_pod", "host"), [(True, None), (False, "127.0.0.1")])
+def test_where_the_port_is(in_a_pod: bool, host: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On every address of a pod, and on loopback elsewhere; what is configured counts before both."""
+    token = tmp_path / "token"
+    if in_a_pod:
+        token.touch()
+    monkeypatch.setattr("gangsched.runtime.connecting._SERVICE_ACCOUNT", token)
+    assert probe_host(Configuration()) == host
+    http = Http(bind_address="10.1.2.3")
+    assert probe_host(msgspec.structs.replace(Configuration(), http=http)) == "10.1.2.3"

@@ -1,0 +1,73 @@
+"""What a tenant with `edit` in one namespace can make, on a real API server: pods of others are bound all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.client import Client, load, wait_until_served
+from tests.controlplane.plane import ControlPlane
+from tests.controlplane.rbac import MANIFESTS
+from tests.e2e.stories import Start
+from tests.e2e.tenants import ALL, ATTACKS, HOSTILE, SHOP, others, placed, pod, setting, tenant
+from tests.e2e.volcano import GROUP
+
+pytestmark = pytest.mark.controlplane
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+async def groups_of_volcano(admin: Client) -> AsyncIterator[None]:
+    """Volcano's PodGroups are served; its controllers and webhooks are not there."""
+    definitions = load(MANIFESTS / "volcano" / "crd-podgroups.yaml")
+    await admin.apply(definitions)
+    await wait_until_served(admin, GROUP)
+    yield
+    for each in definitions:
+        await admin.delete("CustomResourceDefinition", each["metadata"]["name"])
+
+
+@pytest.mark.parametrize("finding", sorted(ATTACKS))
+async def test_the_pod_of_another_tenant_is_bound(
+    finding: str,
+    admin: Client,
+    control_plane: ControlPlane,
+    make_nodes: Callable[..., Awaitable[list[str]]],
+    groups_of_volcano: None,
+    start_scheduler: Start,
+    tmp_path: Path,
+) -> None:
+    """The tenant's objects are there first, and the scheduler has seen them; a pod of another namespace that comes then
+    is bound, no pod of a higher priority than the tenant may have was evicted, and the process goes on.
+    """
+    attack, number = ATTACKS[finding], next(_numbers)
+    hostile_space, shop = f"{HOSTILE}-{number}", f"{SHOP}-{number}"
+    await make_nodes(2, cpu=4)
+    await admin.apply(placed(each, number) for each in (*setting(), *others()))
+    for name in ALL:
+        await admin.wait_for("Pod", name, lambda p: p["status"].get("phase") == "Running", shop)
+    async with start_scheduler(queue={"starvationAfter": attack.starvation_after}) as scheduler:
+        file = tmp_path / "tenant.kubeconfig"
+        async with await tenant(admin, file, control_plane.admin_kubeconfig, hostile_space) as hostile:
+            await asyncio.gather(*(hostile.create(placed(each, number)) for each in attack.objects()))
+            for name in attack.deletes:
+                await hostile.delete("Pod", name, hostile_space)
+        probe, honest = pod("probe", "1m", space=SHOP), pod("honest", attack.cpu, space=SHOP)
+        if attack.of_class:
+            honest["spec"]["priorityClassName"] = attack.of_class
+        if attack.deadline:
+            honest["spec"]["activeDeadlineSeconds"] = attack.deadline
+        for each in (probe, honest):
+            await admin.create(placed(each, number))
+            name = each["metadata"]["name"]
+            await admin.wait_for("Pod", name, lambda p: bool(p["spec"].get("nodeName")), shop, timeout=60)
+        for name in attack.stay:
+            found = await admin.find("Pod", name, shop)
+            assert found is not None, f"{name} was evicted"
+            assert "deletionTimestamp" not in found["metadata"], f"{name} is evicted"
+        assert scheduler.process.returncode is None
