@@ -16,10 +16,10 @@ from gangsched.core.decision import SCHEDULER, Decision, Fits, FitsWhenFreed, Ga
 from gangsched.core.events import Changed, Gone
 from gangsched.core.preemption.removal import Leaving
 from gangsched.messages import absent, advice, answers, failures
-from gangsched.messages.text import and_nearest, counted
+from gangsched.messages.text import and_nearest, are, counted, listed
 from gangsched.model.children import JOBSET_NAME
 from gangsched.model.records import PREEMPT_NEVER, SINGLE, Gang, GangId, Node, Pod
-from gangsched.model.times import render_time
+from gangsched.model.times import clock_time, render_time
 
 #: How near a name has to be to be the one that was meant.
 _NEAR = 0.7
@@ -224,7 +224,8 @@ def gang_sections(state: State, decision: Decision, asked: Pod | None) -> Iterat
     if asked is not None and asked.gang.family != SINGLE:
         yield from under("asked for", [_member(asked, decision)])
     yield from under("needs", _needs(state, decision))
-    yield from under("because", _because(decision))
+    stopping = isinstance(decision, FitsWhenFreed)
+    yield from under("because", _stopping(state, decision) if stopping else _because(decision))
     if isinstance(decision, Unschedulable):
         yield from under(WOULD_HELP, _would_help(state, decision))
     if isinstance(decision, Gathering):
@@ -254,19 +255,29 @@ def _needs(state: State, decision: Decision) -> Iterator[str]:
         yield f"the GangGroup {', '.join(decision.group)} starts together or not at all"
     gangs = _gangs(state, decision)
     own = membership.own_priority(decision.gang) is not None
-    whose = "its own" if own or decision.gang.family == SINGLE else "the lowest of its members'"
+    whose = "its own" if own or decision.gang.family == SINGLE else _lowest(state, decision)
     text = f"it preempts with priority {decision.priority} ({whose})"
     if membership.policy(gangs) == PREEMPT_NEVER:
         text = f"priority {decision.priority}, but preemptionPolicy Never: it evicts no pod"
     yield text
 
 
+def _lowest(state: State, decision: Decision) -> str:
+    """Of which members the priority is, where they differ."""
+    pods = list(state.world.membership.pods(decision.gang))
+    low = [pod for pod in pods if pod.priority == decision.priority]
+    if not low or len(low) == len(pods):
+        return "that of its members"
+    named = listed(sorted(pod.name for pod in low), 3)
+    without = absent.WITHOUT_CLASS if not any(pod.priority_class for pod in low) else ""
+    highest = max(pod.priority for pod in pods)
+    return absent.lowest_of(names=named, without=without, highest=highest)
+
+
 def _because(decision: Decision) -> Iterator[str]:
     match decision:
         case Fits():
             yield "there is room for them now: no pod is evicted"
-        case FitsWhenFreed():
-            yield "they fit in room that pods on their way out give up already: no pod is evicted for them"
         case Preempt():
             yield "they do not fit now, and fit when the victims are gone"
             yield from choice(decision, "the victims are")
@@ -275,6 +286,22 @@ def _because(decision: Decision) -> Iterator[str]:
                 yield f"{broken} of them beyond a PodDisruptionBudget: no choice without that was found"
         case _ if not decision.message:  # otherwise the decision says it
             yield "it has its minimum; there is no room for further members"
+
+
+def _stopping(state: State, decision: Decision) -> Iterator[str]:
+    """Which pods leave whose room is waited for, those that were evicted for the gang first, and by when."""
+    pods = {pod.uid: pod for pod in state.world.pods.values()}
+    own = [each for each in decision.awaiting if each.plan == decision.gang.key]
+    others = [each for each in decision.awaiting if each not in own]
+    for group in filter(None, (own, others)):
+        ends = [pods[each.uid].deleting_since for each in group if each.uid in pods]
+        last = max((end for end in ends if end is not None), default=None)
+        until = absent.until(time=clock_time(last, state.now)) if last is not None else ""
+        count, names = len(group), listed([each.pod for each in group], 3)
+        if group is own:
+            yield absent.stopping_for_it(pods=counted(count, "pod"), are=are(count), names=names, until=until)
+        else:
+            yield absent.stopping(pods=counted(count, "pod"), are=are(count), names=names, until=until)
 
 
 def _would_help(state: State, decision: Unschedulable) -> Iterator[str]:

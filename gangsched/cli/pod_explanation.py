@@ -10,6 +10,7 @@ from gangsched.core.decision import Decision, Preempt, Spared, Unschedulable, Vi
 from gangsched.core.preemption.eligible import Patience
 from gangsched.core.preemption.removal import Leaving, budgets_of
 from gangsched.core.quota.preemption import REASON_TEXT
+from gangsched.messages import absent
 from gangsched.messages.text import are, counted, listed
 from gangsched.model.preemptible import OF_DAEMONSET, protection
 from gangsched.model.records import SINGLE, Pod
@@ -120,7 +121,7 @@ def _if_it_stayed(state: State, pod: Pod, decision: Decision) -> Iterator[str]:
     if other is None:
         return
     if not isinstance(other, Preempt):
-        yield f"{decision.gang.key} would be {other.outcome}: {other.message}" if other.message else other.outcome
+        yield absent.would_wait(gang=decision.gang.key)
         return
     now, then = {v.key for v in decision.victims}, {v.key for v in other.victims}
     yield f"{decision.gang.key} would evict {listed(sorted(then), MANY)} instead"

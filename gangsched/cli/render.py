@@ -334,7 +334,8 @@ def _summary(plan: Planned) -> Text:
         text, again, apart = Text(clean(f"No pod of {names} is waiting for a node in this input.")), "", " "
     if plan.others:
         name, count = min(plan.others.items(), key=lambda item: (-item[1], item[0]))
-        others = f"{counted(count, 'pod')} of {name} {are(count)}{again}: --scheduler-name {name} plans for them."
+        made = "" if again else "gangsched init makes a gang of their manifest; "
+        others = f"{counted(count, 'pod')} of {name} {are(count)}{again}: {made}--scheduler-name {name} plans for them."
         text.append(apart).append(clean(others), style="not bold")
     return text
 

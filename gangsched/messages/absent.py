@@ -41,4 +41,10 @@ other_namespace = Text(
     "create the PodGroup {gang}: that of namespace {namespace} counts for pods of that namespace only"
 )
 more_pods = Text("raise parallelism of {owner} to {needed}, or lower minMember to {found}")
+stopping_for_it = Text("{pods} evicted for it {are} stopping: {names}{until}")
+stopping = Text("{pods} that {are} leaving anyway {are} stopping: {names}{until}")
+until = Text(", until {time} at the latest")
+WITHOUT_CLASS = ", without a priorityClassName"
+lowest_of = Text("of {names}{without}; the others have up to {highest}")
+would_wait = Text("{gang} would have to wait")
 other_resource = Text("ask for {meant} instead of {found}: {then}")

@@ -223,13 +223,16 @@ def by_cause(problems: Mapping[str, str]) -> str:
     return "; ".join(found)
 
 
-def unreadable(cluster: KubeCluster, waited_seconds: float) -> str | None:
-    """Why a cluster that is not listed after this time will not be; None while that is open."""
+def unreadable(cluster: KubeCluster, waited_seconds: float, within: str = "") -> str | None:
+    """Why a cluster that is not listed after this time will not be; None while that is open. Where a namespace does
+    (``within``), what may not be read of the whole cluster is no reason.
+    """
     health = cluster.health()
     closed = [cache for cache in health.caches if cache.problem.startswith(_FORBIDDEN)]
     # Nothing but time is lost by asking again for what is not allowed, once all the rest has been answered.
     settled = bool(closed) and all(cache.listed or cache.problem for cache in health.caches)
-    refused = bool(health.problems) and (waited_seconds >= _TRIES_SECONDS or settled)
+    open_ = [cache for cache in health.caches if cache.problem and not (within and cache in closed)]
+    refused = bool(open_) and (waited_seconds >= _TRIES_SECONDS or settled)
     if cluster.stopped or refused or waited_seconds >= LIMIT_SECONDS:
         return by_cause({c.resource: c.problem for c in health.caches if c.problem}) or health.failure or "no answer"
     return None
@@ -262,7 +265,7 @@ def follow(configuration: Configuration, connection: Connection, within: str = "
             if synced and not cluster.stopped:
                 yield Batch(events, now, _scope(cluster, connection, within))
                 events = []
-            elif problem := unreadable(cluster, now - began):
+            elif problem := unreadable(cluster, now - began, within):
                 asks = [failures.ask_for_role(role=READER)] if _closed(cluster) else []
                 raise StartError(failures.unreadable(source=connection, error=problem), *asks)
     finally:

@@ -217,7 +217,7 @@ def test_the_last_line_counts():
 def test_an_empty_plan_says_whose_pods_wait():
     """Most likely the pods are there under another scheduler's name."""
     assert shown() == "No pod of me is waiting for a node in this input.\n"
-    assert "2 pods of koord-scheduler are: --scheduler-name koord-scheduler" in shown(
+    assert "2 pods of koord-scheduler are: gangsched init makes a gang of their" in shown(
         others=Counter({"koord-scheduler": 2})
     )
 

@@ -1,0 +1,159 @@
+"""The first lines of answers in ordinary cases, on terminals of 80 and 120 columns and in a pipe.
+
+`WRITE_SCREENS=1 pytest tests/cli/test_sentences.py` writes the screens anew: read the difference.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.console import Console
+
+from gangsched.cli import render
+from gangsched.cli.main import main
+
+SCREENS = Path(__file__).parent / "screens"
+PIPED = 0
+GPU = "nvidia.com/gpu"
+LABEL = "pod-group.scheduling.sigs.k8s.io"
+RACK = "topology.kubernetes.io/rack"
+TAINT = {"key": GPU, "value": "present", "effect": "NoSchedule"}
+
+
+def node(name, **room):
+    """A node with GPUs in a rack, which nobody gets onto without a toleration."""
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", GPU: "8", **room}
+    meta = {"name": name, "labels": {RACK: f"r{int(name[-1]) // 2}", "kubernetes.io/hostname": name}}
+    return {"kind": "Node", "metadata": meta, "spec": {"taints": [TAINT]}, "status": {"allocatable": amounts}}
+
+
+def priority_class(name, value):
+    """A PriorityClass."""
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+
+
+NODES = [node(f"gpu-{n}") for n in range(4)]
+CLASSES = [priority_class("research", 1000), priority_class("night", 100)]
+
+
+def spec(gpus=8, **more):
+    """Of a pod of ours that tolerates the taint."""
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", GPU: str(gpus)}}}
+    tolerations = [{"key": GPU, "operator": "Exists"}]
+    return {"schedulerName": "py-gang-scheduler", "containers": [container], "tolerations": tolerations, **more}
+
+
+def job(name="train", pods=2, labels=None, notes=None, on_job=None, suspend=False, **more):
+    """A Job that is a gang."""
+    annotations = {"gangsched.dev/gang": "true"} if notes is None else notes
+    meta = {"name": name, "uid": f"u-{name}", "annotations": annotations, "labels": on_job or {}}
+    template = {"metadata": {"labels": labels or {}}, "spec": spec(**more)}
+    whole = {"parallelism": pods, "completions": pods, "suspend": suspend, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": whole}
+
+
+def pod(name, on="", labels=None, **more):
+    """One pod, on a node or not."""
+    meta = {"name": name, "uid": f"u-{name}", "labels": labels or {}, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    meta |= more.pop("meta", {})
+    placed = {"nodeName": on} if on else {}
+    status = {"phase": "Running"} if on else {}
+    return {"kind": "Pod", "metadata": meta, "spec": spec(**more) | placed, "status": status}
+
+
+def group(name="train", members=2, **notes):
+    """A PodGroup."""
+    kind = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "PodGroup"}
+    return {**kind, "metadata": {"name": name, "annotations": notes}, "spec": {"minMember": members}}
+
+
+WEB = [pod(f"web-{n}", f"gpu-{n}", priorityClassName="night") for n in range(4)]
+GOING = {"deletionTimestamp": "2026-01-01T00:01:30Z", "deletionGracePeriodSeconds": 30}
+QUEUES = yaml.safe_load_all(f"""
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ResourceFlavor
+metadata: {{name: any}}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {{name: cq-ml}}
+spec:
+  namespaceSelector: {{}}
+  resourceGroups:
+  - coveredResources: [cpu, {GPU}]
+    flavors: [{{name: any, resources: [{{name: cpu, nominalQuota: 99}}, {{name: {GPU}, nominalQuota: 8}}]}}]
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: LocalQueue
+metadata: {{name: q-ml}}
+spec: {{clusterQueue: cq-ml}}
+""")
+ONE_RACK = json.dumps({"gatherStrategy": [{"layer": RACK, "strategy": "MustGather"}]})
+DRIVER = [
+    pod("driver-0", labels={LABEL: "train"}, gpus=1),
+    pod("worker-0", labels={LABEL: "train"}, priorityClassName="research"),
+    pod("worker-1", labels={LABEL: "train"}, priorityClassName="research"),
+]
+
+#: What is asked, of which objects.
+ASKED = {
+    "more than a node has": (["explain", "job/train"], [job(gpus=16)]),
+    "more than the cluster has": (["explain", "job/train"], [job(pods=8)]),
+    "a Job beside its PodGroup": (["explain", "job/train"], [group(), job(notes={}, labels={LABEL: "train"})]),
+    "a Job without pods": (["explain", "job/train"], [job(suspend=True)]),
+    "room that is being freed": (
+        ["explain", "a"],
+        [*(pod(f"old-{n}", f"gpu-{n}", meta=GOING) for n in range(4)), pod("a")],
+    ),
+    "why a pod is evicted": (["explain", "web-0"], [*WEB, job(pods=4, priorityClassName="research")]),
+    "a member without a class": (["explain", "train"], [*WEB, group(members=3), *DRIVER]),
+    "a taint": (["explain", "job/train"], [job(tolerations=[])]),
+    "a group of another name": (["explain", "a"], [group(), pod("a", labels={LABEL: "trian"})]),
+    "more than a queue may hold": (
+        ["explain", "job/train"],
+        [*QUEUES, job(on_job={"kueue.x-k8s.io/queue-name": "q-ml"})],
+    ),
+    "a rack that is too small": (
+        ["explain", "train"],
+        [
+            group(members=4, **{"gang.scheduling.koordinator.sh/network-topology-spec": ONE_RACK}),
+            *(pod(f"w-{n}", labels={LABEL: "train"}) for n in range(4)),
+        ],
+    ),
+    "one of equal pods": (["explain", "job/train"], [*WEB[:2], job(pods=3)]),
+    "another scheduler": (["plan"], [job(notes={}, schedulerName="default-scheduler")]),
+    "a pod that stays": (["explain", "web-0"], WEB),
+    "a priority that is too low": (["explain", "job/train"], [*WEB, job(priorityClassName="night")]),
+    "a group without pods": (["get"], [group(), pod("a", labels={LABEL: "other"})]),
+}
+
+
+@pytest.mark.parametrize("width", [80, 120, PIPED])
+def test_first_lines(width, tmp_path, monkeypatch, capsys):
+    """As the file has them; no line is wider than the terminal, but for those of `get`, which are kubectl's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if width:
+        terminal = functools.partial(Console, force_terminal=True, color_system=None, width=width, legacy_windows=False)
+        monkeypatch.setattr(render, "Console", terminal)
+    shown = []
+    for name, (command, objects) in ASKED.items():
+        whole = [{"apiVersion": "v1", **each} for each in (*NODES, *CLASSES, *objects)]
+        Path("objects.yaml").write_text(yaml.safe_dump_all(whole))
+        main([*command, "-f", "objects.yaml", "--now", "2026-01-01T00:01:00Z"][: None if command[0] != "get" else -2])
+        printed = capsys.readouterr()
+        lines = [line.rstrip() for line in (printed.out + printed.err).splitlines()]
+        if width and command[0] == "explain":
+            assert max(map(len, lines)) <= width, name
+        shown += [f"# {name}: gangsched {' '.join(command)}", *lines, ""]
+    text = re.sub(r"planned in [0-9.]+ ms", "planned in 1.0 ms", "\n".join(shown)) + "\n"
+    file = SCREENS / f"sentences-{width or 'piped'}.txt"
+    if os.environ.get("WRITE_SCREENS"):
+        file.write_text(text)
+    assert text == file.read_text()
