@@ -27,7 +27,7 @@ def show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         Line(render_time(now - 5), "EvictedDueToClusterQueueStopped", "Pod", "for\nme", [("d", "trainer-1", "n2")]),
     ]
     for module in (history, why_evicted):
-        monkeypatch.setattr(module, "read_record", lambda _: (lines, "d"))
+        monkeypatch.setattr(module, "read_record", lambda *_: (lines, "d"))
 
     def ran(*arguments: str) -> tuple[int, str, str]:
         code = main(arguments)

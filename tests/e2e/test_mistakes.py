@@ -166,8 +166,9 @@ async def test_what_the_server_refuses(written: dict[str, object], said: str, ku
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}))
     out, errors = io.StringIO(), io.StringIO()
+    command = ["plan", "--cluster", "-f", str(path), "--kubeconfig", str(kubeconfig)]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-        code = main(["plan", "--cluster", "-f", str(path), "--kubeconfig", str(kubeconfig)])
+        code = await asyncio.to_thread(main, command)
     assert code == 2
     assert "train" in errors.getvalue()
     assert said in errors.getvalue()
