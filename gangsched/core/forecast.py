@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, islice
 
 from gangsched.core.decision import (
     Decision,
@@ -24,12 +24,13 @@ from gangsched.core.planning.cycle import Decider
 from gangsched.core.planning.outcomes import refused, with_more, with_what_is_bound
 from gangsched.core.preemption.removal import Leaving, all_leaving, suspended_for
 from gangsched.core.queue.blocked_gang import block
+from gangsched.core.queue.rounds import Rounds
 from gangsched.core.queue.signature import Signature, said_of, signature_of, speaks_for_others
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.volumes.binding import assign
 from gangsched.core.world.announced_room import keep_announced
 from gangsched.core.world.obstacles import obstacle
-from gangsched.core.world.world import World, for_its_minimum, keep_room, queue_order, surplus_waits
+from gangsched.core.world.world import World, for_its_minimum, keep_room, queue_order, share_of, surplus_waits
 from gangsched.messages import notes
 from gangsched.model.records import GangId
 
@@ -67,16 +68,18 @@ def _of_one_priority(
     """The decisions about these groups in their order. Members beyond a minimum have their turn when all groups have
     had theirs; from the first group on of which that is so, decisions come when they are complete.
     """
-    world = decider.world
+    world, rounds = decider.world, Rounds()
     held: list[tuple[tuple[GangId, ...], Verdict, list[GangId]]] = []
-    for number, (_, gangs) in enumerate(waiting):
-        others = world.surplus_after and any(for_its_minimum(order) for order, _ in waiting[number + 1 : number + 2])
+    for gangs, after in _in_turn(world, waiting, rounds):
+        others = world.surplus_after and any(map(for_its_minimum, after))
         minimum_first = others and surplus_waits(world, gangs)
         found = obstacle(world, gangs)
         if found is None:
             verdict = _as_told(world, gangs, _decide(decider, refusals, gangs, minimum_first=minimum_first))
         else:
             verdict = refused(Gathering, world, gangs, found.text)
+        if isinstance(verdict.first, Unschedulable):
+            rounds.refused(queue_order(world, gangs), share_of(world, gangs))
         told = [d.gang for d in verdict.decisions if world.membership.waits(d.gang)]
         _leave(world, gangs, verdict, decider)
         if held or (minimum_first and isinstance(verdict.first, Fits)):
@@ -91,6 +94,19 @@ def _of_one_priority(
                 refusals.clear()
             verdict = with_more(verdict, more)
         yield from (d for d in verdict.decisions if d.gang in told)
+
+
+def _in_turn(
+    world: World, waiting: list[tuple[Order, tuple[GangId, ...]]], rounds: Rounds
+) -> Iterator[tuple[tuple[GangId, ...], list[Order]]]:
+    """The groups as their turn comes, each with the place of the next one behind it, if there is any."""
+    left = dict(waiting)
+    while left:
+        first = next(iter(left))
+        if not world.turns.strict:
+            first = rounds.first(first, lambda: left, lambda order: share_of(world, left[order]))
+        gangs = left.pop(first)
+        yield gangs, list(islice((order for order in left if order > first), 1))
 
 
 def _as_told(world: World, gangs: tuple[GangId, ...], verdict: Verdict) -> Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from gangsched.cluster.port import Cluster
@@ -121,6 +121,36 @@ class WritesUnderWay(Observer):
         self.under_way.update(action.id for action in actions if isinstance(action, Write))
 
 
+class Slices:
+    """Parts of what has arrived, none of which should take the core longer than ``most_seconds``: the first has
+    ``size`` events, and the others fewer or more by how long those before them have taken.
+
+    After each part the loop is seen to live, and what follows from it is on its way. It makes a batch no shorter:
+    that is, all of it is taken in before the next decision.
+    """
+
+    def __init__(self, most_seconds: float = 1.0, size: int = 4096) -> None:
+        self._most_seconds = most_seconds
+        self._size = size
+
+    def of(self, batch: Sequence[Event]) -> Iterator[Sequence[Event]]:
+        """One part after another; one that is empty where nothing has arrived."""
+        done = 0
+        while True:
+            part = batch[done : done + self._size]
+            yield part
+            done += len(part)
+            if done >= len(batch):
+                return
+
+    def took(self, count: int, seconds: float) -> None:
+        """A part with so many events has taken so long."""
+        if seconds > self._most_seconds / 2:
+            self._size = max(1, min(self._size, count) // 2)
+        elif count == self._size and seconds < self._most_seconds / 8:
+            self._size *= 2
+
+
 class Completion(WritesUnderWay):
     """Knows when a single pass is over: caches synced, leading, and no write in flight.
 
@@ -175,16 +205,18 @@ def run_once(
 
 
 def _run(core: Core, cluster: Cluster, observer: Observer, completion: Completion | None) -> None:
-    clock = time.perf_counter
+    clock, slices = time.perf_counter, Slices()
     now, batch = cluster.poll()
     while not cluster.stopped:
-        observer.busy()
-        began = clock()
-        actions = core.handle(batch, now)
-        seconds = clock() - began
-        cluster.submit(actions)
-        observer.handled(batch, actions, seconds, now)
-        _tell_faults(core, observer)
+        for part in slices.of(batch):
+            observer.busy()
+            began = clock()
+            actions = core.handle(part, now)
+            seconds = clock() - began
+            slices.took(len(part), seconds)
+            cluster.submit(actions)
+            observer.handled(part, actions, seconds, now)
+            _tell_faults(core, observer)
         if core.has_work(now):
             observer.deciding(core.next_gang())
             began = clock()

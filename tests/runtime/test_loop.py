@@ -11,7 +11,7 @@ from gangsched.core.decision import Decision, Fits
 from gangsched.core.events import Event, LeadershipChanged, Outcome, SearchCancelled, Synced, WriteDone
 from gangsched.core.planning.contained import Fault
 from gangsched.model.records import GangId
-from gangsched.runtime.loop import Observer, Observers, run_loop, run_once
+from gangsched.runtime.loop import Observer, Observers, Slices, run_loop, run_once
 
 POD = PodRef("ns", "pod", "uid")
 
@@ -215,3 +215,50 @@ def test_once_does_not_wait_for_writes_that_nobody_answers() -> None:
     story: list[str] = []
     run_once(ScriptedCore(story, 1), ScriptedCluster(story, [[Synced()], [], [], []]), await_writes=False)
     assert story[-1] == "handle 0 at 2"
+
+
+def parts(slices: Slices, count: int, seconds_each: float) -> list[int]:
+    """The sizes of the parts of a batch of so many events, each of which takes the core so long."""
+    sizes = []
+    batch: list[Event] = [Synced()] * count
+    for part in slices.of(batch):
+        sizes.append(len(part))
+        slices.took(len(part), len(part) * seconds_each)
+    assert sum(sizes) == count
+    return sizes
+
+
+def test_a_batch_that_takes_long_is_taken_in_by_parts() -> None:
+    """With 10 ms an event no part of 3,000 takes longer than a second once that is known; none is lost."""
+    sizes = parts(Slices(size=256), 3000, 0.01)
+    assert sizes[0] == 256
+    assert all(size <= 100 for size in sizes[3:])
+
+
+def test_parts_grow_again_while_events_are_cheap() -> None:
+    """A hundred thousand events of 1 us each are few parts, and nothing at all is one."""
+    slices = Slices(size=256)
+    assert len(parts(slices, 100_000, 1e-6)) < 12
+    assert parts(slices, 0, 1e-6) == [0]
+
+
+def test_the_observer_sees_each_part_before_the_next_decision() -> None:
+    """All parts of a batch are taken in before a gang is decided, and the loop is seen to live with each."""
+    seen: list[str] = []
+
+    class Seen(Observer):
+        def busy(self) -> None:
+            seen.append("busy")
+
+        def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
+            seen.append(f"handled {len(events)}")
+
+        def deciding(self, gang: str) -> None:
+            seen.append("deciding")
+
+    story: list[str] = []
+    batches: list[list[Event]] = [[Synced()] * 9000, []]
+    run_loop(ScriptedCore(story, 1), ScriptedCluster(story, batches), Seen())
+    assert seen[:3] == ["busy", "handled 4096", "busy"]
+    assert "deciding" not in seen[: seen.index("handled 4904") + 1]
+    assert "deciding" in seen

@@ -26,7 +26,7 @@ from gangsched.core.lifecycle.group import Failed, Group
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.blocked_gang import block, reserve
 from gangsched.core.queue.scheduling_queue import Queue
-from gangsched.core.world.world import World, queue_order
+from gangsched.core.world.world import World, queue_order, share_of
 
 #: Room is reserved for at most this time (seconds) at once: what was to end by itself may run for ever. The second is
 #: for room in which pods run of which is not known when they end.
@@ -54,7 +54,7 @@ class Waiting:
         if pause > self._world.now:
             self._queue.rest(group.key, pause)
         else:
-            self._queue.push(queue_order(self._world, group.gangs))
+            self._queue.push(queue_order(self._world, group.gangs), share_of(self._world, group.gangs))
 
     def park(self, group: Group) -> None:
         """It does not fit: it waits for an event that may help, at least for its backoff. One that is bound in part

@@ -1,5 +1,7 @@
 """The queue of gangs: priority first, then age; backoff per gang; woken by events that can help.
 
+Among equals namespaces take turns: see :mod:`.rounds`.
+
 Semantics as in kube-scheduler, at the level of gangs. A gang is *active* (to be decided), in *backoff* (will be
 active at a time, and is decided before it when nothing is active), *resting* after failed writes (will be active at a
 time, never before it) or *parked* (unschedulable until something happens that may help, or :data:`FLUSH_SECONDS` have
@@ -25,6 +27,7 @@ from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.hint_index import HintIndex
 from gangsched.core.queue.queueing_hints import QueueingHints
+from gangsched.core.queue.rounds import Rounds
 from gangsched.core.queue.signature import Signature
 from gangsched.core.world.world import World, for_its_minimum
 from gangsched.model.records import GangId
@@ -39,6 +42,9 @@ class Queue:
     def __init__(self, due: Page[str], flush_seconds: float = FLUSH_SECONDS) -> None:
         self._flush_seconds = flush_seconds
         self._active: list[Order] = []
+        self._rounds = Rounds()
+        self._shares: dict[str, str] = {}
+        self._head: str | None = None
         self._early: list[Order] = []
         self._order: dict[str, Order] = {}
         self._backoff: dict[str, Order] = {}
@@ -46,11 +52,12 @@ class Queue:
         self._due = due
         self._parked: dict[str, tuple[Order, float]] = {}
 
-    def push(self, order: Order) -> None:
-        """Make the gang active."""
+    def push(self, order: Order, share: str = "") -> None:
+        """Make the gang active; by its ``share`` it takes turns with others of its priority (:mod:`.rounds`)."""
         key = order[2]
         self.remove(key)
         self._order[key] = order
+        self._shares[key] = share
         _push(self._active, order, self._order)
 
     def park(self, order: Order, now: float, not_before: float, latest: float | None = None) -> None:
@@ -68,7 +75,9 @@ class Queue:
 
     def remove(self, key: str) -> None:
         """Take the gang out, wherever it is."""
+        self._head = None
         self._order.pop(key, None)
+        self._shares.pop(key, None)
         self._backoff.pop(key, None)
         self._eager.pop(key, None)
         self._due.never(key)
@@ -119,7 +128,22 @@ class Queue:
 
     def head(self) -> str | None:
         """The gang to be decided next; when none is active, one that would otherwise sit out its backoff."""
-        return _first(self._active, self._order) or _first(self._early, self._eager)
+        if self._head is None:
+            self._head = self._in_turn()
+        return self._head or _first(self._early, self._eager)
+
+    def _in_turn(self) -> str | None:
+        """The first active gang of those whose turn it is."""
+        first = _first(self._active, self._order)
+        if first is None:
+            self._rounds.over()
+            return None
+        return self._rounds.first(self._order[first], self._order.values, lambda order: self._shares[order[2]])[2]
+
+    def refused(self, order: Order, share: str) -> None:
+        """The decision of the gang with this place has come to nothing."""
+        self._head = None
+        self._rounds.refused(order, share)
 
     def active(self) -> list[str]:
         """All active gangs in the order in which they will be decided."""

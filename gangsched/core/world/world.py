@@ -304,6 +304,14 @@ def queue_order(world: World, gangs: Sequence[GangId]) -> Order:
     return -priority, since + late, key
 
 
+def share_of(world: World, gangs: Sequence[GangId]) -> str:
+    """With whom a group shares its turns in the queue: its namespace; those that need quota share the order of their
+    tree of cohorts.
+    """
+    queue = world.managed.signature(gangs)
+    return f"/{queue[2]}" if queue is not None else gangs[0].namespace
+
+
 def for_its_minimum(order: Order) -> bool:
     """Return whether a group with this place in the queue waits for members that it cannot start without."""
     return order[1] < _AFTER_OTHERS
