@@ -13,8 +13,8 @@ from urllib.parse import quote
 import msgspec
 
 from gangsched.core.events import Gone, Record
-from gangsched.model import convert_queues, convert_refused, jobsets, queues, volumes, wire
-from gangsched.model.convert import Converter, job_set, pod_selector
+from gangsched.model import convert_queues, convert_refused, jobsets, pod_quotas, queues, volumes, wire
+from gangsched.model.convert import Converter, daemon_set, job_set, pod_selector
 from gangsched.model.dialects import DIALECTS, koordinator, operators, upstream, volcano
 from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.errors import FieldError
@@ -163,10 +163,10 @@ def _selector(group: str, plural: str, kind: type[wire.Object]) -> Kind:
     return _everywhere(group, plural, kind, _plain(pod_selector), optional=True)
 
 
-def _storage(
+def _of_some_pods(
     group: str, plural: str, kind: type[wire.Object], convert: Callable[[Any], Record], *, namespaced: bool = False
 ) -> Kind:
-    """Without them little is lost: pods with volumes."""
+    """Without them little is lost: pods with volumes, or Jobs that are suspended."""
     return _everywhere(group, plural, kind, _plain(convert), namespaced=namespaced, optional=True)
 
 
@@ -207,14 +207,16 @@ def _kinds() -> Iterator[Kind]:
     yield _selector("", "replicationcontrollers", wire.ReplicationController)
     yield _selector("apps", "replicasets", wire.ReplicaSet)
     yield _everywhere("apps", "statefulsets", wire.StatefulSet, _stateful_set, optional=True)
-    yield _storage("", "persistentvolumes", volumes.RawPersistentVolume, volumes.volume)
-    yield _storage("", "persistentvolumeclaims", volumes.RawPersistentVolumeClaim, volumes.claim, namespaced=True)
-    yield _storage(STORAGE, "storageclasses", volumes.RawStorageClass, volumes.storage_class)
-    yield _storage(STORAGE, "csinodes", volumes.RawCSINode, volumes.csi_node)
-    yield _storage(STORAGE, "csidrivers", volumes.RawCSIDriver, volumes.csi_driver)
-    capacity = volumes.RawCSIStorageCapacity
-    yield _storage(STORAGE, "csistoragecapacities", capacity, volumes.storage_capacity, namespaced=True)
-    yield _storage(STORAGE, "volumeattachments", volumes.RawVolumeAttachment, volumes.attachment)
+    yield _of_some_pods("", "resourcequotas", pod_quotas.RawResourceQuota, pod_quotas.resource_quota, namespaced=True)
+    yield _of_some_pods("", "persistentvolumes", volumes.RawPersistentVolume, volumes.volume)
+    yield _of_some_pods("", "persistentvolumeclaims", volumes.RawPersistentVolumeClaim, volumes.claim, namespaced=True)
+    yield _of_some_pods(STORAGE, "storageclasses", volumes.RawStorageClass, volumes.storage_class)
+    yield _of_some_pods(STORAGE, "csinodes", volumes.RawCSINode, volumes.csi_node)
+    yield _of_some_pods(STORAGE, "csidrivers", volumes.RawCSIDriver, volumes.csi_driver)
+    yield _of_some_pods(
+        STORAGE, "csistoragecapacities", volumes.RawCSIStorageCapacity, volumes.storage_capacity, namespaced=True
+    )
+    yield _of_some_pods(STORAGE, "volumeattachments", volumes.RawVolumeAttachment, volumes.attachment)
     # Finished pods too: a member that has succeeded counts towards its gang's minimum, and one that is created again
     # after a failure must not wait for it.
     yield _everywhere("", "pods", wire.Pod, Converter.pod, refused=_refused_pod)
@@ -266,8 +268,10 @@ KUEUE_WORKLOADS = msgspec.structs.replace(
     name="Workload",
     metadata_only=True,
 )
+#: Pods that say that a DaemonSet owns them are believed where it exists.
+DAEMON_SETS = _everywhere("apps", "daemonsets", wire.DaemonSet, _plain(daemon_set), optional=True, metadata_only=True)
 #: What is watched on every cluster, and what only where it is served.
-CORE_KINDS = tuple(kind for kind in KINDS.values() if kind.everywhere and kind.watched)
+CORE_KINDS = (*(kind for kind in KINDS.values() if kind.everywhere and kind.watched), DAEMON_SETS)
 SERVED_KINDS = (*(kind for kind in KINDS.values() if not kind.everywhere), KUEUE_WORKLOADS)
 
 
@@ -294,7 +298,6 @@ UNREAD = frozenset(
         "MutatingWebhookConfiguration",
         "NetworkPolicy",
         "PodTemplate",
-        "ResourceQuota",
         "Role",
         "RoleBinding",
         "RuntimeClass",

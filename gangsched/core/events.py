@@ -13,6 +13,7 @@ import msgspec
 
 from gangsched.model.constraints import NO_LABELS, Labels
 from gangsched.model.jobsets import JobSet
+from gangsched.model.pod_quotas import ResourceQuota
 from gangsched.model.queues import KueueWorkload, QueueObject
 from gangsched.model.records import (
     Budget,
@@ -85,6 +86,7 @@ Record: TypeAlias = (
     | Job
     | JobSet
     | PodSelector
+    | ResourceQuota
     | StorageObject
     | QueueObject
     | KueueWorkload

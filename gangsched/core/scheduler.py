@@ -33,7 +33,7 @@ from gangsched.model.dialects.objects import OWNER_GROUPS
 from gangsched.model.dialects.operators import FAMILIES, OPERATORS, STATEFUL_SET
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import GROUP, JOBSET
-from gangsched.model.preemptible import MARKS, as_of, marked
+from gangsched.model.preemptible import DAEMON_SET, DAEMON_SETS, MARKS, as_of, claims_daemon_set, marked
 from gangsched.model.queues import QUEUE_KINDS, QueueObject, foreign_queue
 from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Pod, PriorityClass
 
@@ -253,6 +253,8 @@ class Scheduler:
         self._object_changed(kind, group, namespace, name, now)
         if key is not None and news:
             self._owned_again(*self.world.ownership.waiting_below(key))
+        if kind == DAEMON_SET and news:
+            self._claims_again([pod for pod in self.world.pods.values() if claims_daemon_set(pod, namespace, name)])
 
     def _link_is(self, key: Key, now: Any) -> bool:
         """What is known of an owner, or of a group; is that news to what it owns? A group owns nothing."""
@@ -284,7 +286,7 @@ class Scheduler:
             readings[kind] = reading
             if kind == CLUSTER_QUEUES or kind in GROUP_APIS:
                 self._look_at_all()
-            if kind in MARKS.values() or len(readings) == 1:
+            if kind in MARKS.values() or kind == DAEMON_SETS or len(readings) == 1:
                 self._claims_again([pod for pod in self.world.pods.values() if marked(pod)])
             self._owned_again(*self.world.ownership.waiting_for(kind))
 
@@ -335,6 +337,8 @@ class Scheduler:
             self._note(change)
         if news:
             self._claims_again([pod for pod in self.world.snapshot.pods_on(name) if pod.static])
+        if kind == "ResourceQuota":
+            self._jobs.update(key for key in suspended.standing(self.world) if key[1] == namespace)
         if may_declare and gangs.declared_in(name) != declared:
             self._pods_regrouped(gangs.renew_all(name))
         if change is not None and isinstance(now, PriorityClass):
@@ -397,7 +401,9 @@ class Scheduler:
         readings = self.world.ownership.readings
         if not readings or pod.namespace in options.mark_namespaces or not marked(pod):
             return options.ignore_keys
-        absent = (key for key, kind in MARKS.items() if not kind or readings.get(kind) is ev.Reading.ABSENT)
+        absent = [key for key, kind in MARKS.items() if not kind or readings.get(kind) is ev.Reading.ABSENT]
+        if claims_daemon_set(pod) and self.world.ownership.absent(pod.owner, pod.namespace):
+            absent.append(DAEMON_SET)
         return {*options.ignore_keys, *absent}
 
     def _mirrors(self, pod: Pod) -> bool:
@@ -591,7 +597,7 @@ def _refused(owner: Suspendable, field: str, message: str) -> ev.ObjectRefused:
 def _as_victim(pod: Pod) -> tuple[object, ...]:
     """What says whether a bound pod may be evicted, its gang and its run time aside."""
     stakes = pod.stakes
-    never = pod.kept or stakes.never
+    never = pod.kept or stakes.never, pod.static, pod.unheeded
     return pod.node, pod.priority, pod.priority_class, pod.labels, pod.hints, pod.owner, never, stakes.boost
 
 

@@ -307,6 +307,19 @@ def pod_selector(
     )
 
 
+def daemon_set(raw: wire.DaemonSet) -> PodSelector:
+    """A DaemonSet, of which nothing is asked but that it exists."""
+    meta = raw.metadata
+    return PodSelector(
+        "DaemonSet",
+        meta.namespace,
+        meta.name,
+        uid=meta.uid,
+        owner=owner_of(meta),
+        deleting=bool(meta.deletion_timestamp),
+    )
+
+
 def _evicted(conditions: Iterable[wire.Condition] | None) -> bool:
     """Have pods been evicted, as a condition says that is in the status? Its users cannot write that."""
     return any(each.type == EVICTED and each.status == "True" for each in conditions or ())

@@ -61,15 +61,25 @@ MARKS = {
 }
 
 
+#: The claim that a DaemonSet owns a pod, as a key beside those of the marks, and what is known of all of them.
+DAEMON_SET, DAEMON_SETS = "DaemonSet", "DaemonSet.apps"
+
+
 def protection(pod: Pod, evict_daemonset_pods: bool = False) -> str:
     """Why the pod may never be a victim, whatever its priority; empty if it may."""
     if pod.static:
         return STATIC
-    if pod.owner is not None and pod.owner.kind == "DaemonSet" and not evict_daemonset_pods:
+    if claims_daemon_set(pod) and DAEMON_SET not in pod.unheeded and not evict_daemonset_pods:
         return OF_DAEMONSET
     if _marked(pod):
         return MARKED
     return COSTS_TOO_MUCH if pod.stakes.never else ""
+
+
+def claims_daemon_set(pod: Pod, namespace: str = "", name: str = "") -> bool:
+    """Return whether the pod says that a DaemonSet owns it; if one is given, that one."""
+    claims = pod.owner is not None and pod.owner.kind == DAEMON_SET
+    return claims and (not name or (pod.owner is not None and (pod.namespace, pod.owner.name) == (namespace, name)))
 
 
 def _marked(pod: Pod) -> bool:
@@ -93,8 +103,8 @@ def _marks(pod: Pod) -> Iterator[str]:
 
 
 def marked(pod: Pod) -> bool:
-    """Return whether the pod bears a mark by which it would be excluded, if that counts."""
-    return pod.stakes.never or next(_marks(pod), None) is not None
+    """Return whether the pod bears a mark, or claims an owner, by which it would be excluded, if that counts."""
+    return claims_daemon_set(pod) or pod.stakes.never or next(_marks(pod), None) is not None
 
 
 def protected(pod: Pod, evict_daemonset_pods: bool = False) -> bool:
@@ -173,7 +183,7 @@ def as_of(record: Saved, now: float, ignored: Collection[str] = ()) -> Saved:
     """
     off: dict[str, object] = {}
     if isinstance(record, Pod):
-        unheeded = frozenset(key for key in MARKS if key in ignored)
+        unheeded = frozenset(key for key in (*MARKS, DAEMON_SET) if key in ignored)
         if record.unheeded != unheeded and (record.unheeded or marked(record)):
             record = msgspec.structs.replace(record, unheeded=unheeded)
     if record.stakes.never and EVICTION_COST in ignored and isinstance(record, Pod):

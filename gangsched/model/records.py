@@ -34,7 +34,8 @@ PREEMPT_NEVER = "Never"
 
 
 class PodSelector(Record, frozen=True):
-    """A Service, ReplicaSet, StatefulSet or ReplicationController: the pods that it selects (None: none).
+    """A Service, ReplicaSet, StatefulSet or ReplicationController: the pods that it selects (None: none). A DaemonSet,
+    of which is only known that it exists.
 
     Default topology spread constraints count the pods that the ones of a pod select. ``gang`` is what a StatefulSet
     says of its pods as a gang. ``owner`` is its controller; it is ``deleting`` once its deletion was asked for.

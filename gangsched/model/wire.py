@@ -336,6 +336,10 @@ class SelectorSpec(Wire):
     selector: LabelSelector | None = None
 
 
+class DaemonSet(Object):
+    pass
+
+
 class Service(Object):
     spec: SelectorMapSpec = msgspec.field(default_factory=SelectorMapSpec)
 

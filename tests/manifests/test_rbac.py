@@ -30,6 +30,8 @@ CLUSTER_RIGHTS = {
     ("", "replicationcontrollers"): FOLLOW,
     ("apps", "replicasets"): FOLLOW,
     ("apps", "statefulsets"): FOLLOW,
+    ("apps", "daemonsets"): FOLLOW,
+    ("", "resourcequotas"): FOLLOW,
     ("events.k8s.io", "events"): {"create"},
     ("policy", "poddisruptionbudgets"): FOLLOW,
     ("scheduling.k8s.io", "priorityclasses"): FOLLOW,

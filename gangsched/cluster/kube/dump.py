@@ -35,7 +35,7 @@ async def dump(client: Client, quota_mode: str, skipped: list[str]) -> AsyncIter
     """
     served = await discovery.served_resources(client, quota_mode)
     found = (each.at(served[each.resource].version) for each in SERVED_KINDS if each.resource in served)
-    for kind in (*CORE_KINDS, *(each for each in found if not each.metadata_only)):
+    for kind in (each for each in (*CORE_KINDS, *found) if not each.metadata_only):
         decoder = ObjectDecoder(kind.type)
         try:
             async with aclosing(client.list_pages(kind.path, {}, f"{kind.name}List")) as pages:

@@ -111,6 +111,11 @@ class Ownership:
         found = self._links.get((owner.kind, namespace, owner.name))
         return found if found is not None and same(owner, found.uid) else None
 
+    def absent(self, owner: Owner | None, namespace: str) -> bool:
+        """Return whether all objects of the kind of this owner are known, and it is none of them."""
+        known = owner is not None and self.readings.get(full_name(owner.kind)) is Reading.READ
+        return known and owner is not None and self.find(owner, namespace) is None
+
     def unclear(self, owner: Owner | None, namespace: str) -> str:
         """Why it is not known whose something is that this owner controls, in words; empty where it is, and where
         nothing is known of its kind.

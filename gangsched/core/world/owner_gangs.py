@@ -22,7 +22,7 @@ from gangsched.model.jobsets import JOBSET, MAX_WITHOUT_PODS, QUEUED_JOBSET, Job
 from gangsched.model.records import JOB, QUEUED_JOB, SINGLE, Announced, Gang, GangId, Job, Owner, Pod
 
 #: Owners of pods of which no record is kept as such.
-_NEVER_READ = ("Node", "DaemonSet")
+_NEVER_READ = ("Node",)
 _FAMILIES = (QUEUED_JOB, QUEUED_JOBSET, owners.FAMILY, *FAMILIES)
 
 

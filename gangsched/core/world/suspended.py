@@ -127,13 +127,15 @@ def _stand_ins(world: World, owner: Suspendable) -> list[Pod]:
     scheduler = _scheduler_of(world, owner)
     gang = GangId(family_of(owner), owner.namespace, owner.name, scheduler)
     out: list[Pod] = []
+    classes: list[str] = []
     for job in _planned(world, owner):
         template = job.template
         if template is None or job.finished:
             continue
-        priority, policy = _priority(world, template)
+        name, priority, policy = _priority(world, template)
         if not may_evict(world, owner):
             policy = PREEMPT_NEVER
+        classes += [name] * job.wanted
         out += [
             msgspec.structs.replace(
                 template,
@@ -152,7 +154,17 @@ def _stand_ins(world: World, owner: Suspendable) -> list[Pod]:
             )
             for index in range(job.wanted)
         ]
+    if _refused_by_quota(world, owner.namespace, classes, out):
+        out = [msgspec.structs.replace(pod, preemption_policy=PREEMPT_NEVER) for pod in out]
     return out
+
+
+def _refused_by_quota(world: World, namespace: str, classes: list[str], pods: list[Pod]) -> bool:
+    """Return whether a ResourceQuota for priority classes would refuse any of these pods, of these classes.
+    Then room that others leave is of no use to them.
+    """
+    quotas = world.pod_quotas.get(namespace, {}).values()
+    return any(quota.refuses(zip(classes, pods, strict=True)) for quota in quotas)
 
 
 def may_evict(world: World, owner: Suspendable) -> bool:
@@ -199,8 +211,8 @@ def _said_by_flavor(world: World, owner: JobSet) -> set[str]:
     return out
 
 
-def _priority(world: World, template: Pod) -> tuple[int, str]:
-    """What admission gives the pods of a template: the class that it names, else the default class, says it.
+def _priority(world: World, template: Pod) -> tuple[str, int, str]:
+    """What admission gives the pods of a template: the class that it names, else the default class, and what that says.
 
     What the template says itself is not asked: of a Job the API server checks neither, only of pods.
     """
@@ -208,7 +220,9 @@ def _priority(world: World, template: Pod) -> tuple[int, str]:
     if found is None and not template.priority_class:
         defaults = [c for c in world.classes.values() if c.global_default]
         found = min(defaults, key=lambda c: (c.value, c.name), default=None)
-    return (found.value, found.preemption_policy) if found is not None else (0, PREEMPT_LOWER)
+    if found is None:
+        return template.priority_class, 0, PREEMPT_LOWER
+    return found.name, found.value, found.preemption_policy
 
 
 def _claims_that_stay(volumes: PodVolumes | None) -> PodVolumes | None:

@@ -34,6 +34,7 @@ from gangsched.model.constraints import Labels
 from gangsched.model.dialects.objects import MAX_MEMBERS
 from gangsched.model.errors import Mistake
 from gangsched.model.held import is_of, with_held
+from gangsched.model.pod_quotas import ResourceQuota
 from gangsched.model.preemptible import protected
 from gangsched.model.queues import STOP_HOLD, ClusterQueue, QueueObject, queue_labels
 from gangsched.model.records import JOB, Budget, ClusterNetworkTopology, Gang, GangId, Node, Owner, Pod, PriorityClass
@@ -69,6 +70,8 @@ class World:
     ) -> None:
         self.snapshot = Snapshot()
         self.classes: dict[str, PriorityClass] = {}
+        #: ResourceQuotas that are about priority classes, by namespace and name.
+        self.pod_quotas: dict[str, dict[str, ResourceQuota]] = {}
         self.topologies: dict[str, ClusterNetworkTopology] = {}
         self.hyper_nodes = HyperNodes()
         self.names = names or SchedulerNames()
@@ -359,11 +362,23 @@ def take_in(world: World, kind: str, namespace: str, name: str, now: Any) -> Cha
             world.hyper_nodes.put(name, now)
         case _ if kind in STORAGE_KINDS:
             return _storage(world, kind, namespace, name, now)
+        case "ResourceQuota":
+            _pod_quota(world, namespace, name, now)
+        case "DaemonSet":
+            pass  # its pods are looked at again, and nothing else is asked of it
         case _ if now is not None:
             world.snapshot.selectors.set(now)
         case _:
             world.snapshot.selectors.drop(kind, namespace, name)
     return None
+
+
+def _pod_quota(world: World, namespace: str, name: str, now: ResourceQuota | None) -> None:
+    world.pod_quotas.get(namespace, {}).pop(name, None)
+    if now is not None and now.scopes:
+        world.pod_quotas.setdefault(namespace, {})[name] = now
+    elif not world.pod_quotas.get(namespace, True):
+        del world.pod_quotas[namespace]
 
 
 def _storage(world: World, kind: str, namespace: str, name: str, now: StorageObject | None) -> Change | None:

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from gangsched.core.decision import PREEMPT, UNSCHEDULABLE
-from gangsched.core.events import KindRead, Reading
+from gangsched.core.events import Gone, KindRead, Reading
 from gangsched.model.preemptible import MARKS, stakes_of
-from gangsched.model.records import Owner
+from gangsched.model.records import Owner, PodSelector
 from tests.builders import PodBuilder, node, pod
 from tests.core.harness import Built, Cluster, plan
 
@@ -77,6 +77,46 @@ def test_it_does_not_matter_which_is_seen_first(key: str) -> None:
     cluster.run()
     cluster.show(*absent, pod("strong").cpu(4).priority(9))
     cluster.run()
+    assert cluster.decisions[-1].outcome == PREEMPT
+
+
+def daemon_set(uid: str = "uid-DaemonSet-agent") -> PodSelector:
+    """The DaemonSet that the weak pod names, with this UID."""
+    return PodSelector("DaemonSet", "d", "agent", uid=uid)
+
+
+ALL_READ = KindRead("DaemonSet.apps", Reading.READ)
+
+
+@pytest.mark.parametrize(
+    ("known", "found"),
+    [
+        ([], UNSCHEDULABLE),  # nothing is known of DaemonSets, as in a file, or where they may not be read
+        ([KindRead("DaemonSet.apps", Reading.CLOSED)], UNSCHEDULABLE),
+        ([daemon_set(), ALL_READ], UNSCHEDULABLE),
+        ([daemon_set("another"), ALL_READ], PREEMPT),
+        ([ALL_READ], PREEMPT),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_daemon_set_protects_its_pods_if_it_exists(known: list[Built], found: str, first: bool) -> None:
+    """Whoever may create pods could claim one; also where the pod is seen before it is known."""
+    weak = pod("weak").cpu(4).priority(1).on("n").owner("DaemonSet", "agent")
+    cluster = Cluster(node("n").cpu(4), *((weak, *known) if first else (*known, weak)))
+    cluster.run()
+    cluster.show(pod("strong").cpu(4).priority(9))
+    cluster.run()
+    assert cluster.decisions[-1].outcome == found
+
+
+def test_a_daemon_set_that_goes_protects_no_pod_any_more() -> None:
+    """Its pods are looked at again, and so is who waits for their room."""
+    weak = pod("weak").cpu(4).priority(1).on("n").owner("DaemonSet", "agent")
+    cluster = Cluster(node("n").cpu(4), daemon_set(), ALL_READ, weak, pod("strong").cpu(4).priority(9))
+    cluster.run()
+    assert cluster.decisions[-1].outcome == UNSCHEDULABLE
+    cluster.show(Gone("DaemonSet", "d", "agent", "uid-DaemonSet-agent"))
+    cluster.pass_time(20)
     assert cluster.decisions[-1].outcome == PREEMPT
 
 

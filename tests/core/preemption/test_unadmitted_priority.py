@@ -10,6 +10,7 @@ import pytest
 from gangsched.core.events import Changed
 from gangsched.core.options import Options
 from gangsched.model.dialects import kai, volcano
+from gangsched.model.pod_quotas import ResourceQuota
 from gangsched.model.records import SINGLE, Gang, GangId, Job, PriorityClass
 from gangsched.runtime.profiles import Profile
 from gangsched.runtime.settings import Configuration
@@ -94,6 +95,32 @@ def test_a_job_that_we_have_not_suspended(*, evicted: bool) -> None:
     assert {name for verb, name in writes(cluster.log) if verb == "Remove"} == (
         {"prod-0", "prod-1"} if evicted else set()
     )
+
+
+def only(pods: int, *classes: str) -> Changed:
+    """A ResourceQuota that has so many pods of these classes left."""
+    return Changed(ResourceQuota("d", "classes", (("In", classes),), (("pods", pods),)))
+
+
+@pytest.mark.parametrize(
+    ("quota", "evicts"),
+    [(only(0, "urgent"), False), (only(1, "urgent"), False), (only(2, "urgent"), True), (only(0, "low"), True)],
+)
+def test_a_job_whose_pods_a_quota_for_its_class_would_refuse(quota: Changed, *, evicts: bool) -> None:
+    """It has room for all of its pods in each ResourceQuota with their class, or no pod leaves for it."""
+    cluster = Cluster(URGENT, *others(), quota, job(evicted=True))
+    cluster.run()
+    assert any(verb == "Remove" for verb, _ in writes(cluster.log)) == evicts
+
+
+def test_it_is_asked_again_when_the_quota_changes() -> None:
+    """As soon as the quota lets its pods pass, others may leave for them."""
+    cluster = Cluster(URGENT, *others(), only(0, "urgent"), job(evicted=True))
+    cluster.run()
+    assert not any(verb == "Remove" for verb, _ in writes(cluster.log))
+    cluster.show(only(2, "urgent"))
+    cluster.pass_time(20)
+    assert any(verb == "Remove" for verb, _ in writes(cluster.log))
 
 
 def test_it_goes_on_where_there_is_room() -> None:
