@@ -191,7 +191,8 @@ def _kinds_together(demand: Demand) -> list[list[int]]:
     group = list(kinds)
     for i in kinds:
         for j in range(i):
-            if (demand.mask[i] & demand.mask[j]).any():
+            # With hundreds of kinds nearly all are in one group already.
+            if group[i] != group[j] and (demand.mask[i] & demand.mask[j]).any():
                 old, new = group[i], group[j]
                 group = [new if g == old else g for g in group]
     return [[k for k in kinds if group[k] == g] for g in dict.fromkeys(group)]
