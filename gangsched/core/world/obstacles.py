@@ -5,12 +5,13 @@ One function says so, for all who ask: a gang that waits, a plan, and who lists 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gangsched.core.events import Reading
 from gangsched.core.world.world import World
 from gangsched.messages import causes
+from gangsched.messages.text import listed
 from gangsched.model.dialects import group_api, needs_object
 from gangsched.model.queues import DEFAULT_QUEUE, GROUP, QUEUE_LABEL, is_foreign, queue_api
 from gangsched.model.records import Gang, GangId
@@ -22,6 +23,8 @@ CLUSTER_QUEUES = f"ClusterQueue.{GROUP}"
 GANG_NOT_READY = "GangNotReady"
 REFUSED = "InvalidObject"
 TWO_ADMITTERS = "TwoAdmitters"
+#: So many rows of indexes of a Job are named.
+_NAMED = 3
 
 
 class Obstacle(NamedTuple):
@@ -44,9 +47,20 @@ def obstacle(world: World, gangs: Sequence[GangId], *, leave: bool = False) -> O
     text = membership.problem(gangs)
     if text and membership.mistaken(gangs):
         return Obstacle(REFUSED, text)
-    if not text and not leave:
+    if text:
+        text = "; ".join((text, *_failed_indexes(world, gangs)))
+    elif not leave:
         text = _leaving(world, gangs)
     return Obstacle(GANG_NOT_READY, text) if text else None
+
+
+def _failed_indexes(world: World, gangs: Sequence[GangId]) -> Iterator[str]:
+    """The indexes of Jobs of which no member comes any more, in words: a group may count them all the same."""
+    found = (world.jobs.job_of(pod) for gang in gangs for pod in world.membership.pods(gang)) if world.jobs else ()
+    jobs = {job.key: job for job in found if job is not None and job.failed_indexes}
+    for key, job in sorted(jobs.items()):
+        indexes = [str(a) if a == b else f"{a}-{b}" for a, b in job.failed_indexes]
+        yield causes.indexes_failed(indexes=listed(indexes, _NAMED), job=key)
 
 
 def queue_problem(world: World, gangs: Sequence[GangId]) -> str:

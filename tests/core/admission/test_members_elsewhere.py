@@ -44,6 +44,16 @@ def test_where_to_look_for_those_that_are_refused() -> None:
     assert found == f"{said}; if refused, the Events of its owners say by what (gangsched explain)"
 
 
+def test_a_group_that_counts_an_index_that_has_failed() -> None:
+    """No pod comes for it any more, which the group does not know, so it is named."""
+    made = [member(i).owner("Job", "j") for i in (1, 2)]
+    whole = Job("d", "j", "uid-Job-j", parallelism=3, completions=3, indexed=True, failed_indexes=((0, 0),))
+    found = plan(node("n1").cpu(9), gang("g").min(3), whole, *made)["d/g"]
+    assert found.message.endswith("; index 0 of Job d/j has failed for good")
+    found = plan(node("n1").cpu(9), gang("g").min(2), whole, *made)["d/g"]
+    assert (found.outcome, len(found.placements)) == ("bind", 2)
+
+
 @pytest.mark.parametrize(
     ("fields", "wanted"),
     [
