@@ -222,17 +222,19 @@ class Process:
         """Wait for it. A single pass does not wait longer than :data:`LIMIT_SECONDS` for the cluster and the Lease."""
         kube = self._kube
         began = time.monotonic()
-        while self._once:
+        while True:
+            # With a limit: a signal that another thread gets does not wake this one, which has to handle it.
             try:
                 return self._asked.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
                 waited = time.monotonic() - began
+            if not self._once:
+                continue
             health = kube.health()
             if not health.synced and (problem := unreadable(kube, waited)):
                 raise StartError(failures.unreadable(source="the cluster", error=problem))
             if health.synced and not health.leading and waited >= LIMIT_SECONDS:
                 raise StartError(failures.lease_not_free(holder=health.lease_holder or failures.LEASE_NOT_TAKEN))
-        return self._asked.get()
 
     # -------------------------------------------------------------------------------------------------- its threads
 

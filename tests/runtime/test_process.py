@@ -306,6 +306,22 @@ def test_a_signal_ends_the_process_in_order(connection: Connection) -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_a_signal_that_another_thread_gets(connection: Connection) -> None:
+    """The kernel may give it to any thread; the one that waits runs the handler all the same."""
+
+    class Waiting(process.Process):
+        """Gets the signal in another thread while it waits for one."""
+
+        def _reason_to_stop(self) -> str:
+            self.other = threading.Timer(0.2, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGTERM))
+            self.other.start()
+            return super()._reason_to_stop()
+
+    running = Waiting(configuration(free_port()), connection)
+    assert running.run() == process.OK
+    running.other.join()
+
+
 STUCK = """
 import asyncio, signal, sys, threading
 from gangsched.cluster.kube.connection import load_connection
