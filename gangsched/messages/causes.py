@@ -110,6 +110,8 @@ NO_LOWER_PRIORITY_PODS = "no lower-priority pods that may be evicted where the g
 and_minimum_run_times = Text(
     "; {units} of lower priority {run} not run for the minimum time yet, the next may be evicted from {time}"
 )
+removal_refused = Text("its removal was refused by the API server ({why}); it is tried again after {time}")
+and_refused_removals = Text("; the API server has refused to remove {pods} ({pod}: {why})")
 and_kept_pods = Text("; {pods} may not be evicted because of what {names}")
 can_start_now = Text("{members} can start now")
 AND_ROOM_FOR_ANNOUNCED = "; room is kept for the members that it announces"

@@ -93,6 +93,8 @@ class Phases:
         if isinstance(action, HoldNode | ReleaseNode):
             self._holding.answered(answer)
             return
+        if isinstance(action, Remove) and outcome is Outcome.REFUSED:
+            self._world.refused_removals.note(action.pod.uid, message, self._world.now)
         eviction, group = self._ledger.condemned.evictions.get(key), self._groups.get(key)
         if answer.in_phase:
             if isinstance(action, Remove | SuspendJob) and eviction is not None and outcome is Outcome.OK:

@@ -33,6 +33,7 @@ from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.quota.preemption import Taken
 from gangsched.core.quota.tree import Indexed
 from gangsched.core.quota.workloads import Holder
+from gangsched.core.state.sightings import RefusedRemoval
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.world.world import World
 from gangsched.messages import causes
@@ -317,7 +318,14 @@ class VictimsOf:
             Owners(world, condemned) if world.jobs else None,
             self._unsaved,
             guard,
+            self._refused(),
         )
+
+    def _refused(self) -> dict[int, RefusedRemoval]:
+        """By slot, the pods of which the API server has refused the removal lately."""
+        slots = self._world.snapshot.table.slot_of
+        found = self._world.refused_removals.at(self._context.now)
+        return {slots[uid]: each for uid, each in found.items() if uid in slots}
 
     def _unbreakable(self) -> frozenset[int]:
         """In strict mode: slots of lower-priority pods that their budgets do not let go."""

@@ -16,7 +16,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ from gangsched.core.preemption.harm import Unsaved
 from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
-from gangsched.core.state.sightings import unit_of
+from gangsched.core.state.sightings import RefusedRemoval, unit_of
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.world.world import World
 from gangsched.messages import causes
@@ -203,7 +203,7 @@ class Eligible:
     ``patience`` says which pods have not run long enough at ``now``; ``eligible_at`` is then the first moment at which
     more may be taken, and ``later`` the number of units that wait for such a moment. ``spared`` says why others stay;
     ``owners`` whose pods end together, ``unsaved`` how much work is lost with whom, ``guard`` which workloads are
-    spared where quota decides.
+    spared where quota decides. ``refused`` says by slot of which pods the API server has refused the removal.
 
     ``ok`` ``(slots,)`` are pods that may be taken singly. ``live_slots`` are those of all that do not terminate.
     """
@@ -223,8 +223,10 @@ class Eligible:
     owners: Owners | None = None
     unsaved: Unsaved | None = None
     guard: LoopGuard | None = None
+    refused: Mapping[int, RefusedRemoval] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.inviolable = self.inviolable.union(self.refused)
         if self.patience is not None and not self.patience.longest:
             self.patience = None
         self.spared: list[tuple[UnitRef, str]] = []
@@ -255,6 +257,12 @@ class Eligible:
         self._never: Bools = table.priority[:size] >= self.priority
         self._never |= (table.flags[:size] & (PROTECTED | ASSUMED)) != 0
         self._never[list(self.inviolable)] = True
+        for slot, (until, why) in sorted(self.refused.items()):
+            pod = self.pod(slot)
+            if pod.priority < self.priority and pod.gang not in self.own:
+                text = causes.removal_refused(why=why, time=render_time(until))
+                self.spared.append((UnitRef("Pod", pod.key), text))
+                self.eligible_at = min(until, self.eligible_at or until)
         if self.patience is not None:
             self._find_young(slots[((flags & TERMINATING) == 0) & lower], self.patience)
 

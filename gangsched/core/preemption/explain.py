@@ -169,12 +169,17 @@ def no_plan(units: Units | None, budgets: Budgets | None = None) -> str:
         count = len(units.everything())
         pods = causes.ONLY_LOWER_PRIORITY_POD if count == 1 else causes.all_lower_priority_pods(count=count)
         text = causes.would_not_fit_even_if(pods=pods)
-    if units is not None and units.eligible_at is not None:
+    if units is not None and units.later and units.eligible_at is not None:
         run = "has" if units.later == 1 else "have"
         text += causes.and_minimum_run_times(
             units=counted(units.later, "unit"), run=run, time=render_time(units.eligible_at)
         )
-    kept = [units.pod(s) for s in sorted(units.inviolable)] if units is not None else []
+    if units is not None and units.refused:
+        slot = min(units.refused, key=lambda s: units.pod(s).key)
+        text += causes.and_refused_removals(
+            pods=counted(len(units.refused), "pod"), pod=units.pod(slot).key, why=units.refused[slot].why
+        )
+    kept = [units.pod(s) for s in sorted(units.inviolable - units.refused.keys())] if units is not None else []
     if kept and budgets is not None:
         names = sorted({b.key for p in kept for b in budgets.matching(p)})
         text += causes.and_kept_pods(pods=counted(len(kept), "further pod"), names=_budgets(names))

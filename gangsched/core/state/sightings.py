@@ -36,8 +36,10 @@ class Sightings:
         evictions: Evictions,
         nominations: ForeignNominations,
         names: SchedulerNames,
+        refused: RefusedRemovals,
     ) -> None:
         self._evictions = evictions
+        self._refused = refused
         self._nominations = nominations
         self._names = names
         self.leaves_by: dict[str, float] = {}
@@ -72,6 +74,7 @@ class Sightings:
         """A pod no longer exists; ``pod`` is its last record, if it was known."""
         self._nominations.gone(uid)
         self._names.gone(uid)
+        self._refused.gone(uid)
         self.overdue.discard(uid)
         self.began_at.pop(uid, None)
         if self.leaves_by.pop(uid, None) is not None:
@@ -105,6 +108,41 @@ class Sightings:
             for pod in pods:
                 if pod.deleting_since is not None:
                     self._leaves_by(pod.uid, min(now + pod.grace_seconds, pod.deleting_since - ahead), now)
+
+
+#: A pod whose removal the API server has refused is no victim for so long.
+REFUSED_SECONDS = 3600.0
+
+
+class RefusedRemoval(NamedTuple):
+    """Until when a pod is no victim, and the reason that the API server gave."""
+
+    until: float
+    why: str
+
+
+class RefusedRemovals:
+    """The pods of which the API server has refused the removal, as an admission policy does: others that would leave
+    with them would leave for nothing, again and again. They are remembered by the process that has tried.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str, RefusedRemoval] = {}
+
+    def note(self, uid: str, why: str, now: float) -> None:
+        """The removal of the pod with this UID was refused."""
+        self._of.pop(uid, None)
+        self._of[uid] = RefusedRemoval(now + REFUSED_SECONDS, why)
+        while len(self._of) > _MOST:
+            del self._of[next(iter(self._of))]
+
+    def gone(self, uid: str) -> None:
+        """The pod no longer exists."""
+        self._of.pop(uid, None)
+
+    def at(self, now: float) -> Mapping[str, RefusedRemoval]:
+        """By UID, those that count now."""
+        return {uid: each for uid, each in self._of.items() if each.until > now} if self._of else {}
 
 
 #: Evictions count for so long.

@@ -24,7 +24,13 @@ from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.ownership import Ownership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
-from gangsched.core.state.sightings import Evictions, ForeignNominations, SchedulerNames, Sightings
+from gangsched.core.state.sightings import (
+    Evictions,
+    ForeignNominations,
+    RefusedRemovals,
+    SchedulerNames,
+    Sightings,
+)
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.world.cut_decisions import CutDecisions
@@ -92,8 +98,14 @@ class World:
             lambda node: any(pod.deleting_since is not None for pod in self.snapshot.pods_on(node)),
             self.agenda.page(),
         )
+        self.refused_removals = RefusedRemovals()
         self.sightings = Sightings(
-            overdue_after_seconds, self.agenda.page(), self.evictions, self.foreign_nominations, self.names
+            overdue_after_seconds,
+            self.agenda.page(),
+            self.evictions,
+            self.foreign_nominations,
+            self.names,
+            self.refused_removals,
         )
         self.ledger = Ledger()
         self.turns = Turns(strict_order, self.ledger)

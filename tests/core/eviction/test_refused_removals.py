@@ -1,0 +1,82 @@
+"""The API server refuses to remove a pod, as an admission policy does: it is no victim for an hour."""
+
+from __future__ import annotations
+
+from gangsched.core.actions import Action, Remove
+from gangsched.core.events import Outcome
+from gangsched.core.state.sightings import REFUSED_SECONDS
+from tests.builders import gang, node, pod
+from tests.core.harness import Cluster, nodes_of, plan, texts
+
+REFUSAL = (Outcome.REFUSED, "policy keep denied the request")
+
+
+def world(*more: str) -> Cluster:
+    """Pods of lower priority fill one node each; a gang of two needs two of them. `keep` may not be removed."""
+    names = ["keep", "lose", *more]
+    nodes = [node(f"n-{name}").cpu(4) for name in names]
+    low = [pod(name).cpu(4).on(f"n-{name}").priority(9 if name in more else 1) for name in names]
+    members = [pod(f"m{i}").cpu(4).priority(100).gang("g") for i in range(2)]
+    cluster = Cluster(*nodes, *low, gang("g").min(2), *members)
+    cluster.judge = lambda action: REFUSAL if _removes(action, "keep") else None
+    return cluster
+
+
+def goes_on(cluster: Cluster, seconds: float) -> None:
+    """Time passes, and what terminates is gone by the middle of it."""
+    cluster.pass_time(seconds / 2)
+    cluster.leave()
+    cluster.pass_time(seconds / 2)
+    cluster.leave()
+    cluster.run()
+
+
+def _removes(action: Action, name: str) -> bool:
+    return isinstance(action, Remove) and action.pod.name == name
+
+
+def asked(cluster: Cluster) -> list[str]:
+    """The pods of which the removal was asked for, in that order."""
+    return [action.pod.name for action in cluster.log if isinstance(action, Remove)]
+
+
+def test_another_place_is_found_without_it() -> None:
+    """The gang takes the next best place, and what has left with the first plan is not lost in vain."""
+    cluster = world("other")
+    goes_on(cluster, 120)
+    assert asked(cluster).count("keep") == 1
+    assert sorted(nodes_of(cluster.log).values()) == ["n-lose", "n-other"]
+
+
+def test_what_is_created_again_is_not_evicted_in_vain() -> None:
+    """Without another place the gang waits, says so, and evicts nothing more until an hour is over."""
+    cluster = world()
+    goes_on(cluster, 120)
+    cluster.show(pod("lose-again").cpu(4).on("n-lose").priority(1))
+    before = asked(cluster)
+    assert sorted(before) == ["keep", "lose"]
+    goes_on(cluster, REFUSED_SECONDS - 300)
+    assert asked(cluster) == before
+    reason, text = texts(cluster.log, "m0")[-1]
+    assert reason == "Unschedulable"
+    assert "the API server has refused to remove 1 pod (d/keep: policy keep denied the request)" in text
+    cluster.judge = lambda _: None
+    goes_on(cluster, 900)
+    assert {"keep", "lose-again"} <= {*asked(cluster)}
+    assert sorted(nodes_of(cluster.log).values()) == ["n-keep", "n-lose"]
+
+
+def test_a_budget_that_is_used_up_says_nothing_about_the_next_hour() -> None:
+    """It is tried again soon."""
+    cluster = world()
+    cluster.judge = lambda action: (Outcome.BLOCKED, "not now") if _removes(action, "keep") else None
+    goes_on(cluster, 60)
+    cluster.judge = lambda _: None
+    goes_on(cluster, 600)
+    assert "n-keep" in nodes_of(cluster.log).values()
+
+
+def test_a_pod_of_its_name_is_another() -> None:
+    """A new decision about a cluster of which nothing was refused takes it."""
+    found = plan(node("n").cpu(4), pod("keep").cpu(4).on("n").priority(1), pod("m").cpu(4).priority(9))
+    assert found["d/m"].outcome == "preempt"
