@@ -67,10 +67,11 @@ waits_for_slow_pods = Text(
     " sooner if others were evicted instead"
 )
 not_held_for_long = Text(
-    "fits when {pods} that terminate have left, by {time}: no room is held for it longer than preemption.maxWait"
+    "it fits when {pods} that terminate have left, by {time}: no room is held for it longer than preemption.maxWait"
 )
 held_in_vain = Text(
-    "fits when pods that terminate have left; room was held for it without effect, and is not held again before {time}"
+    "it fits when pods that terminate have left; room was held for it without effect, and is not held again"
+    " before {time}"
 )
 priorities_differ = Text("members of {gang} differ in priority ({priorities}); the lowest counts")
 REST_OF_GANG_DOES_NOT_FIT = "fits, but the rest of its gang does not"

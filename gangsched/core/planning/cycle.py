@@ -387,7 +387,8 @@ class Decider:
 
     def _not_held(self, found: Verdict, asked: Question, text: str, retry_at: float) -> Verdict:
         quota = found.first.quota
-        return refused(Unschedulable, self.world, asked.gangs, text, retry_at=retry_at, quota=quota)
+        waits = answers.waits(why=text)
+        return refused(Unschedulable, self.world, asked.gangs, text, retry_at=retry_at, quota=quota, headline=waits)
 
     def _waits_until(self, found: Verdict) -> float:
         """When all pods that are in the way of these placements should be gone (seconds)."""

@@ -152,6 +152,7 @@ def test_others_are_not_evicted_when_they_take_as_long(grace: float, outcome: st
     found = plan(*beside(3600.0, grace))["d/p"]
     assert found.outcome == outcome
     assert ("01:00:00" in found.message and "preemption.maxWait" in found.message) == (outcome == UNSCHEDULABLE)
+    assert found.said.startswith("waits: it fits when 1 pod that terminate") == (outcome == UNSCHEDULABLE)
 
 
 def test_a_slow_pod_of_less_harm_keeps_no_other_out() -> None:
