@@ -14,7 +14,7 @@ from tests.producers.exclusive import exclusive_jobset_story, exclusive_lws_stor
 from tests.producers.jobset import jobset_story
 from tests.producers.kai import KAI_PACKAGE, kai_story
 from tests.producers.kubeflow import mpi_story, training_story
-from tests.producers.kuberay import RAY_PACKAGE, ray_story
+from tests.producers.kuberay import RAY_PACKAGE, bounds_story, ray_story
 from tests.producers.quota_and_groups import kueue_story, lws_story
 from tests.producers.running import HERE, Story, controller, play
 from tests.producers.scheduler_plugins import scheduler_plugins_story
@@ -41,6 +41,7 @@ PRODUCERS = {
     "jobset-exclusive": Producer("go", "sigs.k8s.io/jobset", exclusive_jobset_story),
     "kai": Producer("go-kai", KAI_PACKAGE, kai_story, "/cmd/podgrouper"),
     "kuberay": Producer("go-kuberay", RAY_PACKAGE, ray_story),
+    "kuberay-bounds": Producer("go-kuberay", RAY_PACKAGE, bounds_story),
     "kueue": Producer("go-kueue", "sigs.k8s.io/kueue", kueue_story, "/cmd/kueue"),
     "lws": Producer("go-lws", "sigs.k8s.io/lws", lws_story, "/cmd"),
     "lws-exclusive": Producer("go-lws", "sigs.k8s.io/lws", exclusive_lws_story, "/cmd"),

@@ -18,6 +18,7 @@ HERE = Path(__file__).resolve().parent
 #: Recorded file, kind of the owner, and the labels that decide what a pod is.
 RECORDED = [
     ("recorded-kuberay.json", "RayCluster", ("ray.io/cluster", "ray.io/group", "ray.io/node-type")),
+    ("recorded-kuberay-bounds.json", "RayCluster", ("ray.io/cluster", "ray.io/group", "ray.io/node-type")),
     (
         "recorded-pytorch.json",
         "PyTorchJob",
@@ -64,7 +65,7 @@ def told(found: list[Pod], kind: str, labels: tuple[str, ...]) -> Counter[tuple[
     return out
 
 
-@pytest.mark.parametrize(("file", "kind", "labels"), RECORDED, ids=[each[1] for each in RECORDED])
+@pytest.mark.parametrize(("file", "kind", "labels"), RECORDED, ids=[each[0] for each in RECORDED])
 def test_they_are_like_those_of_the_controller(file: str, kind: str, labels: tuple[str, ...], tmp_path: Path) -> None:
     """As many of each role, with its labels, and what its containers and those that the controller adds request."""
     items = json.loads((HERE / file).read_text())["items"]
