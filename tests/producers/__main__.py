@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tests.controlplane import binaries
 from tests.producers.exclusive import exclusive_jobset_story, exclusive_lws_story
 from tests.producers.jobset import jobset_story
+from tests.producers.jobset_failures import failures_story
 from tests.producers.kai import KAI_PACKAGE, kai_story
 from tests.producers.kubeflow import mpi_story, training_story
 from tests.producers.kuberay import RAY_PACKAGE, bounds_story, ray_story
@@ -39,6 +40,7 @@ class Producer:
 PRODUCERS = {
     "jobset": Producer("go", "sigs.k8s.io/jobset", jobset_story),
     "jobset-exclusive": Producer("go", "sigs.k8s.io/jobset", exclusive_jobset_story),
+    "jobset-failures": Producer("go", "sigs.k8s.io/jobset", failures_story),
     "kai": Producer("go-kai", KAI_PACKAGE, kai_story, "/cmd/podgrouper"),
     "kuberay": Producer("go-kuberay", RAY_PACKAGE, ray_story),
     "kuberay-bounds": Producer("go-kuberay", RAY_PACKAGE, bounds_story),

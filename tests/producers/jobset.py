@@ -26,14 +26,14 @@ MEMBERS = 4
 
 @asynccontextmanager
 async def running_jobset(
-    admin: Client, plane: ControlPlane, folder: Path, binary: Path, sources: Path
+    admin: Client, plane: ControlPlane, folder: Path, binary: Path, sources: Path, **settings: object
 ) -> AsyncIterator[None]:
     """The definition of JobSets, and their controller with its webhooks while the block lasts."""
     port, parts = free_port(), sources / "config" / "components"
     await admin.apply(load(parts / "crd" / "bases" / "jobset.x-k8s.io_jobsets.yaml"))
     await wait_until_served(admin, KIND)
     with running_controller(
-        binary, plane.admin_kubeconfig, folder, port, "config.jobset.x-k8s.io/v1alpha1"
+        binary, plane.admin_kubeconfig, folder, port, "config.jobset.x-k8s.io/v1alpha1", **settings
     ) as authority:
         await admin.apply(webhooks(parts / "webhook" / "manifests.yaml", port, authority))
         yield
