@@ -30,7 +30,7 @@ from gangsched.core.world.world import World, api_of, group_refused, queue_objec
 from gangsched.messages import causes
 from gangsched.model.dialects import BY_FAMILY, GROUP_APIS
 from gangsched.model.dialects.objects import OWNER_GROUPS
-from gangsched.model.dialects.operators import FAMILIES, OPERATORS, STATEFUL_SET
+from gangsched.model.dialects.operators import COUNTS_ALL, FAMILIES, OPERATORS, STATEFUL_SET
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import GROUP, JOBSET
 from gangsched.model.preemptible import DAEMON_SET, DAEMON_SETS, MARKS, as_of, claims_daemon_set, marked
@@ -251,7 +251,7 @@ class Scheduler:
         key = owner_key(kind, group, namespace, name)
         news = key is not None and self._link_is(key, now)
         self._object_changed(kind, group, namespace, name, now)
-        if key is not None and news:
+        if key is not None and (news or key[0] == COUNTS_ALL):
             self._owned_again(*self.world.ownership.waiting_below(key))
         if kind == DAEMON_SET and news:
             self._claims_again([pod for pod in self.world.pods.values() if claims_daemon_set(pod, namespace, name)])
@@ -270,6 +270,8 @@ class Scheduler:
             known = membership.objects.get(key)
             if known is not None and known.unowned != self._unowned(known):
                 self._group_object_is(key, known)
+            for scheduler in membership.ours:
+                self._touch(GangId(*key, scheduler))
 
     def _unowned(self, gang: Gang) -> str:
         """Why it is not known whose a group object is, in words. Of what owns pods that is asked for each of them."""

@@ -14,6 +14,7 @@ from gangsched.core.state.announced import stand_ins
 from gangsched.core.state.sightings import SchedulerNames
 from gangsched.messages import causes
 from gangsched.model.dialects import gang_from_member, minimum_key, needs_object, role_of
+from gangsched.model.dialects.operators import COUNTS_ALL, OPERATORS
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import QUEUED_JOBSET, RESTART_ATTEMPT
 from gangsched.model.parts import needed
@@ -207,6 +208,8 @@ class Membership:
         self._object_changed(family, namespace, name, NO_STAKES)
 
     def _object_changed(self, family: str, namespace: str, name: str, stakes: Stakes) -> None:
+        if family == OPERATORS[COUNTS_ALL].family:
+            self._specs.clear()  # a group may be counted by it
         for scheduler in self._of_scheduler:
             self._specs.pop(GangId(family, namespace, name, scheduler), None)
         self.stakes.pop((family, namespace, name), None)
@@ -266,7 +269,20 @@ class Membership:
         if gang.family == SINGLE:
             return self._single(gang)
         found = self.objects.get((gang.family, gang.namespace, gang.name))
-        return found or (self._from_members(gang) if gang in self.members else None)
+        if found is not None:
+            return self._in_stages(found)
+        return self._from_members(gang) if gang in self.members else None
+
+    def _in_stages(self, found: Gang) -> Gang:
+        """A group object of which the controller counts members that it makes when the others run: what may be waited
+        for is what it makes before.
+        """
+        if found.owner is None or found.owner.kind != COUNTS_ALL:
+            return found
+        above = self.objects.get((OPERATORS[COUNTS_ALL].family, found.namespace, found.owner.name))
+        if above is None or not above.announced or above.uid != found.owner.uid:
+            return found
+        return msgspec.structs.replace(found, min_member=min(found.min_member, above.min_member))
 
     def _from_members(self, gang: GangId) -> Gang | None:
         """What the oldest member says that says anything valid; nothing where a member asks for a group object."""

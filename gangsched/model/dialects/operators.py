@@ -73,6 +73,9 @@ OPERATORS: Mapping[str, Operator] = {
         Operator(STATEFUL_SET, "statefulsets", "apps"),
     )
 }
+#: Of this kind the controller counts in its group object members that it makes when the others run, with
+#: ``WaitForWorkersReady`` (mpi-operator, pkg/controller/podgroup.go).
+COUNTS_ALL = "MPIJob"
 #: ``group/version`` and kind of each family, for references to its objects.
 FAMILIES: Mapping[str, Operator] = {each.family: each for each in OPERATORS.values()}
 

@@ -12,7 +12,7 @@ from gangsched.model.dialects.objects import OWNER_GROUPS
 from gangsched.model.dialects.operators import OPERATORS
 from gangsched.model.dialects.owners import GROUP_INDEX, NAME, SIZE
 from gangsched.model.jobsets import JobSet, ReplicatedJob
-from gangsched.model.records import Gang, Job, Owner, PodSelector
+from gangsched.model.records import Announced, Gang, Job, Owner, PodSelector
 from tests.builders import PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, texts, writes
 
@@ -237,3 +237,29 @@ def test_workers_whose_stateful_set_a_pod_owns() -> None:
     cluster = Cluster(*READ, KindRead("Pod", Reading.READ), *found, node("n1").cpu(8), leader, *workers)
     cluster.run()
     assert len(nodes_of(cluster.log)) == 4
+
+
+@pytest.mark.parametrize("first", ["group", "owner"])
+@pytest.mark.parametrize(("announced", "minimum", "starts"), [(True, 3, True), (False, 3, False), (True, 2, True)])
+def test_a_group_counts_no_member_that_its_owner_makes_when_others_run(
+    first: str, *, announced: bool, minimum: int, starts: bool
+) -> None:
+    """The group of an MPIJob has its launcher in its minimum, also where that is made when the workers are ready."""
+    later = (Announced("launcher", 1),) if announced else ()
+    owner = operator_object("MPIJob", "mpi", min_member=2 if announced else 3, announced=later, declared=None)
+    group = gang("mpi").min(minimum).field(owner=Owner("MPIJob", "mpi", owner.uid))
+    workers = [pod(f"mpi-worker-{i}").cpu(2).gang("mpi").owner("MPIJob", "mpi") for i in range(2)]
+    cluster = Cluster(node("n1").cpu(4), *READ, *((group, owner) if first == "group" else (owner, group)), *workers)
+    bound = nodes_of(cluster.run())
+    assert bound == ({f"mpi-worker-{i}": "n1" for i in range(2)} if starts else {})
+
+
+def test_the_owner_of_a_group_says_later_that_it_makes_members_later() -> None:
+    """The group is looked at again."""
+    owner = operator_object("MPIJob", "mpi", min_member=3, declared=None)
+    group = gang("mpi").min(3).field(owner=Owner("MPIJob", "mpi", owner.uid))
+    workers = [pod(f"mpi-worker-{i}").cpu(2).gang("mpi").owner("MPIJob", "mpi") for i in range(2)]
+    cluster = Cluster(node("n1").cpu(4), *READ, group, owner, *workers)
+    assert nodes_of(cluster.run()) == {}
+    cluster.show(msgspec.structs.replace(owner, min_member=2, announced=(Announced("launcher", 1),)))
+    assert nodes_of(cluster.run()) == {f"mpi-worker-{i}": "n1" for i in range(2)}
