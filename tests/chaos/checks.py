@@ -18,6 +18,7 @@ from gangsched.cluster.sim.history import Entry, History, ends_object
 from gangsched.cluster.sim.others import OTHER_SCHEDULER
 from gangsched.core.actions import Bind, WithdrawNomination
 from gangsched.core.decision import BIND, PREEMPT, WAIT
+from gangsched.core.events import Outcome
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from gangsched.core.scheduler import Scheduler
 from gangsched.messages import notes
@@ -304,6 +305,10 @@ def asleep(played: Played) -> list[str]:
     now, events = cluster.poll()  # what any process is told first
     cluster.close()
     core.handle(events, now)
+    for each in world.history.entries:
+        # This the process that was refused knows for an hour.
+        if each.actor == log.SCHEDULER and each.verb in (log.DELETE, log.EVICT) and each.outcome == Outcome.REFUSED:
+            core.world.refused_removals.note(each.uid, "", now - (world.clock.elapsed_seconds - each.at_seconds))
     if core.has_work(now):
         core.decide(now)  # only one: later decisions rest on what this one would have changed
     return [

@@ -393,11 +393,11 @@ class Rules:
         for w in self.ours:
             if w.kind in (audit.LEASE, audit.GROUP_STATUS):
                 continue
+            if w.kind == audit.REVIEW and w.timeout_seconds is not None:
+                continue  # a question that changes nothing, which who does not lead may ask, too, and for longer
             if w.timeout_seconds is None or w.timeout_seconds > timeout + 0.001:
                 out["write without deadline"].append(_say(w))
                 continue
-            if w.kind == audit.REVIEW:
-                continue  # a question that changes nothing, which who does not lead may ask, too
             mine = renewals.get(w.process, [])
             position = bisect_right(mine, w.received)
             last = mine[position - 1] if position else None

@@ -88,7 +88,9 @@ async def unreadable(client: Client, kinds: Iterable[Kind], timeout_seconds: flo
         "kind": "SelfSubjectRulesReview",
         "spec": {"namespace": "default"},
     }
-    answer = await client.attempt("POST", _PATH, body=msgspec.json.encode(asked), timeout_seconds=timeout_seconds)
+    answer = await client.attempt(
+        "POST", _PATH, body=msgspec.json.encode(asked), timeout_seconds=timeout_seconds, server_timeout=True
+    )
     found = answer_of(_review, answer, _PATH).status
     if found.incomplete:
         return frozenset()

@@ -66,15 +66,15 @@ def test_who_could_not_take_it_depends_on_it(right: str) -> None:
 # -- what becomes of it --------------------------------------------------------------------------------------
 
 
-def test_a_refused_removal_of_one_owner_does_not_forbid_that_of_another() -> None:
-    """The first gives up when its removal is refused; the second's is carried out."""
+def test_a_blocked_removal_of_one_owner_does_not_forbid_that_of_another() -> None:
+    """The first gives up when a budget blocks its removal; the second's is carried out."""
     cluster = sharing()
     refused: list[Remove] = []
 
     def once(write: Any) -> tuple[Outcome, str] | None:
         if isinstance(write, Remove) and not refused:
             refused.append(write)
-            return Outcome.REFUSED, "because"
+            return Outcome.BLOCKED, "because"
         return None
 
     cluster.judge = once
