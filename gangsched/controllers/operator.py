@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from gangsched import logs
@@ -135,6 +136,7 @@ class GroupControllers:
             self._running = None  # a cancellation that comes now would leave connections open
             await end(tasks)
             await client.close()
+            await _close_the_rest()
 
     async def _discover(self, client: Client) -> frozenset[Served]:
         """The kinds that there are, as soon as the server says so."""
@@ -159,3 +161,13 @@ class GroupControllers:
     async def _send(self, served: Served, namespace: str, name: str, patch: Any) -> dict[str, Any]:
         assert self._client is not None
         return await patch_status(self._client, served, namespace, name, patch)
+
+
+async def _close_the_rest() -> None:
+    """Close the connections of this event loop which no client knows: one that was being opened when the request was
+    cancelled belongs to nothing any more.
+    """
+    left: Mapping[int, asyncio.Transport] = getattr(asyncio.get_running_loop(), "_transports", {})
+    for transport in [*left.values()]:
+        transport.abort()
+    await asyncio.sleep(0)
