@@ -47,20 +47,6 @@ def pod(name, cls="low", node="", created="2026-01-01T00:00:00Z", labels="", cpu
     return POD % {"name": name, "cls": cls, "node": node or '""', "created": created, "labels": labels, "cpu": cpu}
 
 
-@pytest.fixture
-def explain(tmp_path, capsys):
-    """A function that explains one name in these documents: exit code, text and stderr."""
-
-    def run(name, *documents, args=()):
-        path = tmp_path / "objects.yaml"
-        path.write_text("\n---\n".join(documents))
-        code = main(["explain", name, "-f", str(path), *args])
-        out = capsys.readouterr()
-        return code, " ".join(out.out.split()), out.err
-
-    return run
-
-
 JOB = """
 apiVersion: batch/v1
 kind: Job

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from gangsched.cli.main import main
 from tests.cli.worlds import NODES, node
 
 POD = """
@@ -13,20 +12,6 @@ kind: Pod
 metadata: {name: %s, labels: {%s}}
 spec: {schedulerName: py-gang-scheduler, containers: [{resources: {requests: {cpu: 4}}}]}
 """
-
-
-@pytest.fixture
-def explain(tmp_path, capsys):
-    """A function that explains one name in these documents: exit code, text and stderr."""
-
-    def run(name, *documents):
-        path = tmp_path / "objects.yaml"
-        path.write_text("\n---\n".join(documents))
-        code = main(["explain", name, "-f", str(path)])
-        out = capsys.readouterr()
-        return code, " ".join(out.out.split()), out.err
-
-    return run
 
 
 JOB = """
