@@ -6,6 +6,7 @@ which may be the first eviction in weeks: so it is asked about beforehand.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -69,12 +70,7 @@ async def lacking(
 
     Raises ApiError and UnreachableError.
     """
-    kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview"}
-    body = msgspec.json.encode({**kind, "spec": {"namespace": namespace}})
-    answer = await client.attempt(
-        "POST", _PATH, body=body, timeout_seconds=timeout_seconds, server_timeout=True, fence=fence
-    )
-    return missing_in(answer)
+    return missing_in(await _review_of(client, namespace, timeout_seconds, fence))
 
 
 async def unreadable(client: Client, kinds: Iterable[Kind], timeout_seconds: float) -> frozenset[str]:
@@ -83,14 +79,7 @@ async def unreadable(client: Client, kinds: Iterable[Kind], timeout_seconds: flo
 
     Raises ApiError and UnreachableError.
     """
-    asked = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectRulesReview",
-        "spec": {"namespace": "default"},
-    }
-    answer = await client.attempt(
-        "POST", _PATH, body=msgspec.json.encode(asked), timeout_seconds=timeout_seconds, server_timeout=True
-    )
+    answer = await _review_of(client, "default", timeout_seconds)
     found = answer_of(_review, answer, _PATH).status
     if found.incomplete:
         return frozenset()
@@ -99,6 +88,17 @@ async def unreadable(client: Client, kinds: Iterable[Kind], timeout_seconds: flo
         kind.resource
         for kind in kinds
         if not all(any(rule.gives(kind.group, kind.plural, verb) for rule in rules) for verb in ("list", "watch"))
+    )
+
+
+async def _review_of(
+    client: Client, namespace: str, timeout_seconds: float, fence: Callable[[], float] = lambda: math.inf
+) -> bytes:
+    """The answer of a SelfSubjectRulesReview, which the server gives up when this process does."""
+    kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview"}
+    body = msgspec.json.encode({**kind, "spec": {"namespace": namespace}})
+    return await client.attempt(
+        "POST", _PATH, body=body, timeout_seconds=timeout_seconds, server_timeout=True, fence=fence
     )
 
 

@@ -200,16 +200,23 @@ class Membership:
         before = self.objects.get(key)
         self.objects[key] = gang
         self._object_changed(*key, gang.stakes)
-        return before is None or _rules_of(before) != _rules_of(gang)
+        other = before is None or _rules_of(before) != _rules_of(gang)
+        if other:
+            self._counts_otherwise(gang.family)
+        return other
 
     def drop_object(self, family: str, namespace: str, name: str) -> None:
         """Remove a group object."""
         self.objects.pop((family, namespace, name), None)
         self._object_changed(family, namespace, name, NO_STAKES)
+        self._counts_otherwise(family)
+
+    def _counts_otherwise(self, family: str) -> None:
+        """An object is another by more than its status: a group may be counted by it."""
+        if family == OPERATORS[COUNTS_ALL].family:
+            self._specs.clear()
 
     def _object_changed(self, family: str, namespace: str, name: str, stakes: Stakes) -> None:
-        if family == OPERATORS[COUNTS_ALL].family:
-            self._specs.clear()  # a group may be counted by it
         for scheduler in self._of_scheduler:
             self._specs.pop(GangId(family, namespace, name, scheduler), None)
         self.stakes.pop((family, namespace, name), None)
