@@ -40,7 +40,7 @@ from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.queue.signature import Signature, said_of, signature_of, speaks_for_others
 from gangsched.core.state.sightings import Owner
-from gangsched.core.world.world import World, queue_order, share_of, surplus_waits
+from gangsched.core.world.world import World, queue_order, surplus_waits
 from gangsched.messages import notes
 from gangsched.model.records import GangId
 from gangsched.model.times import render_time
@@ -182,7 +182,7 @@ class Executor:
             self._restless.discard(key)
             group = self.groups.get(key)
             if group is not None and group.state is State.QUEUED:
-                self.queue.push(queue_order(self.world, group.gangs), share_of(self.world, group.gangs))
+                self.queue.push(queue_order(self.world, group.gangs), self._waiting.share(group))
         while (head := self.queue.head()) is not None:
             if self._bindings.still(self.groups[head]):
                 return self.groups[head]
@@ -414,7 +414,7 @@ class Executor:
             group.signature = self._signature(group, apart=not speaks_for_others(why))
             unschedulable.refused(group.signature, place, verdict, why)
         if not self.world.turns.strict:
-            self.queue.refused(place, share_of(self.world, group.gangs))
+            self.queue.refused(place, self._waiting.share(group))
         self._signal(group, Signal.NO_FIT)
 
     # -- plans ---------------------------------------------------------------------------------------------

@@ -54,7 +54,11 @@ class Waiting:
         if pause > self._world.now:
             self._queue.rest(group.key, pause)
         else:
-            self._queue.push(queue_order(self._world, group.gangs), share_of(self._world, group.gangs))
+            self._queue.push(queue_order(self._world, group.gangs), self.share(group))
+
+    def share(self, group: Group) -> str:
+        """With whom it takes turns in the queue."""
+        return share_of(self._world, group.gangs, again=group.failures.count(Failed.ATTEMPT) > 0)
 
     def park(self, group: Group) -> None:
         """It does not fit: it waits for an event that may help, at least for its backoff. One that is bound in part

@@ -1,4 +1,4 @@
-"""Equals take turns: no namespace keeps gangs of others from being decided by those of its own that never fit."""
+"""Equals take turns: gangs that never fit keep neither those of other namespaces from being decided nor new ones."""
 
 from __future__ import annotations
 

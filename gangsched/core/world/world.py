@@ -319,12 +319,14 @@ def queue_order(world: World, gangs: Sequence[GangId]) -> Order:
     return -priority, since + late, key
 
 
-def share_of(world: World, gangs: Sequence[GangId]) -> str:
-    """With whom a group shares its turns in the queue: its namespace; those that need quota share the order of their
-    tree of cohorts.
+def share_of(world: World, gangs: Sequence[GangId], *, again: bool = False) -> str:
+    """With whom a group shares its turns in the queue: its namespace, and there those that have come to nothing before
+    (``again``) apart from those that have not; those that need quota share the order of their tree of cohorts.
     """
     queue = world.managed.signature(gangs)
-    return f"/{queue[2]}" if queue is not None else gangs[0].namespace
+    if queue is not None:
+        return f"/{queue[2]}"
+    return f"{gangs[0].namespace}/again" if again else gangs[0].namespace
 
 
 def for_its_minimum(order: Order) -> bool:

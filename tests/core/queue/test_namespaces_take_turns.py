@@ -1,10 +1,11 @@
-"""Among gangs of one priority no namespace keeps others from being decided."""
+"""Among gangs of one priority those that never fit keep neither other namespaces nor new gangs from being decided."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from gangsched.core.queue.rounds import TURN
+from gangsched.core.queue.scheduling_queue import FLUSH_SECONDS
 from tests.builders import node, pod
 from tests.core.harness import Built, Cluster, plan
 
@@ -39,6 +40,19 @@ def test_each_namespace_has_a_turn_and_then_all_have_again() -> None:
     found = order_of(Cluster(node("n"), *hopeless(2 * TURN), *others), 100)
     for part in (found[: 3 * TURN], found[3 * TURN :]):
         assert Counter(name.rstrip("0123456789") for name in part) == {"big": TURN, "b": TURN, "c": TURN}
+
+
+def test_what_is_tried_again_has_turns_with_what_is_new() -> None:
+    """Pods that did not fit before and whose time comes again, all at once, do not hold up a younger one of their own
+    namespace that has not been decided yet.
+    """
+    cluster = Cluster(node("n"), *hopeless(30))
+    order_of(cluster)
+    cluster.now += FLUSH_SECONDS
+    cluster.show(pod("small", "greedy").cpu(1).created(100))
+    found = order_of(cluster)[30:]
+    assert found[: TURN + 2] == [*(f"big{n:02}" for n in range(TURN)), "small", f"big{TURN:02}"]
+    assert len(found) == 31
 
 
 def test_age_decides_as_long_as_gangs_fit() -> None:
