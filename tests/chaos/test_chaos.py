@@ -7,11 +7,12 @@ from functools import cache
 
 import pytest
 
+from tests.amounts import amount
 from tests.chaos.__main__ import Result, run
 from tests.chaos.scenario import PARTS
 
 CHUNK = 50
-SEEDS = 600
+SEEDS = amount(600, 200)
 
 
 @cache

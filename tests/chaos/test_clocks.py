@@ -8,6 +8,7 @@ from gangsched.cluster.sim import World
 from gangsched.core.events import Changed, Event
 from gangsched.core.state.sightings import Sightings
 from gangsched.model.records import Pod
+from tests.amounts import amount
 from tests.chaos.checks import problems
 from tests.chaos.clocks import HOUR
 from tests.chaos.play import play
@@ -41,7 +42,7 @@ class Told:
             self.at.setdefault(event.record.uid, (self.world.clock.elapsed_seconds, ahead))
 
 
-@pytest.mark.parametrize("first", range(0, 2 * CHUNK, CHUNK))
+@pytest.mark.parametrize("first", range(0, amount(2, 1) * CHUNK, CHUNK))
 def test_no_pod_is_overdue_before_its_time_is_over(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the stamps say: half a minute after the grace period at the earliest; and all other rules hold."""
     overdue: list[str] = []

@@ -12,6 +12,7 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.faults import SeededFaults
 from gangsched.core.options import Options
 from gangsched.model.jobsets import JOBSET
+from tests.amounts import amount
 from tests.chaos.checks import problems
 from tests.chaos.play import Played, play
 from tests.chaos.scenario import MAX_WRITE_DELAY, Scenario
@@ -111,7 +112,7 @@ def left(played: Played) -> list[str]:
     return out + [f"{e.object} has failed" for e in entries.of(log.FAIL) if e.kind in ("Job", JOBSET)]
 
 
-@pytest.mark.parametrize("first", range(0, 60, 20))
+@pytest.mark.parametrize("first", range(0, amount(60, 20), 20))
 def test_whatever_fails_every_jobset_completes(first: int) -> None:
     """None of their Jobs counts a failed pod beyond its limit; nobody leaves without a mark."""
     found: dict[int, list[str]] = {}

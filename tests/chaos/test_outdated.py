@@ -11,12 +11,13 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.faults import BEFORE, NEVER, Faults, WriteFault
 from gangsched.core.actions import Action, Bind
 from gangsched.core.events import Event, Outcome
+from tests.amounts import amount
 from tests.chaos.checks import problems
 from tests.chaos.play import play
 from tests.chaos.scenario import scenario
 
 CHUNK = 20
-SEEDS = 60
+SEEDS = amount(60, 20)
 
 
 class HoldingBack:

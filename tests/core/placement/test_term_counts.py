@@ -14,6 +14,7 @@ from gangsched.core.state.termcounts import NodeCounts, Selection
 from gangsched.model.constraints import LabelSelector, PodTerm, Requirement
 from gangsched.model.records import Pod
 from gangsched.model.selectors import selector_matches
+from tests.amounts import amount
 from tests.builders import node, pod, selects
 
 NODES = ("n0", "n1", "n2", "n3")
@@ -148,7 +149,7 @@ def everything(snapshot: Snapshot) -> list[dict[str, int]]:
     return out
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(300, 100), deadline=None)
 @given(events)
 def test_kept_counts_equal_rebuilt_ones(happened: list[tuple[object, ...]]) -> None:
     """Whatever happens to pods, nodes and namespaces, and whenever a count was first asked for."""
@@ -158,7 +159,7 @@ def test_kept_counts_equal_rebuilt_ones(happened: list[tuple[object, ...]]) -> N
     assert everything(changing.snapshot) == everything(changing.rebuilt())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(60, 25), deadline=None)
 @given(events)
 def test_counts_agree_with_asking_each_pod(happened: list[tuple[object, ...]]) -> None:
     """A selected count is the number of pods on the node for which the selection holds."""
@@ -178,15 +179,15 @@ def test_counts_agree_with_asking_each_pod(happened: list[tuple[object, ...]]) -
         assert {n.name: int(c) for n, c in zip(snapshot.nodes, found, strict=True) if c} == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(60, 25), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 700), st.sampled_from([-2, 1, 5])), max_size=900))
 def test_amounts_by_node_are_the_same_however_many_nodes_have_one(changes: list[tuple[int, int]]) -> None:
     """A dict while they are few, an array when they are many: nobody can tell."""
     counts = NodeCounts()
     expected: dict[int, int] = {}
-    for at, amount in changes:
-        counts.add(at, amount)
-        expected[at] = expected.get(at, 0) + amount
+    for at, more in changes:
+        counts.add(at, more)
+        expected[at] = expected.get(at, 0) + more
     nodes, amounts = counts.pairs()
     assert dict(zip(nodes.tolist(), amounts.tolist(), strict=True)) == {k: v for k, v in expected.items() if v}
     assert counts.total == sum(expected.values())
@@ -254,7 +255,7 @@ requirements: st.SearchStrategy[tuple[str, str, set[str]]] = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=amount(150, 50), deadline=None)
 @given(st.lists(labels_of_a_pod, min_size=1, max_size=12), st.lists(requirements, max_size=3))
 def test_selecting_all_at_once_is_selecting_each(
     pods: list[dict[str, str]], asked: list[tuple[str, str, set[str]]]

@@ -18,6 +18,7 @@ from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
 from gangsched.core.preemption.explain import MAX_SPARED
 from gangsched.core.scheduler import Scheduler
+from tests.amounts import amount
 from tests.builders import gang, node, pdb, pod
 from tests.core.harness import Built, Cluster, encoded, event
 from tests.oracle import generate_large
@@ -80,7 +81,7 @@ def test_the_seeds_of_hashes_do_not_matter() -> None:
     assert life(1) + life(2) in said
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=amount(12, 5), deadline=None)
 @given(st.integers(0, 5), st.randoms(use_true_random=False))
 def test_the_order_of_the_first_list_does_not_matter(seed: int, chance: random.Random) -> None:
     """Watches list nodes, pods and groups in any order; the decisions are the same."""
@@ -121,7 +122,7 @@ def test_the_order_does_not_show_in_a_large_cluster() -> None:
     assert decide(case, shuffled) == decide(case)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=amount(8, 4), deadline=None)
 @given(st.integers(0, 5), st.randoms(use_true_random=False))
 def test_the_order_of_the_first_list_does_not_matter_for_actions(seed: int, chance: random.Random) -> None:
     """Nor does it for what is done: same writes, same ids, same texts."""

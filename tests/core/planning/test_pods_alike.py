@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gangsched.core.placement.placer import LENGTH, Streak
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.snapshot import Snapshot
+from tests.amounts import amount
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, encoded
 
@@ -47,7 +48,7 @@ def life(seed: int) -> bytes:
     return encoded(cluster.log)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=amount(40, 15), deadline=None)
 @given(st.integers(min_value=0, max_value=10_000))
 def test_nobody_can_tell(seed: int) -> None:
     """With and without what is kept from one decision to the next, everything that is done is the same."""

@@ -20,8 +20,9 @@ from gangsched.core.state.snapshot import PODS, Floats
 from gangsched.model.constraints import NodeTerm, Requirement, SpreadConstraint
 from gangsched_conformance import CHECKS, check, cluster
 from gangsched_conformance.__main__ import main
+from tests.amounts import amount
 
-SEEDS = range(25)
+SEEDS = range(amount(25, 10))
 
 
 def built_in() -> list[Any]:

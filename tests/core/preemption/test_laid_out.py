@@ -8,6 +8,7 @@ import pytest
 
 from gangsched.core.preemption import node_prices
 from gangsched.core.preemption.search import Choice, Search
+from tests.amounts import amount
 from tests.bench.worlds import cluster
 from tests.core.preemption.asked import asked_in
 
@@ -20,7 +21,8 @@ def test_the_choice_is_as_good_as_that_among_all_pods(
 ) -> None:
     """Whether the lowest priorities are enough or not: as few victims, and as much is known of how few could do."""
     monkeypatch.setattr(node_prices, "_PODS", 0)  # as in clusters so large that no program proves the plan
-    case = cluster(nodes=40, pods=14 * 40, gang_size=gang_size, members=20, member=member, rule=rule)
+    nodes = amount(40, 24)
+    case = cluster(nodes=nodes, pods=14 * nodes, gang_size=gang_size, members=20, member=member, rule=rule)
     found: list[Choice | None] = [asked_in(case).search(5000).run()]
     monkeypatch.setattr(Search, "_reaches", lambda _: [math.inf])
     found.append(asked_in(case).search(5000).run())

@@ -18,6 +18,7 @@ from gangsched.core.planning.cycle import Decider
 from gangsched.model.constraints import PodTerm
 from gangsched.model.dialects.volcano import FAMILY as VOLCANO
 from gangsched.model.records import Announced
+from tests.amounts import amount
 from tests.builders import gang, node, pod, selects
 from tests.core.harness import Built, Cluster, nodes_of, plan
 from tests.core.queue.sleepers import sleeping_in_vain
@@ -270,7 +271,7 @@ class Chance:
         return several + [each.priority(priority).created(age) for each in made]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=amount(60, 20))
 @given(st.integers(0, 2**32))
 def test_plans_are_those_that_decide_every_gang(seed: int) -> None:
     """Whatever waits and runs. Only where gangs say who is ahead of them equal ones are told the same instead."""
@@ -288,7 +289,7 @@ def test_plans_are_those_that_decide_every_gang(seed: int) -> None:
         )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=amount(25, 8))
 @given(st.integers(0, 2**32))
 def test_nobody_sleeps_who_could_be_placed(seed: int) -> None:
     """Pods come to an end one after another, and new ones come."""

@@ -18,6 +18,7 @@ from gangsched.core.queue.queueing_hints import QueueingHints
 from gangsched.core.queue.scheduling_queue import UnschedulableGangs
 from gangsched.model.constraints import LabelSelector, PodTerm, SpreadConstraint
 from gangsched.model.records import Namespace, PriorityClass
+from tests.amounts import amount
 from tests.builders import NodeBuilder, PodBuilder, gang, node, pdb, pod, selects
 from tests.core.harness import Built, Cluster, nodes_of
 from tests.core.queue.sleepers import sleeping_in_vain
@@ -168,7 +169,7 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=amount(15, 6), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(OPTIONS))
 @example(321, {})  # an equal gang is woken first
 @example(1576, OPTIONS[3])  # time alone lets go the only member that a gang can spare

@@ -13,12 +13,13 @@ from gangsched.core.quota.flavors import Mode
 from gangsched.core.quota.preemption import ClassicRules, Need, VictimSearch, holders_of
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.workloads import Workload
+from tests.amounts import amount
 from tests.core.quota.naive import Naive
 from tests.core.quota.random_worlds import SEEDS, asks, fill, objects, world
 from tests.core.quota.world import cluster_of, has_room
 
 either = pytest.mark.parametrize("fair", [False, True], ids=["classic", "fair"])
-many = settings(max_examples=200, deadline=None)
+many = settings(max_examples=amount(200, 80), deadline=None)
 
 
 def state(quota: Quota) -> list[object]:
@@ -68,7 +69,7 @@ def test_the_tree_is_what_the_definitions_say(seed):
                 assert node.potential[i] == empty.available(prefix + name, cell)
 
 
-@settings(max_examples=500)
+@settings(max_examples=amount(500, 200))
 @given(SEEDS, st.sampled_from(("x", "y")))
 def test_victims_are_those_of_the_rules(seed, flavor):
     """The lazy search chooses the same victims with the same reasons as the rules told at length."""
@@ -194,7 +195,7 @@ def limits_hold(quota: Quota) -> None:
             assert node.available(cell) >= node.local[cell] - node.usage[cell]
 
 
-@settings(max_examples=500)
+@settings(max_examples=amount(500, 200))
 @given(SEEDS)
 def test_a_lender_gets_its_own_back(seed):
     """A queue that may reclaim from anybody gets a request within its nominal quota, whatever others borrow; and nobody

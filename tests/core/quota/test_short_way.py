@@ -19,6 +19,7 @@ from gangsched.core.world.world import World
 from gangsched.model.constraints import Toleration
 from gangsched.model.queues import ClusterQueue, ResourceFlavor
 from gangsched.model.records import GangId
+from tests.amounts import amount
 from tests.builders import gang, node
 from tests.core.harness import Built, Cluster, encoded
 from tests.core.queues import objects, queued
@@ -75,7 +76,7 @@ def life(seed: int) -> bytes:
     return encoded(cluster.log) + repr(cluster.decisions).encode()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(60, 20), deadline=None)
 @given(st.integers(0, 2**32))
 def test_nobody_can_tell(seed: int) -> None:
     """With the short way and without it everything that is decided and done is the same."""
