@@ -25,14 +25,16 @@ no_node_will_do = Text("no node takes {pods}: {why}")
 may_use = Text("{nodes} that it may use")
 NO_NODES = "there are no nodes"
 domain_too_small = Text("one {keys} is needed for {members}; the largest ({domain}) takes {most}")
-quota_too_small = Text("queue {queue} can never hold it ({why})")
+quota_too_small = Text("queue {queue} can never hold it: {asked} {resource} asked, {most} at most")
+no_flavor = Text("queue {queue} has no flavor for it: {why}")
 
 # Not now
 
 members_fit = Text("{placed} of {members} fit; the next asks for {asked}, which no node has free")
 NEXT_FINDS_NO_NODE = "no node that has the room takes it beside what runs there"
 members_fit_beside = Text("{placed} of {members} fit; the next asks for {asked}, and {why}")
-no_quota = Text("queue {queue} has not enough quota left ({why})")
+no_quota = Text("queue {queue} has not enough quota left: {missing} {resource} more needed")
+no_quota_yet = Text("queue {queue} has no quota for it now")
 THE_POD = "the pod asks"
 EACH_POD = "each pod asks"
 

@@ -175,8 +175,6 @@ quota_insufficient = Text(
     "insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests ({before}) +"
     " current podset request ({requested}) > maximum capacity ({most})"
 )
-#: What the words above have where even an empty queue would not hold a workload.
-BEYOND_CAPACITY = "> maximum capacity"
 no_flavors_for_pod_set = Text("couldn't assign flavors to pod set {pod_set}: {names}")
 resource_not_in_queue = Text("resource {resource} unavailable in ClusterQueue")
 two_admitters = Text(

@@ -409,7 +409,7 @@ CASES: Sequence[Case] = (
     Case(
         "more than its queue may ever hold",
         [local_queue("q-ml"), job(requests=gpus(8), on_job={QUEUE: "q-ml"})],
-        "NEVER FITS +queue cq-ml can never hold it .* request .16. > maximum capacity .8.",
+        "NEVER FITS +queue cq-ml can never hold it: 16 nvidia.com/gpu asked, 8 at most",
         r"lower it to (1) member",
         again(lambda made, found: sized(made, int(found[1]))),
         1,

@@ -17,6 +17,8 @@ from gangsched.core.decision import Reason
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.topology import Level
 from gangsched.core.plugins.node import tolerates
+from gangsched.core.quota.assignment import QuotaAssignment
+from gangsched.core.quota.flavors import Mode
 from gangsched.core.quota.workloads import quantity
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
@@ -58,6 +60,24 @@ def headline(context: SchedulingContext, first: Pod | None, placed: int, reasons
     finally:
         context.domain = anywhere
     return never or answers.not_now(why=_not_now(context, first, placed, reasons))
+
+
+def out_of_quota(gate: QuotaAssignment) -> str:
+    """What people read first of a gang without quota: whether its queue could ever hold it."""
+    queue, refusing = gate.workload.queue, [each for each in gate.assignment.pod_sets if each.problems]
+    found = refusing[-1].shortages if refusing else ()
+    if gate.mode == Mode.NO_FIT and found and all(each.lasts for each in found):
+        least = max(found, key=lambda each: (each.most - each.asked, each.resource))
+        amounts = {"asked": quantity(least.resource, least.asked), "most": quantity(least.resource, least.most)}
+        return answers.never_fits(why=answers.quota_too_small(queue=queue, resource=least.resource, **amounts))
+    if gate.mode == Mode.NO_FIT and refusing and not found:
+        return answers.never_fits(why=answers.no_flavor(queue=queue, why=refusing[-1].problems[0]))
+    lacking = [each for each in found if not each.lasts]
+    if not lacking:
+        return answers.not_now(why=answers.no_quota_yet(queue=queue))
+    least = min(lacking, key=lambda each: (each.asked - each.left, each.resource))
+    missing = quantity(least.resource, least.asked - least.left)
+    return answers.not_now(why=answers.no_quota(queue=queue, missing=missing, resource=least.resource))
 
 
 def _never(context: SchedulingContext, sim: Simulation) -> str:

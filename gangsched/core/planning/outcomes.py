@@ -25,7 +25,7 @@ from gangsched.core.decision import (
 from gangsched.core.ledger.backfill import both, waits_behind
 from gangsched.core.placement.placer import Placed, Want
 from gangsched.core.planning.context import NO_PODS, SchedulingContext
-from gangsched.core.planning.headline import headline
+from gangsched.core.planning.headline import headline, out_of_quota
 from gangsched.core.planning.topology import Domain
 from gangsched.core.planning.victims import awaited, needed
 from gangsched.core.preemption import explain
@@ -34,11 +34,10 @@ from gangsched.core.preemption.removal import by_suspension
 from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.assignment import QuotaAssignment
-from gangsched.core.quota.flavors import Mode
 from gangsched.core.state.membership import Census
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.world.world import World
-from gangsched.messages import answers, causes, notes
+from gangsched.messages import causes, notes
 from gangsched.model.records import SINGLE, GangId, Pod
 
 
@@ -125,21 +124,13 @@ def without_quota(
         f"{short}. preemption: {why_not}" if why_not else short,
         [Unplaced(p.key, (short,)) for members in census.values() for p in members.pending],
         warnings=priority_warnings(census),
-        headline=_no_quota(gate),
+        headline=out_of_quota(gate),
         reasons=(Reason(short, 0),),
         stopped=stopped,
         quota=gate.use(()),
         short_of_quota=True,
         **fields,
     )
-
-
-def _no_quota(gate: QuotaAssignment) -> str:
-    """What people read first of a gang without quota: whether its queue could ever hold it."""
-    queue, why = gate.use(()).queue, gate.assignment.message
-    if gate.mode == Mode.NO_FIT and causes.BEYOND_CAPACITY in why:  # else other workloads have what it lacks
-        return answers.never_fits(why=answers.quota_too_small(queue=queue, why=why))
-    return answers.not_now(why=answers.no_quota(queue=queue, why=why))
 
 
 def priority_warnings(census: Mapping[GangId, Census]) -> tuple[str, ...]:

@@ -76,12 +76,32 @@ class Choice(msgspec.Struct, frozen=True):
     level: int
 
 
+class Shortage(msgspec.Struct, frozen=True):
+    """A flavor with too little quota of a resource: of what is ``asked`` it has so much ``left`` now, and
+    would have at ``most`` if no workload held any.
+    """
+
+    flavor: str
+    resource: str
+    asked: int
+    left: int
+    most: int
+
+    @property
+    def lasts(self) -> bool:
+        """Return whether even an empty queue would not have it."""
+        return self.asked > self.most
+
+
 class PodSetFlavors(msgspec.Struct, frozen=True):
-    """Flavors of one pod set by resource; empty when there are none. ``problems`` say why not, or not yet."""
+    """Flavors of one pod set by resource; empty when there are none. ``problems`` say why not, or not yet, and
+    ``shortages`` which of them are of quota.
+    """
 
     name: str
     choices: Mapping[str, Choice]
     problems: tuple[str, ...] = ()
+    shortages: tuple[Shortage, ...] = ()
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -149,6 +169,7 @@ class _Found(msgspec.Struct):
 
     choices: dict[str, Choice]
     problems: list[str]
+    shortages: list[Shortage]
     tried: int = -1
 
 
@@ -207,6 +228,7 @@ class FlavorAssigner:
         requests = pod_set.requests(self.covered)
         choices: dict[str, Choice] = {}
         problems: list[str] = []
+        shortages: list[Shortage] = []
         for resource, units in requests.items():
             group = self.group_of.get(resource)
             if resource in choices or (group is None and not units):
@@ -218,16 +240,17 @@ class FlavorAssigner:
                 return PodSetFlavors(pod_set.name, {}, (text,)), False
             found = self._group(pod_set, group, {r: requests[r] for r in sorted(group.resources) if r in requests})
             problems += found.problems
+            shortages += found.shortages
             if not found.choices:
-                return PodSetFlavors(pod_set.name, {}, tuple(found.problems)), False
+                return PodSetFlavors(pod_set.name, {}, tuple(found.problems), tuple(found.shortages)), False
             choices.update(found.choices)
             if 0 <= found.tried < len(group.flavors) - 1:
                 self.left.update({(pod_set.name, r): found.tried for r in found.choices})
-        return PodSetFlavors(pod_set.name, choices, tuple(problems)), True
+        return PodSetFlavors(pod_set.name, choices, tuple(problems), tuple(shortages)), True
 
     def _group(self, pod_set: PodSet, group: ResourceGroup, requests: Mapping[str, int]) -> _Found:
         """The flavor of one group's resources for one pod set."""
-        found = _Found({}, [])
+        found = _Found({}, [], [])
         best = (Mode.NO_FIT, 0)
         what = (pod_set.name, next(iter(requests)))
         for i in range(self.resume.get(what, -1) + 1, len(group.flavors)):
@@ -250,7 +273,7 @@ class FlavorAssigner:
                 break
         # Not "the worst is FIT": by preference a resource that borrows counts as worse than one that preempts.
         if found.choices and all(c.mode == Mode.FIT for c in found.choices.values()):
-            found.problems = []
+            found.problems, found.shortages = [], []
         return found
 
     def _flavor(
@@ -260,7 +283,7 @@ class FlavorAssigner:
         worst = (Mode.FIT, 0)
         choices: dict[str, Choice] = {}
         for resource, units in requests.items():
-            mode, level, problem = self._cell(name, resource, units)
+            mode, level, problem = self._cell(name, resource, units, found.shortages)
             if problem:
                 found.problems.append(problem)
             if better(worst, (mode, level), self.queue.fungibility):
@@ -270,12 +293,13 @@ class FlavorAssigner:
             choices[resource] = Choice(name, mode, level)
         return worst, choices
 
-    def _cell(self, flavor: str, resource: str, units: int) -> tuple[Mode, int, str]:
-        """``(mode, level, problem)`` of one resource in one flavor."""
+    def _cell(self, flavor: str, resource: str, units: int, shortages: list[Shortage]) -> tuple[Mode, int, str]:
+        """``(mode, level, problem)`` of one resource in one flavor; a problem is noted among the ``shortages``."""
         node, cell = self.node, self.tree.cells[flavor, resource]
         before = self.usage.get((flavor, resource), 0)
         wanted = before + units
         if wanted > node.potential[cell]:
+            shortages.append(Shortage(flavor, resource, wanted, max(0, node.available(cell)), node.potential[cell]))
             text = causes.quota_insufficient(
                 resource=resource,
                 flavor=flavor,
@@ -288,6 +312,7 @@ class FlavorAssigner:
         room = max(0, node.available(cell))
         if wanted <= room:
             return Mode.FIT, level, ""
+        shortages.append(Shortage(flavor, resource, wanted, room, node.potential[cell]))
         missing = quantity(resource, wanted - room)
         text = causes.unused_quota_insufficient(resource=resource, flavor=flavor, missing=missing)
         if wanted <= node.nominal[cell] or more_above or self.displaces_while_borrowing:
