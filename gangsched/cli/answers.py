@@ -100,6 +100,16 @@ class Contract(NamedTuple, Generic[V]):
         return {"apiVersion": self.api_version, **fields, "warnings": list(warnings), "error": error}
 
 
+class Past(NamedTuple):
+    """An eviction of the past: of which objects, why in a word and in a sentence, and how long ago."""
+
+    kind: str
+    names: Sequence[str]
+    reason: str
+    note: str
+    ago: str
+
+
 def _problem(error: UserError, args: argparse.Namespace) -> Problem:
     if isinstance(error, InputError):
         return error.problem

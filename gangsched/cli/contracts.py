@@ -224,6 +224,7 @@ class Planned(NamedTuple):
     """A plan before it is printed: each decision with the milliseconds that it took, and who leaves before because of a
     queue that is stopped. ``others`` counts pending pods by the scheduler that they name and that is none of ours.
     ``etas`` says of each gang when it will start, if that was asked for; ``whole`` that no list is to be summed.
+    ``actions`` has what to do first for gangs that do not start by themselves.
     """
 
     decisions: Sequence[tuple[decided.Decision, float]]
@@ -232,6 +233,7 @@ class Planned(NamedTuple):
     others: Mapping[str, int] = {}
     etas: Mapping[GangId, Eta] = {}
     whole: bool = False
+    actions: Mapping[GangId, str] = {}
 
     def plan(self) -> Plan:
         """In the words of the contract."""

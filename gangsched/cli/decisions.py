@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -26,6 +27,8 @@ _STAYS = {"scheduling.koordinator.sh/disable-preemptible": "true"}
 
 #: The section of an explanation that is shown last: what can be done.
 WOULD_HELP = "would help"
+#: That of what keeps a pod from being evicted.
+SAFE_WITH = "safe with"
 #: That of when it will start.
 STARTS = "starts"
 
@@ -56,7 +59,11 @@ class State:
         self.drained: list[Leaving] = []
         self.partial = not decides
         self.decisions = list(decide(self.events, options, now, self.drained)) if decides else []
-        self.world = _world(self.events, options, now)
+
+    @functools.cached_property
+    def world(self) -> World:
+        """All that is known of the objects."""
+        return _world(self.events, self.options, self.now)
 
     def decision(self, gang: GangId) -> Decision | None:
         """The decision about a gang; None when none of its members is pending."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -304,6 +305,13 @@ def _stopping(state: State, decision: Decision) -> Iterator[str]:
             yield absent.stopping(pods=counted(count, "pod"), are=are(count), names=names, until=until)
 
 
+def first_action(state: State, decision: Decision) -> str:
+    """What to do first so that a gang starts which does not by itself; empty for one that does."""
+    if isinstance(decision, Unschedulable):
+        return next(_would_help(state, decision))
+    return gathering_advice(state, decision) if isinstance(decision, Gathering) else ""
+
+
 def _would_help(state: State, decision: Unschedulable) -> Iterator[str]:
     """What would make an unschedulable gang fit, tried out."""
     if decision.failed_plugin == SCHEDULER:
@@ -315,8 +323,9 @@ def _would_help(state: State, decision: Unschedulable) -> Iterator[str]:
     if not decision.required:
         yield "room for one more member; no pod is evicted for members beyond the minimum"
         return
-    found = [*_nowhere(state, decision), *Advisor(state, decision, _nodes(state)).found()]
-    yield from found or [advice.NONE_FOUND]
+    found = itertools.chain(_nowhere(state, decision), Advisor(state, decision, _nodes(state)).found())
+    yield next(found, advice.NONE_FOUND)
+    yield from found
 
 
 def _gangs(state: State, decision: Decision) -> tuple[GangId, ...]:

@@ -6,12 +6,14 @@ The JSON is a published contract: ``schemas/plan-v1.schema.json``.
 from __future__ import annotations
 
 import argparse
+import time
 from collections import Counter
 
 from gangsched.cli import answers
 from gangsched.cli.answers import Contract
 from gangsched.cli.contracts import Planned
-from gangsched.cli.decisions import decide
+from gangsched.cli.decisions import State
+from gangsched.cli.explanation import first_action
 from gangsched.cli.inputs import (
     add_cluster_arguments,
     add_decision_arguments,
@@ -22,13 +24,15 @@ from gangsched.cli.inputs import (
 )
 from gangsched.cluster.manifests import Loaded, load
 from gangsched.cluster.manifests.overlay import Around, overlaid
-from gangsched.core.decision import BIND
+from gangsched.core.decision import BIND, Gathering, Unschedulable
 from gangsched.core.events import records
 from gangsched.core.options import Options
-from gangsched.core.preemption.removal import Leaving
-from gangsched.messages import failures, invalid
+from gangsched.messages import advice, failures, invalid
 from gangsched.model.errors import Problem
-from gangsched.model.records import Pod
+from gangsched.model.records import GangId, Pod
+
+#: What would help is tried for so many gangs, and begun for none after so many seconds.
+_TRIED, _TRYING_SECONDS = 3, 2.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,8 +71,8 @@ CONTRACT: Contract[Planned] = Contract("gangsched.dev/plan/v1", Planned([]).fiel
 
 def _plan(args: argparse.Namespace) -> tuple[Planned, list[Problem]]:
     loaded, options, now = _input(args)
-    drained: list[Leaving] = []
-    decisions = list(decide(loaded.events, options, now, drained))
+    state = State(loaded.events, options, now)
+    decisions, drained = state.decisions, state.drained
     pods = records(loaded.events, Pod)
     pending = (p.scheduler for p in pods if p.live and not p.node)
     others = Counter(name for name in pending if name not in options.scheduler_names)
@@ -79,7 +83,22 @@ def _plan(args: argparse.Namespace) -> tuple[Planned, list[Problem]]:
         found = etas(loaded.events, options, now, [decision for decision, _ in decisions])
     if others and not decisions:
         loaded.warnings.append(_for_others(options, others))
-    return Planned(decisions, drained, options.scheduler_names, others, found, args.verbose), loaded.warnings
+    actions = _actions(state) if args.output == "table" else {}
+    return Planned(decisions, drained, options.scheduler_names, others, found, args.verbose, actions), loaded.warnings
+
+
+def _actions(state: State) -> dict[GangId, str]:
+    """What to do for each gang that does not start: it is tried for the first of them only, since that takes time."""
+    actions: dict[GangId, str] = {}
+    until = time.monotonic() + _TRYING_SECONDS
+    for decision, _ in state.decisions:
+        if not isinstance(decision, Unschedulable | Gathering):
+            continue
+        if len(actions) < _TRIED and time.monotonic() < until:
+            actions[decision.gang] = first_action(state, decision)
+        else:
+            actions[decision.gang] = advice.ask_explain(name=decision.gang.name, namespace=decision.gang.namespace)
+    return actions
 
 
 def _for_others(options: Options, others: Counter[str]) -> Problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from gangsched.cli.contracts import Section
-from gangsched.cli.decisions import State
+from gangsched.cli.decisions import SAFE_WITH, State
 from gangsched.core.decision import Decision, Preempt, Spared, Unschedulable, Victim
 from gangsched.core.preemption.eligible import Patience
 from gangsched.core.preemption.removal import Leaving, budgets_of
@@ -50,7 +50,7 @@ def drained_sections(state: State, pod: Pod, found: Leaving) -> Iterator[Section
             *map(_removed, sorted(methods)),
         ]
     yield from under("because", lines)
-    yield from under("safe with", [f"stopPolicy None or Hold on {found.stop}; then it is admitted as before"])
+    yield from under(SAFE_WITH, [f"stopPolicy None or Hold on {found.stop}; then it is admitted as before"])
     yield from under("budgets", _budgets(state, pod, ()))
     yield from conditions([pod])
 
@@ -62,7 +62,7 @@ def _victim(state: State, pod: Pod, victim: Victim, decision: Decision) -> Itera
     yield from under("because", _why(victim, decision))
     yield from under("not others", _others(decision))
     yield from under("if it stayed", _if_it_stayed(state, pod, decision))
-    yield from under("safe with", _safe_with(state, pod, victim, decision))
+    yield from under(SAFE_WITH, _safe_with(state, pod, victim, decision))
     yield from under("warnings", decision.warnings)
 
 

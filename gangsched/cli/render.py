@@ -6,20 +6,21 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import starmap
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, Group, RenderableType
 from rich.constrain import Constrain
 from rich.padding import Padding
 from rich.rule import Rule
-from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from gangsched.cli import summing
-from gangsched.cli.answers import clean
+from gangsched.cli.answers import Past, clean
 from gangsched.cli.contracts import Planned
-from gangsched.cli.decisions import STARTS, WOULD_HELP, sentence, word
+from gangsched.cli.decisions import SAFE_WITH, STARTS, WOULD_HELP, sentence, word
 from gangsched.cli.explanation import Explanation
+from gangsched.cli.panel import PANEL_LINES, Evidence, Panel
 from gangsched.cli.queue_rows import Row, Usage
 from gangsched.core.decision import (
     BIND,
@@ -36,14 +37,12 @@ from gangsched.core.decision import (
 )
 from gangsched.core.preemption.removal import Leaving
 from gangsched.core.quota.workloads import quantity
-from gangsched.messages import failures, sums
+from gangsched.messages import advice, failures, sums
 from gangsched.messages.advice import NONE_FOUND
 from gangsched.messages.text import are, counted, listed
 
 #: On a terminal longer lists end in "… and 12 more": a gang may have thousands of members.
 MAX_ROWS = 40
-#: On a terminal no more lines are shown of one gang, unless all are asked for.
-PANEL_LINES = 15
 #: Rules need go no further.
 RULE_WIDTH = 120
 #: No line is as long: what goes into a file or a pipe is neither wrapped nor cut off.
@@ -94,17 +93,6 @@ def block(title: RenderableType, *body: RenderableType) -> RenderableType:
     return Group(title, Padding(Group(*body), (0, 0, 0, 2), expand=False))
 
 
-def sections(found: Iterable[tuple[str, Sequence[Text]]], most: int) -> list[RenderableType]:
-    """Lines, at most so many of each, beside their labels; nothing where there are none."""
-    grid = Table.grid(padding=(0, 2), expand=False)
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for label, lines in found:
-        for i, line in enumerate(limited(lines, most)):
-            grid.add_row(label if i == 0 else "", line)
-    return [grid] if grid.row_count else []
-
-
 def limited(lines: Sequence[Text], most: int) -> Sequence[Text]:
     """The lines, or the first of them and how many there are beside them."""
     if len(lines) <= most:
@@ -125,26 +113,9 @@ _REASONS = {"LowerPriority": "lower priority"}
 _METHODS = {"evict": "through the Eviction API", "suspend": "by suspending its owner"}
 
 
-class _First:
-    """The first lines of something, and how many there are beside them."""
-
-    def __init__(self, body: RenderableType, most: int) -> None:
-        self._body = body
-        self._most = most
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        lines = console.render_lines(self._body, options, pad=False)
-        more = len(lines) - self._most
-        for line in lines if more <= 0 else lines[: self._most - 1]:
-            yield from line
-            yield Segment.line()
-        if more > 0:
-            yield Text(f"  {sums.lines_left_out(count=more + 1)}", style="dim")
-
-
-def _fitted(panel: RenderableType, out: Console, whole: bool) -> RenderableType:
-    """All of it where it is asked for, or goes into a file."""
-    return panel if whole or not out.is_terminal else _First(panel, PANEL_LINES)
+def _most(out: Console, whole: bool) -> int:
+    """How many lines an answer may have: any number where all are asked for, or go into a file."""
+    return sys.maxsize if whole or not out.is_terminal else PANEL_LINES
 
 
 def render_plan(plan: Planned, console: Console | None = None, *, whole: bool = False) -> None:
@@ -158,7 +129,9 @@ def render_plan(plan: Planned, console: Console | None = None, *, whole: bool = 
         for decision, milliseconds in plan.decisions:
             eta = plan.etas.get(decision.gang)
             when = [(STARTS, [Text(clean(line)) for line in eta.lines()])] if eta is not None else []
-            out.print(_fitted(gang_panel(decision, milliseconds, most, when, whole=whole), out, whole))
+            if action := plan.actions.get(decision.gang):
+                when.append((WOULD_HELP, [Text(clean(action))]))
+            out.print(gang_panel(decision, milliseconds, _most(out, whole), when, whole=whole))
             out.print()
         out.print(_summary(plan))
 
@@ -181,65 +154,66 @@ def gang_panel(
     *,
     whole: bool = False,
 ) -> RenderableType:
-    """One decision with everything that is known about it; lists have at most so many rows, and long ones are summed
-    unless the ``whole`` is asked for. What is ``explained`` goes between the outcome and the lists, what would help
-    behind them.
+    """One decision with everything that is known about it, in at most so many lines; long lists are summed unless the
+    ``whole`` is asked for. What is ``explained`` goes between the outcome and the lists, what would help behind them.
     """
     title = headline(decision.gang.key, f"  {decision.kind} · priority {decision.priority}")
-    body: list[RenderableType] = [
-        labelled(word(decision), _STYLES.get(decision.outcome, "bold"), sentence(decision)),
-    ]
     action, given = _action(explained)
-    body += action
+    head = [labelled(word(decision), _STYLES.get(decision.outcome, "bold"), sentence(decision)), *action]
     if decision.group:
-        body.append(Text(clean(f"decided together with {', '.join(decision.group)}"), style="dim"))
+        group = listed(decision.group, len(decision.group) if whole else _FEW)
+        head.append(Text(clean(f"decided together with {group}"), style="dim"))
     first, last = ([each for each in given if (each[0] == WOULD_HELP) == is_last] for is_last in (False, True))
-    body += sections([*first, *_sections(decision, whole), *last], most)
+    evidence = [*starmap(Evidence, first), *_evidence(decision, whole), *starmap(Evidence, last)]
     foot = f"planned in {milliseconds:.1f} ms"
     if decision.proof:
         foot += f"; {decision.proof}"
     if decision.stopped:
         foot += "; the search was cut short at its limit"
         foot += "" if decision.optimal else ", so a less harmful choice may exist"
-    return block(title, *body, Text(foot, style="dim"))
+    return Panel(title, head, evidence, foot, most)
 
 
 def _action(
     explained: Iterable[tuple[str, Sequence[Text]]],
-) -> tuple[list[RenderableType], list[tuple[str, Sequence[Text]]]]:
+) -> tuple[list[Text], list[tuple[str, Sequence[Text]]]]:
     """The line of what to do, if there is anything, and the sections without it."""
     given = list(explained)
-    advice = next((lines for label, lines in given if label == WOULD_HELP and lines), None)
-    if not advice or advice[0].plain == NONE_FOUND:
+    found = next((each for each in given if each[0] in (WOULD_HELP, SAFE_WITH) and each[1]), None)
+    if found is None:
         return [], given
-    rest = [(label, lines[1:] if label == WOULD_HELP else lines) for label, lines in given]
-    return [labelled("do", "bold green", advice[0].plain)], rest
+    first = found[1][0].plain
+    rest = [(label, lines[1:] if (label, lines) == found else lines) for label, lines in given]
+    if first == NONE_FOUND:
+        return [Text(first, style="dim")], rest
+    return [labelled("do", "bold green", advice.to_keep(it=first) if found[0] == SAFE_WITH else first)], rest
 
 
-def _sections(decision: Decision, whole: bool) -> Iterable[tuple[str, list[Text]]]:
+def _evidence(decision: Decision, whole: bool) -> Iterable[Evidence]:
     more = decision.message and decision.message not in sentence(decision)
     if more and (decision.headline or isinstance(decision, Unschedulable | Gathering)):
-        yield "because", [Text(clean(decision.message))]
+        yield Evidence("because", [Text(clean(decision.message))])
     if decision.quota is not None:
-        yield "quota", [Text(clean(_quota(decision.quota)))]
+        yield Evidence("quota", [Text(clean(_quota(decision.quota)))])
     if decision.topology_domain:
-        yield "within", [Text(clean(decision.topology_domain))]
+        yield Evidence("within", [Text(clean(decision.topology_domain))])
     members = _two_columns((p.key, f"→ {p.node}") for p in decision.placements)
     awaited = _two_columns((a.pod, f"is leaving {a.node}" + _for(a.plan)) for a in decision.awaiting)
-    yield "members", _short(members, lambda: summing.members(decision.placements), whole)
-    yield "victims", _short(_victims(decision.victims), lambda: summing.victims(decision.victims), whole)
-    yield "awaited", _short(awaited, lambda: summing.leaving(a.pod for a in decision.awaiting), whole)
-    yield "spared", _grouped((f"{s.unit.kind} {s.unit.name}", _words(s.reason)) for s in decision.spared)
+    yield _short("members", members, summing.members(decision.placements), whole)
+    yield _short("victims", _victims(decision.victims), summing.victims(decision.victims), whole)
+    yield _short("awaited", awaited, summing.leaving(a.pod for a in decision.awaiting), whole)
+    yield Evidence("spared", _grouped((f"{s.unit.kind} {s.unit.name}", _words(s.reason)) for s in decision.spared))
     own = ((u.pod, (reason for reason in u.reasons if reason != decision.message)) for u in decision.unplaced)
-    yield "not placed", _grouped((pod, "; ".join(reasons)) for pod, reasons in own)
-    yield "warnings", [Text(clean(w), style="yellow") for w in decision.warnings]
+    yield Evidence("not placed", _grouped((pod, "; ".join(reasons)) for pod, reasons in own))
+    yield Evidence("warnings", [Text(clean(w), style="yellow") for w in decision.warnings])
 
 
-def _short(lines: list[Text], summed: Callable[[], Sequence[str]], whole: bool) -> list[Text]:
+def _short(label: str, lines: list[Text], summed: Sequence[str], whole: bool) -> Evidence:
     """The lines, or their sums where they are too many to be read."""
-    if whole or len(lines) <= summing.MOST_LINES:
-        return lines
-    return [Text(clean(line)) for line in summed()]
+    if whole:
+        return Evidence(label, lines)
+    fewer = [Text(clean(line)) for line in summed]
+    return Evidence(label, fewer if len(lines) > summing.MOST_LINES else lines, fewer)
 
 
 def _for(plan: str | None) -> str:
@@ -359,15 +333,32 @@ def render_explanation(
 ) -> None:
     """Print it. ``milliseconds`` is what its own decision took; ``whole`` is as in :func:`render_plan`."""
     out = console or make_console()
-    most = sys.maxsize if whole else most_rows(out)
     explained = [(section.label, [Text(clean(line)) for line in section.lines]) for section in found.sections]
     if found.own is not None:
-        panel = _fitted(gang_panel(found.own, milliseconds, most, explained, whole=whole), out, whole)
+        panel = gang_panel(found.own, milliseconds, _most(out, whole), explained, whole=whole)
     else:
         head = labelled(found.word, _EXPLAINED.get(found.word, "bold"), found.sentence)
         action, rest = _action(explained)
-        panel = block(headline(found.title), head, *action, *sections(rest, most))
+        panel = Panel(headline(found.title), [head, *action], starmap(Evidence, rest), most=_most(out, whole))
     printed(out, lambda console: console.print(panel))
+
+
+def render_past(last: Past, earlier: Sequence[Past], console: Console | None = None) -> None:
+    """Print why something was evicted, the ``last`` time first."""
+    out = console or make_console()
+    title = headline(last.names[0], sums.evicted_ago(kind=last.kind, ago=last.ago))
+    evidence = [
+        Evidence("reason", [Text(clean(last.reason))]),
+        Evidence("with it", [Text(clean(name)) for name in last.names[1:]]),
+        Evidence("earlier", [Text(clean(_past(each))) for each in earlier]),
+    ]
+    head = labelled("evicted", "bold red", last.note)
+    panel = Panel(title, [head], evidence, most=_most(out, whole=False), all_by=sums.JSON_HAS_ALL)
+    printed(out, lambda console: console.print(panel))
+
+
+def _past(past: Past) -> str:
+    return sums.evicted_earlier(ago=past.ago, kind=past.kind, names=listed(past.names, _FEW), note=past.note)
 
 
 #: Width of a bar in characters.

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
+from typing import TYPE_CHECKING
 
 from gangsched.cli import answers
+from gangsched.cli.answers import Past, age_of
 from gangsched.cli.history import CONTRACT, Record, add_record_arguments, only, read_record
 from gangsched.cli.inputs import add_namespace_argument, named
 from gangsched.messages import failures
 from gangsched.model.errors import Problem
+from gangsched.model.times import parse_time
+
+if TYPE_CHECKING:
+    from gangsched.cluster.kube.history import Line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +30,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what is on record; 2 when nothing is, or the record cannot be read."""
-    return CONTRACT.run(args, _read)
+    return CONTRACT._replace(show=_show).run(args, _read)
+
+
+def _show(record: Record, form: str) -> None:
+    """On a terminal the last of the evictions, and the earlier ones in a line each; elsewhere the table."""
+    if not sys.stdout.isatty():
+        record.print(form)
+        return
+    from gangsched.cli.render import render_past  # noqa: PLC0415 - rich takes longer to import than to show a table
+
+    last, *earlier = reversed(record.lines)
+    render_past(_told(last, record.now), [_told(each, record.now) for each in earlier])
+
+
+def _told(line: Line, now: float) -> Past:
+    names = [f"{space}/{name}" + (f" on {node}" if node else "") for space, name, node in line.objects]
+    return Past(line.kind, names, line.reason, line.note, age_of(now - parse_time(line.time, "time")))
 
 
 def _read(args: argparse.Namespace) -> tuple[Record, list[Problem]]:

@@ -24,4 +24,6 @@ create_local_queue = Text("create the LocalQueue {key} of ClusterQueue {queue}: 
 more_quota = Text("more quota in {queue}, which gangsched queues shows: {then}")
 more_nodes = Text("add {nodes} like {node}: {then}")
 EARLIER = "a place further ahead in the queue: gangs of higher priority take the room first"
+ask_explain = Text("gangsched explain {name} -n {namespace}, with the same input, tries what would help")
+to_keep = Text("to keep it: {it}")
 NONE_FOUND = "none of the changes that were tried (of the gang, its priority, quota, or more nodes) makes it start"

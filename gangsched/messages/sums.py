@@ -10,4 +10,9 @@ victims = Text("{pods} of {units} in namespace {namespace}, priority {priority}:
 beyond_budgets = Text("; {pods} beyond their PodDisruptionBudgets")
 leaving = Text("{pods} in namespace {namespace} are leaving")
 more_sums = Text("… and {count} more such lines (-v shows all)")
-lines_left_out = Text("… {count} more lines (-v shows them, -o json has all)")
+evicted_ago = Text("  {kind} · evicted {ago} ago")
+evicted_earlier = Text("{ago} ago, {kind} {names}: {note}")
+and_more = Text("… and {count} more")
+#: Where something is left out.
+SHOWS_ALL = "-v shows all"
+JSON_HAS_ALL = "-o json has all"

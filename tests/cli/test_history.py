@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
 from collections.abc import Callable
 
 import pytest
+from rich.console import Console
 
 from gangsched.cli import history, why_evicted
+from gangsched.cli.answers import Past
 from gangsched.cli.main import main
+from gangsched.cli.render import render_past
 from gangsched.cluster.kube.history import Line
 from gangsched.model.times import render_time
 
@@ -101,6 +105,22 @@ def test_who_is_not_on_record(show: Show, name: str) -> None:
     code, out, err = show("why-evicted", name)
     assert (code, out) == (2, "")
     assert "is on record, which begins at 20" in err
+
+
+def test_an_answer_on_a_terminal() -> None:
+    """The last eviction goes first, with its reason; of many names and of earlier ones there is as much as fits."""
+    file = io.StringIO()
+    out = Console(file=file, width=80, force_terminal=True, color_system=None)
+    names = [f"ml/worker-{n:03} on gpu-{n}" for n in range(256)]
+    note = "Job ml/train of priority 1000 needs its room, and no other choice breaks fewer budgets " * 3
+    past = Past("Pod", names, "Preempted", note, "5s")
+    render_past(past, [past._replace(ago=f"{n}m") for n in range(40)], console=out)
+    lines = file.getvalue().splitlines()
+    assert "ml/worker-000 on gpu-0  Pod · evicted 5s ago" in lines[0]
+    assert lines[1].startswith("  EVICTED  Job ml/train of priority 1000 needs its room")
+    assert len(lines) <= 15
+    assert max(map(len, lines)) <= 80
+    assert ("with it" in file.getvalue(), "earlier" in file.getvalue(), "-o json has all" in lines[-1]) == (True,) * 3
 
 
 def test_a_time_that_is_none(show: Show) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from gangsched.cli import summing
 from gangsched.cli.contracts import Planned
-from gangsched.cli.render import PANEL_LINES, make_console, render_plan
+from gangsched.cli.render import make_console, render_plan
 from gangsched.core.decision import Awaited, Gap, Placement, Reason, Spared, UnitRef, Unplaced, Victim
 from gangsched.model.records import GangId
 from tests import builders
@@ -187,12 +187,13 @@ def test_node_groups_are_told_apart():
 
 
 def test_a_gang_has_few_lines_on_a_terminal():
-    """Fifteen, the last of which says how many more there are; -v and a file have all of them."""
+    """Fifteen, the last of which says how the others are had; -v and a file have all of them."""
     unplaced = tuple(Unplaced(f"ns/w-{i}", (f"reason {i}",)) for i in range(30))
     large = decided(outcome="unschedulable", unplaced=unplaced)
     lines = shown(large, terminal=True, width=80).splitlines()
-    assert [i for i, line in enumerate(lines) if not line.strip()] == [PANEL_LINES]
-    assert "more lines (-v shows them" in lines[PANEL_LINES - 1]
+    assert [i for i, line in enumerate(lines) if not line.strip()] == [15]
+    assert "-v shows all" in lines[14]
+    assert "reason 0" in "".join(lines)
     assert "reason 29" in shown(large, terminal=True, whole=True)
     assert "reason 29" in shown(large)
 
