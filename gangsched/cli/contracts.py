@@ -14,6 +14,7 @@ import msgspec
 from gangsched.core import decision as decided
 from gangsched.core.decision import Reason, Spared
 from gangsched.core.decision import UnitRef as Unit
+from gangsched.core.events import Event
 from gangsched.core.preemption.removal import Leaving
 from gangsched.messages import causes
 from gangsched.model.records import GangId
@@ -224,7 +225,8 @@ class Planned(NamedTuple):
     """A plan before it is printed: each decision with the milliseconds that it took, and who leaves before because of a
     queue that is stopped. ``others`` counts pending pods by the scheduler that they name and that is none of ours.
     ``etas`` says of each gang when it will start, if that was asked for; ``whole`` that no list is to be summed.
-    ``actions`` has what to do first for gangs that do not start by themselves.
+    ``actions`` has what to do first for gangs that do not start by themselves,
+    ``events`` what was read, to draw it.
     """
 
     decisions: Sequence[tuple[decided.Decision, float]]
@@ -234,6 +236,7 @@ class Planned(NamedTuple):
     etas: Mapping[GangId, Eta] = {}
     whole: bool = False
     actions: Mapping[GangId, str] = {}
+    events: Sequence[Event] = ()
 
     def plan(self) -> Plan:
         """In the words of the contract."""

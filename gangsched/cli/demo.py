@@ -16,9 +16,9 @@ from rich.text import Text
 
 from gangsched.cli import answers
 from gangsched.cli.decisions import can_start, sentence
+from gangsched.cli.pictures import Painter, Placed, amount, quantity
 from gangsched.cli.render import headline, make_console, printed
-from gangsched.cli.render_simulation import Painter
-from gangsched.cli.simulation import Simulation, amount, clock, group_name, pods_of, quantity, simulate, summary_of
+from gangsched.cli.simulation import Simulation, clock, group_name, pods_of, records_of, simulate, summary_of
 from gangsched.cluster.manifests import load
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry, moment
@@ -240,7 +240,7 @@ class Teller:
         self._run = simulation
         self._pause = pause
         self._width = min(console.width, WIDEST)
-        self._painter = Painter(simulation.history, bar_width=max(16, min(48, self._width - 46)))
+        self._painter = Painter(records_of(simulation), bar_width=max(16, min(48, self._width - 46)))
         self._decisions = dict(simulation.decisions)
 
     def tell(self) -> None:
@@ -354,7 +354,8 @@ class Teller:
         self._say(step, "GONE", "red", text)
 
     def _picture(self, number: int, caption: str) -> None:
-        table = self._painter.nodes(moment(self._run.history, number))
+        now = moment(self._run.history, number)
+        table = self._painter.nodes(Placed(now.nodes, list(now.pods.values())))
         picture = Group("", Text(caption, style="italic dim"), table, "")
         printed(self._console, lambda out: out.print(Padding(picture, (0, 0, 0, 2), expand=False)))
 

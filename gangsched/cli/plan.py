@@ -83,8 +83,9 @@ def _plan(args: argparse.Namespace) -> tuple[Planned, list[Problem]]:
         found = etas(loaded.events, options, now, [decision for decision, _ in decisions])
     if others and not decisions:
         loaded.warnings.append(_for_others(options, others))
-    actions = _actions(state) if args.output == "table" else {}
-    return Planned(decisions, drained, options.scheduler_names, others, found, args.verbose, actions), loaded.warnings
+    actions = _actions(state) if args.output != "json" else {}
+    planned = Planned(decisions, drained, options.scheduler_names, others, found, args.verbose, actions, state.events)
+    return planned, loaded.warnings
 
 
 def _actions(state: State) -> dict[GangId, str]:

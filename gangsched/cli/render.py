@@ -21,6 +21,7 @@ from gangsched.cli.contracts import Planned
 from gangsched.cli.decisions import SAFE_WITH, STARTS, WOULD_HELP, sentence, word
 from gangsched.cli.explanation import Explanation
 from gangsched.cli.panel import PANEL_LINES, Evidence, Panel
+from gangsched.cli.pictures import Painter, before_and_after, changed
 from gangsched.cli.queue_rows import Row, Usage
 from gangsched.core.decision import (
     BIND,
@@ -37,7 +38,7 @@ from gangsched.core.decision import (
 )
 from gangsched.core.preemption.removal import Leaving
 from gangsched.core.quota.workloads import quantity
-from gangsched.messages import advice, failures, sums
+from gangsched.messages import advice, failures, pictures, sums
 from gangsched.messages.advice import NONE_FOUND
 from gangsched.messages.text import are, counted, listed
 
@@ -133,9 +134,25 @@ def render_plan(plan: Planned, console: Console | None = None, *, whole: bool = 
                 when.append((WOULD_HELP, [Text(clean(action))]))
             out.print(gang_panel(decision, milliseconds, _most(out, whole), when, whole=whole))
             out.print()
+        if out.is_terminal:
+            _draw(out, plan)
         out.print(_summary(plan))
 
     printed(console or make_console(), write)
+
+
+def _draw(out: Console, plan: Planned) -> None:
+    """Draw the nodes on which something changes, before and after."""
+    before, after = before_and_after(plan.events, [decision for decision, _ in plan.decisions])
+    nodes = changed(before, after)
+    if not nodes:
+        return
+    painter = Painter([*before.nodes.values(), *before.pods, *after.pods], max(16, min(48, out.width - 46)))
+    for caption, now in ((pictures.BEFORE, before), (pictures.AFTER, after)):
+        table = painter.nodes(now, out.width // 4, nodes)
+        out.print(Padding(Group(Text(caption, style="italic dim"), table, ""), (0, 0, 0, 2), expand=False))
+    if same := len(before.nodes) - len(nodes):
+        out.print(Text(f"  {pictures.as_they_are(nodes=counted(same, 'node'))}\n", style="dim"))
 
 
 def _drained(found: Leaving, most: int) -> RenderableType:

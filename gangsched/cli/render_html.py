@@ -7,7 +7,8 @@ from html import escape
 
 import msgspec
 
-from gangsched.cli.simulation import Simulation, amount, clock, quantity, scarcest, summary_of, timeline
+from gangsched.cli.pictures import amount, quantity, scarcest
+from gangsched.cli.simulation import Simulation, clock, records_of, summary_of, timeline
 from gangsched.cluster.sim import history as log
 from gangsched.model.records import SINGLE, GangId, Node, Pod
 
@@ -82,7 +83,7 @@ def stays(simulation: Simulation) -> list[Stay]:
 
 
 def _lanes(simulation: Simulation, last: float) -> str:
-    resource = scarcest(simulation.history)
+    resource = scarcest(records_of(simulation))
     nodes: dict[str, Node] = {}
     for entry in simulation.history:
         if isinstance(entry.record, Node):

@@ -30,8 +30,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.model import dialects
 from gangsched.model.constraints import Labels
 from gangsched.model.errors import one_line
-from gangsched.model.quantity import render
-from gangsched.model.records import SINGLE, Gang, GangId, Node, Pod
+from gangsched.model.records import SINGLE, Gang, GangId, Pod
 from gangsched.runtime.loop import Core, Observer, run_loop
 
 #: What the timeline leaves out.
@@ -325,33 +324,9 @@ def _gangs(simulation: Simulation) -> dict[str, dict[str, Any]]:
     return out
 
 
-# ---------------------------------------------------------------------------------------------------- resources
-
-
-def scarcest(history: History) -> str:
-    """The resource of which pods ask for the largest share of all nodes; ``cpu`` when they ask for none."""
-    room: dict[str, int] = {}
-    asked: dict[str, int] = {}
-    seen: set[str] = set()
-    for entry in history:
-        record = entry.record
-        new = isinstance(record, Node | Pod) and (entry.kind + entry.object + entry.uid) not in seen
-        if not new:
-            continue
-        seen.add(entry.kind + entry.object + entry.uid)
-        if isinstance(record, Node):
-            for resource, units in record.allocatable:
-                room[resource] = room.get(resource, 0) + units
-        elif isinstance(record, Pod):
-            for resource, units in record.shape.requests:
-                asked[resource] = asked.get(resource, 0) + units
-    shares = [(asked[r] / room[r], r) for r in sorted(asked) if room.get(r)]
-    return max(shares, key=lambda s: s[0])[1] if shares else "cpu"
-
-
-def amount(pod: Pod, resource: str) -> int:
-    """What the pod takes of a resource, in base units."""
-    return dict(pod.shape.requests).get(resource, 0)
+def records_of(simulation: Simulation) -> list[object]:
+    """All objects as they were, in the order of the changes."""
+    return [entry.record for entry in simulation.history]
 
 
 def group_name(pod: Pod) -> str:
@@ -363,8 +338,3 @@ def clock(seconds: float) -> str:
     """``0:05.010``: minutes, seconds and milliseconds of virtual time."""
     minutes, rest = divmod(round(seconds * 1000), 60_000)
     return f"{minutes}:{rest // 1000:02d}.{rest % 1000:03d}"
-
-
-def quantity(resource: str, units: int) -> str:
-    """``3 CPU``, ``16Gi memory``, ``2 nvidia.com/gpu``."""
-    return f"{render(resource, units)} {'CPU' if resource == 'cpu' else resource}"

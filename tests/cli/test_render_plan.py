@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections import Counter
 
 import pytest
@@ -12,6 +13,7 @@ from gangsched.cli import summing
 from gangsched.cli.contracts import Planned
 from gangsched.cli.render import make_console, render_plan
 from gangsched.core.decision import Awaited, Gap, Placement, Reason, Spared, UnitRef, Unplaced, Victim
+from gangsched.core.events import Changed
 from gangsched.model.records import GangId
 from tests import builders
 
@@ -274,3 +276,29 @@ def test_one_terminating_pod_is_gone():
     assert awaited[0].pod in shown(decided(outcome="wait", awaiting=awaited[:1]))
     assert "1 terminating pod is gone" in shown(decided(outcome="wait", awaiting=awaited[:1]))
     assert "2 terminating pods are gone" in shown(decided(outcome="wait", awaiting=awaited))
+
+
+def test_a_terminal_shows_nodes_before_and_after():
+    """Only those on which something changes are drawn, with who leaves them and who comes; a file has no picture."""
+    nodes = [builders.node(f"n{i}").cpu(4).obj() for i in range(30)]
+    old = [builders.pod(f"old-{i}").cpu(4).priority(1).on(f"n{i}").obj() for i in range(2)]
+    new = [builders.pod(f"new-{i}").cpu(4).priority(9).obj() for i in range(2)]
+    decision = decided(
+        outcome="preempt",
+        victims=tuple(Victim("d", p.name, p.uid, p.node, UnitRef("Pod", p.key), False, 1, False) for p in old),
+        placements=tuple(Placement("d", p.name, p.uid, f"n{i}") for i, p in enumerate(new)),
+    )
+    plan = Planned([(decision, 1.0)], events=[Changed(each) for each in (*nodes, *old, *new)])
+    screens = []
+    for terminal in (True, False):
+        file = io.StringIO()
+        render_plan(plan, Console(file=file, width=80, force_terminal=terminal, color_system=None))
+        screens.append(file.getvalue())
+    before, after = screens[0].split("\n  after")
+    assert re.findall(r"n(\d) │░+ (old-\d) ░+│ 4 of 4 CPU → (new-\d)", before) == [
+        ("0", "old-0", "new-0"),
+        ("1", "old-1", "new-1"),
+    ]
+    assert re.findall(r"n(\d) │█+ (new-\d) █+│", after) == [("0", "new-0"), ("1", "new-1")]
+    assert "28 nodes more, on which nothing changes" in after
+    assert "│" not in screens[1]

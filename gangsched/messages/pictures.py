@@ -1,0 +1,40 @@
+"""What stands in pictures of plans and of simulated runs."""
+
+from __future__ import annotations
+
+from gangsched.messages.text import Text
+
+BEFORE = "before (░ leaves)"
+AFTER = "after"
+more_nodes = Text("… {count} more")
+as_they_are = Text("{nodes} more, on which nothing changes")
+NOTHING_STARTS = "nothing starts, and no pod is evicted"
+
+# Pages
+
+PLAN = "Plan"
+RUN = "Simulated run"
+of_input = Text("of {sources}")
+OF_CLUSTER = "the cluster"
+drawn = Text("Drawn is {resource}, of which the pods ask for most.")
+LEGEND_RUNS = "runs"
+LEGEND_NEW = "starts here"
+LEGEND_LEAVES = "evicted for others"
+LEGEND_TERMINATES = "stops (terminating)"
+LEGEND_FREE = "free"
+ALL = "all nodes"
+ONLY_CHANGED = "nodes that change"
+FILTER = "show"
+NO_RACK = "other nodes"
+NODES = "Nodes"
+DECISIONS = "Decisions"
+HAPPENED = "What happened"
+SINGLE_PODS = "pods without a gang"
+rack = Text("{name}: {nodes}, {used} of {room} used")
+rack_changes = Text("{name}: {nodes}, {before} of {room} used, then {after}")
+alike = Text("{first} … {last} ({nodes} alike)")
+together = Text("{name} x {pods}")
+whole_rack = Text("all {nodes} together")
+more_rows = Text("… {count} more (-o json has all)")
+ran = Text("{counts}; {binds} bound, {preempted} preempted; last change at {at} of {until}.")
+too_many = Text("For {nodes} pods of a gang are drawn together, and nodes that are alike once (-o json has all).")
