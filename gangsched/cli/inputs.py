@@ -82,8 +82,8 @@ class Followed(NamedTuple):
     reach: Reach
 
 
-def add_decision_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of commands that decide."""
+def add_decision_arguments(parser: argparse.ArgumentParser, *, page: bool = False) -> None:
+    """The options of commands that decide, of which some can answer with a ``page``."""
     add_input_arguments(parser, required=False)
     parser.add_argument(
         "--now",
@@ -91,7 +91,8 @@ def add_decision_arguments(parser: argparse.ArgumentParser) -> None:
         help="the moment of the decision, as 2026-01-31T12:00:00Z, in seconds since 1970, or now"
         " (default: now for a cluster, else the newest creationTimestamp, startTime or checkpoint in the input)",
     )
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+    forms = ("table", "json", "html") if page else ("table", "json")
+    parser.add_argument("-o", "--output", choices=forms, default="table", help="default: table")
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="all members and victims by name, and all that is known of a gang"
     )

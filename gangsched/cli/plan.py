@@ -6,6 +6,7 @@ The JSON is a published contract: ``schemas/plan-v1.schema.json``.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections import Counter
 
@@ -27,7 +28,7 @@ from gangsched.cluster.manifests.overlay import Around, overlaid
 from gangsched.core.decision import BIND, Gathering, Unschedulable
 from gangsched.core.events import records
 from gangsched.core.options import Options
-from gangsched.messages import advice, failures, invalid
+from gangsched.messages import advice, failures, invalid, pictures
 from gangsched.model.errors import Problem
 from gangsched.model.records import GangId, Pod
 
@@ -37,7 +38,7 @@ _TRIED, _TRYING_SECONDS = 3, 2.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    add_decision_arguments(parser)
+    add_decision_arguments(parser, page=True)
     parser.add_argument(
         "--cluster",
         action="store_true",
@@ -53,11 +54,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan; 2 when some input was not understood."""
-    plan = CONTRACT.answer(args, _plan)
+    contract = CONTRACT
+    if args.output == "html":
+        contract = CONTRACT._replace(show=lambda plan, _: _write_page(plan, args))
+    plan = contract.answer(args, _plan)
     if plan is None:
         return answers.BAD_INPUT
     starts = bool(plan.decisions) and all(decision.outcome == BIND for decision, _ in plan.decisions)
     return answers.FAILED if args.exit_code and not starts else answers.OK
+
+
+def _write_page(plan: Planned, args: argparse.Namespace) -> None:
+    from gangsched.cli.render_html_plan import plan_page  # noqa: PLC0415 - as below
+
+    sources = [pictures.OF_CLUSTER, *args.sources] if args.cluster else args.sources
+    sys.stdout.write(plan_page(plan, pictures.of_input(sources=", ".join(sources))))
 
 
 def _render(plan: Planned, _: str) -> None:

@@ -136,7 +136,7 @@ def render_plan(plan: Planned, console: Console | None = None, *, whole: bool = 
             out.print()
         if out.is_terminal:
             _draw(out, plan)
-        out.print(_summary(plan))
+        out.print(in_short(plan))
 
     printed(console or make_console(), write)
 
@@ -181,7 +181,7 @@ def gang_panel(
         group = listed(decision.group, len(decision.group) if whole else _FEW)
         head.append(Text(clean(f"decided together with {group}"), style="dim"))
     first, last = ([each for each in given if (each[0] == WOULD_HELP) == is_last] for is_last in (False, True))
-    evidence = [*starmap(Evidence, first), *_evidence(decision, whole), *starmap(Evidence, last)]
+    evidence = [*starmap(Evidence, first), *evidence_of(decision, whole), *starmap(Evidence, last)]
     foot = f"planned in {milliseconds:.1f} ms"
     if decision.proof:
         foot += f"; {decision.proof}"
@@ -206,7 +206,8 @@ def _action(
     return [labelled("do", "bold green", advice.to_keep(it=first) if found[0] == SAFE_WITH else first)], rest
 
 
-def _evidence(decision: Decision, whole: bool) -> Iterable[Evidence]:
+def evidence_of(decision: Decision, whole: bool) -> Iterable[Evidence]:
+    """What a decision rests on; long lists are summed unless the ``whole`` is asked for."""
     more = decision.message and decision.message not in sentence(decision)
     if more and (decision.headline or isinstance(decision, Unschedulable | Gathering)):
         yield Evidence("because", [Text(clean(decision.message))])
@@ -308,7 +309,7 @@ def _grouped(rows: Iterable[tuple[str, str]]) -> list[Text]:
     return _two_columns(out)
 
 
-def _summary(plan: Planned) -> Text:
+def in_short(plan: Planned) -> Text:
     """How many decisions have which outcome; and pods for which there is none, with the name of another scheduler."""
     decisions = [decision for decision, _ in plan.decisions]
     counts = Counter(d.outcome for d in decisions)

@@ -1,38 +1,32 @@
-"""A simulated run as one HTML page: a lane per node in SVG, below it the timeline. No scripts, nothing is loaded."""
+"""A simulated run as one HTML page: a lane per node over time, below it what happened."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from itertools import groupby
 
 import msgspec
 
-from gangsched.cli.pictures import amount, quantity, scarcest
-from gangsched.cli.simulation import Simulation, clock, records_of, summary_of, timeline
+from gangsched.cli import page as pages
+from gangsched.cli.page import Box, Rack, Row
+from gangsched.cli.pictures import amount, quantity, racks, scarcest
+from gangsched.cli.simulation import Happened, Simulation, clock, records_of, summary_of, timeline
 from gangsched.cluster.sim import history as log
+from gangsched.messages import pictures
+from gangsched.messages.text import counted, listed
 from gangsched.model.records import SINGLE, GangId, Node, Pod
 
-_LEFT, _WIDTH, _LANE, _GAP, _TOP = 150, 1000, 56, 14, 30
-#: Width of a label of the axis, and characters of a name beside a lane.
-_LABEL, _NAME = 60, 20
-_HUES = (205, 28, 140, 275, 350, 60, 175, 315, 100, 240)
-
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1d2530; --dim: #66707d; --paper: #fbfbfc; --lane: #eceff3; --line: #d5dae1 }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e9ee; --dim: #97a1ae; --paper: #14181e; --lane: #1f252d; --line: #333c47 } }
-body { margin: 2.5rem auto; max-width: 1180px; padding: 0 1rem; color: var(--ink); background: var(--paper);
-  font: 15px/1.5 system-ui, sans-serif }
-h1 { font-size: 1.4rem; margin: 0 0 .2rem } h2 { font-size: 1.05rem; margin: 2rem 0 .6rem }
-p { margin: .2rem 0 } .dim { color: var(--dim) } .bad { color: #d33 }
-svg { width: 100%; height: auto; margin-top: 1rem } svg text { font: 12px system-ui, sans-serif; fill: var(--ink) }
-svg .axis { fill: var(--dim); font-size: 11px } svg .lane { fill: var(--lane) } svg .tick { stroke: var(--line) }
-svg .leaving { fill-opacity: .35; stroke-dasharray: 3 2 }
-table { border-collapse: collapse; width: 100%; font-size: 13px } th { text-align: left; color: var(--dim) }
-th, td { padding: .18rem .8rem .18rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
-td:first-child { font-variant-numeric: tabular-nums; color: var(--dim); white-space: nowrap }
-td { overflow-wrap: anywhere }
-"""
+#: Stays that begin and end within so many seconds of each other are the same where pods are drawn together.
+_SAME = 0.1
+#: Things of one sort that happen within so many seconds are one line, from so many things on.
+_NEAR, _MANY = 0.05, 4
+#: So many lines and names at most.
+_ROWS, _NAMES = 400, 3
+#: A box that is lower than this share of its lane has no room for a name.
+_READABLE = 0.3
+#: So many times are written above the lanes.
+_TICKS = 6
 
 
 class Stay(msgspec.Struct):
@@ -44,19 +38,23 @@ class Stay(msgspec.Struct):
     end: float | None = None
 
 
-def page(simulation: Simulation) -> str:
-    """The whole page."""
+def page(simulation: Simulation, of: str) -> str:
+    """The whole page about a run ``of`` something."""
     summary = summary_of(simulation)
     counts = ", ".join(f"{number} {phase.lower()}" for phase, number in summary["pods"].items())
-    return (
-        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>gangsched simulate</title>"
-        "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        "<meta name='viewport' content='width=device-width'>"
-        f"<style>{_STYLE}</style></head><body>\n<h1>Simulated run</h1>\n"
-        f"<p>{escape(counts or 'no pods')}; {summary['binds']} bound, {summary['preempted']} preempted; last change at"
-        f" {clock(summary['seconds'])} of {clock(summary['until'])}.</p>\n"
-        f"{_lanes(simulation, summary['seconds'])}\n<h2>What happened</h2>\n{_table(simulation)}\n</body></html>\n"
+    drawn = _Drawn(simulation, summary["seconds"])
+    ran = pictures.ran(
+        counts=counts or pictures.NO_PODS,
+        binds=summary["binds"],
+        preempted=summary["preempted"],
+        at=clock(summary["seconds"]),
+        until=clock(summary["until"]),
     )
+    lead = [ran, pictures.drawn(resource=drawn.resource)]
+    nodes = pages.fitting(drawn.nodes)
+    body = f"{nodes}\n<h2>{escape(pictures.HAPPENED)}</h2>\n{_table(timeline(simulation))}"
+    kinds = (pages.RUNS, pages.TERMINATES)
+    return pages.page(pictures.RUN, of, lead, body, [gang.key for gang in drawn.gangs], kinds)
 
 
 # --------------------------------------------------------------------------------------------------------------- lanes
@@ -82,91 +80,148 @@ def stays(simulation: Simulation) -> list[Stay]:
     return list(out.values())
 
 
-def _lanes(simulation: Simulation, last: float) -> str:
-    resource = scarcest(records_of(simulation))
-    nodes: dict[str, Node] = {}
-    for entry in simulation.history:
-        if isinstance(entry.record, Node):
-            nodes[entry.record.name] = entry.record
-    known = stays(simulation)
-    span = max(last * 1.12, 1.0)
-    height = _TOP + len(nodes) * (_LANE + _GAP) + 10
-    hues: dict[GangId, int] = {}
+class _Drawn:
+    """The nodes of a run as lanes."""
+
+    def __init__(self, simulation: Simulation, last: float) -> None:
+        self.resource = scarcest(records_of(simulation))
+        self._span = max(last * 1.12, 1.0)
+        self._nodes: dict[str, Node] = {}
+        for entry in simulation.history:
+            if isinstance(entry.record, Node):
+                self._nodes[entry.record.name] = entry.record
+        self._on: dict[str, list[Stay]] = {}
+        known = stays(simulation)
+        for stay in known:
+            self._on.setdefault(stay.pod.node, []).append(stay)
+        ganged = [stay for stay in known if stay.pod.gang.family != SINGLE]
+        found = [stay.pod.gang for stay in sorted(ganged, key=lambda stay: stay.begin <= 0)]  # those that come first
+        self.gangs = list(dict.fromkeys(found))
+        self._number: Mapping[GangId, int] = {gang: n for n, gang in enumerate(self.gangs)}
+
+    def nodes(self, level: int) -> str:
+        """All of them by rack, with so much of each."""
+        found = []
+        for name, nodes in racks(self._nodes.values()):
+            rows = [self._row(nodes, level)] if level == pages.RACKS else [self._row([n], level) for n in nodes]
+            if level == pages.RACKS:
+                rows = [rows[0]._replace(name=pictures.whole_rack(nodes=counted(len(nodes), "node")))]
+            title = pictures.rack_of_run(name=name or pictures.NO_RACK, nodes=counted(len(nodes), "node"))
+            found.append(Rack(title, pages.alike(rows) if level else rows))
+        return f"<div style='--bars: 1'>{pages.nodes_html(found, 't', self._axis())}</div>"
+
+    def _axis(self) -> str:
+        step = next(s for s in _STEPS if self._span / s <= _TICKS)
+        times = [n * step for n in range(int(self._span / step) + 1)]
+        marks = "".join(f"<i style='left:{at / self._span * 100:.4g}%'>{_short(at)}</i>" for at in times)
+        return f"<div class='n x'><b></b><s>{marks}</s><em></em></div>"
+
+    def _row(self, nodes: Sequence[Node], level: int) -> Row:
+        names = [node.name for node in nodes]
+        known = [stay for name in names for stay in self._on.get(name, ())]
+        room = sum(dict(node.allocatable).get(self.resource, 0) for node in nodes)
+        numbers = {self._number[stay.pod.gang] for stay in known if stay.pod.gang in self._number}
+        changes = any(stay.begin > 0 or stay.leaving is not None or stay.end is not None for stay in known)
+        boxes = tuple(self._boxes(known, room, level))
+        return Row(names[0], quantity(self.resource, room), (boxes,), changes, frozenset(numbers))
+
+    def _boxes(self, known: Sequence[Stay], room: int, level: int) -> Iterator[Box]:
+        """As high as their share of the node, stacked where they overlap in time."""
+        placed: list[tuple[float, float, float, float]] = []
+        for same in _together(known, level):
+            stay = same[0]
+            end = self._span if stay.end is None else stay.end
+            asked = sum(amount(each.pod, self.resource) for each in same)
+            share = min(1.0, max(asked / room, 0.02)) if room else 1.0
+            floor = 0.0
+            for begin, until, low, high in sorted(placed, key=lambda b: b[2]):
+                if begin < end and stay.begin < until and low < floor + share and floor < high:
+                    floor = high
+            placed.append((stay.begin, end, floor, floor + share))
+            until = end if stay.leaving is None else stay.leaving
+            number = self._number.get(stay.pod.gang)
+            for begin, finish, kind in ((stay.begin, until, pages.RUNS), (until, end, pages.TERMINATES)):
+                if finish > begin:
+                    label = _label(same) if kind == pages.RUNS and share >= _READABLE else ""
+                    left, width = begin / self._span, (finish - begin) / self._span
+                    title = _tooltip(same, self.resource)
+                    yield Box(left, width, kind, number, label, title, min(floor, 0.98), share * 0.97)
+
+
+_STEPS = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400, 10**6, 10**9)
+
+
+def _short(seconds: float) -> str:
+    return clock(seconds) if seconds % 1 else clock(seconds).partition(".")[0]
+
+
+def _together(known: Sequence[Stay], level: int) -> Iterator[list[Stay]]:
+    """Each stay, or those of a gang that begin and end together."""
+    if level == pages.EVERY_POD:
+        yield from ([stay] for stay in known)
+        return
+
+    def look(stay: Stay) -> tuple[object, ...]:
+        times = (stay.begin, stay.leaving, stay.end)
+        return (*(None if at is None else round(at / _SAME) for at in times), stay.pod.gang if _ganged(stay) else "")
+
+    groups: dict[tuple[object, ...], list[Stay]] = {}
     for stay in known:
-        hues.setdefault(stay.pod.gang, _HUES[len(hues) % len(_HUES)])
-    parts = [f"<svg viewBox='0 0 {_LEFT + _WIDTH + 10} {height}' role='img' aria-label='pods on nodes over time'>"]
-    parts += _axis(span, height)
-    for row, name in enumerate(sorted(nodes)):
-        top = _TOP + row * (_LANE + _GAP)
-        total = dict(nodes[name].allocatable).get(resource, 0)
-        parts.append(f"<rect class='lane' x='{_LEFT}' y='{top}' width='{_WIDTH}' height='{_LANE}' rx='4'/>")
-        shown = name if len(name) <= _NAME else f"{name[: _NAME // 2]}…{name[1 - _NAME // 2 :]}"
-        parts.append(f"<text x='0' y='{top + 24}'><title>{escape(name)}</title>{escape(shown)}</text>")
-        parts.append(f"<text class='axis' x='0' y='{top + 40}'>{escape(quantity(resource, total))}</text>")
-        parts += _boxes([s for s in known if s.pod.node == name], top, total, resource, span, hues)
-    parts.append("</svg>")
-    return "\n".join(parts)
+        groups.setdefault(look(stay), []).append(stay)
+    yield from groups.values()
 
 
-def _axis(span: float, height: int) -> Iterable[str]:
-    step = next(s for s in (0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 3600, 10**5, 10**9) if span / s <= 12)
-    for i in range(int(span / step) + 1):
-        x = _LEFT + i * step / span * _WIDTH
-        anchor = " text-anchor='end'" if x > _LEFT + _WIDTH - _LABEL else ""
-        yield f"<line class='tick' x1='{x:.1f}' y1='20' x2='{x:.1f}' y2='{height - 6}'/>"
-        yield f"<text class='axis' x='{x:.1f}' y='12'{anchor}>{clock(i * step)}</text>"
+def _ganged(stay: Stay) -> bool:
+    return stay.pod.gang.family != SINGLE
 
 
-def _boxes(
-    known: Sequence[Stay], top: int, total: int, resource: str, span: float, hues: dict[GangId, int]
-) -> Iterable[str]:
-    """The pods of one node: as high as their share of it, stacked where they overlap in time."""
-    placed: list[tuple[float, float, float, float]] = []
-    for stay in known:
-        end = span if stay.end is None else stay.end
-        share = min(1.0, max(amount(stay.pod, resource) / total, 0.02)) if total else 1.0
-        floor = 0.0
-        for begin, until, low, high in sorted(placed, key=lambda b: b[2]):
-            if begin < end and stay.begin < until and low < floor + share and floor < high:
-                floor = high
-        placed.append((stay.begin, end, floor, floor + share))
-        hue = hues[stay.pod.gang]
-        y = top + _LANE * (1 - min(1.0, floor + share))
-        tall = max(2.0, _LANE * share - 1)
-        until = end if stay.leaving is None else stay.leaving
-        title = f"<title>{escape(_tooltip(stay, resource))}</title>"
-        for begin, finish, kind in ((stay.begin, until, "running"), (until, end, "leaving")):
-            if finish > begin:
-                x, wide = _LEFT + begin / span * _WIDTH, (finish - begin) / span * _WIDTH
-                yield (
-                    f"<rect class='{kind}' x='{x:.1f}' y='{y:.1f}' width='{wide:.1f}' height='{tall:.1f}' rx='3'"
-                    f" fill='hsl({hue} 62% 62%)' stroke='hsl({hue} 55% 42%)'>{title}</rect>"
-                )
-        wide = (end - stay.begin) / span * _WIDTH
-        room = int(wide / 7)
-        if room > 4 and tall > 13:
-            name = stay.pod.name if len(stay.pod.name) <= room else stay.pod.name[: room - 1] + "…"
-            x = _LEFT + stay.begin / span * _WIDTH + 5
-            yield f"<text x='{x:.1f}' y='{y + tall / 2 + 4:.1f}' pointer-events='none'>{escape(name)}</text>"
+def _label(same: Sequence[Stay]) -> str:
+    pod = same[0].pod
+    if len(same) == 1:
+        return pod.name
+    return pictures.together(name=pod.gang.name if _ganged(same[0]) else pictures.SINGLE_PODS, pods=len(same))
 
 
-def _tooltip(stay: Stay, resource: str) -> str:
+def _tooltip(same: Sequence[Stay], resource: str) -> str:
+    stay = same[0]
     pod = stay.pod
+    name = pod.key if len(same) == 1 else _label(same)
     gang = "" if pod.gang.family == SINGLE else f"\ngang {pod.gang.key}"
     times = f"\nbound {clock(stay.begin)}"
     times += "" if stay.leaving is None else f"\nleaving {clock(stay.leaving)}"
     times += "" if stay.end is None else f"\nended {clock(stay.end)}"
-    return f"{pod.key}{gang}\npriority {pod.priority}\n{quantity(resource, amount(pod, resource))}{times}"
+    asked = sum(amount(each.pod, resource) for each in same)
+    return f"{name}{gang}\npriority {pod.priority}\n{quantity(resource, asked)}{times}"
 
 
 # --------------------------------------------------------------------------------------------------------------- table
 
 
-def _table(simulation: Simulation) -> str:
-    rows = [
-        f"<tr><td>{clock(each.at_seconds)}</td><td>{escape(each.actor)}</td><td>{escape(each.what)}</td>"
-        f"<td>{escape(each.object)}</td><td>{escape(each.detail)}</td></tr>"
-        for each in timeline(simulation)
-    ]
+def _table(told: Sequence[Happened]) -> str:
+    lines = list(_lines(told))
+    while len(lines) > _ROWS or sum(map(len, lines)) > pages.TEXT_BYTES:
+        lines = lines[: min(_ROWS, len(lines) * 9 // 10)]
     head = "<tr><th>time</th><th>who</th><th>what</th><th>object</th><th>detail</th></tr>"
-    return f"<table>{head}\n{chr(10).join(rows)}\n</table>"
+    more = len(list(_lines(told))) - len(lines)
+    left_out = f"<p>{escape(pictures.more_rows(count=more))}</p>" if more else ""
+    return f"<table>{head}\n{chr(10).join(lines)}\n</table>{left_out}"
+
+
+def _lines(told: Sequence[Happened]) -> Iterator[str]:
+    """A line each, or one for many things of one sort that happen at one time."""
+
+    def sort(each: Happened) -> tuple[int, str, str]:
+        return round(each.at_seconds / _NEAR), each.actor, each.what
+
+    for _, found in groupby(told, sort):
+        same = list(found)
+        if len(same) < _MANY:
+            yield from (_line(each, each.object, each.detail) for each in same)
+            continue
+        details = {each.detail for each in same}
+        yield _line(same[0], listed([each.object for each in same], _NAMES), details.pop() if len(details) == 1 else "")
+
+
+def _line(each: Happened, what: str, detail: str) -> str:
+    cells = (clock(each.at_seconds), each.actor, each.what, what, detail)
+    return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"

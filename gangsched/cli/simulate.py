@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 
-from gangsched.cli import answers, render_html
+from gangsched.cli import answers
 from gangsched.cli.answers import Contract
 from gangsched.cli.inputs import add_input_arguments, read_options
 from gangsched.cli.simulation import Simulation, fields_of, simulate
 from gangsched.cluster.manifests import load
 from gangsched.cluster.sim.arrival import InvalidHintError
 from gangsched.cluster.sim.faults import SeededFaults
-from gangsched.messages import failures
+from gangsched.messages import failures, pictures
 from gangsched.model.errors import InputError, Problem
 from gangsched.model.times import duration_seconds
 
@@ -53,13 +54,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play and print; 2 when some input was not understood."""
+    if args.output == "html":
+        return CONTRACT._replace(show=lambda simulation, _: _write_page(simulation, args.sources)).run(args, _played)
     return CONTRACT.run(args, _played)
 
 
-def _render(simulation: Simulation, form: str) -> None:
-    if form == "html":
-        sys.stdout.write(render_html.page(simulation))
-        return
+def _write_page(simulation: Simulation, sources: Sequence[str]) -> None:
+    from gangsched.cli import render_html  # noqa: PLC0415 - as below
+
+    sys.stdout.write(render_html.page(simulation, pictures.of_input(sources=", ".join(sources))))
+
+
+def _render(simulation: Simulation, _: str) -> None:
     from gangsched.cli.render_simulation import render  # noqa: PLC0415 - rich takes longer than the run
 
     render(simulation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gangsched.messages.text import Text
 
 BEFORE = "before (░ leaves)"
+BEFORE_PLAN = "before"
 AFTER = "after"
 more_nodes = Text("… {count} more")
 as_they_are = Text("{nodes} more, on which nothing changes")
@@ -37,4 +38,5 @@ together = Text("{name} x {pods}")
 whole_rack = Text("all {nodes} together")
 more_rows = Text("… {count} more (-o json has all)")
 ran = Text("{counts}; {binds} bound, {preempted} preempted; last change at {at} of {until}.")
-too_many = Text("For {nodes} pods of a gang are drawn together, and nodes that are alike once (-o json has all).")
+rack_of_run = Text("{name}: {nodes}")
+NO_PODS = "no pods"

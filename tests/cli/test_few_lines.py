@@ -6,6 +6,7 @@ import io
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -54,7 +55,7 @@ def judged(state):
         lines = on_a_terminal(render_plan, Planned([(decision, spent)], actions=actions))
         if len(lines) > LINES + 2 or max(map(len, lines)) > COLUMNS:  # an empty line and the sum of the plan
             wrong.append(("plan", gang.key, lines))
-    asked = {}
+    asked: dict[tuple[object, int], Pod] = {}
     for pod in records(state.events, Pod):
         if pod.node:
             asked.setdefault((pod.gang if pod.gang.family != SINGLE else "", pod.priority), pod)
@@ -99,7 +100,7 @@ def test_examples(name):
 
 
 #: What keeps a gang of each size from starting at once.
-CAUSES = {
+CAUSES: dict[str, dict[str, Any]] = {
     "victims": {"running": 1},
     "victims of several gangs and namespaces": {"running": 1, "unit": 5},
     "priority": {"running": 5},

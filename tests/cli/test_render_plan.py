@@ -288,7 +288,7 @@ def test_a_terminal_shows_nodes_before_and_after():
         victims=tuple(Victim("d", p.name, p.uid, p.node, UnitRef("Pod", p.key), False, 1, False) for p in old),
         placements=tuple(Placement("d", p.name, p.uid, f"n{i}") for i, p in enumerate(new)),
     )
-    plan = Planned([(decision, 1.0)], events=[Changed(each) for each in (*nodes, *old, *new)])
+    plan = Planned([(decision, 1.0)], events=[*map(Changed, nodes), *map(Changed, [*old, *new])])
     screens = []
     for terminal in (True, False):
         file = io.StringIO()

@@ -6,7 +6,6 @@ import json
 import re
 import textwrap
 from collections import Counter
-from html.parser import HTMLParser
 from pathlib import Path
 
 import jsonschema
@@ -207,54 +206,6 @@ def test_a_wrong_annotation_names_file_and_pod(capsys, tmp_path):
         "message": "'later' is not a duration such as 90s, 2m or 1m30s",
     }
     assert (answer["events"], answer["pods"], answer["summary"]) == ([], {}, {})
-
-
-class _Page(HTMLParser):
-    """Counts tags and notes whatever would load something or run."""
-
-    VOID = frozenset(("meta", "line", "rect"))
-
-    def __init__(self):
-        super().__init__()
-        self.open = []
-        self.tags = []
-        self.loads = []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.loads += [a for a, _ in attrs if a in ("src", "href") or a.startswith("on")]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        if tag in self.VOID or tag in ("th", "td", "tr"):
-            self.open = [t for t in self.open if t != tag] if tag not in self.VOID else self.open
-            return
-        assert self.open.pop() == tag
-
-
-def test_the_html_page_is_whole_and_loads_nothing(capsys):
-    """One page with a lane per node and a box per stay, without scripts or references to elsewhere."""
-    assert main(["simulate", "-f", KOORDINATOR, "-o", "html"]) == 0
-    text = capsys.readouterr().out
-    page = _Page()
-    page.feed(text)
-    assert page.open == []
-    assert page.loads == []
-    assert "script" not in page.tags
-    assert len(re.findall("class='lane'", text)) == 2
-    assert len(re.findall("class='running'", text)) == 4
-    assert len(re.findall("class='leaving'", text)) == 2
-
-
-def test_html_escapes_what_comes_from_the_input(capsys, tmp_path):
-    """A resource name is free text for the page."""
-    nasty = NODE.replace("memory: 8Gi", "'example.com/<b>': '4'")
-    source = written(tmp_path, nasty + POD.format(name="a", cpu=1, notes="").replace("cpu", "'example.com/<b>'"))
-    assert main(["simulate", "-f", source, "-o", "html"]) == 0
-    text = capsys.readouterr().out
-    assert "<b>" not in text
-    assert "example.com/&lt;b&gt;" in text
 
 
 def test_the_table_tells_the_story(capsys):

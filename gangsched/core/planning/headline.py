@@ -68,8 +68,9 @@ def out_of_quota(gate: QuotaAssignment) -> str:
     found = refusing[-1].shortages if refusing else ()
     if gate.mode == Mode.NO_FIT and found and all(each.lasts for each in found):
         least = max(found, key=lambda each: (each.most - each.asked, each.resource))
-        amounts = {"asked": quantity(least.resource, least.asked), "most": quantity(least.resource, least.most)}
-        return answers.never_fits(why=answers.quota_too_small(queue=queue, resource=least.resource, **amounts))
+        asked, most = quantity(least.resource, least.asked), quantity(least.resource, least.most)
+        why = answers.quota_too_small(queue=queue, asked=asked, resource=least.resource, most=most)
+        return answers.never_fits(why=why)
     if gate.mode == Mode.NO_FIT and refusing and not found:
         return answers.never_fits(why=answers.no_flavor(queue=queue, why=refusing[-1].problems[0]))
     lacking = [each for each in found if not each.lasts]

@@ -1,0 +1,197 @@
+"""A page about nodes: racks with a line per node, what its bars mean, and what is shown. No scripts; nothing is loaded.
+
+A page is not to be larger than a mail may be: where it would be, pods of a gang are drawn together and nodes that are
+alike once, and if that is not enough, each rack as one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from typing import NamedTuple
+
+from gangsched.messages import pictures
+from gangsched.messages.text import counted
+
+#: The nodes of a page are no longer than this, and neither is the rest, in bytes.
+NODES_BYTES, TEXT_BYTES = 180_000, 90_000
+#: How much is drawn: every pod; pods of a gang together, and nodes that are alike once; a rack as one node.
+EVERY_POD, ALIKE, RACKS = LEVELS = range(3)
+#: So many gangs have a colour of their own, and as many can be chosen.
+HUES = (205, 28, 140, 275, 350, 60, 175, 315, 100, 240)
+_CHOICES = 12
+#: More nodes than this are not unfolded where nothing changes.
+_UNFOLDED = 200
+
+RUNS, NEW, LEAVES, TERMINATES = "r", "w", "l", "t"
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1d2530; --dim: #5b6572; --paper: #fbfbfc; --lane: #e6e9ee; --line: #d5dae1 }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e9ee; --dim: #97a1ae; --paper: #14181e; --lane: #262d36; --line: #333c47 } }
+* { box-sizing: border-box }
+body { margin: 1.5rem auto; max-width: 1180px; padding: 0 1rem; color: var(--ink); background: var(--paper);
+  font: 15px/1.5 system-ui, sans-serif }
+h1 { font-size: 1.4rem; margin: 0 0 .2rem } h2 { font-size: 1.05rem; margin: 2rem 0 .6rem }
+h3 { font-size: 1rem; margin: 0 } p { margin: .2rem 0 } small, em, dt, .dim { color: var(--dim); font-style: normal }
+small { font-weight: 400; font-size: .85em }
+section { border-left: 4px solid var(--line); padding: .1rem 0 .1rem .8rem; margin: .8rem 0 }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 .8rem; margin: .2rem 0; font-size: 13px }
+dd { margin: 0; overflow-wrap: anywhere } section p, summary { overflow-wrap: anywhere }
+fieldset { border: 0; padding: 0; margin: .6rem 0; display: flex; flex-wrap: wrap; gap: .2rem .9rem; font-size: 13px }
+legend { float: left; color: var(--dim) } label { overflow-wrap: anywhere }
+summary { cursor: pointer; margin: .8rem 0 .3rem; font-weight: 600; font-size: 14px }
+.n { display: grid; grid-template-columns: 11rem repeat(var(--bars), 1fr) 9rem; gap: .6rem; align-items: center;
+  margin: 3px 0; font-size: 13px }
+.n b { font-weight: 500; overflow-wrap: anywhere } .n em { font-size: 12px }
+.n s { position: relative; display: block; height: 20px; background: var(--lane); border-radius: 4px;
+  overflow: hidden; text-decoration: none }
+.t .n s { height: 46px } .n.x s { height: 18px; background: none } .n.x { font-size: 12px }
+.n i { position: absolute; top: 0; height: 100%; overflow: hidden; white-space: nowrap; font: 11px/20px system-ui;
+  padding: 0 3px; border-radius: 3px; color: #10151b }
+.t .n i { top: auto; line-height: 13px }
+.q { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: 13px; align-items: center }
+.q i { display: inline-block; width: 26px; height: 14px; vertical-align: -2px; margin-right: .3rem; border-radius: 3px }
+.n i, .q i { background: hsl(var(--h) 62% 66%); border: 1px solid hsl(var(--h) 45% 42%) }
+i.w { box-shadow: inset 0 0 0 2px #10151b } .n i.t, .q i.t { border-style: dashed }
+.n i.l, .n i.t, .q i.l, .q i.t { background: repeating-linear-gradient(135deg,
+  hsl(var(--h) 62% 80%) 0 5px, hsl(var(--h) 40% 62%) 5px 8px) }
+.n.x i { color: var(--dim); background: none; border: 0 } .q i.f { background: var(--lane) }
+i.p { --h: 0; filter: grayscale(1) }
+table { border-collapse: collapse; width: 100%; font-size: 13px } th { text-align: left; color: var(--dim) }
+th, td { padding: .18rem .8rem .18rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
+td:first-child { font-variant-numeric: tabular-nums; color: var(--dim); white-space: nowrap }
+td { overflow-wrap: anywhere } td:nth-child(2), td:nth-child(3) { overflow-wrap: normal }
+@media (max-width: 700px) {
+  body { padding: 0 .6rem } .n { grid-template-columns: 1fr 1fr; gap: 1px .6rem; margin: 8px 0 }
+  .n b { order: -2 } .n em { order: -1; text-align: right } .t .n s { grid-column: 1 / 3 }
+  tr { display: block; padding: .3rem 0; border-bottom: 1px solid var(--line) } tr:first-child { display: none }
+  td { display: inline; border: 0; padding: 0 .4rem 0 0 } td:nth-child(n+4) { display: block }
+  dl { grid-template-columns: 1fr } }
+"""
+
+
+class Box(NamedTuple):
+    """A pod, or several, in a bar: where, in shares of it; of which kind and hue (None: no gang); in which words."""
+
+    left: float
+    width: float
+    kind: str
+    hue: int | None
+    label: str
+    title: str
+    floor: float = 0.0
+    height: float = 1.0
+
+
+class Row(NamedTuple):
+    """A node, or several which are alike, with its bars; ``gangs`` are the numbers of those that are on it."""
+
+    name: str
+    note: str
+    bars: tuple[tuple[Box, ...], ...]
+    changes: bool
+    gangs: frozenset[int]
+
+
+class Rack(NamedTuple):
+    """Lines of nodes under a title."""
+
+    title: str
+    rows: Sequence[Row]
+
+
+def fitting(make: Callable[[int], str], most: int = NODES_BYTES) -> str:
+    """The text of the first of the levels that is not too long, or else of the last."""
+    text = ""
+    for level in LEVELS:
+        text = make(level)
+        if len(text.encode()) <= most:
+            break
+    return text
+
+
+def alike(rows: Iterable[Row]) -> list[Row]:
+    """Nodes that look the same, once, in the place of the first."""
+    same: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        look = tuple(tuple(box._replace(title="") for box in bar) for bar in row.bars)
+        same.setdefault((row.note, row.changes, look), []).append(row)
+    return [
+        found[0]
+        if len(found) == 1
+        else found[0]._replace(
+            name=pictures.alike(first=found[0].name, last=found[-1].name, nodes=counted(len(found), "node"))
+        )
+        for found in same.values()
+    ]
+
+
+def nodes_html(racks: Sequence[Rack], style: str = "", axis: str = "") -> str:
+    """The racks, unfolded where something changes or there are few nodes."""
+    few = sum(len(rack.rows) for rack in racks) <= _UNFOLDED
+    parts = []
+    for rack in racks:
+        shown = " open" if few or any(row.changes for row in rack.rows) else ""
+        rows = "\n".join(map(_row, rack.rows))
+        parts.append(f"<details{shown}><summary>{escape(rack.title)}</summary>\n{axis}\n{rows}\n</details>")
+    return f"<div class='{style}'>\n" + "\n".join(parts) + "\n</div>"
+
+
+def _row(row: Row) -> str:
+    marks = " ".join(["n", *(["c"] if row.changes else []), *(f"g{n}" for n in sorted(row.gangs) if n < _CHOICES)])
+    bars = "".join(f"<s>{''.join(map(_box, bar))}</s>" for bar in row.bars)
+    return f"<div class='{marks}'><b>{escape(row.name)}</b>{bars}<em>{escape(row.note)}</em></div>"
+
+
+def _box(box: Box) -> str:
+    hue = "p" if box.hue is None else f"h{box.hue % len(HUES)}"
+    tall = "" if box.height >= 1 else f";bottom:{box.floor * 100:.3g}%;height:{box.height * 100:.3g}%"
+    where = f"left:{box.left * 100:.4g}%;width:{box.width * 100:.4g}%{tall}"
+    return f"<i class='{box.kind} {hue}' style='{where}' title='{escape(box.title)}'>{escape(box.label)}</i>"
+
+
+def page(title: str, of: str, lead: Sequence[str], body: str, gangs: Sequence[str], kinds: Sequence[str]) -> str:
+    """The whole page: a title, what it is ``of``, sentences, what bars mean, and ``body``; ``gangs`` by number."""
+    hues = "".join(f".h{n} {{ --h: {hue} }}" for n, hue in enumerate(HUES))
+    chosen = "".join(
+        f"body:has(#f{n}:checked) .n:not(.{mark}):not(.x), body:has(#f{n}:checked) details:not(:has(.{mark}))"
+        " { display: none }"
+        for n, mark in [("c", "c"), *((str(n), f"g{n}") for n in range(min(len(gangs), _CHOICES)))]
+    )
+    lines = "".join(f"<p>{escape(line)}</p>\n" for line in lead)
+    return (
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+        f"<title>{escape(title)} {escape(of)}</title>"
+        "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<style>{_STYLE}{hues}{chosen}</style></head><body>\n"
+        f"<h1>{escape(title)} <small>{escape(of)}</small></h1>\n{lines}"
+        f"{_legend(kinds, gangs)}\n{_choices(gangs)}\n{body}\n</body></html>\n"
+    )
+
+
+_KINDS = {
+    RUNS: pictures.LEGEND_RUNS,
+    NEW: pictures.LEGEND_NEW,
+    LEAVES: pictures.LEGEND_LEAVES,
+    TERMINATES: pictures.LEGEND_TERMINATES,
+}
+
+
+def _legend(kinds: Sequence[str], gangs: Sequence[str]) -> str:
+    items = [f"<span><i class='{kind} h0'></i>{escape(_KINDS[kind])}</span>" for kind in kinds]
+    items.append(f"<span><i class='f p'></i>{escape(pictures.LEGEND_FREE)}</span>")
+    items += [f"<span><i class='h{n % len(HUES)}'></i>{escape(name)}</span>" for n, name in enumerate(gangs[:_CHOICES])]
+    items.append(f"<span><i class='p'></i>{escape(pictures.SINGLE_PODS)}</span>")
+    return f"<div class='q'>{''.join(items)}</div>"
+
+
+def _choices(gangs: Sequence[str]) -> str:
+    names = [("a", pictures.ALL), ("c", pictures.ONLY_CHANGED), *((str(n), g) for n, g in enumerate(gangs[:_CHOICES]))]
+    inputs = "".join(
+        f"<span><input type='radio' name='f' id='f{key}'{' checked' if key == 'a' else ''}>"
+        f"<label for='f{key}'>{escape(name)}</label></span>"
+        for key, name in names
+    )
+    return f"<fieldset><legend>{escape(pictures.FILTER)}</legend>{inputs}</fieldset>"

@@ -1,0 +1,187 @@
+"""A plan as one HTML page: the decisions, and every node before and after them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from itertools import groupby
+
+from gangsched.cli import page
+from gangsched.cli.answers import natural
+from gangsched.cli.contracts import Planned
+from gangsched.cli.decisions import sentence, word
+from gangsched.cli.page import Box, Rack, Row
+from gangsched.cli.pictures import Painter, Placed, amount, before_and_after, changed, quantity, racks
+from gangsched.cli.render import evidence_of, in_short
+from gangsched.core.decision import Decision
+from gangsched.messages import pictures
+from gangsched.messages.text import counted
+from gangsched.model.quantity import render
+from gangsched.model.records import SINGLE, GangId, Node, Pod
+
+#: A pod that asks for nothing of what is drawn is as wide as this share of its node.
+_SLIVER = 0.015
+#: So many lines of a kind of evidence are shown of each gang.
+_LINES = 6
+
+
+def plan_page(plan: Planned, of: str) -> str:
+    """The whole page about a plan ``of`` something."""
+    decisions = [decision for decision, _ in plan.decisions]
+    before, after = before_and_after(plan.events, decisions)
+    drawn = _Drawn(before, after, decisions)
+    lead = [in_short(plan).plain, pictures.drawn(resource=drawn.painter.resource)]
+    if not drawn.changes:
+        lead.append(pictures.NOTHING_STARTS)
+    nodes = page.fitting(drawn.nodes)
+    body = f"<h2>{escape(pictures.DECISIONS)}</h2>\n{_decisions(plan)}\n<h2>{escape(pictures.NODES)}</h2>\n{nodes}"
+    kinds = (page.RUNS, page.NEW, page.LEAVES)
+    return page.page(pictures.PLAN, of, lead, body, [gang.key for gang in drawn.gangs], kinds)
+
+
+class _Drawn:
+    """The nodes of a plan as lines."""
+
+    def __init__(self, before: Placed, after: Placed, decisions: Sequence[Decision]) -> None:
+        self._nodes = before.nodes
+        self._before, self._after = _by_node(before.pods), _by_node(after.pods)
+        self._stays = {pod.uid for pod in before.pods if pod.node} & {pod.uid for pod in after.pods}
+        self.painter = Painter([*before.nodes.values(), *before.pods, *after.pods])
+        self.changes = set(changed(before, after))
+        gangs = [decision.gang for decision in decisions if decision.gang.family != SINGLE and decision.placements]
+        gangs += _sorted(p for p in before.pods if p.uid not in self._stays)
+        gangs += _sorted(before.pods)
+        self.gangs = list(dict.fromkeys(gangs))
+        self._number: Mapping[GangId, int] = {gang: n for n, gang in enumerate(self.gangs)}
+
+    def nodes(self, level: int) -> str:
+        """All of them by rack, with so much of each."""
+        found = []
+        for name, nodes in racks(self._nodes.values()):
+            rows = [self._whole(nodes)] if level == page.RACKS else [self._row([node], level) for node in nodes]
+            found.append(Rack(self._title(name, nodes), page.alike(rows) if level else rows))
+        head = f"<div class='n x'><b></b><s>{pictures.BEFORE_PLAN}</s><s>{pictures.AFTER}</s><em></em></div>"
+        return nodes_with_two_bars(found, head)
+
+    def _title(self, name: str, nodes: Sequence[Node]) -> str:
+        resource, room, before, after = self._used(nodes)
+        name, count, has = name or pictures.NO_RACK, counted(len(nodes), "node"), quantity(resource, room)
+        used = render(resource, before)
+        if before == after:
+            return pictures.rack(name=name, nodes=count, used=used, room=has)
+        then = render(resource, after)
+        return pictures.rack_changes(name=name, nodes=count, before=used, room=has, after=then)
+
+    def _used(self, nodes: Sequence[Node]) -> tuple[str, int, int, int]:
+        """What is drawn of these nodes, how much of it they have, and how much is used before and after."""
+        resources = {self.painter.of(node)[0] for node in nodes}
+        resource = self.painter.resource if self.painter.resource in resources else "cpu"
+        room = sum(dict(node.allocatable).get(resource, 0) for node in nodes)
+        before, after = (
+            sum(amount(pod, resource) for node in nodes for pod in pods.get(node.name, ()))
+            for pods in (self._before, self._after)
+        )
+        return resource, room, before, after
+
+    def _whole(self, nodes: Sequence[Node]) -> Row:
+        """A rack as one node."""
+        row = self._row(nodes, page.RACKS)
+        return row._replace(name=pictures.whole_rack(nodes=counted(len(nodes), "node")))
+
+    def _row(self, nodes: Sequence[Node], level: int) -> Row:
+        resource, room, before, after = self._used(nodes)
+        names = [node.name for node in nodes]
+        pods = [[pod for name in names for pod in where.get(name, ())] for where in (self._before, self._after)]
+        bars = tuple(tuple(self._boxes(found, resource, room, level)) for found in pods)
+        used = (
+            render(resource, before) if before == after else f"{render(resource, before)} → {render(resource, after)}"
+        )
+        numbers = {self._number[pod.gang] for found in pods for pod in found if pod.gang in self._number}
+        note = f"{used} / {quantity(resource, room)}"
+        return Row(names[0], note, bars, not self.changes.isdisjoint(names), frozenset(numbers))
+
+    def _boxes(self, pods: Iterable[Pod], resource: str, room: int, level: int) -> Iterable[Box]:
+        """Those that stay first, so that they stand in the same place before and after."""
+
+        def order(pod: Pod) -> tuple[bool, int, str]:
+            return pod.uid not in self._stays, self._number.get(pod.gang, len(self._number)), pod.key
+
+        left = 0.0
+        for _, found in groupby(sorted(pods, key=order), order if level == page.EVERY_POD else lambda p: order(p)[:2]):
+            same = list(found)
+            first = same[0]
+            width = max(sum(amount(pod, resource) for pod in same) / room if room else 0.0, _SLIVER)
+            width = min(width, max(0.0, 1.0 - left))
+            number = self._number.get(first.gang)
+            kind = page.RUNS if first.uid in self._stays else page.NEW if first.live else page.LEAVES
+            yield Box(left, width, kind, number, _label(same), _title(same, resource))
+            left += width
+
+
+def _sorted(pods: Iterable[Pod]) -> list[GangId]:
+    """The gangs of these pods, by name."""
+    return sorted({pod.gang for pod in pods if pod.gang.family != SINGLE}, key=lambda gang: natural(gang.key))
+
+
+def _label(pods: Sequence[Pod]) -> str:
+    first = pods[0]
+    if len(pods) == 1 and first.gang.family == SINGLE:
+        return first.name
+    name = pictures.SINGLE_PODS if first.gang.family == SINGLE else first.gang.name
+    return first.name if len(pods) == 1 else pictures.together(name=name, pods=len(pods))
+
+
+def _title(pods: Sequence[Pod], resource: str) -> str:
+    first = pods[0]
+    if len(pods) > 1:
+        return _label(pods)
+    gang = "" if first.gang.family == SINGLE else f" · {first.gang.key}"
+    return f"{first.key}{gang} · priority {first.priority} · {quantity(resource, amount(first, resource))}"
+
+
+def _by_node(pods: Iterable[Pod]) -> Mapping[str, list[Pod]]:
+    out: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.node:
+            out.setdefault(pod.node, []).append(pod)
+    return out
+
+
+def nodes_with_two_bars(found: Sequence[Rack], head: str) -> str:
+    """Racks whose nodes have a bar before and one after."""
+    return f"<div style='--bars: 2'>{page.nodes_html(found, '', head)}</div>"
+
+
+def _decisions(plan: Planned) -> str:
+    """Each gang with the reason, what to do, and evidence; shorter where there are many."""
+
+    def made(level: int) -> str:
+        return "\n".join(_decision(plan, decision, level) for decision, _ in plan.decisions)
+
+    text = page.fitting(made, page.TEXT_BYTES)
+    if len(text.encode()) <= page.TEXT_BYTES:
+        return text
+    most = page.TEXT_BYTES * len(plan.decisions) // len(text.encode())
+    shown = [_decision(plan, decision, page.RACKS) for decision, _ in plan.decisions[:most]]
+    return "\n".join([*shown, f"<p>{escape(pictures.more_rows(count=len(plan.decisions) - most))}</p>"])
+
+
+def _decision(plan: Planned, decision: Decision, level: int) -> str:
+    about = f"{decision.kind} · priority {decision.priority}"
+    action = plan.actions.get(decision.gang, "")
+    do = f"<p><strong>do</strong> {escape(action)}</p>" if action else ""
+    lines = "" if level == page.RACKS else "".join(_evidence(decision, 1 if level else _LINES))
+    listed = f"<dl>{lines}</dl>" if lines else ""
+    return (
+        f"<section><h3>{escape(decision.gang.key)} <small>{escape(about)}</small></h3>"
+        f"<p><strong>{escape(word(decision).upper())}</strong> {escape(sentence(decision))}</p>{do}{listed}</section>"
+    )
+
+
+def _evidence(decision: Decision, most: int) -> Iterable[str]:
+    for label, lines, summed in evidence_of(decision, whole=False):
+        shown = summed if len(lines) > most and 0 < len(summed) < len(lines) else lines
+        for n, line in enumerate(shown[:most]):
+            yield f"<dt>{escape(label) if n == 0 else ''}</dt><dd>{escape(line.plain)}</dd>"
+        if len(shown) > most:
+            yield f"<dt></dt><dd>{escape(pictures.more_nodes(count=len(shown) - most))}</dd>"
