@@ -21,7 +21,7 @@ from gangsched.model.errors import UserError
 _VERSION = ("version", "--version", "-V")
 _HELP = ("help", "--help", "-h")
 #: These commands read a cluster, unless they are given manifests; ``plan`` does with --cluster.
-_OF_CLUSTERS = ("explain", "get", "history", "queues", "run", "snapshot", "status", "why-evicted")
+_OF_CLUSTERS = ("explain", "get", "history", "leave", "queues", "run", "snapshot", "status", "why-evicted")
 
 
 class Command(NamedTuple):
@@ -100,6 +100,11 @@ COMMANDS = (
         "run",
         "schedule the pods of a cluster",
         "Run the scheduler until it is stopped (SIGTERM or Ctrl-C).",
+    ),
+    Command(
+        "leave",
+        "return the workloads of a namespace to another scheduler",
+        "Print what returns the workloads of a namespace to another scheduler; with --yes, do it. Pods that run stay.",
     ),
     Command("completion", "print a script that completes commands in a shell", "Print a script for a shell."),
     Command("config", "check a configuration file, or print the defaults", "Work with configuration files."),

@@ -1,0 +1,28 @@
+"""What ``gangsched leave`` says of the workloads of a namespace."""
+
+from __future__ import annotations
+
+from gangsched.messages.text import Text
+
+HEAD = Text("namespace {space}: {count} by {names}; what returns it to {to}:")
+NOTHING = Text("namespace {space}: nothing names {names}")
+PATCHED = "template changed; pods are replaced as its strategy says"
+PATCHED_FOR_LATER = "template changed; what it makes from now on has the new name"
+DELETED = Text("pending; {owner} makes another")
+AGAIN = Text("deleted and created again: none of {pods} runs")
+POD_AGAIN = "deleted and created again: it does not run"
+STAYS = Text("{pods} run and stay; one that is made again would wait for {name}")
+POD_STAYS = Text("runs on {node} and stays")
+YOURS = Text("made by {owner}: set schedulerName there, then delete it")
+NOT_READ = Text("{what} cannot be read: {error}")
+DRY = Text("nothing was changed; --yes does this")
+DRY_AND_SAVES = Text("nothing was changed; --yes does this, and first writes {file}")
+SAME_NAME = Text("--to {name}: that is the scheduler to leave")
+FILE_EXISTS = Text(
+    "{file} exists: it may be all that is left of workloads of an earlier run; move it, or name another by --save"
+)
+SAVED = Text("{file} has {count} as they are created again")
+FAILED = Text("{what}: {error}")
+NOT_CREATED = Text("{what} was deleted, and not created again: {error}; it is in {file}")
+STILL_THERE = Text("it is still there after {seconds:.0f} s")
+DONE = Text("{done} of {count} done")
