@@ -139,6 +139,14 @@ class Remove(_Action, frozen=True):
     reason: str = MARK_REASON
 
 
+class AskRemoval(_Action, frozen=True):
+    """Ask whether the API server would remove the pod, as :class:`Remove` has it: a dry run, which changes nothing."""
+
+    id: int
+    pod: PodRef
+    evict: bool = False
+
+
 class _JobWrite(_Action, frozen=True):
     id: int
     job: JobRef
@@ -304,7 +312,7 @@ class JobStatus(GangStatus, frozen=True):
 
 
 VolumeWrite: TypeAlias = BindVolume | SelectNode
-PodWrite: TypeAlias = Bind | Nominate | WithdrawNomination | Mark | Unmark | Remove
+PodWrite: TypeAlias = Bind | Nominate | WithdrawNomination | Mark | Unmark | Remove | AskRemoval
 JobWrite: TypeAlias = SuspendJob | ResumeJob
 NodeWrite: TypeAlias = HoldNode | ReleaseNode
 Write: TypeAlias = PodWrite | VolumeWrite | JobWrite | NodeWrite

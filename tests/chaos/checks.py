@@ -307,8 +307,12 @@ def asleep(played: Played) -> list[str]:
     core.handle(events, now)
     for each in world.history.entries:
         # This the process that was refused knows for an hour.
-        if each.actor == log.SCHEDULER and each.verb in (log.DELETE, log.EVICT) and each.outcome == Outcome.REFUSED:
-            core.world.refused_removals.note(each.uid, "", now - (world.clock.elapsed_seconds - each.at_seconds))
+        if (
+            each.actor == log.SCHEDULER
+            and each.verb in (log.DELETE, log.EVICT, log.ASK)
+            and each.outcome == Outcome.REFUSED
+        ):
+            core.world.refused_removals.note(each.uid, "", "", now - (world.clock.elapsed_seconds - each.at_seconds))
     if core.has_work(now):
         core.decide(now)  # only one: later decisions rest on what this one would have changed
     return [

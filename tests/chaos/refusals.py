@@ -11,7 +11,7 @@ import msgspec
 
 from gangsched.cluster.sim import World
 from gangsched.cluster.sim.faults import BEFORE, NEVER, Faults, WriteFault
-from gangsched.core.actions import Action, Bind, BindVolume, Mark, Nominate, Remove, SelectNode
+from gangsched.core.actions import Action, AskRemoval, Bind, BindVolume, Mark, Nominate, Remove, SelectNode
 from gangsched.core.events import Event, Outcome
 
 #: An outcome that no repetition changes.
@@ -38,7 +38,7 @@ class Rule(msgspec.Struct, frozen=True):
                 about = action.pod.uid if self.anywhere else f"{action.pod.uid}/{node}"
             case BindVolume() | SelectNode():
                 about = action.claim_uid
-            case Mark() | Nominate() | Remove():
+            case Mark() | Nominate() | Remove() | AskRemoval():
                 about = action.pod.uid
             case _:
                 return False
@@ -73,7 +73,8 @@ def refuse_bindings(world: World, chance: random.Random) -> None:
 
 def refuse_others(world: World, chance: random.Random) -> None:
     """Records on some pods, or their removal, for a while."""
-    _refuse(world, chance, chance.choice(((Nominate,), (Mark,), (Remove,), (Nominate, Mark, Remove))))
+    removal = (Remove, AskRemoval)
+    _refuse(world, chance, chance.choice(((Nominate,), (Mark,), removal, (Nominate, Mark, *removal))))
 
 
 def refuse_members(world: World, chance: random.Random) -> None:

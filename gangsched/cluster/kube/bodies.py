@@ -12,6 +12,7 @@ import msgspec
 
 from gangsched.cluster.kube.client import JSON, MERGE, METADATA, STRATEGIC_MERGE, segment
 from gangsched.core.actions import (
+    AskRemoval,
     Bind,
     BindVolume,
     JobRef,
@@ -95,7 +96,7 @@ def write_request(action: PodWrite | VolumeWrite | JobWrite | SetCondition | Set
             return _status_patch(action.pod, {"conditions": [condition]})
         case SetGroupStatus():
             return _group_status(action)
-        case Remove():
+        case Remove() | AskRemoval():
             return remove_request(action)
         case BindVolume():
             return _bind_volume(action)
@@ -171,20 +172,25 @@ def bind_request(action: Bind, version: str = "") -> Request:
     return Request("POST", pod_path(pod, "binding"), msgspec.json.encode(body))
 
 
-def remove_request(action: Remove, version: str = "") -> Request:
-    """A pod is deleted, or evicted, if it is the one that is meant and, where ``version`` is given, still in that."""
+def remove_request(action: Remove | AskRemoval, version: str = "") -> Request:
+    """A pod is deleted, or evicted, if it is the one that is meant and, where ``version`` is given, still in that; or
+    the API server says only what would become of that.
+    """
     pod = action.pod
     preconditions = {"uid": pod.uid}
     if version:
         preconditions["resourceVersion"] = version
+    how: dict[str, Any] = {"preconditions": preconditions}
+    if isinstance(action, AskRemoval):
+        how["dryRun"] = ["All"]
     if not action.evict:
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", **how}
         return Request("DELETE", pod_path(pod), msgspec.json.encode(options), accept=_BRIEF)
     eviction = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"namespace": pod.namespace, "name": pod.name},
-        "deleteOptions": {"preconditions": preconditions},
+        "deleteOptions": how,
     }
     return Request("POST", pod_path(pod, "eviction"), msgspec.json.encode(eviction))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from gangsched.core.actions import (
     Action,
+    AskRemoval,
     Bind,
     BindVolume,
     GangStatus,
@@ -36,6 +37,7 @@ _TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
     Mark: ("mark", ("message",)),
     Unmark: ("unmark", ("message",)),
     Remove: ("delete", ()),
+    AskRemoval: ("ask for the removal of", ()),
     SuspendJob: ("suspend", ("preemptor", "plan")),
     ResumeJob: ("resume", ()),
     BindVolume: ("bind", ("claim", "pod")),

@@ -25,6 +25,7 @@ from gangsched.cluster.kube.preconditions import REWRITTEN_AT_MOST, Precondition
 from gangsched.cluster.queue import Sendable
 from gangsched.core.actions import (
     Action,
+    AskRemoval,
     Bind,
     BindVolume,
     JobRef,
@@ -239,7 +240,7 @@ class Verdicts:
             return Outcome.GONE, message
         if isinstance(action, SetGroupStatus):
             return None if error.transient or status == 401 else (Outcome.REFUSED, message)
-        if isinstance(action, Remove) and action.evict:
+        if isinstance(action, Remove | AskRemoval) and action.evict:
             if status == 429 and "DisruptionBudget" in error.causes:
                 return Outcome.BLOCKED, message
             if status == 500 and "more than one PodDisruptionBudget" in message:
@@ -290,7 +291,7 @@ class Verdicts:
 
         Of an eviction that means another pod the API server repeats the conflict itself, longer than we wait.
         """
-        if isinstance(action, Remove) and action.evict:
+        if isinstance(action, Remove | AskRemoval) and action.evict:
             return await self.look(action, 0, notes.NO_ANSWER)
         return None
 

@@ -27,7 +27,7 @@ VOLUME_CONTROLLER, JOB_CONTROLLER, JOBSET_CONTROLLER = "volume-controller", "job
 #: What was done to an object.
 EXISTS, CREATE, CHANGE, GONE = "exists", "create", "change", "gone"
 BIND, NOMINATE, WITHDRAW, MARK, UNMARK = "bind", "nominate", "withdraw", "mark", "unmark"
-DELETE, EVICT, HOLD, RELEASE = "delete", "evict", "hold", "release"
+DELETE, EVICT, ASK, HOLD, RELEASE = "delete", "evict", "ask", "hold", "release"
 CONDITION, EVENT, STATUS, DECIDE = "condition", "event", "status", "decide"
 ADMIT, RUN, REJECT, SUCCEED, BUDGET = "admit", "run", "reject", "succeed", "budget"
 SUSPEND, RESUME, FAIL, COMPLETE = "suspend", "resume", "fail", "complete"

@@ -19,6 +19,7 @@ from gangsched.cluster.sim.history import SCHEDULER, Cause, Detail, History
 from gangsched.cluster.sim.store import Store
 from gangsched.core.actions import (
     Action,
+    AskRemoval,
     Bind,
     BindVolume,
     GangStatus,
@@ -45,7 +46,7 @@ from gangsched.core.events import Changed, Gone, Outcome, WriteDone
 from gangsched.model.constraints import Directives
 from gangsched.model.held import Held
 from gangsched.model.jobsets import JOBSET, JobSet
-from gangsched.model.records import Condition, Job, Pod
+from gangsched.model.records import Budget, Condition, Job, Pod
 from gangsched.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim
 
 #: Reason of DisruptionTarget when the Eviction API sets it.
@@ -231,6 +232,8 @@ class ApiServer:
             case SetCondition():
                 condition = Condition("False", action.reason, action.message, now)
                 return self._update(action, pod, scheduled_condition=_since(condition, pod.scheduled_condition))
+            case AskRemoval():
+                return self._eviction_of(pod) if action.evict else _OK
             case Remove(mark=mark) if mark and pod.deleting_since is None and not pod.disruption_target:
                 return Verdict(Outcome.CONFLICT, "its mark does not stand any more")
             case Remove(evict=True):
@@ -263,18 +266,14 @@ class ApiServer:
 
     def _evict(self, action: Remove, pod: Pod) -> Verdict:
         """The eviction subresource: budgets protect running pods that are not going away already."""
-        if not pod.node or pod.phase != "Running" or pod.deleting_since is not None:
+        if not _budgets_protect(pod):
             return self._delete(action, pod)
-        budgets = [budget for budget in self._store.budgets.values() if selects(budget, pod)]
-        if len(budgets) > 1:
-            names = ", ".join(b.name for b in budgets)
-            return Verdict(Outcome.REFUSED, f"pod {pod.key} is under several PodDisruptionBudgets ({names})")
-        for budget in budgets:
-            if not budget.allowed:
-                return Verdict(Outcome.BLOCKED, f"PodDisruptionBudget {budget.key} allows no disruption now")
-            names_ = tuple(sorted({*budget.disrupted, pod.name}))
-            spent = msgspec.structs.replace(budget, allowed=budget.allowed - 1, disrupted=names_)
-            cause = Cause(log.API_SERVER, log.BUDGET, {"disruptionsAllowed": budget.allowed - 1})
+        if (verdict := self._eviction_of(pod)) is not _OK:
+            return verdict
+        for budget in self._budgets_of(pod):
+            names_, left = tuple(sorted({*budget.disrupted, pod.name})), (budget.allowed or 0) - 1
+            spent = msgspec.structs.replace(budget, allowed=left, disrupted=names_)
+            cause = Cause(log.API_SERVER, log.BUDGET, {"disruptionsAllowed": left})
             self._store.apply(Changed(spent), cause)
         condition = Condition("True", BY_EVICTION, "Eviction API: evicting", self._clock.stamp)
         evicted = msgspec.structs.replace(pod, disruption=condition)
@@ -283,6 +282,19 @@ class ApiServer:
         if action.mark:
             self._clock.after(2 * self._timing.write_seconds, lambda: self._restore_mark(action))
         return outcome
+
+    def _budgets_of(self, pod: Pod) -> list[Budget]:
+        return [budget for budget in self._store.budgets.values() if selects(budget, pod)]
+
+    def _eviction_of(self, pod: Pod) -> Verdict:
+        """What the budgets say about an eviction of the pod."""
+        budgets = self._budgets_of(pod) if _budgets_protect(pod) else []
+        if len(budgets) > 1:
+            names = ", ".join(b.name for b in budgets)
+            return Verdict(Outcome.REFUSED, f"pod {pod.key} is under several PodDisruptionBudgets ({names})")
+        if budgets and not budgets[0].allowed:
+            return Verdict(Outcome.BLOCKED, f"PodDisruptionBudget {budgets[0].key} allows no disruption now")
+        return _OK
 
     def _restore_mark(self, action: Remove) -> None:
         """An eviction replaces the mark by its own; the scheduler puts it back while the pod is there."""
@@ -343,6 +355,7 @@ _TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
     Mark: (log.MARK, ("message", "owners")),
     Unmark: (log.UNMARK, ("message",)),
     Remove: (log.DELETE, ("mark",)),
+    AskRemoval: (log.ASK, ()),
     BindVolume: (log.BIND_VOLUME, ("volume", "claim")),
     SelectNode: (log.SELECT_NODE, ("node", "claim")),
     SuspendJob: (log.SUSPEND, ("preemptor", "plan")),
@@ -352,6 +365,10 @@ _TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
     SetCondition: (log.CONDITION, ("reason", "message")),
     Report: (log.EVENT, ()),
 }
+
+
+def _budgets_protect(pod: Pod) -> bool:
+    return bool(pod.node) and pod.phase == "Running" and pod.deleting_since is None
 
 
 def verb_of(action: Action) -> str:

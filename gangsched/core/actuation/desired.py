@@ -17,6 +17,7 @@ import msgspec
 
 from gangsched.core.actions import (
     MARK_REASON,
+    AskRemoval,
     Bind,
     BindVolume,
     HoldNode,
@@ -152,6 +153,11 @@ def mark_or_unmark(world: World, pod: Pod, former: str) -> Mark | Unmark:
 def remove(eviction: Eviction, pod: Pod, evict: bool) -> Remove:
     """Let a victim go, through its budgets if ``evict``; an eviction overwrites its mark, which is restored then."""
     return Remove(_UNSENT, reference(pod), evict, _text(eviction, pod.uid), eviction.reason)
+
+
+def ask(pod: Pod, evict: bool) -> AskRemoval:
+    """Ask whether a victim may go, before anything is written to any."""
+    return AskRemoval(_UNSENT, reference(pod), evict)
 
 
 def suspend(job: JobRef, version: str, scheduler: str, owner: str, plan: str) -> SuspendJob:

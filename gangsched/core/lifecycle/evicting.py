@@ -60,6 +60,15 @@ class Evictions:
         self._condemned.begin(eviction, for_gang=for_gang)
         self.condemn(eviction, eviction.victims)
 
+    def ask_first(self, eviction: Eviction) -> None:
+        """Ask for the victims whose removal is likely to be refused whether it would be, before anything is written to
+        any: a plan that cannot be finished ends with all of them still there.
+        """
+        refused, now = self._world.refused_removals, self._world.now
+        for pod in eviction.standing(self._world.pods):
+            if eviction.victims[pod.uid].method != SUSPEND and refused.likely(pod.namespace, now):
+                self._actuator.want(desired.ask(pod, self._options.strict_budgets), eviction.key)
+
     def mark(self, eviction: Eviction) -> None:
         """The eviction is to stand by name on every victim that has not been removed."""
         if not eviction.state:

@@ -60,7 +60,7 @@ class Gangs:
         self._group_of: dict[GangId, str] = {}
         self._listed: set[GangId] = set()
         self._do: dict[Do, Callable[[Group], None]] = {
-            Do.NOMINATE: self.bindings.nominate,
+            Do.NOMINATE: self._nominate,
             Do.MARK: self._mark,
             Do.PREBIND: self.bindings.prebind,
             Do.BIND: self.bindings.bind_all,
@@ -139,6 +139,11 @@ class Gangs:
         elif found.state is not State.QUEUED:
             self.waiting.unblock(group)
         self._moved(group)
+
+    def _nominate(self, group: Group) -> None:
+        self.bindings.nominate(group)
+        if group.plan is not None:
+            self.evictions.ask_first(group.plan.eviction)
 
     def _mark(self, group: Group) -> None:
         if group.plan is None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from gangsched.core.actions import (
     Action,
+    AskRemoval,
     Bind,
     HoldNode,
     ReleaseNode,
@@ -93,8 +94,8 @@ class Phases:
         if isinstance(action, HoldNode | ReleaseNode):
             self._holding.answered(answer)
             return
-        if isinstance(action, Remove) and outcome is Outcome.REFUSED:
-            self._world.refused_removals.note(action.pod.uid, message, self._world.now)
+        if isinstance(action, Remove | AskRemoval) and outcome is Outcome.REFUSED:
+            self._world.refused_removals.note(action.pod.uid, action.pod.namespace, message, self._world.now)
         eviction, group = self._ledger.condemned.evictions.get(key), self._groups.get(key)
         if answer.in_phase:
             if isinstance(action, Remove | SuspendJob) and eviction is not None and outcome is Outcome.OK:
@@ -230,6 +231,8 @@ class Phases:
                 if self._evictions.depends(plan):
                     return  # they may be spared yet
                 failures = self._actuator.take_failures(group.key)
+                # A victim that is gone has left by itself.
+                failures = [f for f in failures if f.uid not in eviction.victims or f.outcome is not Outcome.GONE]
                 if failures:
                     self._fail(group, plan, failures)
                 else:

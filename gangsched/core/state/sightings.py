@@ -123,18 +123,26 @@ class RefusedRemoval(NamedTuple):
 
 class RefusedRemovals:
     """The pods of which the API server has refused the removal, as an admission policy does: others that would leave
-    with them would leave for nothing, again and again. They are remembered by the process that has tried.
+    with them would leave for nothing, again and again. They are remembered by the process that has tried. Others of
+    their namespaces are likely to be refused, too.
     """
 
     def __init__(self) -> None:
         self._of: dict[str, RefusedRemoval] = {}
+        self._namespaces: dict[str, float] = {}
 
-    def note(self, uid: str, why: str, now: float) -> None:
+    def note(self, uid: str, namespace: str, why: str, now: float) -> None:
         """The removal of the pod with this UID was refused."""
-        self._of.pop(uid, None)
-        self._of[uid] = RefusedRemoval(now + REFUSED_SECONDS, why)
-        while len(self._of) > _MOST:
-            del self._of[next(iter(self._of))]
+        until = now + REFUSED_SECONDS
+        for known, key in ((self._of, uid), (self._namespaces, namespace)):
+            known.pop(key, None)
+            while len(known) >= _MOST:
+                del known[next(iter(known))]
+        self._of[uid], self._namespaces[namespace] = RefusedRemoval(until, why), until
+
+    def likely(self, namespace: str, now: float) -> bool:
+        """Return whether a removal was refused in this namespace lately, be that pod there or not."""
+        return self._namespaces.get(namespace, now) > now
 
     def gone(self, uid: str) -> None:
         """The pod no longer exists."""

@@ -23,6 +23,7 @@ LINES: list[tuple[do.Action, str]] = [
     (do.Unmark(1, POD, "no longer needed"), "unmark Pod ns/m says=no longer needed"),
     (do.Remove(1, POD), "delete Pod ns/m"),
     (do.Remove(1, POD, evict=True), "evict Pod ns/m"),
+    (do.AskRemoval(1, POD), "ask for the removal of Pod ns/m"),
     (do.SuspendJob(1, JOB, "3", "ours", "ns/g", "a-1"), "suspend Job ns/train preemptor=ns/g plan=a-1"),
     (do.ResumeJob(1, JOB, "3", "ours"), "resume Job ns/train"),
     (do.BindVolume(1, POD, "pv", "u", "3", "data", "u"), "bind PersistentVolume pv claim=data pod=ns/m"),

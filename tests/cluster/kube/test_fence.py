@@ -15,6 +15,7 @@ from gangsched.cluster.kube.client import Client
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import MIN_ATTEMPT_SECONDS, Writer, WriteSettings
 from gangsched.core.actions import (
+    AskRemoval,
     Bind,
     Mark,
     Nominate,
@@ -35,6 +36,8 @@ WRITES: list[PodWrite] = [
     Unmark(1, POD, "no longer"),
     Remove(1, POD),
     Remove(1, POD, evict=True, mark="mark"),
+    AskRemoval(1, POD),
+    AskRemoval(1, POD, evict=True),
 ]
 
 
@@ -42,9 +45,10 @@ WRITES: list[PodWrite] = [
 def test_every_write_to_a_pod_names_the_uid_that_it_means(action: PodWrite) -> None:
     """Where the API takes it as a condition: a precondition of a removal, the metadata of everything else."""
     body = json.loads(write_request(action, 0.0).body)
-    if isinstance(action, Remove):
+    if isinstance(action, Remove | AskRemoval):
         options = body["deleteOptions"] if action.evict else body
         assert options["preconditions"] == {"uid": "uid-of-a"}
+        assert options.get("dryRun") == (["All"] if isinstance(action, AskRemoval) else None)
     else:
         assert body["metadata"]["uid"] == "uid-of-a"
 

@@ -16,6 +16,7 @@ from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import (
+    AskRemoval,
     Bind,
     GangStatus,
     Mark,
@@ -121,10 +122,11 @@ async def test_every_write_means_one_pod(make_cluster: Make, admin: Client, name
         Mark(4, wrong, "m"),
         Unmark(5, wrong, "m"),
         Remove(6, wrong),
+        AskRemoval(8, wrong),
         Remove(7, wrong, evict=True),
     )
     answers = [answer for write in writes for answer in await reader.do(write)]
-    assert [answer.outcome for answer in answers] == [Outcome.GONE] * 6 + [Outcome.OK if exists else Outcome.GONE]
+    assert [answer.outcome for answer in answers] == [Outcome.GONE] * 7 + [Outcome.OK if exists else Outcome.GONE]
     assert await admin.find("Pod", "a", namespace) == before
 
 
@@ -201,10 +203,15 @@ async def test_eviction_is_blocked_by_a_budget(
     await reader.do(Bind(1, pod, "node-0"))
     await reader.shown(Pod, lambda e: e.uid == pod.uid and e.phase == "Running")
     await reader.do(Mark(4, pod, "ours"))
+    before = await admin.get("Pod", "a", namespace)
+    [asked] = await reader.do(AskRemoval(5, pod, evict=True))
     [answer] = await reader.do(Remove(2, pod, evict=True, mark="ours"))
-    assert answer.outcome == Outcome.BLOCKED
+    assert asked.outcome == answer.outcome == Outcome.BLOCKED
     assert "budget" in answer.message
     await admin.delete("PodDisruptionBudget", "b", namespace)
+    answers = [answer for evict in (True, False) for answer in await reader.do(AskRemoval(6, pod, evict))]
+    assert [answer.outcome for answer in answers] == [Outcome.OK, Outcome.OK]
+    assert await admin.get("Pod", "a", namespace) == before, "a question has changed the pod"
     [answer] = await reader.do(Remove(3, pod, evict=True, mark="ours"))
     assert answer.outcome == Outcome.OK
     mark = conditions(await admin.get("Pod", "a", namespace))["DisruptionTarget"]

@@ -2,6 +2,7 @@ import pytest
 
 from gangsched.cluster.sim import SimCluster
 from gangsched.core.actions import (
+    AskRemoval,
     Bind,
     GangStatus,
     Mark,
@@ -54,6 +55,7 @@ def test_pods_that_cannot_be_bound(fields):
         Unmark(1, ref("a", "old"), "m"),
         Remove(1, ref("a", "old")),
         Remove(1, ref("a", "old"), evict=True),
+        AskRemoval(1, ref("a", "old")),
     ],
     ids=lambda a: type(a).__name__ + ("-evict" if isinstance(a, Remove) and a.evict else ""),
 )

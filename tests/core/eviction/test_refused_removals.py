@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gangsched.core.actions import Action, Remove
+from gangsched.core.actions import Action, AskRemoval, Mark, Remove
 from gangsched.core.events import Outcome
 from gangsched.core.state.sightings import REFUSED_SECONDS
 from tests.builders import gang, node, pod
-from tests.core.harness import Cluster, nodes_of, plan, texts
+from tests.core.harness import Built, Cluster, nodes_of, plan, texts
 
 REFUSAL = (Outcome.REFUSED, "policy keep denied the request")
 
@@ -32,7 +32,7 @@ def goes_on(cluster: Cluster, seconds: float) -> None:
 
 
 def _removes(action: Action, name: str) -> bool:
-    return isinstance(action, Remove) and action.pod.name == name
+    return isinstance(action, Remove | AskRemoval) and action.pod.name == name
 
 
 def asked(cluster: Cluster) -> list[str]:
@@ -64,6 +64,63 @@ def test_what_is_created_again_is_not_evicted_in_vain() -> None:
     goes_on(cluster, 900)
     assert {"keep", "lose-again"} <= {*asked(cluster)}
     assert sorted(nodes_of(cluster.log).values()) == ["n-keep", "n-lose"]
+
+
+def three_nodes() -> Cluster:
+    """A node for each of `keep` and `kept`, which a policy keeps, and for `lose`; `first` could only run in the place
+    of `keep`, and its removal is refused.
+    """
+    names = ("keep", "kept", "lose")
+    nodes = [node(f"n-{name}").cpu(4).label(of=name) for name in names]
+    low = [pod(name).cpu(4).on(f"n-{name}").priority(1) for name in names]
+    cluster = Cluster(*nodes, *low, pod("first").cpu(4).priority(100).selector(of="keep"))
+    cluster.judge = lambda action: REFUSAL if _removes(action, "keep") or _removes(action, "kept") else None
+    goes_on(cluster, 30)
+    assert asked(cluster) == ["keep"]
+    return cluster
+
+
+def questions(cluster: Cluster) -> list[str]:
+    """The pods of which it was asked whether they could be removed."""
+    return sorted(action.pod.name for action in cluster.log if isinstance(action, AskRemoval))
+
+
+def pair() -> list[Built]:
+    """A gang that could only run in the places of `kept` and `lose`."""
+    places = [pod(f"m-{of}").cpu(4).priority(100).gang("g").selector(of=of) for of in ("kept", "lose")]
+    return [gang("g").min(2), *places]
+
+
+def test_after_a_refusal_the_victims_of_a_plan_are_asked_for_first() -> None:
+    """A plan that cannot be finished writes nothing to any of its victims: dry runs have found that out."""
+    cluster = three_nodes()
+    assert not questions(cluster)
+    cluster.show(*pair())
+    goes_on(cluster, 60)
+    assert questions(cluster) == ["kept", "lose"]
+    assert asked(cluster) == ["keep"]
+    assert {action.pod.name for action in cluster.log if isinstance(action, Mark)} == {"keep"}
+    assert "the API server has refused to remove 2 pods" in texts(cluster.log, "m-kept")[-1][1]
+
+
+def test_where_nothing_was_refused_nothing_is_asked() -> None:
+    """Victims of another namespace are removed without a question."""
+    cluster = three_nodes()
+    cluster.show(node("n-more").cpu(4).label(of="more"), pod("more", "e").cpu(4).on("n-more").priority(1))
+    cluster.show(pod("second").cpu(4).priority(100).selector(of="more"))
+    goes_on(cluster, 60)
+    assert asked(cluster) == ["keep", "more"]
+    assert not questions(cluster)
+
+
+def test_those_that_may_go_leave_after_the_question() -> None:
+    """A plan all of whose victims may be removed is carried out."""
+    cluster = three_nodes()
+    cluster.judge = lambda _: None
+    cluster.show(*pair())
+    goes_on(cluster, 60)
+    assert questions(cluster) == ["kept", "lose"]
+    assert {"n-kept", "n-lose"} <= {*nodes_of(cluster.log).values()}
 
 
 def test_a_budget_that_is_used_up_says_nothing_about_the_next_hour() -> None:
