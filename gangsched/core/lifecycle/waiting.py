@@ -27,6 +27,7 @@ from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.blocked_gang import block, reserve
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.world.world import World, queue_order, share_of
+from gangsched.model.records import PREEMPT_NEVER
 
 #: Room is reserved for at most this time (seconds) at once: what was to end by itself may run for ever. The second is
 #: for room in which pods run of which is not known when they end.
@@ -98,7 +99,7 @@ class Waiting:
         ledger = self._ledger
         before, rooms = turns.get(group.key), list(map(ledger.turn_of, ledger.turns()))
         pipeline = self._decider.pipeline(group.gangs[0].scheduler)
-        if group.outlook.short_of_quota or not block(self._world, group.gangs, pipeline):
+        if group.outlook.short_of_quota or self._unadmitted(group) or not block(self._world, group.gangs, pipeline):
             self.unblock(group)  # it runs; members beyond its minimum wait without holding up others
             return
         starved = self._starves_at(group)
@@ -109,6 +110,10 @@ class Waiting:
             self._ledger.changes.append(Change(Hint.TURN))
         kept = list(map(ledger.turn_of, ledger.turns()))
         self._ledger.changes += [Change(Hint.ROOM, p.node) for room in rooms if room not in kept for p in room]
+
+    def _unadmitted(self, group: Group) -> bool:
+        """Return whether nothing has admitted the priority of a Job without pods: then it keeps no room from others."""
+        return group.without_pods and self._world.membership.policy(group.gangs) == PREEMPT_NEVER
 
     def _reserved_until(self, group: Group, since: float) -> float:
         """When the room that has been reserved for the group since then is given up (seconds)."""

@@ -97,6 +97,26 @@ def test_a_job_that_we_have_not_suspended(*, evicted: bool) -> None:
     )
 
 
+@pytest.mark.parametrize("starvation", [1.0, 0.0])
+@pytest.mark.parametrize("policy", ["backfill", "strict"])
+@pytest.mark.parametrize("evicted", [True, False])
+def test_a_job_that_we_have_not_suspended_keeps_no_room_from_others(
+    policy: str, starvation: float, *, evicted: bool
+) -> None:
+    """However long it has waited, and in whatever order: a pod of lower priority than its class is bound beside it. One
+    whose pods were admitted before has its turn, with the strict policy at once, or when it has starved.
+    """
+    old = pod("old").cpu(3).on("n0").priority(2_000_000)
+    settings: dict[str, Any] = {"queue_policy": policy, "starvation_seconds": starvation}
+    cluster = Cluster(URGENT, node("n0").cpu(4), old, job(evicted=evicted), **settings)
+    cluster.run()
+    cluster.pass_time(5)
+    cluster.show(pod("gold").cpu(1).priority(5000))
+    cluster.pass_time(30)
+    has_turn = evicted and (policy == "strict" or starvation > 0)
+    assert bool(cluster.pod("gold").node) is not has_turn
+
+
 def only(pods: int, *classes: str) -> Changed:
     """A ResourceQuota that has so many pods of these classes left."""
     return Changed(ResourceQuota("d", "classes", (("In", classes),), (("pods", pods),)))
