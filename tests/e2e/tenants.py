@@ -201,13 +201,17 @@ ATTACKS = {
         ],
         of_class="gold",
     ),
-    "S1 suspended Job of a class past its quota": Attack(lambda: [suspended(0, 4, "crown")], stay=ALL),
+    "S1 suspended Job of a class past its quota": Attack(
+        lambda: [suspended(0, 4, "crown")], stay=ALL, of_class="gold", starvation_after="1s"
+    ),
     "S2 class of a PodGroup": Attack(
         lambda: [
             of_volcano("lifted", priorityClassName="crown", minMember=2),
             *(pod(f"lifted-{n}", "3", annotations={GROUP_NAME: "lifted"}) for n in (0, 1)),
         ],
         stay=ALL,
+        of_class="gold",
+        starvation_after="1s",
     ),
     "S3 members that never come": Attack(
         lambda: [
@@ -250,6 +254,13 @@ ATTACKS = {
     ),
     "D1 8,000 resource names": Attack(
         lambda: [pod("names", requests={f"example.com/r{n}": "1" for n in range(8000)})],
+    ),
+    "D2 300 shapes that never fit": Attack(
+        lambda: [
+            *(pod(f"shape-{n}", f"{4001 + n}m") for n in range(300)),
+            *(pod(f"passes-{n}", f"{1 + n}m") for n in range(20)),
+        ],
+        deletes=tuple(f"passes-{n}" for n in range(20)),
     ),
     "D3 5,000 terms about nodes": Attack(lambda: [pod("terms", affinity=affinity(5000))]),
     "D4 suspended Jobs of 10,000 pods": Attack(lambda: [suspended(n, 10_000, "mine") for n in range(10)]),

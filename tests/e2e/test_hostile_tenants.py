@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.client import Client, load, wait_until_served
+from tests.controlplane.client import Client, Object, load, wait_until_served
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.rbac import MANIFESTS
 from tests.e2e.stories import Start
@@ -19,6 +19,8 @@ from tests.e2e.volcano import GROUP
 pytestmark = pytest.mark.controlplane
 
 _numbers = itertools.count(1)
+#: By then what waits has starved where that takes a second.
+STARVED_SECONDS = 3.0
 
 
 @pytest.fixture
@@ -32,6 +34,12 @@ async def groups_of_volcano(admin: Client) -> AsyncIterator[None]:
         await admin.delete("CustomResourceDefinition", each["metadata"]["name"])
 
 
+async def bound(admin: Client, thing: Object) -> None:
+    """Create a pod, and wait until it is bound."""
+    meta = (await admin.create(thing))["metadata"]
+    await admin.wait_for("Pod", meta["name"], lambda p: bool(p["spec"].get("nodeName")), meta["namespace"], timeout=60)
+
+
 @pytest.mark.parametrize("finding", sorted(ATTACKS))
 async def test_the_pod_of_another_tenant_is_bound(
     finding: str,
@@ -42,8 +50,9 @@ async def test_the_pod_of_another_tenant_is_bound(
     start_scheduler: Start,
     tmp_path: Path,
 ) -> None:
-    """The tenant's objects are there first, and the scheduler has seen them; a pod of another namespace that comes then
-    is bound, no pod of a higher priority than the tenant may have was evicted, and the process goes on.
+    """The tenant's objects are there first, and the scheduler has seen them, and has had the time to reserve room where
+    that is after a second; a pod of another namespace that comes then is bound, no pod of a higher priority than the
+    tenant may have was evicted, and the process goes on. What a policy keeps is in test_refused_removals.py.
     """
     attack, number = ATTACKS[finding], next(_numbers)
     hostile_space, shop = f"{HOSTILE}-{number}", f"{SHOP}-{number}"
@@ -52,20 +61,21 @@ async def test_the_pod_of_another_tenant_is_bound(
     for name in ALL:
         await admin.wait_for("Pod", name, lambda p: p["status"].get("phase") == "Running", shop)
     async with start_scheduler(queue={"starvationAfter": attack.starvation_after}) as scheduler:
+        await bound(admin, placed(pod("leads", "1m", space=SHOP), number))
         file = tmp_path / "tenant.kubeconfig"
         async with await tenant(admin, file, control_plane.admin_kubeconfig, hostile_space) as hostile:
             await asyncio.gather(*(hostile.create(placed(each, number)) for each in attack.objects()))
+            if attack.starvation_after == "1s":
+                await asyncio.sleep(STARVED_SECONDS)
             for name in attack.deletes:
                 await hostile.delete("Pod", name, hostile_space)
         probe, honest = pod("probe", "1m", space=SHOP), pod("honest", attack.cpu, space=SHOP)
-        if attack.of_class:
-            honest["spec"]["priorityClassName"] = attack.of_class
-        if attack.deadline:
-            honest["spec"]["activeDeadlineSeconds"] = attack.deadline
         for each in (probe, honest):
-            await admin.create(placed(each, number))
-            name = each["metadata"]["name"]
-            await admin.wait_for("Pod", name, lambda p: bool(p["spec"].get("nodeName")), shop, timeout=60)
+            if attack.of_class:
+                each["spec"]["priorityClassName"] = attack.of_class
+            if attack.deadline:
+                each["spec"]["activeDeadlineSeconds"] = attack.deadline
+            await bound(admin, placed(each, number))
         for name in attack.stay:
             found = await admin.find("Pod", name, shop)
             assert found is not None, f"{name} was evicted"
