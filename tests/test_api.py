@@ -39,7 +39,7 @@ def test_simulations_are_those_of_the_command(folder: str, capsys: pytest.Captur
     main(["simulate", "-f", str(EXAMPLES / folder), "-o", "json"])
     printed = json.loads(capsys.readouterr().out)
     found = simulate(load(EXAMPLES / folder))
-    assert found.summary == printed["summary"]
+    assert msgspec.to_builtins(found.summary) == printed["summary"]
     assert {name: pod.phase for name, pod in found.pods.items()} == {n: p["phase"] for n, p in printed["pods"].items()}
 
 

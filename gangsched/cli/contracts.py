@@ -296,9 +296,36 @@ class PodRun(_Result, frozen=True):
     drained_by: str | None = None
 
 
+class GangRun(_Result, frozen=True):
+    """How many members of a gang there were and are on nodes at the end; how long it waited to start, if it did."""
+
+    kind: str
+    min_member: int
+    members: int
+    bound: int
+    waited_seconds: float | None
+
+
+class Summary(_Result, frozen=True):
+    """A run in numbers: pods by phase at the end, gangs by ``namespace/name``, and how many pods were bound, preempted
+    and drained. ``seconds`` is when the last thing happened, ``ended`` is ``quiet`` or ``until``.
+    """
+
+    seconds: float
+    ended: str
+    until: float
+    pods: dict[str, int]
+    gangs: dict[str, GangRun]
+    decisions: int
+    binds: int
+    preempted: int
+    violations: list[str]
+    drained: int = 0
+
+
 class Simulation(_Result, frozen=True):
     """A finished run: pods by ``namespace/name``; events and summary as in the JSON of ``gangsched simulate``."""
 
     events: list[dict[str, Any]]
     pods: dict[str, PodRun]
-    summary: dict[str, Any]
+    summary: Summary

@@ -12,7 +12,7 @@ from gangsched.cli import contracts, without_pods
 from gangsched.cli.advice import Advisor
 from gangsched.cli.answers import UsageError
 from gangsched.cli.decisions import WOULD_HELP, State, sentence
-from gangsched.cli.pod_explanation import choice, conditions, drained_sections, pod_sections, under
+from gangsched.cli.pod_explanation import choice, conditions, drained_sections, evicted_for, pod_sections, under
 from gangsched.core.decision import SCHEDULER, Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Gone
 from gangsched.core.preemption.removal import Leaving
@@ -188,7 +188,7 @@ def _placed(state: State, title: str, pods: Sequence[Pod]) -> Explanation:
     sections = tuple(s for p in _interesting(pods, taking) for s in pod_sections(state, p, taking))
     if not taking:
         if all(p.deleting_since is not None for p in pods):
-            return Explanation(title, "leaving", "it is terminating already", sections)
+            return Explanation(title, "leaving", _leaving(state, pods), sections)
         running = all(p.phase == "Running" for p in pods)
         nodes = sorted({p.node for p in pods})
         where = nodes[0] if len(nodes) == 1 else counted(len(nodes), "node")
@@ -198,6 +198,15 @@ def _placed(state: State, title: str, pods: Sequence[Pod]) -> Explanation:
     what = "it" if len(pods) == 1 else f"{taken} of its {len(pods)} pods" if taken < len(pods) else "all of it"
     sentence = f"{what} is evicted for {first.kind} {first.gang.key} (priority {first.priority})"
     return Explanation(title, "victim", sentence, sections, tuple(taking))
+
+
+def _leaving(state: State, pods: Sequence[Pod]) -> str:
+    """For whom pods that terminate were evicted, where their marks say it, and by when they are gone."""
+    gangs = dict.fromkeys(name for pod in pods for name in evicted_for(pod))
+    if not gangs:
+        return absent.TERMINATING
+    last = max(pod.deleting_since or 0.0 for pod in pods)
+    return absent.evicted_for_gang(gang=listed(list(gangs), 3), until=absent.until(time=clock_time(last, state.now)))
 
 
 def _drained(state: State, title: str, pod: Pod, found: Leaving) -> Explanation:
@@ -226,7 +235,7 @@ def gang_sections(state: State, decision: Decision, asked: Pod | None) -> Iterat
         yield from under("asked for", [_member(asked, decision)])
     yield from under("needs", _needs(state, decision))
     stopping = isinstance(decision, FitsWhenFreed)
-    yield from under("because", _stopping(state, decision) if stopping else _because(decision))
+    yield from under("because", [*_stopping(state, decision), *(() if stopping else _because(decision))])
     if isinstance(decision, Unschedulable):
         yield from under(WOULD_HELP, _would_help(state, decision))
     if isinstance(decision, Gathering):
@@ -292,7 +301,8 @@ def _because(decision: Decision) -> Iterator[str]:
 def _stopping(state: State, decision: Decision) -> Iterator[str]:
     """Which pods leave whose room is waited for, those that were evicted for the gang first, and by when."""
     pods = {pod.uid: pod for pod in state.world.pods.values()}
-    own = [each for each in decision.awaiting if each.plan == decision.gang.key]
+    gang = decision.gang.key
+    own = [a for a in decision.awaiting if a.plan == gang or (a.uid in pods and gang in evicted_for(pods[a.uid]))]
     others = [each for each in decision.awaiting if each not in own]
     for group in filter(None, (own, others)):
         ends = [pods[each.uid].deleting_since for each in group if each.uid in pods]

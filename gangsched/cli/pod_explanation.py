@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gangsched.cli.contracts import Section
 from gangsched.cli.decisions import SAFE_WITH, State
+from gangsched.cluster.sim.history import preemptor_of
+from gangsched.core.actuation.records import owners_of
 from gangsched.core.decision import Decision, Preempt, Spared, Unschedulable, Victim
 from gangsched.core.preemption.eligible import Patience
 from gangsched.core.preemption.removal import Leaving, budgets_of
@@ -204,6 +206,16 @@ def _patience(state: State, pod: Pod) -> Iterator[str]:
     until = patience.spared_until(pod, state.world.membership.spec(pod.gang))
     if until > state.now:
         yield f"its minimum run time ends at {render_time(until)}"
+
+
+def evicted_for(pod: Pod) -> tuple[str, ...]:
+    """The gangs (``namespace/name``) for which a pod was evicted, as its marks say: they outlive the process that wrote
+    them, and whoever reads them knows no more.
+    """
+    names = [owner.name for owner in owners_of(pod)]
+    if not names and pod.disruption is not None and pod.disruption.status == "True":
+        names = [preemptor_of(pod.disruption.message)]
+    return tuple(gang for name in names for gang in name.split(",") if gang)
 
 
 # -- both ------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ _LINE = {
     "placed": 20,
     "required": 20,
     "milliseconds": 1.7,
-    "why": "20 members can be bound",
+    "why": "20 members can start now",
     "logger": "gangsched.decision",
 }
 

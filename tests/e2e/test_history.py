@@ -9,12 +9,14 @@ import jsonschema
 import pytest
 
 from tests.cli.on_a_cluster import ran
-from tests.controlplane.client import Client, Object, load
+from tests.controlplane.client import Client, Object, load, wait_until
 from tests.e2e.jobs import CLUSTER, job, template, urgent
 from tests.e2e.stories import Start, nodes_ready
 from tests.pages import read_schema
 
 pytestmark = pytest.mark.controlplane
+#: Pods that stop until they are killed.
+SLOW = {"terminationGracePeriodSeconds": 100}
 CONDITION = "gangsched.dev/PodsEvicted"
 
 
@@ -26,6 +28,27 @@ async def ready(admin: Client, kind: str, name: str, field: str) -> None:
 def says(found: Object) -> list[str]:
     """What the condition of an owner says, if it is there."""
     return [c["message"] for c in found["status"].get("conditions", []) if c["type"] == CONDITION]
+
+
+async def says_who_stops(admin: Client, kubeconfig: Path) -> None:
+    """While victims stop, the answer about the gang names them, and that about a victim the gang."""
+    out = ""
+
+    async def named() -> bool:
+        nonlocal out
+        out = (await ran(kubeconfig, "explain", "first", "-n", "default"))[1]
+        return "4 pods evicted for it are stopping: default/web-" in " ".join(out.split())
+
+    try:
+        await wait_until(named, 60, "the gang waits for those that were evicted for it", interval=0.5)
+    except AssertionError as error:
+        error.add_note(out)
+        raise
+    slow = [p["metadata"]["name"] for p in await admin.list("Pod", "default") if "deletionTimestamp" in p["metadata"]]
+    out = (await ran(kubeconfig, "explain", f"pod/{slow[0]}", "-n", "default"))[1]
+    assert "LEAVING  it was evicted for default/first and stops, until " in out.splitlines()[1], out
+    for name in slow:
+        await admin.delete("Pod", name, grace_seconds=0)
 
 
 async def test_evictions_can_be_asked_for_afterwards(
@@ -40,7 +63,10 @@ async def test_evictions_can_be_asked_for_afterwards(
         "spec": {
             "replicas": 4,
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {**template("1")["spec"], "restartPolicy": "Always"}},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {**template("1")["spec"], "restartPolicy": "Always", **SLOW},
+            },
         },
     }
     await admin.apply(load(CLUSTER))
@@ -52,6 +78,7 @@ async def test_evictions_can_be_asked_for_afterwards(
         await ready(admin, "ReplicaSet", "web", "readyReplicas")
         victims = {p["metadata"]["name"] for p in await admin.list("Pod", "default")}
         await admin.apply(urgent("first"))
+        await says_who_stops(admin, scheduler_kubeconfig)
         for number in (1, 2):
             await admin.wait_for("Pod", f"first-{number}", lambda p: p["status"].get("phase") == "Running", timeout=60)
         found = await admin.wait_for("Job", "train", lambda j: bool(says(j)), timeout=60)
