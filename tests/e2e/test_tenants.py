@@ -10,8 +10,10 @@ from pathlib import Path
 
 from tests.controlplane.client import Client, Object, wait_until
 from tests.controlplane.plane import ControlPlane
+from tests.documented import COMMAND
 from tests.e2e.stories import Start
 from tests.manifests.people import person
+from tests.pages import text_of
 
 
 def ran(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -84,6 +86,7 @@ async def test_tenants_ask_about_their_namespace(
                 )
                 assert line.endswith("ask for the ClusterRole gangsched-reader")
         viewer = people[0]
+        await follows_the_page(viewer, namespace)
         for command in (["why-evicted", "job/night"], ["history"]):
             answer = await ask(viewer, *command, *here)
             assert f"{namespace}/train" in answer.stdout, answer
@@ -97,6 +100,26 @@ async def test_tenants_ask_about_their_namespace(
             assert len(refused) == 2, answer.stderr
             assert "you may not list nodes, pods, " in refused[0]
             assert refused[1].startswith("gangsched: ask for the ClusterRole gangsched-reader: kubectl create")
+
+
+#: What a tenant reads in the documentation, the Job that it is about here, and what is looked for in the answer.
+SCRIPT = {
+    "gangsched get -n team-a": ("", "never fits: 9 pods x 3 cpu = 27"),
+    "gangsched explain job/train -n team-a": ("wide", "NEVER FITS  9 pods x 3 cpu = 27"),
+    "gangsched why-evicted job/train -n team-a": ("night", "/train"),
+    "gangsched history -n team-a": ("", "/train"),
+}
+
+
+async def follows_the_page(kubeconfig: Path, namespace: str) -> None:
+    """Each command of the page for tenants answers, in the order in which it stands there."""
+    page = text_of("docs/troubleshoot.md").partition("## With a role in one namespace only\n")[2].partition("\n## ")[0]
+    assert COMMAND.findall(page) == list(SCRIPT)
+    for command, (of_job, wanted) in SCRIPT.items():
+        typed = command.replace("job/train", f"job/{of_job}").replace("team-a", namespace)
+        answer = await ask(kubeconfig, *typed.split()[1:])
+        assert answer.returncode == 0, answer
+        assert wanted in answer.stdout, answer
 
 
 async def ask(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
