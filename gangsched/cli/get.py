@@ -26,8 +26,8 @@ from gangsched.cli.inputs import (
 )
 from gangsched.core.decision import Decision
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.census import Census
 from gangsched.core.state.jobs import family_of
-from gangsched.core.state.membership import Census
 from gangsched.core.world.obstacles import GANG_NOT_READY, REFUSED, TWO_ADMITTERS, obstacle
 from gangsched.core.world.world import World
 from gangsched.messages import absent, failures
@@ -310,13 +310,13 @@ def _state(census: Census, needed: int | None, problem: str) -> str:
     return LEAVING if census.terminating else FINISHED
 
 
-def _said(pending: list[Pod]) -> str:
+def _said(pending: Sequence[Pod]) -> str:
     """What a scheduler has written on the first member that waits, or why it could not."""
     found = _condition(pending)
     return found.message if found is not None else ""
 
 
-def _condition(pending: list[Pod]) -> Condition | None:
+def _condition(pending: Sequence[Pod]) -> Condition | None:
     conditions = (pod.scheduled_condition for pod in pending)
     return next((c for c in conditions if c is not None and c.status == "False" and c.message), None)
 

@@ -25,7 +25,7 @@ from gangsched.core.planning.outcomes import refused, with_more, with_what_is_bo
 from gangsched.core.preemption.removal import Leaving, all_leaving, suspended_for
 from gangsched.core.queue.blocked_gang import block
 from gangsched.core.queue.rounds import Rounds
-from gangsched.core.queue.signature import Signature, said_of, signature_of, speaks_for_others
+from gangsched.core.queue.signature import Refusal, Signature, signature_of, speaks_for_others
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.volumes.binding import assign
 from gangsched.core.world.announced_room import keep_announced
@@ -57,13 +57,13 @@ def forecast(
         drain = Eviction(Cause.DRAIN, f"drain {each.uid}", "", "", "")
         world.ledger.condemned.begin(drain)
         _condemn(world, f"drain {each.uid}", each.victims)
-    refusals: dict[Signature, Verdict] = {}
+    refusals: dict[Signature, Refusal] = {}
     for _, level in groupby(_queue_order(world), key=lambda each: each[0][0]):
         yield from _of_one_priority(decider, refusals, [*level])
 
 
 def _of_one_priority(
-    decider: Decider, refusals: dict[Signature, Verdict], waiting: list[tuple[Order, tuple[GangId, ...]]]
+    decider: Decider, refusals: dict[Signature, Refusal], waiting: list[tuple[Order, tuple[GangId, ...]]]
 ) -> Iterator[Decision]:
     """The decisions about these groups in their order. Members beyond a minimum have their turn when all groups have
     had theirs; from the first group on of which that is so, decisions come when they are complete.
@@ -79,7 +79,7 @@ def _of_one_priority(
         else:
             verdict = refused(Gathering, world, gangs, found.text)
         if isinstance(verdict.first, Unschedulable):
-            rounds.refused(queue_order(world, gangs), share_of(world, gangs))
+            rounds.refused(queue_order(world, gangs), share_of(world, gangs), world.membership.size(gangs))
         told = [d.gang for d in verdict.decisions if world.membership.waits(d.gang)]
         _leave(world, gangs, verdict, decider)
         if held or (minimum_first and isinstance(verdict.first, Fits)):
@@ -118,18 +118,18 @@ def _as_told(world: World, gangs: tuple[GangId, ...], verdict: Verdict) -> Verdi
 
 
 def _decide(
-    decider: Decider, refusals: dict[Signature, Verdict], gangs: tuple[GangId, ...], *, minimum_first: bool
+    decider: Decider, refusals: dict[Signature, Refusal], gangs: tuple[GangId, ...], *, minimum_first: bool
 ) -> Verdict:
     """The decision about these gangs. Equal ones get the same message until one has a place."""
     world = decider.world
     signature = signature_of(world, gangs, group_key(gangs))
     if signature in refusals:
-        return said_of(world, refusals[signature], gangs)
+        return refusals[signature].said_of(world, gangs)
     verdict = decider.decide(Question(gangs, minimum_first=minimum_first))
     if not isinstance(verdict.first, Unschedulable):
         refusals.clear()  # room that others leave for it may do for another, or it may be welcome company
     elif speaks_for_others(verdict.first):
-        refusals[signature] = verdict
+        refusals[signature] = Refusal(verdict)
     return verdict
 
 

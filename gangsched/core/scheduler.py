@@ -100,6 +100,7 @@ class Scheduler:
             self._run.touched.clear()  # all gangs are looked at when it takes over
             if self._synced:
                 self.world.managed.settle()
+            self.world.stand_ins.fold(())
             return []
         untold, self._untold = self._untold, []
         for refused in untold:
@@ -113,7 +114,7 @@ class Scheduler:
             self._run.name_served(name, owner, taken=taken)
             if not taken:
                 self._look_at_all()
-        return self._run.settle()
+        return self._settled()
 
     def has_work(self, now: float) -> bool:
         """True when a gang is ready to be decided now."""
@@ -126,7 +127,12 @@ class Scheduler:
         if group is None or not self._acts:
             return []
         self._fresh.extend(self._run.decide(group))
-        return self._run.settle()
+        return self._settled()
+
+    def _settled(self) -> list[Action]:
+        actions = self._run.settle()
+        self.world.stand_ins.fold(self.world.ledger.holders())
+        return actions
 
     def wake_at(self) -> float | None:
         """When :meth:`handle` must be called even without events (backoff over, timeout); None: never."""

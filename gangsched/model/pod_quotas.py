@@ -67,13 +67,15 @@ class ResourceQuota(Record, frozen=True):
     scopes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     left: tuple[tuple[str, int], ...] = ()
 
-    def refuses(self, pods: Iterable[tuple[str, Pod]]) -> bool:
-        """Return whether it would not let all of these pods pass, each of which has the class that is given."""
+    def refuses(self, pods: Iterable[tuple[str, Pod, int]]) -> bool:
+        """Return whether it would not let all of these pods pass: of the class that is given, and like this pod, so
+        many.
+        """
         asked = Counter[str]()
-        for name, pod in pods:
+        for name, pod, count in pods:
             if all(_holds(operator, values, name) for operator, values in self.scopes):
-                asked[_PODS] += 1
-                asked.update(dict(pod.shape.requests))
+                asked[_PODS] += count
+                asked.update({resource: amount * count for resource, amount in pod.shape.requests})
         return any(asked[resource] > left for resource, left in self.left)
 
 

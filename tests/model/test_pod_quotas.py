@@ -15,7 +15,7 @@ def refuses(name: str, spec: dict[str, Any], used: dict[str, str] | None = None)
     """Return whether it refuses two pods of this class, of 2 cores, 1 GiB and a GPU each."""
     body = {"metadata": {"namespace": "d", "name": "q"}, "spec": spec, "status": {"used": used or {}}}
     found = resource_quota(msgspec.json.decode(msgspec.json.encode(body), type=RawResourceQuota))
-    return found.refuses((name, pod(f"p{n}").cpu(2).memory(1).gpu(1).obj()) for n in (0, 1))
+    return found.refuses([(name, pod("p").cpu(2).memory(1).gpu(1).obj(), 2)])
 
 
 def of(operator: str, *values: str) -> dict[str, Any]:

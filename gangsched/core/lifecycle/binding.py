@@ -69,8 +69,9 @@ class Bindings:
 
     def follow(self, group: Group, verdict: Verdict) -> None:
         """The group's members are going to run where, and in the flavors in which, this verdict has them."""
-        group.decisions = verdict.decisions
-        for use in (d.quota for d in verdict.decisions if d.quota is not None):
+        uses = [d.quota for d in verdict.decisions if d.quota is not None]
+        group.quota = next(iter(uses), None)
+        for use in uses:
             self._world.managed.choose(use.by_pod, self._world.now)
         for stand_in, _ in verdict.announced:
             self._world.managed.gone(stand_in.uid)  # its flavors are known as long as its room is kept
@@ -262,7 +263,7 @@ def _changed_templates(world: World, group: Group, owner: Suspendable) -> tuple[
 
     What it has of an earlier flavor goes. Templates of which no pod starts now stay as they are.
     """
-    use = next((d.quota for d in group.decisions if d.quota is not None), None)
+    use = group.quota
     by_pod = use.by_pod if use is not None else {}
     pods = world.pods
     chosen = {_template_of(pods[uid].name, owner): flavors for uid, flavors in by_pod.items() if uid in pods}

@@ -37,8 +37,8 @@ from gangsched.core.options import Options
 from gangsched.core.planning.outcomes import with_what_is_bound
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.stop_policy import Stop
+from gangsched.core.state.census import Census
 from gangsched.core.state.jobs import WITHOUT_PODS
-from gangsched.core.state.membership import Census
 from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.messages.text import listed
@@ -362,7 +362,7 @@ class Reporter:
         world = self._world
         if use is None or world.managed.pods_of(group.key):
             return None
-        pods = (p for gang in group.gangs for p in world.membership.pods(gang))
+        pods = (p for gang in group.gangs for p in world.membership.kinds(gang))
         return None if world.managed.rooms_of(pods) else use
 
     def quota_after_victims(self, group: Group, verdict: Verdict) -> None:
@@ -399,7 +399,7 @@ class Reporter:
             if owner is not None:
                 return owner.suspended_since or owner.created
         membership = self._world.membership
-        pods = (p.created for gang in group.gangs for p in membership.census(gang).pending)
+        pods = (p.created for gang in group.gangs for p in membership.census(gang).kinds)
         return max(membership.created(group.gangs), min(pods, default=0.0))
 
     def admitted(self, group: Group) -> None:

@@ -38,7 +38,7 @@ from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.scheduling_queue import Queue
-from gangsched.core.queue.signature import Signature, said_of, signature_of, speaks_for_others
+from gangsched.core.queue.signature import Signature, signature_of, speaks_for_others
 from gangsched.core.state.sightings import Owner
 from gangsched.core.world.world import World, queue_order, surplus_waits
 from gangsched.messages import notes
@@ -325,7 +325,6 @@ class Executor:
         self.world.cut.decided(group.name)
         if watchdog.finish():
             self.world.cut.took_long(group.name, self.world.now)
-        group.decisions = verdict.decisions
         group.message = verdict.said
         if not self._roll_back(group, verdict):
             match verdict.first:
@@ -379,7 +378,7 @@ class Executor:
         if group.signature is None or group.signature.own:
             group.signature = self._signature(group)
         known = unschedulable.refusal(group.signature, place)
-        return said_of(self.world, known, group.gangs) if known is not None else None
+        return known.said_of(self.world, group.gangs) if known is not None else None
 
     def _signature(self, group: Group, *, apart: bool = False) -> Signature:
         apart = apart or group.failures.matter
@@ -414,7 +413,7 @@ class Executor:
             group.signature = self._signature(group, apart=not speaks_for_others(why))
             unschedulable.refused(group.signature, place, verdict, why)
         if not self.world.turns.strict:
-            self.queue.refused(place, self._waiting.share(group))
+            self.queue.refused(place, self._waiting.share(group), self.world.membership.size(group.gangs))
         self._signal(group, Signal.NO_FIT)
 
     # -- plans ---------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.core.actuation.records import Intent
-from gangsched.core.decision import Decision, Placement, Victim, group_key, names_of
+from gangsched.core.decision import Placement, QuotaUse, Victim, group_key, names_of
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase
 from gangsched.core.lifecycle.table import HOLDING, State
 from gangsched.core.queue.signature import Signature
@@ -225,7 +225,7 @@ class Group:
         self.noticed: dict[str, float] = {}
         self.message = ""
         self.told: dict[str, tuple[str, str]] = {}
-        self.decisions: tuple[Decision, ...] = ()
+        self.quota: QuotaUse | None = None
 
     def seen(self, look: object) -> bool:
         """It looks so now: is that another look? Then it may be equal to other gangs than before."""

@@ -152,7 +152,7 @@ def stands_for(world: World, gang: GangId) -> Reference | None:
 
 def admitted_object(world: World, gang: GangId) -> Reference | None:
     """What stands for a gang that is not over; None if nothing does, or if it is up to another scheduler."""
-    if any(pod.live for pod in world.membership.pods(gang)):
+    if any(pod.live for pod in world.membership.kinds(gang)):
         return stands_for(world, gang)
     owner = job_of(world, gang) if gang.family in WITHOUT_PODS else None
     if owner is None or not owner.suspended or owner.finished or owner.template is None:

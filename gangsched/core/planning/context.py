@@ -68,6 +68,8 @@ class Question(msgspec.Struct, frozen=True):
     no_hold_until: float = 0.0
     #: Members that are announced and do not exist yet need their room too.
     announced: bool = True
+    #: No member is placed: of those that are no pods yet there is one of each kind.
+    kinds: bool = False
 
     @property
     def plain(self) -> bool:
@@ -106,7 +108,7 @@ class SchedulingContext:
         #: Pods of other schedulers to which the nodes are left to which they are nominated.
         self._foreign = world.foreign_nominations.above(self.priority)
         if not world.ledger.empty or self._foreign:
-            for pod in (*self._foreign, *(p for census in self.census.values() for p in census.pending)):
+            for pod in (*self._foreign, *(p for census in self.census.values() for p in census.kinds)):
                 world.snapshot.class_of(pod)  # its own terms may tell the others apart
             world.renew_classes()
         self._classes = Classes(world.snapshot)
@@ -120,21 +122,22 @@ class SchedulingContext:
         for census in self.census.values():
             census.pending = [
                 kept_off(gate.member(p), asked.keep_off[p.uid]) if p.uid in asked.keep_off else gate.member(p)
-                for p in census.pending
+                for p in (census.kinds if asked.kinds else census.pending)
             ]
         #: Stand-ins, by UID, for members that a gang announces, none of which runs yet: they need their room too.
         self.announced: dict[str, Pod] = {}
         for gang, census in self.census.items():
-            absent = [gate.member(pod) for pod in member.absent_at_start(gang)] if asked.announced else []
+            known = member.absent_at_start(gang, kinds=asked.kinds) if asked.announced else []
+            absent = [gate.member(pod) for pod in known]
             self.announced.update((pod.uid, pod) for pod in absent)
-            census.pending += absent
-        self.wants = self._wants()
+            census.pending = [*census.pending, *absent]
+        self.wants = [] if asked.kinds else self._wants()
         self.required = sum(self.needs.values())
         #: Keys of the groups that hold room for these gangs: their own, and those of Jobs that have just gone on.
         self._mine = {
             self.group,
             announced_by(self.group),
-            *world.managed.rooms_of(p for c in self.census.values() for p in c.pending),
+            *world.managed.rooms_of(p for c in self.census.values() for p in c.kinds),
         }
         self.topology = Topology(self.world.snapshot, self._constraints(), self._bound())
         #: Where the gang is being tried; None while that is not settled or is the whole cluster.

@@ -328,11 +328,12 @@ class Decider:
     def _cycle(self, asked: Question) -> GangCycle:
         return GangCycle(self.world, self.options, self._placers[asked.gangs[0].scheduler], self.watchdog, asked)
 
-    def context(self, gangs: Sequence[GangId]) -> SchedulingContext:
+    def context(self, gangs: Sequence[GangId], *, kinds: bool = False) -> SchedulingContext:
         """Where the gangs could go if no gang were ahead of them, for questions of other kinds; it may raise
         :class:`PluginError` when asked. What flavors of quota ask of nodes is left out: see :meth:`contexts`.
+        With ``kinds`` it is not about places.
         """
-        placer, asked = self._placers[gangs[0].scheduler], Question(gangs, holding=True)
+        placer, asked = self._placers[gangs[0].scheduler], Question(gangs, holding=True, kinds=kinds)
         return SchedulingContext(self.world, self.options, placer, self.watchdog, asked)
 
     def contexts(self, gangs: Sequence[GangId], *, displacing: bool = False) -> Iterator[SchedulingContext]:

@@ -34,7 +34,7 @@ from gangsched.core.preemption.removal import by_suspension
 from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.assignment import QuotaAssignment
-from gangsched.core.state.membership import Census
+from gangsched.core.state.census import Census
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.world.world import World
 from gangsched.messages import causes, notes

@@ -146,7 +146,7 @@ class QueueingHints:
             return True  # the decision will say whose fault it is
 
     def _judged(self, signature: Signature, gangs: Sequence[GangId]) -> bool:
-        job = self._decider.context(gangs)
+        job = self._decider.context(gangs, kinds=True)
         may_leave = self._holds_quota if signature.queue is not None else None
         judge = _Judge(job, signature, may_leave, self._flavors(signature))
         return any(self._may_help(judge, change) for change in self._changes) and judge.enough()

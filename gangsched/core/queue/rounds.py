@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable
 
 from gangsched.core.decision import Order
 
-#: So many decisions that come to nothing a share may have at one priority before those of others have their turn.
+#: So many decisions that come to nothing a share may have at one priority before those of others have their turn, if
+#: they are about few members each.
 TURN = 8
+#: So many members that a decision looks at make it as long as one more that looks at few.
+MEMBERS = 1000
 
 
 class Rounds:
@@ -17,9 +20,9 @@ class Rounds:
     def __init__(self) -> None:
         self._refused: dict[int, Counter[str]] = {}
 
-    def refused(self, order: Order, share: str) -> None:
-        """The decision of a gang with this place and share has come to nothing."""
-        self._refused.setdefault(order[0], Counter())[share] += 1
+    def refused(self, order: Order, share: str, members: int) -> None:
+        """The decision of a gang with this place and share, about so many members, has come to nothing."""
+        self._refused.setdefault(order[0], Counter())[share] += 1 + members // MEMBERS
 
     def over(self) -> None:
         """Nothing waits to be decided."""

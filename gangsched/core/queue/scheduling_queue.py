@@ -28,7 +28,7 @@ from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.hint_index import HintIndex
 from gangsched.core.queue.queueing_hints import QueueingHints
 from gangsched.core.queue.rounds import Rounds
-from gangsched.core.queue.signature import Signature
+from gangsched.core.queue.signature import Refusal, Signature
 from gangsched.core.world.world import World, for_its_minimum
 from gangsched.model.records import GangId
 
@@ -140,10 +140,10 @@ class Queue:
             return None
         return self._rounds.first(self._order[first], self._order.values, lambda order: self._shares[order[2]])[2]
 
-    def refused(self, order: Order, share: str) -> None:
-        """The decision of the gang with this place has come to nothing."""
+    def refused(self, order: Order, share: str, members: int) -> None:
+        """The decision of the gang with this place, about so many members, has come to nothing."""
         self._head = None
-        self._rounds.refused(order, share)
+        self._rounds.refused(order, share, members)
 
     def active(self) -> list[str]:
         """All active gangs in the order in which they will be decided."""
@@ -184,7 +184,7 @@ class _Alike:
     something from them. ``had`` is the quota that they do not lack.
     """
 
-    __slots__ = ("asleep", "behind", "had", "of_quota", "order", "stands", "tried", "verdict")
+    __slots__ = ("asleep", "behind", "had", "of_quota", "order", "refusal", "stands", "tried")
 
     def __init__(self) -> None:
         self.asleep: list[Order] = []
@@ -196,7 +196,8 @@ class _Alike:
         # In a queue that is strictly FIFO for it alone nodes may not matter: others are ahead.
         alone = first is None or order <= first
         self.of_quota = alone and why.short_of_quota and why.nodes_unseen
-        self.verdict, self.order, self.behind, self.had, self.stands = verdict, order, why.behind, why.had_quota, True
+        self.refusal, self.order, self.behind, self.had = Refusal(verdict), order, why.behind, why.had_quota
+        self.stands = True
 
     def next(self, after: Order | None = None) -> Order | None:
         """The place of the first that sleeps, or of the first behind this place."""
@@ -232,10 +233,10 @@ class UnschedulableGangs:
     def __bool__(self) -> bool:
         return bool(self._alike)
 
-    def refusal(self, signature: Signature, order: Order) -> Verdict | None:
+    def refusal(self, signature: Signature, order: Order) -> Refusal | None:
         """The refusal of an equal gang before this place in the queue, if it still holds."""
         alike = self._alike.get(signature)
-        return alike.verdict if alike is not None and alike.stands and alike.order < order else None
+        return alike.refusal if alike is not None and alike.stands and alike.order < order else None
 
     def refused(self, signature: Signature, order: Order, verdict: Verdict, why: Unschedulable) -> None:
         """A gang of this signature has been decided and does not fit. Neither do the others behind it."""

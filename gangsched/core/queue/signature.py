@@ -7,12 +7,13 @@ sees no more room. It stands until something happens that may help (:class:`.sch
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, groupby, repeat
 from typing import Any
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from gangsched.core.decision import Unplaced, Unschedulable, Verdict
+from gangsched.core.decision import Decision, Unplaced, Unschedulable, Verdict
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.world.world import World
 from gangsched.model.records import PREEMPT_NEVER, GangId
@@ -65,7 +66,7 @@ def signature_of(world: World, gangs: Sequence[GangId], key: str, *, apart: bool
     census = [membership.census(g) for g in gangs]
     needs = tuple(map(membership.required, gangs, census))
     topology = tuple(membership.topology(spec) for g in gangs if (spec := membership.spec(g)) is not None)
-    pending = [p for found in census for p in found.pending]
+    pending = [p for found in census for p in found.kinds]
     members = [*(found.pending for found in census), *map(membership.absent_at_start, gangs)]
     bound = any(found.bound for found in census) and (any(needs) or any(topology))
     gated = any(found.gated for found in census)
@@ -88,24 +89,60 @@ def speaks_for_others(refusal: Unschedulable) -> bool:
     return refusal.retry_at is None and not refusal.failed_plugin and not refusal.warnings
 
 
-def said_of(world: World, found: Verdict, gangs: Sequence[GangId]) -> Verdict:
-    """A refusal as it reads for other gangs that are equal: their pending members, in name order, stand for those of
-    the gangs that it was decided for.
+class Refusal:
+    """A refusal as it is kept for gangs that are equal: their pending members, in name order, stand for those of the
+    gangs that it was decided for. Of these it has the numbers, and not the names.
     """
-    membership, names = world.membership, dict[str, str]()
-    for decision, gang in zip(found.decisions, gangs, strict=True):
-        mine = (p.key for p in membership.census(gang).pending)
-        names.update(zip((u.pod for u in decision.unplaced), mine, strict=True))
-    decisions = []
-    for decision, gang in zip(found.decisions, gangs, strict=True):
-        spec = membership.spec(gang)
-        said: dict[str, Any] = {
-            "gang": gang,
-            "kind": spec.kind if spec is not None else decision.kind,
-            "group": () if len(gangs) == 1 else tuple(g.key for g in gangs),
-            "unplaced": tuple(Unplaced(names[u.pod], u.reasons) for u in decision.unplaced),
-        }
-        if isinstance(decision, Unschedulable):
-            said["blockers"] = tuple(sorted(names[pod] for pod in decision.blockers))
-        decisions.append(msgspec.structs.replace(decision, **said))
-    return Verdict(tuple(decisions))
+
+    __slots__ = ("_blockers", "_reasons", "_verdict")
+
+    def __init__(self, verdict: Verdict) -> None:
+        at = {u.pod: n for n, u in enumerate(u for d in verdict.decisions for u in d.unplaced)}
+        #: Of each decision, of how many members one after another the reasons are the same; and who blocks.
+        self._reasons = tuple(
+            tuple((why, len([*found])) for why, found in groupby(d.unplaced, lambda u: u.reasons))
+            for d in verdict.decisions
+        )
+        self._blockers = tuple(
+            _runs(sorted(at[pod] for pod in d.blockers)) if isinstance(d, Unschedulable) else ()
+            for d in verdict.decisions
+        )
+        self._verdict = Verdict(tuple(_without_names(d) for d in verdict.decisions))
+
+    def said_of(self, world: World, gangs: Sequence[GangId]) -> Verdict:
+        """Return the refusal as it reads for these gangs."""
+        membership = world.membership
+        mine = [[p.key for p in membership.census(gang).pending] for gang in gangs]
+        names = [*chain.from_iterable(mine)]
+        decisions = []
+        for decision, gang, own, reasons, blockers in zip(
+            self._verdict.decisions, gangs, mine, self._reasons, self._blockers, strict=True
+        ):
+            spec = membership.spec(gang)
+            each = chain.from_iterable(repeat(why, count) for why, count in reasons)
+            said: dict[str, Any] = {
+                "gang": gang,
+                "kind": spec.kind if spec is not None else decision.kind,
+                "group": () if len(gangs) == 1 else tuple(g.key for g in gangs),
+                "unplaced": tuple(Unplaced(name, why) for name, why in zip(own, each, strict=True)),
+            }
+            if isinstance(decision, Unschedulable):
+                said["blockers"] = tuple(sorted(names[n] for run in blockers for n in run))
+            decisions.append(msgspec.structs.replace(decision, **said))
+        return Verdict(tuple(decisions))
+
+
+def _without_names(decision: Decision) -> Decision:
+    bare = msgspec.structs.replace(decision, unplaced=())
+    return msgspec.structs.replace(bare, blockers=()) if isinstance(bare, Unschedulable) else bare
+
+
+def _runs(numbers: Sequence[int]) -> tuple[range, ...]:
+    """Ascending numbers as ranges."""
+    out: list[range] = []
+    for number in numbers:
+        if out and out[-1].stop == number:
+            out[-1] = range(out[-1].start, number + 1)
+        else:
+            out.append(range(number, number + 1))
+    return tuple(out)

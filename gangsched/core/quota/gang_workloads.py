@@ -170,7 +170,7 @@ class Managed:
             elif of_its_api in self.quota.queues and self.quota.queues[of_its_api].groups:
                 by_name = QueueLabels(of_its_api, spec.queue.priority_class)
         for gang in gangs:
-            for pod in membership.pods(gang):
+            for pod in membership.kinds(gang):
                 found = self._jobs.queue_of_pod(pod)
                 if found.local_queue:
                     return found
@@ -259,7 +259,7 @@ class Managed:
         if not labels.local_queue:
             return None
         self.settle()
-        pods = [p for gang in gangs for p in self._membership.pods(gang)]
+        pods = (p for gang in gangs for p in self._membership.kinds(gang))
         self.quota.set_aside({group_key(gangs), *self.rooms_of(pods)})
         self.quota.holders.promised = frozenset(uid for uid in self._promised if not self.pods_of(uid))
         membership = self._membership
@@ -306,7 +306,7 @@ class Managed:
 
     def pods_of(self, uid: str) -> list[Pod]:
         """The pods that hold a workload's quota on nodes, terminating ones included, in name order."""
-        pods = (p for gang in self._gangs_of.get(uid, ()) for p in self._membership.pods(gang))
+        pods = (p for gang in self._gangs_of.get(uid, ()) for p in self._membership.known_pods(gang))
         return [p for p in pods if p.bound or p.uid in self._ledger.assumed]
 
     def gangs_of(self, uid: str) -> tuple[GangId, ...]:
@@ -410,7 +410,7 @@ class Managed:
         there = {p.uid for p in pods}
         ours = self._promised.get(key, ())
         promised = [p for p in self._kept_for(key) if p.uid in ours and p.uid not in there]
-        asking = [p for gang in gangs for p in self._membership.pods(gang) if p.uid not in there]
+        asking = [p for gang in gangs for p in self._membership.kinds(gang) if p.uid not in there]
         before = self.quota.admissions.get(key)
         if promised and not asking and not pods and before is not None:
             workload, problem = before.workload, ""  # a Job that goes on has no pods for a moment

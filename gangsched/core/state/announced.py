@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -23,8 +24,11 @@ MOST_PARTS = 24
 _LEAST = {"cpu": 125, "memory": 64 << 20, "ephemeral-storage": 64 << 20}
 
 
-def stand_ins(spec: Gang, gang: GangId, there: Sequence[Pod]) -> list[Pod]:
-    """What of the announced members is not among those that are ``there``; they are treated as the first of these."""
+def stand_ins(spec: Gang, gang: GangId, there: Sequence[Pod], *, kinds: bool = False) -> list[Pod]:
+    """What of the announced members is not among those that are ``there``; they are treated as the first of these.
+    With ``kinds`` there is one of each kind only.
+    """
+    most = 1 if kinds else None
     like = there[0]
     known = Counter(role_of(pod, spec) for pod in there)
     shapes: list[tuple[str, PodShape, Labels]] = []
@@ -34,10 +38,10 @@ def stand_ins(spec: Gang, gang: GangId, there: Sequence[Pod]) -> list[Pod]:
             continue
         beside = (same or like) if each.within or each.alike else None
         shape, labels = _beside(each, beside) if beside is not None else (each.shape, NO_LABELS)
-        shapes += [(f"{each.role}-{n}", shape, labels) for n in range(known[each.role], each.count)]
+        shapes += [(f"{each.role}-{n}", shape, labels) for n in range(known[each.role], each.count)[:most]]
     taken = total(pod.shape.requests for pod in there) if spec.min_resources else {}
     for resource, units in spec.min_resources:
-        for n, part in enumerate(_parts(resource, units - taken.get(resource, 0))):
+        for n, part in enumerate(islice(_parts(resource, units - taken.get(resource, 0)), most)):
             shapes.append((f"{resource}-{n}", _part_shape(like.shape, resource, part), NO_LABELS))
     return [
         Pod(
@@ -69,6 +73,11 @@ def _beside(announced: Announced, other: Pod) -> tuple[PodShape, Labels]:
         anti_affinity=(*own.anti_affinity, *(t for t in other.shape.anti_affinity if t.topology_key == key)),
     )
     return shape, other.labels
+
+
+def most_of(spec: Gang) -> int:
+    """How many stand-ins there are at most."""
+    return sum(each.count for each in spec.announced) + MOST_PARTS * len(spec.min_resources)
 
 
 def what_of(stand_in: Pod) -> str:

@@ -10,13 +10,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from gangsched.core.state.announced import stand_ins
+from gangsched.core.state import census as counted
+from gangsched.core.state.announced import most_of, stand_ins
+from gangsched.core.state.census import Census
+from gangsched.core.state.crowd import Crowd
 from gangsched.core.state.sightings import SchedulerNames
 from gangsched.messages import causes
 from gangsched.model.dialects import gang_from_member, minimum_key, needs_object, role_of
 from gangsched.model.dialects.operators import COUNTS_ALL, OPERATORS
 from gangsched.model.errors import Mistake
-from gangsched.model.jobsets import QUEUED_JOBSET, RESTART_ATTEMPT
+from gangsched.model.jobsets import QUEUED_JOBSET
 from gangsched.model.parts import needed
 from gangsched.model.records import (
     NO_STAKES,
@@ -36,28 +39,6 @@ ONLY_WAITING = "only-waiting"
 
 #: From so many members on, what is known of a gang is kept until one of them changes.
 _LARGE = 16
-
-
-class Census(msgspec.Struct):
-    """The members of one gang by what they are doing; each list is in name order. Those that are ``gated`` wait for
-    scheduling gates, or for what owns them. ``running`` and ``failed`` are phases
-    of pods, ``owner`` is that of the first member that has one (``ns/name``).
-    """
-
-    pending: list[Pod]
-    gated: list[Pod]
-    bound: list[Pod]
-    terminating: list[Pod]
-    members: int = 0
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    owner: str = ""
-
-    @property
-    def present(self) -> int:
-        """Members that count towards the minimum: placed, ready to be placed, or successfully finished."""
-        return len(self.pending) + len(self.bound) + self.succeeded
 
 
 class Standing(NamedTuple):
@@ -121,7 +102,8 @@ class Membership:
         self.minimum_run_times: dict[str, tuple[float, float]] = {}
         #: What group objects say about the loss of their pods.
         self.stakes: dict[tuple[str, str, str], Stakes] = {}
-        self.members: dict[GangId, dict[str, Pod]] = {}
+        #: By UID; of what stands in for pods of suspended Jobs and JobSets only the number is known as a rule.
+        self.members: dict[GangId, dict[str, Pod] | Crowd] = {}
         #: How many of these gangs are of each scheduler name.
         self._of_scheduler = Counter[str]()
         #: UIDs of the members that make a mistake, of each gang and mistake.
@@ -143,6 +125,7 @@ class Membership:
         if pod.gang not in self.members:
             self._of_scheduler[pod.gang.scheduler] += 1
         group = self.members.setdefault(pod.gang, {})
+        assert not isinstance(group, Crowd)
         before = group.get(pod.uid)
         if before is not None:
             self._forget_mistakes(before)
@@ -160,7 +143,7 @@ class Membership:
         self._specs.pop(pod.gang, None)
         self.moved(pod.gang)
         group = self.members.get(pod.gang)
-        if group is not None:
+        if isinstance(group, dict):
             before = group.pop(pod.uid, None)
             if before is not None:
                 self._forget_mistakes(before)
@@ -168,6 +151,23 @@ class Membership:
                 del self.members[pod.gang]
                 self._of_scheduler -= Counter((pod.gang.scheduler,))
                 self._unsorted.discard(pod.gang)
+
+    def set_crowd(self, crowd: Crowd) -> None:
+        """These are the members of their gang, of which there has been none before."""
+        self.members[crowd.gang] = crowd
+        self._of_scheduler[crowd.gang.scheduler] += 1
+        self._specs.pop(crowd.gang, None)
+        self.moved(crowd.gang)
+
+    def drop_crowd(self, gang: GangId) -> Crowd | None:
+        """Remove the members that stand in for pods; returns them, if there were any."""
+        crowd = self.crowd(gang)
+        if crowd is not None:
+            del self.members[gang]
+            self._of_scheduler -= Counter((gang.scheduler,))
+            self._specs.pop(gang, None)
+            self.moved(gang)
+        return crowd
 
     def _forget_mistakes(self, pod: Pod) -> None:
         for each in _mistakes(pod):
@@ -246,6 +246,20 @@ class Membership:
             self._unsorted.discard(gang)
         return iter([*members.values()])
 
+    def crowd(self, gang: GangId) -> Crowd | None:
+        """The gang's members where they stand in for pods; None where they are pods."""
+        found = self.members.get(gang)
+        return found if isinstance(found, Crowd) else None
+
+    def kinds(self, gang: GangId) -> Iterable[Pod]:
+        """The gang's pods in name order; one of each kind where they are known by their number alone."""
+        crowd = self.crowd(gang)
+        return self.pods(gang) if crowd is None else crowd.likes
+
+    def known_pods(self, gang: GangId) -> Iterable[Pod]:
+        """The gang's pods that the cluster knows, in name order."""
+        return self.pods(gang) if self.crowd(gang) is None else ()
+
     def pods_of_group(self, family: str, namespace: str, name: str) -> list[Pod]:
         """The pods of a group, whatever their schedulers."""
         gangs = (GangId(family, namespace, name, scheduler) for scheduler in sorted(self._of_scheduler))
@@ -322,28 +336,8 @@ class Membership:
         return facts.census
 
     def _count(self, gang: GangId) -> Census:
-        pods = list(self.pods(gang))
-        out = Census([], [], [], [], len(pods))
-        # A JobSet that is restarted removes the pods of the attempt before: they count no more.
-        newest = max(map(_attempt, pods), default=0) if gang.family == QUEUED_JOBSET else 0
-        for pod in pods:
-            out.running += pod.phase == "Running"
-            if pod.owner is not None and not out.owner:
-                out.owner = f"{pod.namespace}/{pod.owner.name}"
-            if pod.phase == "Succeeded":
-                out.succeeded += 1
-            elif pod.finished:
-                out.failed += 1
-            elif pod.deleting_since is not None or (newest and _attempt(pod) < newest):
-                if pod.node:
-                    out.terminating.append(pod)
-            elif pod.node or pod.uid in self.assumed:
-                out.bound.append(pod)
-            elif pod.gates or pod.unowned:
-                out.gated.append(pod)
-            else:
-                out.pending.append(pod)
-        return out
+        crowd = self.crowd(gang)
+        return counted.of_pods(gang, self.pods(gang), self.assumed) if crowd is None else counted.of_crowd(crowd)
 
     def listed(self, gang: GangId) -> list[GangId]:
         """The gangs that its GangGroup lists, those that do not list it included."""
@@ -469,23 +463,30 @@ class Membership:
             wanted = needed(spec.parts, there, placed)
         return {role: count - placed[role] for role, count in wanted.items() if count > placed[role]}
 
-    def absent(self, gang: GangId, there: Sequence[Pod]) -> list[Pod]:
-        """Stand-ins for the members that a gang announces and that are not among these, which are at least one."""
+    def absent(self, gang: GangId, there: Sequence[Pod], *, kinds: bool = False) -> list[Pod]:
+        """Stand-ins for the members that a gang announces and that are not among these, which are at least one; or for
+        one of each of their ``kinds``.
+        """
         spec = self.spec(gang)
-        return stand_ins(spec, gang, there) if spec is not None and spec.announces and there else []
+        return stand_ins(spec, gang, there, kinds=kinds) if spec is not None and spec.announces and there else []
 
-    def absent_at_start(self, gang: GangId) -> list[Pod]:
+    def absent_at_start(self, gang: GangId, *, kinds: bool = False) -> list[Pod]:
         """The same beside the members that a gang needs before it may start; none once it has."""
         spec = self.spec(gang)
         if spec is None or not spec.announces:
             return []
         census = self.census(gang)
         needed = 0 if census.bound else self.required(gang, census)
-        return self.absent(gang, self.chosen(gang, census.pending, needed)[:needed])
+        return self.absent(gang, self.chosen(gang, census.pending, needed)[:needed], kinds=kinds)
+
+    def size(self, gangs: Iterable[GangId]) -> int:
+        """How many members a decision about these gangs looks at, at most."""
+        specs = [(self.spec(gang), len(self.census(gang).pending)) for gang in gangs]
+        return sum(pending + (most_of(spec) if spec is not None else 0) for spec, pending in specs)
 
     def placed(self, gang: GangId) -> list[Pod]:
         """Members that are on nodes, or have succeeded."""
-        pods = self.pods(gang)
+        pods = self.known_pods(gang)
         return [p for p in pods if p.phase == "Succeeded" or (p.live and (p.node or p.uid in self.assumed))]
 
     def lacking(self, gangs: Iterable[GangId]) -> tuple[int, ...]:
@@ -553,8 +554,9 @@ class Membership:
         out = []
         for gang in gangs:
             found = self.objects.get((gang.family, gang.namespace, gang.name))
-            members = self.members.get(gang, {}).values()
-            out.append(found.created if found is not None else min((p.created for p in members), default=0.0))
+            out.append(
+                found.created if found is not None else min((p.created for p in self._members(gang)), default=0.0)
+            )
         return min(out, default=0.0)
 
     def waits(self, gang: GangId) -> bool:
@@ -572,8 +574,10 @@ class Membership:
 
     def _look(self, gang: GangId) -> tuple[object, ...]:
         """Of its members; of a large gang it is the same object until one of them changes, and so equal to itself."""
-        facts = self._facts_of(gang)
-        if facts.look is None:
+        facts, crowd = self._facts_of(gang), self.crowd(gang)
+        if facts.look is None and crowd is not None:
+            facts.look = crowd.kinds
+        elif facts.look is None:
             census = self.census(gang)
             looks = [(p.uid, id(p.shape), p.priority, p.preemption_policy, p.labels, p.hints) for p in census.pending]
             facts.look = looks, [p.uid for p in census.bound]
@@ -637,10 +641,15 @@ class Membership:
                 return PREEMPT_NEVER
         return PREEMPT_LOWER
 
+    def _members(self, gang: GangId) -> Collection[Pod]:
+        """What :meth:`kinds` returns, in any order."""
+        found = self.members.get(gang, {})
+        return found.likes if isinstance(found, Crowd) else found.values()
+
     def _standing(self, gang: GangId) -> Standing:
         facts = self._facts_of(gang)
         if facts.standing is None:
-            pods = self.members.get(gang, {}).values()
+            pods = self._members(gang)
             live = [p for p in pods if p.live]
             facts.standing = Standing(
                 live=min((p.priority for p in live), default=None),
@@ -653,12 +662,6 @@ class Membership:
 def _said_by(pod: Pod) -> tuple[object, ...]:
     """What a pod says about its gang, or is known of the gang by: that of most of its changes is the same as before."""
     return pod.labels, pod.hints, pod.created, pod.mistake
-
-
-def _attempt(pod: Pod) -> int:
-    """How often the JobSet of a pod had been restarted before it was made."""
-    raw = pod.labels.get(RESTART_ATTEMPT, "")
-    return int(raw) if raw.isdecimal() and len(raw) < 10 else 0
 
 
 def _mistakes(pod: Pod) -> tuple[Mistake, ...]:

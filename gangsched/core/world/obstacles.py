@@ -56,7 +56,7 @@ def obstacle(world: World, gangs: Sequence[GangId], *, leave: bool = False) -> O
 
 def _failed_indexes(world: World, gangs: Sequence[GangId]) -> Iterator[str]:
     """The indexes of Jobs of which no member comes any more, in words: a group may count them all the same."""
-    found = (world.jobs.job_of(pod) for gang in gangs for pod in world.membership.pods(gang)) if world.jobs else ()
+    found = (world.jobs.job_of(pod) for gang in gangs for pod in world.membership.kinds(gang)) if world.jobs else ()
     jobs = {job.key: job for job in found if job is not None and job.failed_indexes}
     for key, job in sorted(jobs.items()):
         indexes = [str(a) if a == b else f"{a}-{b}" for a, b in job.failed_indexes]
@@ -97,7 +97,7 @@ def _group_problem(world: World, gangs: Sequence[GangId]) -> str:
         api = group_api(gang.family)
         if world.ownership.readings.get(api) is not Reading.ABSENT or world.membership.spec(gang) is not None:
             continue
-        if any(map(needs_object, world.membership.pods(gang))):
+        if any(map(needs_object, world.membership.kinds(gang))):
             return causes.group_api_missing(gang=gang.key, api=api)
     return ""
 
@@ -113,7 +113,7 @@ def _leaving(world: World, gangs: Sequence[GangId]) -> str:
         text = world.membership.without(gang, condemned)
         if text:
             return text
-        owners = map(world.jobs.owner_of, world.membership.census(gang).pending if condemned.suspends else ())
+        owners = map(world.jobs.owner_of, world.membership.census(gang).kinds if condemned.suspends else ())
         suspended = next((o for o in owners if o is not None and o.uid in condemned.suspends), None)
         if suspended is not None:
             return causes.owner_leaves(name=suspended.key)

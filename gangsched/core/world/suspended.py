@@ -1,7 +1,7 @@
 """Suspended Jobs and JobSets as gangs that wait for room.
 
 While one is suspended it has no pods. It is planned by *stand-ins*: pods as its template describes them, which no
-cluster knows. They are made when the last of its pods is gone, and end when it goes on.
+cluster knows (:mod:`gangsched.core.state.crowd`). There are such when the last of its pods is gone, until it goes on.
 
 And what is seen before the Job, JobSet or Workload that says whose it is: it is kept back for some seconds.
 """
@@ -9,17 +9,19 @@ And what is seen before the Job, JobSet or Workload that says whose it is: it is
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
 from gangsched.core.agenda import Page
+from gangsched.core.state.crowd import Alike
 from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, gang_of, key_of
 from gangsched.core.world.world import World
 from gangsched.messages import causes
 from gangsched.model.children import merged
 from gangsched.model.constraints import PodVolumes
 from gangsched.model.errors import FieldError
-from gangsched.model.jobsets import MAX_WITHOUT_PODS, JobSet, why_it_cannot_wait
+from gangsched.model.jobsets import MAX_WITHOUT_PODS, JobSet, ReplicatedJob, why_it_cannot_wait
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, GangId, Job, Pod
 
 #: Controllers that leave it to others whether what they make is suspended. That of a JobSet, say, would end it at once.
@@ -64,7 +66,7 @@ def _problem(world: World, owner: Suspendable) -> FieldError | None:
     problem = why_it_cannot_wait(owner)
     if problem is not None or isinstance(owner, Job):
         return problem
-    wanted = sum(max(0, job.wanted) for job in _planned(world, owner) if not job.finished)
+    wanted = sum(max(0, each.job.wanted) * each.number for each in _planned(world, owner) if not each.job.finished)
     text = causes.too_large_to_wait(pods=wanted, most=MAX_WITHOUT_PODS, kind="JobSet")
     return FieldError("spec.replicatedJobs", text) if wanted > MAX_WITHOUT_PODS else None
 
@@ -105,66 +107,66 @@ def renew(world: World, key: OwnerKey) -> set[GangId]:
     touches.
     """
     owner = world.jobs.find(*key)
-    wanted = (
-        _stand_ins(world, owner) if owner is not None and ours(world, owner) and not world.jobs.pods_of(owner) else []
-    )
+    kinds: list[Alike] = []
+    if owner is not None and ours(world, owner) and not world.jobs.pods_of(owner):
+        kinds = _stand_ins(world, owner)
+    wanted = {kinds[0].like.gang: tuple(kinds)} if kinds else {}
     gangs = [GangId(*key, scheduler) for scheduler in sorted(world.membership.ours)]
-    there = {pod.uid: pod for gang in gangs for pod in world.membership.members.get(gang, {}).values()}
-    if there == {pod.uid: pod for pod in wanted}:
+    there = {gang: found for gang in gangs if (found := world.stand_ins.of(gang))}
+    if there == wanted:
         return set()
-    for uid in there:
-        world.drop_pod(uid)
+    for gang in there:
+        world.stand_ins.drop(gang)
     if owner is not None and wanted:
-        world.membership.set_object(gang_of(owner, family_of(owner), len(wanted), "gang"))
-        for pod in wanted:
-            world.set_pod(pod)
+        number = sum(kind.number for kind in kinds)
+        world.membership.set_object(gang_of(owner, family_of(owner), number, "gang"))
+        for gang in wanted:
+            world.stand_ins.put(gang, kinds)
     else:
         world.membership.drop_object(*key)
-    return {pod.gang for pod in (*there.values(), *wanted)}
+    return {*there, *wanted}
 
 
-def _stand_ins(world: World, owner: Suspendable) -> list[Pod]:
+def _stand_ins(world: World, owner: Suspendable) -> list[Alike]:
     scheduler = _scheduler_of(world, owner)
     gang = GangId(family_of(owner), owner.namespace, owner.name, scheduler)
-    out: list[Pod] = []
+    out: list[Alike] = []
     classes: list[str] = []
-    for job in _planned(world, owner):
-        template = job.template
-        if template is None or job.finished:
+    for planned in _planned(world, owner):
+        job, template = planned.job, planned.job.template
+        if template is None or job.finished or job.wanted < 1 or not planned.number:
             continue
         name, priority, policy = _priority(world, template)
         if not may_evict(world, owner):
             policy = PREEMPT_NEVER
-        classes += [name] * job.wanted
-        out += [
-            msgspec.structs.replace(
-                template,
-                name=f"{job.name}-{index}",
-                uid=f"{job.uid}/{index}",
-                gang=gang,
-                scheduler=scheduler,
-                priority=priority,
-                preemption_policy=policy,
-                node="",
-                phase="Pending",
-                created=owner.created,
-                started=owner.created,
-                gates=(),
-                volumes=_claims_that_stay(template.volumes),
-            )
-            for index in range(job.wanted)
-        ]
+        classes.append(name)
+        like = msgspec.structs.replace(
+            template,
+            name="",
+            uid="",
+            gang=gang,
+            scheduler=scheduler,
+            priority=priority,
+            preemption_policy=policy,
+            node="",
+            phase="Pending",
+            created=owner.created,
+            started=owner.created,
+            gates=(),
+            volumes=_claims_that_stay(template.volumes),
+        )
+        out.append(Alike(like, job.name, job.uid, job.wanted, planned.indexes))
     if _refused_by_quota(world, owner.namespace, classes, out):
-        out = [msgspec.structs.replace(pod, preemption_policy=PREEMPT_NEVER) for pod in out]
+        out = [each._replace(like=msgspec.structs.replace(each.like, preemption_policy=PREEMPT_NEVER)) for each in out]
     return out
 
 
-def _refused_by_quota(world: World, namespace: str, classes: list[str], pods: list[Pod]) -> bool:
+def _refused_by_quota(world: World, namespace: str, classes: list[str], kinds: list[Alike]) -> bool:
     """Return whether a ResourceQuota for priority classes would refuse any of these pods, of these classes.
     Then room that others leave is of no use to them.
     """
-    quotas = world.pod_quotas.get(namespace, {}).values()
-    return any(quota.refuses(zip(classes, pods, strict=True)) for quota in quotas)
+    asked = [(name, kind.like, kind.number) for name, kind in zip(classes, kinds, strict=True)]
+    return any(quota.refuses(asked) for quota in world.pod_quotas.get(namespace, {}).values())
 
 
 def may_evict(world: World, owner: Suspendable) -> bool:
@@ -177,24 +179,46 @@ def may_evict(world: World, owner: Suspendable) -> bool:
     return owner.evicted or queued or not owner.suspended_by
 
 
-def _planned(world: World, owner: Suspendable) -> list[Job]:
+class _Planned(NamedTuple):
+    """A Job; or, with ``indexes``, those of these indexes that a JobSet is going to have, which are like it and have
+    its name and UID with their index.
+    """
+
+    job: Job
+    indexes: range | None = None
+
+    @property
+    def number(self) -> int:
+        """How many Jobs that are."""
+        return 1 if self.indexes is None else len(self.indexes)
+
+
+def _planned(world: World, owner: Suspendable) -> list[_Planned]:
     """The Job, or all Jobs that a JobSet has or will have. What has started already may have succeeded in part."""
     if isinstance(owner, Job):
-        return [owner]
-    there = {job.name: job for job in world.jobs.jobs_of(owner)}
+        return [_Planned(owner)]
+    there = world.jobs.jobs_of(owner)
     replaced = _said_by_flavor(world, owner)
     out = []
     for each in owner.replicated:
-        for index in range(each.replicas):
-            name = f"{each.job.name}-{index}"
-            found = there.get(name)
-            if found is None:
-                found = msgspec.structs.replace(each.job, name=name, uid=f"{owner.uid}/{name}")
-            elif found.template is not None:
-                template = merged(found.template, each.job.template, but=replaced)
-                found = msgspec.structs.replace(found, template=template)
-            out.append(found)
+        made = msgspec.structs.replace(each.job, uid=f"{owner.uid}/{each.job.name}")
+        found = {index: job for job in there if (index := _index(job, each)) is not None}
+        before = 0
+        for index, job in sorted(found.items()):
+            out.append(_Planned(made, range(before, index)))
+            before = index + 1
+            if job.template is not None:
+                job = msgspec.structs.replace(job, template=merged(job.template, each.job.template, but=replaced))
+            out.append(_Planned(job))
+        out.append(_Planned(made, range(before, each.replicas)))
     return out
+
+
+def _index(job: Job, of: ReplicatedJob) -> int | None:
+    """The index of a Job among those that a JobSet makes alike; None where it is none of them."""
+    raw = job.name.removeprefix(f"{of.job.name}-") if job.name.startswith(f"{of.job.name}-") else ""
+    index = int(raw) if raw.isdecimal() and raw.isascii() and len(raw) < 10 else of.replicas
+    return index if index < of.replicas and str(index) == raw else None
 
 
 def _said_by_flavor(world: World, owner: JobSet) -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from gangsched.core.ledger.ledger import Kind, Ledger, Reservation
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.quota import Quota
 from gangsched.core.state.columns import HyperNodes
-from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey
+from gangsched.core.state.jobs import Jobs, OwnerKey
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.ownership import Ownership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
@@ -36,6 +37,7 @@ from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.world.cut_decisions import CutDecisions
 from gangsched.core.world.owner_gangs import OwnerGangs, key_in_labels
 from gangsched.core.world.resumes import Resumes
+from gangsched.core.world.stand_ins import StandIns
 from gangsched.model.constraints import Labels
 from gangsched.model.dialects.objects import MAX_MEMBERS
 from gangsched.model.errors import Mistake
@@ -120,6 +122,7 @@ class World:
         self.uid_of: dict[tuple[str, str], str] = {}
         self._told_apart = 0
         self.managed = Managed(self.snapshot, self.membership, self.jobs, self.ledger, fair_sharing)
+        self.stand_ins = StandIns(self.membership, self.snapshot, self.managed, self.pods)
         self.owner_gangs = OwnerGangs(
             self.jobs,
             self.membership,
@@ -178,13 +181,12 @@ class World:
     def set_pod(self, pod: Pod) -> Pod | None:
         """Insert or replace a pod; returns the previous record of the same incarnation."""
         old = self.pods.get(pod.uid)
-        if pod.gang.family not in WITHOUT_PODS:  # a stand-in bears the name of no pod
-            earlier = self.uid_of.get((pod.namespace, pod.name))
-            if earlier is not None and earlier != pod.uid:
-                self.drop_pod(earlier)  # re-created under the same name before its deletion was seen
-            self.uid_of[(pod.namespace, pod.name)] = pod.uid
-            if pod.owner is not None:
-                self.ownership.pod_set(pod, key_in_labels(pod))
+        earlier = self.uid_of.get((pod.namespace, pod.name))
+        if earlier is not None and earlier != pod.uid:
+            self.drop_pod(earlier)  # re-created under the same name before its deletion was seen
+        self.uid_of[(pod.namespace, pod.name)] = pod.uid
+        if pod.owner is not None:
+            self.ownership.pod_set(pod, key_in_labels(pod))
         if old is not None and old.gang != pod.gang:
             self.membership.drop_pod(old)
         self.pods[pod.uid] = pod
@@ -194,7 +196,7 @@ class World:
             self.snapshot.volumes.mention(pod, +1)
         self.membership.set_pod(pod)
         if len(self.snapshot.shapes) > 2 * len(self.pods) + _SPARE_SHAPES:
-            self.snapshot.keep_shapes(p.shape for p in self.pods.values())
+            self.snapshot.keep_shapes(chain((p.shape for p in self.pods.values()), self.stand_ins.shapes()))
         if pod.node:
             self.ledger.assumed.pop(pod.uid, None)
         if pod.live and not (pod.node or pod.gates or self.membership.is_ours(pod.gang)):

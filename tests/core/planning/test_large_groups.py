@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from gangsched.core.events import Outcome
 from gangsched.core.lifecycle.gangs import Gangs
-from gangsched.core.state.membership import Census, Membership
+from gangsched.core.state.census import Census
+from gangsched.core.state.membership import Membership
 from gangsched.model.records import GangId
 from tests.builders import GangBuilder, NodeBuilder, PodBuilder, gang, node, pod
 from tests.core.harness import Cluster

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
+
 from gangsched.core.queue.rounds import TURN
 from gangsched.core.queue.scheduling_queue import FLUSH_SECONDS
+from gangsched.model.jobsets import MAX_WITHOUT_PODS
+from gangsched.model.records import Announced, Gang, Job
 from tests.builders import node, pod
 from tests.core.harness import Built, Cluster, plan
+
+OURS = "py-gang-scheduler"
 
 
 def order_of(cluster: Cluster, limit: int = 50) -> list[str]:
@@ -53,6 +59,32 @@ def test_what_is_tried_again_has_turns_with_what_is_new() -> None:
     found = order_of(cluster)[30:]
     assert found[: TURN + 2] == [*(f"big{n:02}" for n in range(TURN)), "small", f"big{TURN:02}"]
     assert len(found) == 31
+
+
+def test_a_decision_about_thousands_of_members_counts_for_several() -> None:
+    """After one about as many as a Job without pods may have, others have their turn."""
+    large = [
+        Job("greedy", f"j{n}", f"uid-j{n}", float(n), MAX_WITHOUT_PODS, template=pod("t").cpu(1 + n).obj())
+        for n in range(2)
+    ]
+    waiting = [msgspec.structs.replace(each, suspended=True, suspended_by=OURS) for each in large]
+    small = [pod(f"small{n}", "honest").cpu(50 + n).created(100) for n in range(2)]
+    objects: list[Built] = [node("n"), *waiting, *small]
+    assert order_of(Cluster(*objects)) == ["j0", "small0", "small1", "j1"]
+    assert [key.partition("/")[2] for key in plan(*objects)] == ["j0", "small0", "small1", "j1"]
+
+
+def test_members_that_are_announced_count_too() -> None:
+    """A driver that announces thousands ends the turn of its namespace."""
+    workers = (Announced("w", MAX_WITHOUT_PODS, pod("w").cpu(1).obj().shape),)
+    drivers = [pod(f"driver-{name}", "greedy").cpu(1).gang(name).created(0) for name in ("a", "b")]
+    groups = [
+        Gang(each.obj().gang.family, "greedy", each.obj().gang.name, kind="PodGroup", uid=each.obj().gang.name)
+        for each in drivers
+    ]
+    found = [msgspec.structs.replace(each, min_member=1, announced=workers) for each in groups]
+    cluster = Cluster(node("n"), *found, *drivers, pod("small", "honest").cpu(50).created(100))
+    assert order_of(cluster) == ["a", "small", "b"]
 
 
 def test_age_decides_as_long_as_gangs_fit() -> None:

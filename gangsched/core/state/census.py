@@ -1,0 +1,75 @@
+"""The members of one gang, counted by what they are doing."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+
+import msgspec
+
+from gangsched.core.state.crowd import Crowd, Pods
+from gangsched.model.jobsets import QUEUED_JOBSET, RESTART_ATTEMPT
+from gangsched.model.records import GangId, Pod
+
+
+class Census(msgspec.Struct):
+    """The members of one gang by what they are doing; each list is in name order. Those that are ``gated`` wait for
+    scheduling gates, or for what owns them. ``running`` and ``failed`` are phases
+    of pods, ``owner`` is that of the first member that has one (``ns/name``). Of the ``pending`` ones that are known by
+    their number alone there is one of each kind among the ``kinds``, else all.
+    """
+
+    pending: Sequence[Pod]
+    gated: list[Pod]
+    bound: list[Pod]
+    terminating: list[Pod]
+    members: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    owner: str = ""
+    kinds: Sequence[Pod] = ()
+
+    @property
+    def present(self) -> int:
+        """Members that count towards the minimum: placed, ready to be placed, or successfully finished."""
+        return len(self.pending) + len(self.bound) + self.succeeded
+
+
+def of_crowd(crowd: Crowd) -> Census:
+    """That of members which are known by their number alone: all are pending."""
+    owned = (pod for pod in crowd.likes if pod.owner is not None)
+    owner = next((f"{pod.namespace}/{pod.owner.name}" for pod in owned if pod.owner is not None), "")
+    return Census(Pods(crowd), [], [], [], len(crowd), owner=owner, kinds=crowd.likes)
+
+
+def of_pods(gang: GangId, members: Iterable[Pod], assumed: Container[str]) -> Census:
+    """That of these pods, of which the ``assumed`` ones (UIDs) count as bound."""
+    pods = list(members)
+    pending: list[Pod] = []
+    out = Census(pending, [], [], [], len(pods), kinds=pending)
+    # A JobSet that is restarted removes the pods of the attempt before: they count no more.
+    newest = max(map(_attempt, pods), default=0) if gang.family == QUEUED_JOBSET else 0
+    for pod in pods:
+        out.running += pod.phase == "Running"
+        if pod.owner is not None and not out.owner:
+            out.owner = f"{pod.namespace}/{pod.owner.name}"
+        if pod.phase == "Succeeded":
+            out.succeeded += 1
+        elif pod.finished:
+            out.failed += 1
+        elif pod.deleting_since is not None or (newest and _attempt(pod) < newest):
+            if pod.node:
+                out.terminating.append(pod)
+        elif pod.node or pod.uid in assumed:
+            out.bound.append(pod)
+        elif pod.gates or pod.unowned:
+            out.gated.append(pod)
+        else:
+            pending.append(pod)
+    return out
+
+
+def _attempt(pod: Pod) -> int:
+    """How often the JobSet of a pod had been restarted before it was made."""
+    raw = pod.labels.get(RESTART_ATTEMPT, "")
+    return int(raw) if raw.isdecimal() and len(raw) < 10 else 0

@@ -1,0 +1,71 @@
+"""What stands in for the pods of suspended Jobs and JobSets: how many there are, and which of them are made."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+
+from gangsched.core.decision import group_key
+from gangsched.core.quota.gang_workloads import Managed
+from gangsched.core.state.crowd import Alike, Crowd
+from gangsched.core.state.membership import Membership
+from gangsched.core.state.snapshot import Snapshot
+from gangsched.model.constraints import PodShape
+from gangsched.model.jobsets import MAX_WITHOUT_PODS
+from gangsched.model.records import GangId, Pod
+
+
+class StandIns:
+    """The members of the gangs that have no pods. Those that are made are among the ``pods``, by UID."""
+
+    def __init__(self, membership: Membership, snapshot: Snapshot, managed: Managed, pods: dict[str, Pod]) -> None:
+        self._membership = membership
+        self._snapshot = snapshot
+        self._managed = managed
+        self._pods = pods
+        self._all: dict[GangId, Crowd] = {}
+        #: Those that are made, the oldest first.
+        self._made: dict[GangId, Crowd] = {}
+
+    def of(self, gang: GangId) -> Sequence[Alike]:
+        """The members of a gang."""
+        return self._all[gang].kinds if gang in self._all else ()
+
+    def put(self, gang: GangId, kinds: Sequence[Alike]) -> None:
+        """The gang has exactly these from now on."""
+        self.drop(gang)
+        for pod in (each.like for each in kinds):
+            self._snapshot.shape_number(pod.shape)
+            if pod.volumes is not None:
+                self._snapshot.volumes.mention(pod, +1)
+        self._all[gang] = crowd = Crowd(gang, kinds, self._pods, self._made)
+        self._membership.set_crowd(crowd)
+
+    def drop(self, gang: GangId) -> None:
+        """The gang has none any more."""
+        crowd = self._all.pop(gang, None)
+        if crowd is None:
+            return
+        crowd.fold()
+        self._membership.drop_crowd(gang)
+        for uid in crowd.uids() if crowd.used else ():
+            self._managed.gone(uid)
+        for pod in crowd.likes:
+            if pod.volumes is not None:
+                self._snapshot.volumes.mention(pod, -1)
+
+    def fold(self, holders: Container[str]) -> None:
+        """Forget those that were made for what is over, the oldest first, but for so many as one gang may have. Those
+        of groups for which room is kept, the ``holders``, stay.
+        """
+        if not self._made:
+            return
+        over = [c for gang, c in self._made.items() if group_key(self._membership.group(gang)[0]) not in holders]
+        number = sum(map(len, over))
+        for crowd in over:
+            if number > MAX_WITHOUT_PODS:
+                number -= len(crowd)
+                crowd.fold()
+
+    def shapes(self) -> Iterator[PodShape]:
+        """What they ask of a node."""
+        return (pod.shape for crowd in self._all.values() for pod in crowd.likes)
