@@ -132,6 +132,11 @@ class FreeRoom:
         return Pairs(found // width, found % width, amounts)
 
 
+#: Up to so many of the largest kinds each number of them is counted together, beyond that every so many more: of 500
+#: kinds all numbers would take a second.
+_EACH = 64
+#: What sums over all nodes may be off by, as a share of what is added up.
+_ROUNDED = 1e-12
 #: Ways to choose the required ones among more members of several kinds.
 _WAYS = 4
 
@@ -160,7 +165,16 @@ class Demand(msgspec.Struct, eq=False):
 
     def counts(self, free: Floats) -> bool:
         """Is there room with ``(R, N)`` free as far as counting tells? Never wrongly False."""
+        if not self.amounts(free):
+            return False
         return all(float(d.whole(0, free, d.mask[0]).sum()) >= d.need[0] for d in self.parts())
+
+    def amounts(self, free: Floats) -> bool:
+        """Is there with ``(R, N)`` free as much of each resource as all members ask for? Never wrongly False."""
+        if self.common is not None:
+            return self.common.amounts(free)
+        room = np.maximum(free[:, self.mask.any(axis=0)], 0.0).sum(axis=1)
+        return bool((room >= (self.request.T @ np.array(self.need, dtype=np.float64)) * (1.0 - _ROUNDED)).all())
 
     def together(self, vector: Sequence[int]) -> bool:
         """May so many members of each kind share a node, as far as kinds exclude each other?"""
@@ -183,8 +197,10 @@ class Demand(msgspec.Struct, eq=False):
         if kinds > 1:
             share = (self.request / np.maximum(self.request.max(axis=0), 1.0)).max(axis=1)
             order = np.argsort(-share, kind="stable").tolist()
-            for some in range(2, kinds + 1):
+            some = 2
+            while some <= kinds:
                 yield self.part(order[:some], alone=False)
+                some += 1 + some // _EACH
 
     def of(self, kinds: list[int]) -> Demand:
         """The demand of these kinds only."""

@@ -73,8 +73,10 @@ class Interruptions:
         """The choice that even the shortest search finds: none of the units, or what one of the ways leads to."""
         best = self._settler.settle(())
         # With limited sets other members may leave than counting assumes; without, all units are the most that can.
-        if best is not None or (not self._c.limited and self._missing(frozenset(self._usable)) > 0):
+        if best is not None or not self._usable:
             return best
+        if not self._c.limited and self._missing(frozenset(self._usable)) > 0:
+            return None
         return next((found for start in self._starts() if (found := start()) is not None), None)
 
     def improved(self, best: Settled) -> Iterator[Settled]:

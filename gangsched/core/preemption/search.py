@@ -42,6 +42,9 @@ from gangsched.core.state.simulation import Simulation
 _PER_STEP = 3000
 #: Steps that one search spends at most on giving back what is not needed.
 _REPRIEVE_STEPS = 15_000
+#: Steps beyond which a first choice is not looked at once more, whatever the budget: with hundreds of kinds that would
+#: take as many again.
+_DEAR = 5_000
 #: Questions for less work lost, where it is proven that no other choice breaks or interrupts less. Without them 3 of 90
 #: small clusters lose more, with a third none of 67.
 _WORK_LOOKS = 300
@@ -380,7 +383,7 @@ class Search:
             if first is None:
                 continue
             found = [first]
-            if not self._proven(first) and self._program is None:
+            if not self._proven(first) and self._program is None and self.spent < _DEAR:
                 found += settler.refined(first, self._late)
                 found += interruptions.improved(found[-1])
             yield found
