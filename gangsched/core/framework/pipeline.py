@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ from gangsched.core.plugins.node import NodeResourcesFit
 from gangsched.core.plugins.topology_spread import PodTopologySpread
 from gangsched.core.plugins.volumes import VolumeFilter
 from gangsched.core.state.podtable import PodClass
-from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.simulation import Simulation, company
 
 _CACHE_LIMIT = 4096
 
@@ -152,6 +152,14 @@ class Pipeline:
             return [rule for rule in self._watching if rule.applies(pod, sim)]
         rules = (rule for rule in self.filters if rule.sees_pods and rule.applies(pod, sim))
         return [rule for rule in rules if not (isinstance(rule, VolumeFilter) and rule.settled(pod, sim))]
+
+    def followed(self, pods: Iterable[PodClass], sim: Simulation) -> int:
+        """How many states of filters each pod that comes or goes changes, for pods of these classes."""
+        states: set[tuple[str, Hashable]] = set()
+        for pod in pods:
+            for rule in (each for each in self.watching(pod, sim) if getattr(each, "told", True)):
+                states.add((rule.name, company(pod) if getattr(rule, "by_company", False) else pod.ident))
+        return len(states)
 
     def only_counts(self, pod: PodClass, sim: Simulation) -> bool:
         """True when nothing but free resources limits how many pods of the class a passing node takes."""

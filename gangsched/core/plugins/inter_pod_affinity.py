@@ -50,6 +50,7 @@ class InterPodAffinity:
 
     name = "InterPodAffinity"
     sees_pods = True
+    by_company = True
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
         # Terms of pods that are gone count as well: whether their leaving helps is asked when they have left.
@@ -167,6 +168,7 @@ class _Watcher:
     """Keeps :class:`_Weights` current while pods come and go."""
 
     name = "InterPodAffinity/score"
+    by_company = True
 
     def __init__(self, hard_weight: int) -> None:
         self._hard_weight = hard_weight

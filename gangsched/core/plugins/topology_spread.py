@@ -114,6 +114,7 @@ class PodTopologySpread:
 
     name = "PodTopologySpread"
     sees_pods = True
+    by_company = True
 
     def __init__(self, defaults: SpreadDefaults = DEFAULTS) -> None:
         self.defaults = defaults
@@ -240,6 +241,7 @@ class _Watcher:
     """Keeps the counts of all soft constraints current while pods come and go."""
 
     name = "PodTopologySpread/score"
+    by_company = True
 
     def __init__(self, defaults: SpreadDefaults) -> None:
         self.defaults = defaults

@@ -132,8 +132,8 @@ class FreeRoom:
         return Pairs(found // width, found % width, amounts)
 
 
-#: Up to so many of the largest kinds each number of them is counted together, beyond that every so many more: of 500
-#: kinds all numbers would take a second.
+#: Of more kinds than so many only every second, third, and so on is counted by itself, and together with all that are
+#: larger: 500 kinds and as many sets of them would take a twentieth of a second for each pod that may come back.
 _EACH = 64
 #: What sums over all nodes may be off by, as a share of what is added up.
 _ROUNDED = 1e-12
@@ -192,15 +192,13 @@ class Demand(msgspec.Struct, eq=False):
         if kinds == 1:
             yield self
             return
-        for k in range(kinds):
+        share = (self.request / np.maximum(self.request.max(axis=0), 1.0)).max(axis=1)
+        order: list[int] = np.argsort(-share, kind="stable").tolist()
+        every = 1 + (kinds - 1) // _EACH
+        for k in sorted(order[::every]):
             yield self.part([k], alone=True)
-        if kinds > 1:
-            share = (self.request / np.maximum(self.request.max(axis=0), 1.0)).max(axis=1)
-            order = np.argsort(-share, kind="stable").tolist()
-            some = 2
-            while some <= kinds:
-                yield self.part(order[:some], alone=False)
-                some += 1 + some // _EACH
+        for some in reversed(range(kinds, 1, -every)):
+            yield self.part(order[:some], alone=False)
 
     def of(self, kinds: list[int]) -> Demand:
         """The demand of these kinds only."""

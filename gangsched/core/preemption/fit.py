@@ -285,7 +285,7 @@ class PlacedFit:
         self._anew = math.inf
         #: What each kind, or several together at their least, would need: necessary, and quick to count.
         self._counts = CountedFit(demand, alone=False)
-        followed = sum(bool(placer.pipeline.watching(c, sim)) for c in demand.classes)
+        followed = placer.pipeline.followed(demand.classes, sim)
         self._follows = followed > 0
         #: So many times as dear as with one kind is a pod that moves when filters follow it for each kind.
         self._dear = 1 + followed // _FOLLOWED

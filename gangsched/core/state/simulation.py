@@ -4,7 +4,7 @@ affinity, anti-affinity and spread count in it, by the domains of one label.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -25,7 +25,8 @@ _PLENTY = 2.0**50
 class Watcher(Protocol):
     """What is called with every pod that comes or goes in a simulation: a filter, or the counts behind a score.
 
-    One with the attribute ``told`` False is not: what it needs to know, the simulation itself keeps.
+    One with the attribute ``told`` False is not: what it needs to know, the simulation itself keeps. One with
+    ``by_company`` True knows of a class only what :func:`company` says, and has one state for all that are equal there.
     """
 
     name: str
@@ -35,6 +36,24 @@ class Watcher(Protocol):
 
     def apply(self, state: Any, pod: PodClass, row: int, sign: int) -> None:
         """A pod came to (+1) or left (-1) the node at ``row``."""
+
+
+def company(pod: PodClass) -> Hashable:
+    """What rules between pods see of a class; a gang's members often differ only in what they request."""
+    shape = pod.shape
+    return (
+        pod.namespace,
+        frozenset(pod.labels.items()),
+        pod.spread_selector,
+        shape.spread,
+        shape.affinity,
+        shape.anti_affinity,
+        shape.preferred_affinity,
+        shape.preferred_anti_affinity,
+        shape.node_selector,
+        shape.node_terms,
+        shape.tolerations,
+    )
 
 
 class Phantom(msgspec.Struct, frozen=True, gc=False):
@@ -121,7 +140,7 @@ class Simulation:
         self._held: list[tuple[PodClass, int]] = []
         self._lifted: Bools = np.zeros(snapshot.table.size, dtype=np.bool_)
         self._steps: list[_Step | _Crowd | Ints] = []
-        self._states: dict[tuple[str, int], tuple[Watcher, Any]] = {}
+        self._states: dict[tuple[str, Hashable], tuple[Watcher, Any]] = {}
         self._told: list[tuple[Watcher, Any]] = []
         self.told_of_terminating = False
         self._pulling_guests = 0
@@ -280,9 +299,13 @@ class Simulation:
         key = (rule.name, pod.ident)
         found = self._states.get(key)
         if found is None:
-            found = self._states[key] = (rule, rule.prepare(pod, self))
-            if getattr(rule, "told", True):
-                self._told.append(found)
+            shared = (rule.name, company(pod)) if getattr(rule, "by_company", False) else key
+            found = self._states.get(shared)
+            if found is None:
+                found = self._states[shared] = (rule, rule.prepare(pod, self))
+                if getattr(rule, "told", True):
+                    self._told.append(found)
+            self._states[key] = found
         return found[1]
 
     @property

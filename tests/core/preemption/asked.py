@@ -10,6 +10,7 @@ import numpy as np
 from gangsched.core.agenda import Watchdog
 from gangsched.core.arrays import Ints
 from gangsched.core.decision import group_key
+from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.candidates import Candidates
 from gangsched.core.preemption.demand import Demand, demands_of
@@ -36,6 +37,11 @@ class Asked:
         self.wants = self._context.wants
         self.budgets = budgets_of(decider.world, group_key(gangs))
         self.demands = demands_of(self.sim, self._context.placer.pipeline, self.wants)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The filters that it is decided with."""
+        return self._context.placer.pipeline
 
     @property
     def demand(self) -> Demand:

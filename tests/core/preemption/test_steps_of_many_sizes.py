@@ -16,11 +16,10 @@ from tests.core.preemption.asked import asked
 NODES = 300
 
 
-@pytest.mark.parametrize(("kinds", "spread"), [(k, s) for k in KINDS for s in (False, True) if k < 500 or not s])
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("kinds", KINDS)
 def test_a_gang_of_any_number_of_sizes_takes_four_budgets_at_most(kinds: int, *, spread: bool) -> None:
-    """On 300 nodes that are full, with and without a rule about zones; 500 sizes with one aside, of which a single
-    question to the filters is dearer than that.
-    """
+    """On 300 nodes that are full, with and without a rule about zones, which costs no more victims."""
     found, _ = decide(kinds, NODES, spread=spread)
     assert (found.outcome, len(found.placements)) == ("preempt", max(kinds, 60))
     assert found.steps <= 4 * Options().search_steps
@@ -36,9 +35,10 @@ def different(count: int, free: float = 0.0) -> list[Built]:
 
 
 def test_hundreds_of_sizes_are_not_counted_in_all_numbers() -> None:
-    """Each kind by itself, all of the largest up to some number of them, and every so many more beyond."""
+    """Each kind by itself and with all larger ones; of many kinds only every so many."""
     assert len([*asked(*different(8)).demand.parts()]) == 8 + 7
-    assert len([*asked(*different(200)).demand.parts()]) < 200 + 120
+    assert len([*asked(*different(200)).demand.parts()]) <= 2 * 64
+    assert len([*asked(*different(65)).demand.parts()]) <= 2 * 64
 
 
 def test_amounts_say_that_there_is_no_room() -> None:
