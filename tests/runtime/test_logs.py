@@ -121,6 +121,15 @@ def test_a_repeated_decision_is_not_repeated_in_the_log(stream: io.StringIO) -> 
     ]
 
 
+def test_a_decision_that_begins_is_in_the_log(stream: io.StringIO) -> None:
+    """By the name of the gang, for those that ask for all: a decision that never ends has a name then."""
+    for level in ("info", "debug"):
+        logs.configure("json", level, stream)
+        DecisionLog().deciding("ns/g")
+    (line,) = lines(stream)
+    assert (line["message"], line["gang"]) == ("deciding", "ns/g")
+
+
 def test_a_dry_run_tells_names(stream: io.StringIO) -> None:
     """Where nothing is written but the log, it says who would be evicted and what would be bound then, once."""
     logs.configure("json", "info", stream)

@@ -30,7 +30,7 @@ from gangsched.model.constraints import PodShape
 from gangsched.model.records import GangId, Pod
 from gangsched.runtime import metrics
 from gangsched.runtime.memory import THRESHOLDS, FreezeAfterSync, PauseMeter, raise_thresholds
-from gangsched.runtime.metrics import DECLARED, FilterAndScoreTimes, Meters, Metrics
+from gangsched.runtime.metrics import DECLARED, DecisionTime, FilterAndScoreTimes, Meters, Metrics
 from tests.builders import decided
 
 GANG = GangId("scheduling.sigs.k8s.io", "ns", "gang", "ours")
@@ -210,6 +210,14 @@ def test_a_scrape_reads_the_stopwatch() -> None:
     values = {sample.name: sample.value for family in times.collect() for sample in family.samples}
     assert values == {"gangsched_filter_seconds_total": 1.5, "gangsched_score_seconds_total": 0.5}
     assert stopwatch.clock() == 7.0
+
+
+def test_the_gang_that_is_being_decided_is_a_gauge() -> None:
+    """With its seconds, while a decision is under way; without a series in between."""
+    under_way: list[tuple[str, float] | None] = [("ns/g", 12.5), None]
+    times = DecisionTime(lambda: under_way.pop(0))
+    shown = [[(s.name, s.labels, s.value) for f in times.collect() for s in f.samples] for _ in range(2)]
+    assert shown == [[("gangsched_deciding_seconds", {"gang": "ns/g"}, 12.5)], []]
 
 
 def test_memory_is_frozen_once_after_the_first_sync() -> None:
