@@ -112,7 +112,7 @@ async def _leave(
         if not_read and not objects:
             raise answers.UsageError(not_read[0])  # the others say as much
         answers.complain(not_read)
-        todo = list(steps(objects, names, args.to))
+        todo = steps(objects, names, args.to)
         if not todo:
             print(leaving.NOTHING(space=space, names=listed(names, 3)))
             return answers.OK
@@ -178,7 +178,7 @@ def _has_templates(name: str, group: str) -> bool:
 # ---------------------------------------------------------------------------------------------------------------- steps
 
 
-def steps(objects: Sequence[Object], names: Sequence[str], to: str) -> Iterator[Step]:
+def steps(objects: Sequence[Object], names: Sequence[str], to: str) -> list[Step]:
     """What returns these objects of a namespace from schedulers of these ``names`` to another, in the order in which it
     is done: templates first, so that no controller makes another pod for the old name.
 
@@ -194,7 +194,7 @@ def steps(objects: Sequence[Object], names: Sequence[str], to: str) -> Iterator[
     named = [(each, places) for each in objects if (places := dict(_places(each, names)))]
     found = [step for each, places in named if (step := _step(each, places, owners, running, waiting, names, to))]
     order = (_PATCH, _DELETE, _AGAIN, _STAYS, _YOURS)
-    return iter(sorted(found, key=lambda step: (order.index(step.verb), step.object)))
+    return sorted(found, key=lambda step: (order.index(step.verb), step.object))
 
 
 def _step(

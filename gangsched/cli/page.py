@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
+from gangsched.cli.pictures import racks as by_rack
 from gangsched.messages import pictures
 from gangsched.messages.text import counted
+from gangsched.model.records import Node
 
 #: The nodes of a page are no longer than this, and neither is the rest, in bytes.
 NODES_BYTES, TEXT_BYTES = 180_000, 90_000
@@ -127,15 +129,32 @@ def alike(rows: Iterable[Row]) -> list[Row]:
     ]
 
 
-def nodes_html(racks: Sequence[Rack], style: str = "", axis: str = "") -> str:
-    """The racks, unfolded where something changes or there are few nodes."""
+def racked(
+    nodes: Iterable[Node],
+    level: int,
+    row: Callable[[Sequence[Node]], Row],
+    title: Callable[[str, Sequence[Node]], str],
+) -> list[Rack]:
+    """The nodes by rack, with so much of each: ``row`` draws some of them as one, ``title`` names a rack."""
+    found = []
+    for name, some in by_rack(nodes):
+        if level == RACKS:
+            rows = [row(some)._replace(name=pictures.whole_rack(nodes=counted(len(some), "node")))]
+        else:
+            rows = [row([node]) for node in some]
+        found.append(Rack(title(name or pictures.NO_RACK, some), rows if level == EVERY_POD else alike(rows)))
+    return found
+
+
+def nodes_html(racks: Sequence[Rack], bars: int, style: str = "", axis: str = "") -> str:
+    """The racks, of which each node has so many bars, unfolded where something changes or there are few nodes."""
     few = sum(len(rack.rows) for rack in racks) <= _UNFOLDED
     parts = []
     for rack in racks:
         shown = " open" if few or any(row.changes for row in rack.rows) else ""
         rows = "\n".join(map(_row, rack.rows))
         parts.append(f"<details{shown}><summary>{escape(rack.title)}</summary>\n{axis}\n{rows}\n</details>")
-    return f"<div class='{style}'>\n" + "\n".join(parts) + "\n</div>"
+    return f"<div style='--bars: {bars}'><div class='{style}'>\n" + "\n".join(parts) + "\n</div></div>"
 
 
 def _row(row: Row) -> str:

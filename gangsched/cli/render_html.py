@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from html import escape
 from itertools import groupby
 
 import msgspec
 
 from gangsched.cli import page as pages
-from gangsched.cli.page import Box, Rack, Row
-from gangsched.cli.pictures import amount, quantity, racks, scarcest
+from gangsched.cli.page import Box, Row
+from gangsched.cli.pictures import amount, quantity, scarcest
 from gangsched.cli.simulation import Happened, Simulation, clock, records_of, summary_of, timeline
 from gangsched.cluster.sim import history as log
 from gangsched.messages import pictures
@@ -101,14 +102,12 @@ class _Drawn:
 
     def nodes(self, level: int) -> str:
         """All of them by rack, with so much of each."""
-        found = []
-        for name, nodes in racks(self._nodes.values()):
-            rows = [self._row(nodes, level)] if level == pages.RACKS else [self._row([n], level) for n in nodes]
-            if level == pages.RACKS:
-                rows = [rows[0]._replace(name=pictures.whole_rack(nodes=counted(len(nodes), "node")))]
-            title = pictures.rack_of_run(name=name or pictures.NO_RACK, nodes=counted(len(nodes), "node"))
-            found.append(Rack(title, pages.alike(rows) if level else rows))
-        return f"<div style='--bars: 1'>{pages.nodes_html(found, 't', self._axis())}</div>"
+
+        def title(name: str, nodes: Sequence[Node]) -> str:
+            return pictures.rack_of_run(name=name, nodes=counted(len(nodes), "node"))
+
+        found = pages.racked(self._nodes.values(), level, partial(self._row, level=level), title)
+        return pages.nodes_html(found, 1, "t", self._axis())
 
     def _axis(self) -> str:
         step = next(s for s in _STEPS if self._span / s <= _TICKS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from html import escape
 from itertools import groupby
 
@@ -10,8 +11,8 @@ from gangsched.cli import page
 from gangsched.cli.answers import natural
 from gangsched.cli.contracts import Planned
 from gangsched.cli.decisions import sentence, word
-from gangsched.cli.page import Box, Rack, Row
-from gangsched.cli.pictures import Painter, Placed, amount, before_and_after, changed, quantity, racks
+from gangsched.cli.page import Box, Row
+from gangsched.cli.pictures import Painter, Placed, amount, before_and_after, changed, quantity
 from gangsched.cli.render import evidence_of, in_short
 from gangsched.core.decision import Decision
 from gangsched.messages import pictures
@@ -56,16 +57,13 @@ class _Drawn:
 
     def nodes(self, level: int) -> str:
         """All of them by rack, with so much of each."""
-        found = []
-        for name, nodes in racks(self._nodes.values()):
-            rows = [self._whole(nodes)] if level == page.RACKS else [self._row([node], level) for node in nodes]
-            found.append(Rack(self._title(name, nodes), page.alike(rows) if level else rows))
+        found = page.racked(self._nodes.values(), level, partial(self._row, level=level), self._title)
         head = f"<div class='n x'><b></b><s>{pictures.BEFORE_PLAN}</s><s>{pictures.AFTER}</s><em></em></div>"
-        return nodes_with_two_bars(found, head)
+        return page.nodes_html(found, 2, axis=head)
 
     def _title(self, name: str, nodes: Sequence[Node]) -> str:
         resource, room, before, after = self._used(nodes)
-        name, count, has = name or pictures.NO_RACK, counted(len(nodes), "node"), quantity(resource, room)
+        count, has = counted(len(nodes), "node"), quantity(resource, room)
         used = render(resource, before)
         if before == after:
             return pictures.rack(name=name, nodes=count, used=used, room=has)
@@ -82,11 +80,6 @@ class _Drawn:
             for pods in (self._before, self._after)
         )
         return resource, room, before, after
-
-    def _whole(self, nodes: Sequence[Node]) -> Row:
-        """A rack as one node."""
-        row = self._row(nodes, page.RACKS)
-        return row._replace(name=pictures.whole_rack(nodes=counted(len(nodes), "node")))
 
     def _row(self, nodes: Sequence[Node], level: int) -> Row:
         resource, room, before, after = self._used(nodes)
@@ -145,11 +138,6 @@ def _by_node(pods: Iterable[Pod]) -> Mapping[str, list[Pod]]:
         if pod.node:
             out.setdefault(pod.node, []).append(pod)
     return out
-
-
-def nodes_with_two_bars(found: Sequence[Rack], head: str) -> str:
-    """Racks whose nodes have a bar before and one after."""
-    return f"<div style='--bars: 2'>{page.nodes_html(found, '', head)}</div>"
 
 
 def _decisions(plan: Planned) -> str:

@@ -72,7 +72,7 @@ def test_a_template_is_changed_and_what_waits_by_the_old_one_is_deleted(kind: st
     runs = made("Pod", "web-1", of_pod("n1"), by=f"{kind}/web")
     wanted = [("patch", f"{kind}/web"), *([("delete", "Pod/web-0")] if deleted else [])]
     assert taken(waits, runs, owner) == wanted
-    first = next(iter(steps([owner], [OURS], THEIRS)))
+    first = steps([owner], [OURS], THEIRS)[0]
     at = "/spec/template/spec/schedulerName"
     assert first.body == [
         {"op": "test", "path": at, "value": OURS},

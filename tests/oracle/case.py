@@ -46,6 +46,11 @@ def decide(case: Case, events: Iterable[Event] | None = None) -> tuple[Decision,
     return tuple(d for d in decisions if d.gang.key in (first.group or (first.gang.key,)))
 
 
+def told(decisions: Iterable[Decision]) -> list[tuple[object, ...]]:
+    """The decisions, in what a user sees of them."""
+    return [(d.outcome, d.placements, d.victims, d.awaiting, d.message) for d in decisions]
+
+
 class Maker:
     """Makes records with equal parts interned, as the decoder does: the core compares shapes and labels by identity."""
 

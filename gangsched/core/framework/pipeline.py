@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ from gangsched.core.plugins.node import NodeResourcesFit
 from gangsched.core.plugins.topology_spread import PodTopologySpread
 from gangsched.core.plugins.volumes import VolumeFilter
 from gangsched.core.state.podtable import PodClass
-from gangsched.core.state.simulation import Simulation, company
+from gangsched.core.state.simulation import Simulation, state_key
 
 _CACHE_LIMIT = 4096
 
@@ -155,11 +155,9 @@ class Pipeline:
 
     def followed(self, pods: Iterable[PodClass], sim: Simulation) -> int:
         """How many states of filters each pod that comes or goes changes, for pods of these classes."""
-        states: set[tuple[str, Hashable]] = set()
-        for pod in pods:
-            for rule in (each for each in self.watching(pod, sim) if getattr(each, "told", True)):
-                states.add((rule.name, company(pod) if getattr(rule, "by_company", False) else pod.ident))
-        return len(states)
+        return len(
+            {state_key(rule, pod) for pod in pods for rule in self.watching(pod, sim) if getattr(rule, "told", True)}
+        )
 
     def only_counts(self, pod: PodClass, sim: Simulation) -> bool:
         """True when nothing but free resources limits how many pods of the class a passing node takes."""

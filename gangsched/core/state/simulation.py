@@ -56,6 +56,11 @@ def company(pod: PodClass) -> Hashable:
     )
 
 
+def state_key(rule: Watcher, pod: PodClass) -> tuple[str, Hashable]:
+    """By what the state of a watcher is kept: classes of which it knows the same have one in common."""
+    return rule.name, company(pod) if getattr(rule, "by_company", False) else pod.ident
+
+
 class Phantom(msgspec.Struct, frozen=True, gc=False):
     """A pod that may come to a node, and for which room is kept there."""
 
@@ -299,7 +304,7 @@ class Simulation:
         key = (rule.name, pod.ident)
         found = self._states.get(key)
         if found is None:
-            shared = (rule.name, company(pod)) if getattr(rule, "by_company", False) else key
+            shared = state_key(rule, pod)
             found = self._states.get(shared)
             if found is None:
                 found = self._states[shared] = (rule, rule.prepare(pod, self))

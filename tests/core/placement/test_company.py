@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.decision import Decision
 from gangsched.core.state import simulation
 from gangsched.core.state.podtable import PodClass
 from gangsched.model.constraints import PodTerm, SpreadConstraint
@@ -15,12 +14,7 @@ from tests.builders import gang, node, pod, selects
 from tests.core.harness import Built
 from tests.core.preemption.asked import asked
 from tests.oracle import generate
-from tests.oracle.case import Case, decide
-
-
-def told(decisions: tuple[Decision, ...]) -> list[tuple[object, ...]]:
-    """The decisions, in what a user sees of them."""
-    return [(d.outcome, d.placements, d.victims, d.awaiting, d.message) for d in decisions]
+from tests.oracle.case import Case, decide, told
 
 
 @pytest.mark.parametrize("seed", range(24))
