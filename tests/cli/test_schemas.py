@@ -12,7 +12,9 @@ import pytest
 
 from gangsched.cli import contracts, plan
 from gangsched.cli.main import main
+from gangsched.cluster.sim import history, writes
 from gangsched.core.decision import Gap, UnitRef, Victim
+from gangsched.core.events import Outcome
 from gangsched.model.records import GangId
 from tests.builders import decided
 from tests.pages import SCHEMAS, read_schema
@@ -91,6 +93,25 @@ def test_outputs_on_bad_input_are_valid(command, capsys):
     answer = printed(command, "-f", "/no/such/file", capsys=capsys)
     assert answer["error"]["file"] == "/no/such/file"
     jsonschema.validate(answer, read_schema(f"{command}-v1"))
+
+
+def test_every_write_of_a_simulation_is_in_its_schema():
+    """What the scheduler can do to a simulated cluster, and how that can come out, is published."""
+    event = read_schema("simulate-v1")["$defs"]["event"]["properties"]
+    verbs = {verb for verb, _ in writes._TOLD.values()} | {history.EVICT, history.STATUS}
+    assert verbs <= set(event["verb"]["enum"])
+    assert set(event["outcome"]["enum"]) == {*Outcome} - {Outcome.OK}
+
+
+def test_a_simulation_that_holds_nodes_is_valid(tmp_path, capsys):
+    """Nodes that are held and given back are in what is printed, and that is what is published."""
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: gangsched.dev/v1alpha1\nkind: GangSchedulerConfiguration\npreemption: {holdRoom: always}\n"
+    )
+    answer = printed("simulate", "--config", str(config), "-f", str(EXAMPLES / "workload"), capsys=capsys)
+    assert {"hold", "release"} <= {event["verb"] for event in answer["events"]}
+    jsonschema.validate(answer, read_schema("simulate-v1"))
 
 
 @pytest.mark.parametrize(
