@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from gangsched.cli.decisions import State, can_start
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Preempt, Unschedulable
 from gangsched.core.events import records
-from gangsched.core.planning.headline import why_refused, written
-from gangsched.core.quota.workloads import quantity
+from gangsched.core.planning.headline import amounts, why_refused, written
 from gangsched.messages import advice
 from gangsched.messages.text import and_nearest, counted, listed
 from gangsched.model.constraints import Record, Toleration
@@ -171,8 +170,7 @@ class Advisor:
             return replace(pod, shape=replace(pod.shape, requests=requests))
 
         if then := self._with_pods(less):
-            amounts = [f"{quantity(resource, most)} {resource}" for resource, most in sorted(asked.items())]
-            yield advice.smaller_request(asked=", ".join(amounts), then=then)
+            yield advice.smaller_request(asked=amounts(sorted(asked.items())), then=then)
 
     def _fewer(self) -> Iterator[str]:
         """The most members with which it can start."""
@@ -268,6 +266,18 @@ class Advisor:
                 found = self._with_nodes(like, middle)
                 low, high, then = (low, middle, found) if found else (middle, high, then)
             yield advice.more_nodes(nodes=counted(high, "node"), node=like.name, then=then)
+        if not self._nodes:
+            yield from self._first_nodes()
+
+    def _first_nodes(self) -> Iterator[str]:
+        """Nodes for a cluster that has none: one for each member, as large as the largest of them."""
+        largest: dict[str, int] = {}
+        for pod in self._pending:
+            largest |= {r: max(amount, largest.get(r, 0)) for r, amount in pod.shape.requests}
+        labels = {key: value for pod in self._pending for key, value in pod.shape.node_selector}
+        count, room = self._decision.required, tuple(sorted(largest.items()))
+        if then := self._with_nodes(Node("node", labels=labels, allocatable=(*room, ("pods", 1))), count):
+            yield advice.first_nodes(nodes=counted(count, "node"), room=amounts(room), then=then)
 
     def _with_nodes(self, like: Node, count: int) -> str:
         more = [

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -130,12 +131,24 @@ def print_document(form: str, document: Mapping[str, Any]) -> None:
     sys.stdout.write(text)
 
 
+class Columns:
+    """Lines in columns, as kubectl does it: nothing is cut off, and lines stand below those that came before."""
+
+    def __init__(self) -> None:
+        self._widths: list[int] = []
+
+    def print(self, lines: Sequence[tuple[str, ...]]) -> None:
+        """Print these lines, each column as wide as its widest cell so far."""
+        cleaned = [[one_line(cell) for cell in line] for line in lines]
+        for line in cleaned:
+            self._widths = [max(pair) for pair in zip_longest(self._widths, map(len, line), fillvalue=0)]
+        for line in cleaned:
+            print("   ".join(cell.ljust(width) for cell, width in zip(line, self._widths, strict=True)).rstrip())
+
+
 def print_lines(lines: Sequence[tuple[str, ...]]) -> None:
-    """In columns, as kubectl does it: nothing is cut off."""
-    cleaned = [[one_line(cell) for cell in line] for line in lines]
-    widths = [max(map(len, column)) for column in zip(*cleaned, strict=True)]
-    for line in cleaned:
-        print("   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    """Print a table of its own."""
+    Columns().print(lines)
 
 
 def age_of(seconds: float) -> str:

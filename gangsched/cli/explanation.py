@@ -12,7 +12,15 @@ from gangsched.cli import contracts, without_pods
 from gangsched.cli.advice import Advisor
 from gangsched.cli.answers import UsageError
 from gangsched.cli.decisions import WOULD_HELP, State, sentence
-from gangsched.cli.pod_explanation import choice, conditions, drained_sections, evicted_for, pod_sections, under
+from gangsched.cli.pod_explanation import (
+    choice,
+    conditions,
+    drained_sections,
+    evicted_for,
+    leaving,
+    pod_sections,
+    under,
+)
 from gangsched.core.decision import SCHEDULER, Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Gone
 from gangsched.core.preemption.removal import Leaving
@@ -188,7 +196,7 @@ def _placed(state: State, title: str, pods: Sequence[Pod]) -> Explanation:
     sections = tuple(s for p in _interesting(pods, taking) for s in pod_sections(state, p, taking))
     if not taking:
         if all(p.deleting_since is not None for p in pods):
-            return Explanation(title, "leaving", _leaving(state, pods), sections)
+            return Explanation(title, "leaving", leaving(pods, state.now), sections)
         running = all(p.phase == "Running" for p in pods)
         nodes = sorted({p.node for p in pods})
         where = nodes[0] if len(nodes) == 1 else counted(len(nodes), "node")
@@ -198,15 +206,6 @@ def _placed(state: State, title: str, pods: Sequence[Pod]) -> Explanation:
     what = "it" if len(pods) == 1 else f"{taken} of its {len(pods)} pods" if taken < len(pods) else "all of it"
     sentence = f"{what} is evicted for {first.kind} {first.gang.key} (priority {first.priority})"
     return Explanation(title, "victim", sentence, sections, tuple(taking))
-
-
-def _leaving(state: State, pods: Sequence[Pod]) -> str:
-    """For whom pods that terminate were evicted, where their marks say it, and by when they are gone."""
-    gangs = dict.fromkeys(name for pod in pods for name in evicted_for(pod))
-    if not gangs:
-        return absent.TERMINATING
-    last = max(pod.deleting_since or 0.0 for pod in pods)
-    return absent.evicted_for_gang(gang=listed(list(gangs), 3), until=absent.until(time=clock_time(last, state.now)))
 
 
 def _drained(state: State, title: str, pod: Pod, found: Leaving) -> Explanation:

@@ -24,6 +24,7 @@ from gangsched.cli.inputs import (
     named,
     read_either,
 )
+from gangsched.cli.pod_explanation import leaving
 from gangsched.core.decision import Decision
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.census import Census
@@ -98,7 +99,7 @@ def _read(args: argparse.Namespace) -> tuple[Gangs, list[Problem]]:
     state = State(read.events, read.options, read.now, decides=not read.partial)
     space = "" if args.sources else read.namespace or "default"
     decisions = {decision.gang: decision for decision, _ in state.decisions}
-    found = list(_chosen(args, rows(state.world, decisions, partial=read.partial), space))
+    found = list(_chosen(args, rows(state.world, decisions, state.now, partial=read.partial), space))
     if args.name is not None and not found:
         raise answers.UsageError(failures.no_gang(name=args.name))
     return Gangs(found, state.now), read.warnings
@@ -111,6 +112,7 @@ def _watch(args: argparse.Namespace) -> int:
     options, space, _, batches, _ = follow_cluster(args, _within(args))
     scheduler = Scheduler(options)
     shown: dict[tuple[str, str, str], Row] = {}
+    columns, above = answers.Columns(), 0
     with closing(batches):
         for events, now, scope in batches:
             if not shown and not scope.whole:
@@ -118,11 +120,11 @@ def _watch(args: argparse.Namespace) -> int:
             scheduler.handle(events, now)
             found = {
                 (row.namespace, row.kind, row.name): row
-                for row in _chosen(args, rows(scheduler.world, {}, partial=not scope.whole), space or "default")
+                for row in _chosen(args, rows(scheduler.world, {}, now, partial=not scope.whole), space or "default")
             }
             changed = [row for key, row in found.items() if shown.get(key) != row]
-            print_lines(_lines(args.output, changed, now)[1 if shown and args.output != "name" else 0 :])
-            shown = found
+            columns.print(_lines(args.output, changed, now)[above:])
+            shown, above = found, 0 if args.output == "name" else 1
             sys.stdout.flush()
             time.sleep(_WATCH_SECONDS)
     return answers.OK
@@ -185,8 +187,8 @@ STARTING, RUNNING, LEAVING, FINISHED = "Starting", "Running", "Leaving", "Finish
 
 class Row(msgspec.Struct, frozen=True):
     """One gang. ``bound`` of ``needed`` members have a node (None: the group that says so is missing), ``pending``
-    have none; ``created`` is in seconds since the epoch (0 where it is not known). ``reason`` says why it waits and is
-    empty when it does not.
+    have none; ``created`` is in seconds since the epoch (0 where it is not known). ``reason`` says why it waits or
+    leaves and is empty when it does neither.
     """
 
     namespace: str
@@ -208,7 +210,7 @@ class Row(msgspec.Struct, frozen=True):
         return f"{self.bound}/{'?' if self.needed is None else self.needed}"
 
 
-def rows(world: World, decisions: Mapping[GangId, Decision], *, partial: bool = False) -> Iterator[Row]:
+def rows(world: World, decisions: Mapping[GangId, Decision], now: float, *, partial: bool = False) -> Iterator[Row]:
     """All gangs of our scheduler names by namespace and name, where ``10`` follows ``9``. ``decisions`` are what would
     be decided, for gangs whose pods have no condition of any scheduler. Of a ``partial`` world the conditions of
     the scheduler go first: what is missing here may be there for it.
@@ -227,17 +229,21 @@ def rows(world: World, decisions: Mapping[GangId, Decision], *, partial: bool = 
         problem = hindered.text if hindered is not None else ""
         if partial and (said := _condition(census.pending)) is not None:
             problem = said.message if said.reason in _INCOMPLETE else ""
+        state = _state(census, needed, problem)
+        reason = leaving(census.terminating, now) if state == LEAVING else ""
+        if waits:
+            reason = problem or _said(census.pending) or _decided(decisions.get(gang))
         yield Row(
             namespace=gang.namespace,
             name=gang.name,
             kind=spec.kind if spec is not None else "PodGroup",
-            state=_state(census, needed, problem),
+            state=state,
             bound=len(census.bound) + census.succeeded,
             needed=needed,
             pending=len(census.pending) + len(census.gated),
             priority=membership.preemptor_priority((gang,)),
             created=membership.created((gang,)),
-            reason=(problem or _said(census.pending) or _decided(decisions.get(gang))) if waits else "",
+            reason=reason,
             scheduler=gang.scheduler,
             nodes=tuple(sorted({pod.node for pod in census.bound if pod.node}, key=natural)),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import closing
@@ -284,13 +285,16 @@ def connect(args: argparse.Namespace) -> tuple[Configuration, Connection, Runnin
 
 
 def _say(args: argparse.Namespace, runs: Running, reading: str) -> None:
-    """What is read, to those who read the answer; and first in the answer itself that no scheduler leads."""
+    """First in the answer itself that no scheduler leads; else what is read, to those who look at a terminal, and where
+    the answer does not rest on what the scheduler runs with.
+    """
     for_people = getattr(args, "output", "table") in ("table", "wide", "html")
+    doubtful = bool(runs.unknown) or (runs.published is None and not args.config)
     if runs.alarm and for_people:
         print(answers.clean(runs.alarm))
     elif runs.alarm:
         answers.complain([runs.alarm])
-    if for_people and not runs.alarm:
+    if for_people and not runs.alarm and (doubtful or sys.stdout.isatty()):
         answers.complain([reading])
 
 

@@ -47,8 +47,9 @@ COMMANDS = (
     Command(
         "init",
         "print what makes a manifest of a job a gang",
-        "Print manifests with a PodGroup for each workload, and with its label and the scheduler's name in all"
-        " templates of pods. No file and no cluster is changed.",
+        "Print manifests with what makes each workload a gang in all its templates of pods: the scheduler's name, and"
+        " the annotation gangsched.dev/gang, or the label of a PodGroup of its name that is there. No file and no"
+        " cluster is changed.",
     ),
     Command(
         "simulate",

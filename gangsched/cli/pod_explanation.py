@@ -16,7 +16,7 @@ from gangsched.messages import absent
 from gangsched.messages.text import are, counted, listed
 from gangsched.model.preemptible import OF_DAEMONSET, protection
 from gangsched.model.records import SINGLE, Pod
-from gangsched.model.times import render_duration, render_time
+from gangsched.model.times import clock_time, render_duration, render_time
 
 #: Longer lists are cut: the plan has all.
 MANY = 12
@@ -216,6 +216,16 @@ def evicted_for(pod: Pod) -> tuple[str, ...]:
     if not names and pod.disruption is not None and pod.disruption.status == "True":
         names = [preemptor_of(pod.disruption.message)]
     return tuple(gang for name in names for gang in name.split(",") if gang)
+
+
+def leaving(pods: Sequence[Pod], now: float) -> str:
+    """For whom pods that terminate were evicted, where their marks say it, and by when they are gone."""
+    gangs = dict.fromkeys(name for pod in pods for name in evicted_for(pod))
+    last = max(pod.deleting_since or 0.0 for pod in pods)
+    until = absent.until(time=clock_time(last, now)) if last else ""
+    if not gangs:
+        return absent.terminating(until=until)
+    return absent.evicted_for_gang(gang=listed(list(gangs), 3), until=until)
 
 
 # -- both ------------------------------------------------------------------------------------------------------

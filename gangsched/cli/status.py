@@ -176,7 +176,7 @@ def _read(args: argparse.Namespace) -> tuple[Found, list[Problem]]:
     pods = list(records(read.events, Pod))
     scheduler = Scheduler(read.options)
     scheduler.handle(read.events, read.now)
-    rows = list(get.rows(scheduler.world, {}))
+    rows = list(get.rows(scheduler.world, {}, read.now))
     waiting = [row for row in rows if row.state in _WAITS and row.created and row.pending]
     oldest = min(waiting, key=lambda row: row.created, default=None)
     space = read.running.lease.partition("/")[0]

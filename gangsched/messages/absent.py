@@ -41,7 +41,7 @@ other_namespace = Text(
     "create the PodGroup {gang}: that of namespace {namespace} counts for pods of that namespace only"
 )
 more_pods = Text("raise parallelism of {owner} to {needed}, or lower minMember to {found}")
-TERMINATING = "it is terminating already"
+terminating = Text("it is terminating already{until}")
 evicted_for_gang = Text("it was evicted for {gang} and stops{until}")
 stopping_for_it = Text("{pods} evicted for it {are} stopping: {names}{until}")
 stopping = Text("{pods} that {are} leaving anyway {are} stopping: {names}{until}")

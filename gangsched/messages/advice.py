@@ -23,6 +23,7 @@ patience = Text("no minimum run times and no preemption delay: {then}")
 create_local_queue = Text("create the LocalQueue {key} of ClusterQueue {queue}: {then}{nearest}")
 more_quota = Text("more quota in {queue}, which gangsched queues shows: {then}")
 more_nodes = Text("add {nodes} like {node}: {then}")
+first_nodes = Text("add {nodes} with {room} for one of its members each: {then}")
 EARLIER = "a place further ahead in the queue: gangs of higher priority take the room first"
 ask_explain = Text("gangsched explain {name} -n {namespace}, with the same input, tries what would help")
 to_keep = Text("to keep it: {it}")

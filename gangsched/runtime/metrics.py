@@ -168,7 +168,8 @@ DECLARED: Mapping[str, Declared] = {
         "Events and conditions that were not written: replaced, repeated, overload, abandoned, failed.", ("reason",)
     ),
     "gangsched_watch_ended": Declared(
-        "Watches that ended and were started again, or listed anew.", ("resource", "reason")
+        "Watches that ended and were started again, or listed anew; `closed` and `renewed` are regular.",
+        ("resource", "reason"),
     ),
     "gangsched_cache_age_seconds": Declared(
         "For how long nothing has been heard of what evictions rest on: pods, nodes, poddisruptionbudgets.",

@@ -269,7 +269,11 @@ def asking(resource):
             "NOT NOW no node takes the pod: 1 node is cordoned",
             "do kubectl uncordon n, and see that they are ready: it can start now",
         ),
-        ((NEW,), "NEVER FITS there are no nodes", "none of the changes that were tried"),
+        (
+            (NEW.replace("spec:", "spec:\n  nodeSelector: {disk: ssd}"),),
+            "NEVER FITS there are no nodes",
+            "do add 1 node with 4 cpu for one of its members each: it can start now",
+        ),
     ],
 )
 def test_what_would_help_a_gang_that_fits_nowhere(documents, first, advice, explain):

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import json
+from typing import cast
 
 import pytest
 import yaml
 
-from gangsched.cli.answers import age_of, print_lines
+from gangsched.cli import inputs
+from gangsched.cli.answers import Columns, age_of, print_lines
 from gangsched.cli.get import Row, _lines
+from gangsched.cli.inputs import Followed, Reach
 from gangsched.cli.main import main
+from gangsched.cluster.kube.published import Published, Status
+from gangsched.cluster.manifests import load
+from gangsched.core.events import Changed, Event, Gone, records
+from gangsched.core.options import Options
+from gangsched.model.records import Pod
+from gangsched.runtime.connecting import Batch, Scope
+from gangsched.runtime.running import Running
+from gangsched.runtime.settings import Configuration
 from tests.cli.worlds import NODES, TWO_NODES
 
 GROUP = """
@@ -86,6 +99,29 @@ def test_states(documents, expected, get):
     code, lines, err = get(NODES, *documents)
     assert (code, err) == (0, "")
     assert said(lines)["g"] == expected
+
+
+STOPS = """
+apiVersion: v1
+kind: Pod
+metadata:
+  {name: g, namespace: default, deletionTimestamp: "2026-01-01T02:00:30Z", creationTimestamp: "2026-01-01T02:00:00Z"}
+spec: {schedulerName: py-gang-scheduler, nodeName: n1, containers: [{resources: {requests: {cpu: 1}}}]}
+status: {phase: Running, conditions: [%s]}
+"""
+EVICTED = (
+    '{type: DisruptionTarget, status: "True", message: "py-gang-scheduler: preempting to accommodate higher priority'
+    ' pods, preemptor: ml/train, triggerpod: ml/train-0"}'
+)
+
+
+@pytest.mark.parametrize(
+    ("mark", "reason"), [("", "it is terminating already"), (EVICTED, "it was evicted for ml/train and stops")]
+)
+def test_a_gang_that_leaves_says_for_whom_and_until_when(mark, reason, get):
+    """No member has its room any more: the reason is whose eviction it is, or that it terminates."""
+    _, lines, _ = get(NODES, STOPS % mark)
+    assert said(lines)["g"] == ("Leaving", "0/1", f"{reason}, until 02:00:30Z at the latest")
 
 
 SUSPENDED = """
@@ -171,6 +207,55 @@ def test_names_cannot_steer_the_terminal(capsys):
     row = Row("d", "g", "Pod", "Queued", 0, 1, 1, 0, 0.0, "a\x1b[31mb\nc", "s", ())
     print_lines(_lines("table", [row], 0.0))
     assert "a\\x1b[31mb c" in capsys.readouterr().out
+
+
+def test_watch_prints_the_header_once(tmp_path, capsys, monkeypatch):
+    """Also where there was no gang for a while."""
+    path = tmp_path / "pods.yaml"
+    path.write_text("---".join(pod(name) for name in ("a", "b")))
+    first, second = records(load([path]).events, Pod)
+    events: list[Event] = [Changed(first), Gone("Pod", "default", "a", first.uid), Changed(second)]
+    batches = (Batch([event], 0.0, Scope()) for event in events)
+    followed = Followed(Options(), "default", Running("ns/lease", 0.0), batches, cast("Reach", None))
+    monkeypatch.setattr("gangsched.cli.get.follow_cluster", lambda *_: followed)
+    monkeypatch.setattr("gangsched.cli.get._WATCH_SECONDS", 0.0)
+    assert main(["get", "--watch"]) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["NAME", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "whose", "said"),
+    [
+        (True, Published({}, Status()), "configuration of ns/gangsched-status"),
+        (True, None, "BUILT-IN DEFAULTS"),
+        (False, Published({}, Status()), ""),
+        (False, None, "BUILT-IN DEFAULTS"),
+    ],
+)
+def test_what_is_read_is_said_where_somebody_looks(terminal, whose, said, capsys, monkeypatch):
+    """In a pipe only where the answer does not rest on what the scheduler runs with."""
+    runs = Running("ns/lease", 0.0, holder="a", published=whose)
+    monkeypatch.setattr(inputs, "configure", lambda *_, **__: Configuration())
+    monkeypatch.setattr("gangsched.runtime.connecting.connect", lambda *_, ask: asyncio.run(ask(None)))
+
+    async def look(*_):
+        return runs
+
+    monkeypatch.setattr("gangsched.runtime.running.look", look)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    inputs.connect(argparse.Namespace(config=None, output="table"))
+    err = capsys.readouterr().err
+    assert said in err if said else not err
+
+
+def test_lines_that_come_later_stand_below_those_before(capsys):
+    """What is watched is printed line by line; a column keeps the width that it has had."""
+    columns = Columns()
+    columns.print([("NAME", "KIND", "WHY"), ("a-long-name", "Pod", "")])
+    columns.print([])
+    columns.print([("b", "PodGroup", "busy")])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.index(word) for line, word in zip(lines, ("KIND", "Pod", "PodGroup"), strict=True)] == [14, 14, 14]
 
 
 @pytest.mark.parametrize(

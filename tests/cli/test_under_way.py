@@ -52,7 +52,9 @@ def test_who_was_evicted_for_a_gang_and_until_when_they_stop(answer):
     assert answer("web-0", *objects, *train(4))[1] == (
         "LEAVING  it was evicted for default/train and stops, until 00:01:30Z at the latest"
     )
-    assert answer("web-2", *objects, *train(4))[1] == "LEAVING  it is terminating already"
+    assert answer("web-2", *objects, *train(4))[1] == (
+        "LEAVING  it is terminating already, until 00:01:30Z at the latest"
+    )
 
 
 def test_a_job_whose_pods_were_evicted_an_hour_ago(answer):

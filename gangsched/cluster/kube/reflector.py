@@ -51,6 +51,8 @@ _log = logs.get(__name__)
 
 #: A watch that ends sooner than this without an event did no good: the next one waits a little.
 USEFUL_WATCH_SECONDS = 5.0
+#: How often the server says that an idle watch is up to date.
+BOOKMARK_SECONDS = 60.0
 #: While objects name an API that is not served, whether it is by now is asked this often, for so long after the last.
 LOOK_AGAIN_SECONDS, HURRY_SECONDS = 2.0, 60.0
 #: Without the right to read, or without the API, there is no hurry to ask again.
@@ -247,8 +249,11 @@ class Reflector:
             self._ended("garbled")
             _log.warning("watch brought something unreadable", resource=self.kind.resource, error=str(error))
         except SilentError as error:
-            self._ended("silent")
-            _log.debug("watch was silent", resource=self.kind.resource, error=str(error))
+            # Sooner than the server's bookmarks come: nothing is wrong with a watch that has nothing to say.
+            idle = self._silence_seconds < BOOKMARK_SECONDS
+            self._ended("renewed" if idle else "silent")
+            if not idle:
+                _log.debug("watch was silent", resource=self.kind.resource, error=str(error))
         except UnreachableError as error:
             # Cut by a server that finds us slow, by a proxy, by silence: nothing is lost, the version stands.
             self._ended("broken")

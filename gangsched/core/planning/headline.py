@@ -182,9 +182,14 @@ def _amount(resource: str, amount: int) -> str:
     return f"{quantity(resource, amount)} {resource}"
 
 
+def amounts(of: Sequence[tuple[str, int]]) -> str:
+    """What is asked for or there is, such as ``2 cpu, 1Gi memory``."""
+    return ", ".join(_amount(resource, amount) for resource, amount in of) or "a place"
+
+
 def asked_by(pod: Pod) -> str:
-    """What a pod asks for, such as ``2 cpu, 1Gi memory``."""
-    return ", ".join(_amount(resource, amount) for resource, amount in pod.shape.requests) or "a place"
+    """What a pod asks for."""
+    return amounts(pod.shape.requests)
 
 
 def _not_now(context: SchedulingContext, first: Pod, placed: int, reasons: Sequence[Reason]) -> str:

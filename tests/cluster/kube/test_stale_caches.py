@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Mapping
 from typing import cast
 
 import pytest
 
 from gangsched.cluster.kinds import CORE_KINDS
-from gangsched.cluster.kube.client import Client
-from gangsched.cluster.kube.reflector import FRESH, STALE_SECONDS, Caches
+from gangsched.cluster.kube.client import Client, ListMeta, Page, SilentError, UnreachableError
+from gangsched.cluster.kube.reflector import FRESH, STALE_SECONDS, Caches, Reflector
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import Writer
 from gangsched.core.actions import Action, Bind, PodRef, Remove
 from gangsched.core.events import Event, Outcome, WriteDone
+from gangsched.model.convert import Converter
+from tests.controlplane.client import wait_until
 
 POD = PodRef("default", "p", "uid")
 
@@ -95,3 +98,53 @@ async def test_what_has_no_bearing_may_be_old() -> None:
     for task in caches._tasks.values():
         task.cancel()
     await asyncio.gather(*caches._tasks.values(), return_exceptions=True)
+
+
+class Watched:
+    """As much of a client as a reflector needs: an empty list, one watch that ends in some way, and one that stays."""
+
+    def __init__(self, end: Exception | None) -> None:
+        self.end = end
+        self.watches = 0
+
+    async def list_pages(self, *_: object) -> AsyncIterator[Page]:
+        """One page without objects."""
+        body = b'{"kind":"NodeList","metadata":{"resourceVersion":"7"},"items":[]}'
+        yield Page(ListMeta(resource_version="7"), body)
+
+    async def watch_lines(self, *_: object, **__: object) -> AsyncIterator[list[bytes]]:
+        """Accepted, and then over."""
+        self.watches += 1
+        yield []
+        if self.watches > 1:
+            await asyncio.Event().wait()
+        if self.end is not None:
+            raise self.end
+
+
+@pytest.mark.parametrize(
+    ("end", "silence", "reason"),
+    [
+        (None, 90.0, "closed"),
+        (SilentError("silent"), 30.0, "renewed"),
+        (SilentError("silent"), 90.0, "silent"),
+        (UnreachableError("cut"), 30.0, "broken"),
+    ],
+)
+async def test_an_idle_watch_has_not_broken(end: Exception | None, silence: float, reason: str) -> None:
+    """What is asked anew before the server's bookmark is due, or was closed by it in time, is counted as regular."""
+    ended: list[str] = []
+
+    def observe(name: str, value: float, labels: Mapping[str, str]) -> None:
+        if name == "watch_ended" and value:
+            ended.append(labels["reason"])
+
+    kind = next(each for each in CORE_KINDS if each.name == "Node")
+    client = cast("Client", Watched(end))
+    reflector = Reflector(kind, client, Converter(), lambda _: None, observe=observe, silence_seconds=silence)
+    running = asyncio.create_task(reflector.run())
+    await wait_until(lambda: ended)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert ended == [reason]
+    assert (reflector.problem, reflector.listed.is_set()) == ("", True)
