@@ -48,6 +48,15 @@ def test_image_installs_nothing_without_a_hash() -> None:
         assert from_the_lock or from_here, command
 
 
+def test_image_has_no_installer() -> None:
+    """The environment's own pip is removed at the end of the build, and that of the base image in the last stage."""
+    steps = dockerfile()
+    last = max(index for index, (name, _) in enumerate(steps) if name == "FROM")
+    build, final = ([value for name, value in part if name == "RUN"] for part in (steps[:last], steps[last:]))
+    assert "/opt/gangsched/bin/pip uninstall" in build[-1]
+    assert any("pip uninstall" in each and "ensurepip" in each for each in final)
+
+
 def test_image_build_takes_the_whole_build_backend_from_the_lock() -> None:
     """The list in the Dockerfile names the build backend and everything that the lock says is there because of it."""
     (script,) = (value for name, value in dockerfile() if name == "RUN" and "awk" in value)
