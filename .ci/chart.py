@@ -120,7 +120,10 @@ def template(name: str) -> str:
             (every,) = re.findall(r"    verbs: \[(.*)\]\n", found[0])
             if verbs == every:
                 return found[0]
-            either = f"{{{{ if .Values.rbac.podsOnly }}}}{verbs}{{{{ else }}}}{every}{{{{ end }}}}"
+            fewer = ".Values.rbac.podsOnly"
+            if found["resources"] == "nodes":  # where no room is held, no node is written
+                fewer = f'or {fewer} (not (include "gangsched.holdsRoom" .))'
+            either = f"{{{{ if {fewer} }}}}{verbs}{{{{ else }}}}{every}{{{{ end }}}}"
             return found[0].replace(f"verbs: [{every}]", f"verbs: [{either}]")
 
         text = f"{_RULE.sub(conditional, head + chr(10))}---\n{rest}"

@@ -15,7 +15,7 @@ from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
 from tests.documented import Shell
 from tests.e2e.scheduler import running_scheduler
 from tests.e2e.stories import EXAMPLES, play
-from tests.manifests.helm import helm
+from tests.manifests.programs import helm
 
 pytestmark = pytest.mark.controlplane
 INSTALL = (

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from gangsched.runtime.config import load
-from tests.manifests.helm import helm
+from tests.manifests.programs import helm
 from tests.manifests.shipped import MANIFESTS, ROOT, Object, StrictLoader, installed, load_all, one, rights
 
 CHART = MANIFESTS / "helm" / "gangsched"
@@ -199,6 +199,20 @@ def test_authorized_metrics_are_those_of_the_component() -> None:
     assert endpoint["scheme"] == "https"
     assert endpoint["tlsConfig"]["serverName"] == "gangsched-metrics.gangsched-system.svc"
     assert endpoint["bearerTokenFile"]
+    by_pod = rendered(*on, "--set=podMonitor.enabled=true", "--set=authorizedMetrics.tokenSecret.name=scraper")
+    (pods,) = one(by_pod, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert pods.pop("authorization") == {"credentials": {"name": "scraper", "key": "token"}}
+    assert pods == {key: value for key, value in endpoint.items() if key != "bearerTokenFile"}
+
+
+def test_nodes_are_written_only_where_room_is_held() -> None:
+    """With `preemption.holdRoom: never` the right to patch nodes is not given, and no other right is missing."""
+    name = ("ClusterRole", "gangsched")
+    before, after = named(rendered()), named(rendered("--set=config.preemption.holdRoom=never"))
+    assert {key for key, thing in before.items() if after[key] != thing} == {name, ("ConfigMap", "gangsched-config")}
+    had, has = rights(before[name]), rights(after[name])
+    assert had.pop(("", "nodes", None)) - has.pop(("", "nodes", None)) == {"get", "patch"}
+    assert had == has
 
 
 def test_pods_only_are_the_rights_of_the_component() -> None:

@@ -45,8 +45,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   path: /metrics
   scheme: {{ include "gangsched.scheme" . }}
 {{- if .Values.authorizedMetrics.enabled }}
+  {{- if .Values.authorizedMetrics.tokenSecret.name }}
+  authorization:
+    credentials:
+      name: {{ .Values.authorizedMetrics.tokenSecret.name }}
+      key: {{ .Values.authorizedMetrics.tokenSecret.key }}
+  {{- else }}
   {{- /* Prometheus sends the token of its own account, to which gangsched-metrics-reader is bound. */}}
   bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
+  {{- end }}
   tlsConfig:
     serverName: {{ include "gangsched.fullname" . }}-metrics.{{ .Release.Namespace }}.svc
     ca:
@@ -54,6 +61,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
         name: {{ .Values.authorizedMetrics.secretName }}
         key: ca.crt
 {{- end }}
+{{- end -}}
+
+{{- define "gangsched.holdsRoom" -}}
+{{- if ne (get (.Values.config.preemption | default dict) "holdRoom") "never" -}}true{{- end -}}
 {{- end -}}
 
 {{- define "gangsched.resources" -}}
