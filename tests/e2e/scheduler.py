@@ -17,6 +17,9 @@ import yaml
 
 from tests.controlplane.client import LIMIT_SECONDS, wait_until
 
+#: A process that compiles its modules first on a busy machine takes long.
+READY_SECONDS = 120.0
+
 
 def free_port() -> int:
     """A port of the loopback interface that nothing listens on."""
@@ -74,8 +77,12 @@ def configuration(port: int, settings: dict[str, Any]) -> dict[str, Any]:
     return base
 
 
-async def start_process(kubeconfig: Path, folder: Path, *arguments: str, **settings: Any) -> RunningScheduler:
-    """Start the scheduler with these settings (sections of the configuration); whoever does has to end it."""
+async def start_process(
+    kubeconfig: Path, folder: Path, *arguments: str, tree: Path | None = None, **settings: Any
+) -> RunningScheduler:
+    """Start the scheduler with these settings (sections of the configuration); whoever does has to end it. ``tree`` has
+    the package of another build.
+    """
     port = free_port()
     config = folder / f"config-{port}.yaml"
     config.write_text(yaml.safe_dump(configuration(port, settings)))
@@ -93,7 +100,13 @@ async def start_process(kubeconfig: Path, folder: Path, *arguments: str, **setti
             *arguments,
             stdout=out,
             stderr=out,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"},
+            cwd=tree,
+            env={
+                **os.environ,
+                "PYTHONUNBUFFERED": "1",
+                "PYTHONFAULTHANDLER": "1",
+                **({"PYTHONPATH": str(tree)} if tree else {}),
+            },
         )
     return RunningScheduler(process, port, log)
 
@@ -109,7 +122,7 @@ async def running_scheduler(
     scheduler = await start_process(kubeconfig, folder, *arguments, **settings)
     process, log = scheduler.process, scheduler.log
     try:
-        await wait_until(scheduler.ready, what="the scheduler is ready")
+        await wait_until(scheduler.ready, READY_SECONDS, what="the scheduler is ready")
         yield scheduler
         code = await scheduler.stop()
         assert code == 0, f"the scheduler ended with {code}"

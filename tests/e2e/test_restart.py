@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -12,16 +11,14 @@ import pytest
 from tests.controlplane import plane
 from tests.controlplane.client import Change, Client, Object
 from tests.controlplane.plane import ControlPlane
+from tests.e2e.handover import ELECTION, MEMBERS, VICTIMS, ended, of, plans, removals, start, uids, victims
 from tests.e2e.scheduler import running_scheduler
-from tests.e2e.stories import EXAMPLES, INTENT, bystander, condition, first, is_marked, nodes_ready, running, split
+from tests.e2e.stories import EXAMPLES, condition, first, is_marked, nodes_ready, running, split
 from tests.faulty_proxy import Fault, FaultyProxy
 
 pytestmark = pytest.mark.controlplane
 
-#: A new leader need not wait long for the lease of one that was killed; a write may still take its two seconds.
-ELECTION = {"leaseDuration": "3500ms", "renewDeadline": "1200ms", "retryPeriod": "300ms"}
 Seen = Callable[[], Awaitable[None]]
-MEMBERS, VICTIMS = ["hp-worker-1", "hp-worker-2"], ["lp-pod-1", "lp-pod-2"]
 
 
 @pytest.fixture
@@ -34,27 +31,6 @@ def proxy(control_plane: ControlPlane) -> Iterator[FaultyProxy]:
 def marks(name: str) -> Fault:
     """Marks of this pod do not arrive."""
     return Fault(path=f"/pods/{name}/status$", method="PATCH", times=None, cut_before=True)
-
-
-def removals(name: str) -> Fault:
-    """Removals of this pod do not arrive."""
-    return Fault(path=f"/pods/{name}$", method="DELETE", times=None, cut_before=True)
-
-
-def ended(change: Change) -> bool:
-    """The victim is on its way out."""
-    return change.terminating
-
-
-async def start(admin: Client) -> list[Object]:
-    """Both nodes are full, and a small pod that nobody needs to evict runs beside; the gang that is to come."""
-    early, late = split(EXAMPLES / "koordinator")
-    await admin.apply([t for t in early if t["kind"] != "Pod"])
-    await nodes_ready(admin)
-    await admin.apply([t for t in early if t["kind"] == "Pod"])
-    await bystander(admin, "node-1")
-    await running(admin, [*VICTIMS, "bystander-node-1"])
-    return late
 
 
 async def tempt(admin: Client) -> None:
@@ -70,12 +46,6 @@ async def tempt(admin: Client) -> None:
     await nodes_ready(admin)
     await admin.apply([pod])
     await running(admin, ["cheap"])
-
-
-def plans(changes: list[Change]) -> set[str]:
-    """The plans that have nominated members, by what stands on record."""
-    records = [condition(c.object, INTENT) for c in changes if c.name in MEMBERS]
-    return {json.loads(r["message"])["plan"] for r in records if r.get("status") == "True"}
 
 
 async def killed_when(kubeconfig: Path, folder: Path, admin: Client, late: list[Object], seen: Seen) -> None:
@@ -141,18 +111,3 @@ async def test_a_killed_scheduler_finishes_when_it_is_back(
     assert {(await admin.get("Pod", m))["spec"]["nodeName"] for m in MEMBERS} == {"node-1", "node-2"}
     # A list that was complete is finished under the plan that it was made for.
     assert len(plans(changes)) == (1 if complete else 2)
-
-
-def of(name: str, sign: Callable[[Change], bool]) -> Callable[[Change], bool]:
-    """The sign, seen on this pod."""
-    return lambda change: change.name == name and sign(change)
-
-
-def victims(changes: list[Change], sign: Callable[[Change], bool]) -> list[str]:
-    """The victims of which something was seen, by name."""
-    return sorted({c.name for c in changes if c.name in VICTIMS and sign(c)})
-
-
-async def uids(admin: Client) -> dict[str, str]:
-    """The pods that there are."""
-    return {p["metadata"]["name"]: p["metadata"]["uid"] for p in await admin.list("Pod")}

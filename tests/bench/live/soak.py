@@ -1,6 +1,6 @@
 """Whether small pods are bound in time beside thousands that never fit, on a real API server. Run it to see.
 
-    python -m tests.bench.live.soak [--minutes 60] [--pending 3000] [--rate 20] [--nodes 200]
+    python -m tests.bench.live.soak [--minutes 60] [--pending 3000] [--rate 20] [--nodes 200] [--each 4]
 
 A control plane of its own, without kubelets; `gangsched run` with the default configuration and the rights of
 manifests/. The cluster is nearly full of work of the same priority, and 3,000 pods of as many shapes wait: too large
@@ -58,10 +58,10 @@ def _pod(name: str, milli_cpu: int, label: str, **spec: Any) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": body}
 
 
-def old(count: int) -> Iterator[Object]:
-    """What runs on each node: 14 of its 16 CPUs."""
-    for n in range(4 * count):
-        yield _pod(f"old-{n:05d}", 3500, "old", nodeName=f"node-{n // 4:05d}")
+def old(count: int, each: int) -> Iterator[Object]:
+    """What runs on each node: so many pods, which take 14 of its 16 CPUs."""
+    for n in range(each * count):
+        yield _pod(f"old-{n:05d}", 14_000 // each, "old", nodeName=f"node-{n // each:05d}")
 
 
 def large(number: int) -> Object:
@@ -169,7 +169,7 @@ async def soak(options: argparse.Namespace, folder: Path) -> int:
             await client.apply(FREE_LEASE)
         async with Api(plane) as api, Ruler(api) as ruler:
             await api.create(nodes(options.nodes))
-            await api.create(old(options.nodes))
+            await api.create(old(options.nodes, options.each))
             await api.create(large(n) for n in range(options.pending))
             command = ours_listening(plane, folder, free_port(), clientConnection={})
             process = Process(command, folder / "scheduler.log")
@@ -206,6 +206,7 @@ def main() -> int:
     parser.add_argument("--pending", type=int, default=3000, help="pods that never fit (default 3000)")
     parser.add_argument("--rate", type=float, default=20.0, help="creations, and deletions, a second (default 20)")
     parser.add_argument("--nodes", type=int, default=200, help="nodes (default 200)")
+    parser.add_argument("--each", type=int, default=4, help="pods that run on each node (default 4)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         return asyncio.run(soak(options, Path(folder)))
