@@ -31,6 +31,8 @@ SBOM_TOOL = "cyclonedx-bom==7.5.0"
 HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
 #: Plays the cases of the alerts. Prometheus 3.16, which its module calls 0.316.
 PROMTOOL = "github.com/prometheus/prometheus/cmd/promtool@v0.316.0"
+#: Without the clients of some twenty clouds in which Prometheus finds targets: a fifth of the time to build it.
+WITHOUT = "remove_all_sd"
 #: What the chart is rendered for; a helm that is built from its module takes the cluster for a very old one.
 KUBERNETES = "1.37.0"
 
@@ -153,7 +155,7 @@ def program(module: str) -> Path:
         if shutil.which("go") is None:
             raise ReleaseError(f"there is neither {name} nor go on this machine")
         print(f"      building {name} from its Go module, once", flush=True)
-        run("go", "install", module, env={**os.environ, "GOBIN": str(folder), "CGO_ENABLED": "0"})
+        run("go", "install", f"-tags={WITHOUT}", module, env={**os.environ, "GOBIN": str(folder), "CGO_ENABLED": "0"})
     return folder / name
 
 

@@ -12,8 +12,10 @@ import contextlib
 import re
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -102,6 +104,8 @@ class FaultyProxy:
         self.requests: list[Seen] = []
         self.weather = weather
         self.most_at_once = 0
+        #: How far the clock of the server behind it seems to be ahead, by the `Date` of its answers.
+        self.clock_ahead_seconds = 0.0
         self._at_once = 0
         self._ca_file = ca_file
         self._faults: list[Fault] = []
@@ -220,6 +224,8 @@ class FaultyProxy:
                 await upstream.read()
                 return _abort(request)
             passed = _passed_on(upstream.headers.items())
+            if self.clock_ahead_seconds:
+                passed["Date"] = formatdate(time.time() + self.clock_ahead_seconds, usegmt=True)
             if not seen.watch:
                 return web.Response(status=upstream.status, body=await upstream.read(), headers=passed)
             try:

@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from gangsched import __version__
 from gangsched.core.actions import Action, Bind, PodRef, Remove, Report
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision, Gathering, Preempt, Unschedulable
-from gangsched.core.events import Changed, Event, Gone, Outcome, SearchCancelled, ServerClock, WriteDone
+from gangsched.core.events import Changed, Event, Gone, Outcome, SearchCancelled, WriteDone
 from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.core.lifecycle.holding import HeldRoom
 from gangsched.core.lifecycle.report import GANG_BROKEN, ROOM_TAKEN
@@ -96,9 +96,11 @@ DECLARED: Mapping[str, Declared] = {
         ("outcome",),
         buckets=_FAST,
     ),
-    "gangsched_searches_stopped": Declared("Searches for victims that ended because their budget was used up."),
+    "gangsched_searches_stopped": Declared(
+        "Searches for victims that ended before they were complete, for any reason."
+    ),
     "gangsched_searches_cancelled": Declared(
-        "Searches for victims that ended because the decision took several times their budget by the clock."
+        "Those of them that ended because the decision took several times their budget by the clock."
     ),
     "gangsched_plans_optimal": Declared(
         "Decisions that evict pods of which it is proven that no choice breaks fewer budgets or interrupts less."
@@ -274,8 +276,6 @@ class Metrics(Observer):
                 self._pod_changed(event.record, moment)
             elif isinstance(event, Gone) and event.kind == "Pod":
                 self._forget(event.uid)
-            elif isinstance(event, ServerClock):
-                self.note("clock_ahead_seconds", event.ahead_seconds)
         self._asked(actions)
 
     def cancelled(self, event: SearchCancelled) -> None:

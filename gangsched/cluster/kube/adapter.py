@@ -507,3 +507,5 @@ class KubeCluster:
             self._observe("io_loop_lag_seconds", max(0.0, time.monotonic() - began - TICK_SECONDS), {})
             for resource, age in self._caches.ages().items():
                 self._observe("cache_age_seconds", age, {"resource": resource})
+            if (ahead := self._client.seconds_ahead(self._clock.now())) is not None:
+                self._observe("clock_ahead_seconds", ahead, {})
