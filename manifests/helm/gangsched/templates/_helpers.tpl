@@ -71,10 +71,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .Values.resources -}}
 {{- toYaml .Values.resources -}}
 {{- else if eq .Values.size "small" -}}
-requests: {cpu: 100m, memory: 128Mi}
+requests: {cpu: 100m, memory: 256Mi}
 limits: {cpu: "1", memory: 512Mi}
 {{- else if eq .Values.size "medium" -}}
-requests: {cpu: 500m, memory: 256Mi}
+requests: {cpu: 500m, memory: 512Mi}
 limits: {cpu: "2", memory: 2Gi}
 {{- else -}}
 requests: {cpu: "1", memory: 1Gi}
