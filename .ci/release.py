@@ -144,19 +144,32 @@ def bill_of_materials(version: str) -> str:
     return f"{target.name}, {len(listed)} packages"
 
 
+def _built(module: str) -> Path:
+    """Where the program of a Go module is once it was built."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    name = module.partition("@")[0].rpartition("/")[2]
+    return Path(base) / "py-gang-scheduler" / module.replace("/", "_") / name
+
+
+def found(module: str) -> Path | None:
+    """The program of this name on this machine, or one that was built before."""
+    built = _built(module)
+    if installed := shutil.which(built.name):
+        return Path(installed)
+    return built if built.exists() else None
+
+
 def program(module: str) -> Path:
     """The program of this name on this machine, or one built from its Go module once."""
-    name = module.partition("@")[0].rpartition("/")[2]
-    if found := shutil.which(name):
-        return Path(found)
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = Path(base) / "py-gang-scheduler" / module.replace("/", "_")
-    if not (folder / name).exists():
-        if shutil.which("go") is None:
-            raise ReleaseError(f"there is neither {name} nor go on this machine")
-        print(f"      building {name} from its Go module, once", flush=True)
-        run("go", "install", f"-tags={WITHOUT}", module, env={**os.environ, "GOBIN": str(folder), "CGO_ENABLED": "0"})
-    return folder / name
+    if there := found(module):
+        return there
+    built = _built(module)
+    if shutil.which("go") is None:
+        raise ReleaseError(f"there is neither {built.name} nor go on this machine")
+    print(f"      building {built.name} from its Go module, once", flush=True)
+    env = {**os.environ, "GOBIN": str(built.parent), "CGO_ENABLED": "0"}
+    run("go", "install", f"-tags={WITHOUT}", module, env=env)
+    return built
 
 
 def chart(version: str) -> str:

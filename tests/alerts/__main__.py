@@ -1,6 +1,6 @@
 """Break what each alert is for, on a real control plane, and see which alerts fire. Run it to see.
 
-    python -m tests.alerts [PLAY ...] [--keep FOLDER]
+    python -m tests.alerts [PLAY ...] [--keep FOLDER] [--tables]
 
 In each play a scheduler with the rights of manifests/ runs behind a proxy, its metrics are scraped every second, and
 one thing is broken: its leader is killed, its writes are refused, room that it freed is stolen. Then `promtool test
@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.alerts import promtool
+from tests.alerts import dashboard, promtool
 from tests.alerts.plays import PLAYS, Play
 from tests.alerts.stage import Stage
 from tests.controlplane.client import Client
@@ -41,7 +41,14 @@ def fired(scrapes: promtool.Scrapes, folder: Path) -> set[str]:
     return {sample.labels["alertname"] for sample in answers[FIRED]}
 
 
-async def played(stage: Stage, name: str, play: Play, folder: Path) -> bool:
+def shown(scrapes: promtool.Scrapes, folder: Path) -> str:
+    """What the queries of the dashboard give at the end of what was scraped."""
+    folder.mkdir()
+    expressions = [each.expression for each in dashboard.queries()]
+    return dashboard.tables(promtool.evaluated(program(), folder, scrapes, expressions))
+
+
+async def played(stage: Stage, name: str, play: Play, folder: Path, *, tables: bool = False) -> bool:
     """Do it, and print what was expected and what fired."""
     began = time.monotonic()
     await stage.clear()
@@ -52,10 +59,12 @@ async def played(stage: Stage, name: str, play: Play, folder: Path) -> bool:
     verdict = "as it should" if right else f"WRONG, not {play.alert or 'nothing'}"
     measured = f"{len(stage.scrapes)} scrapes, {time.monotonic() - began:.0f} s"
     print(f"{name:18} {told:30} {verdict} ({measured})", flush=True)
+    if tables:
+        print(f"\n{shown(stage.scrapes, folder / 'dashboard')}", flush=True)
     return right
 
 
-async def main(names: list[str], folder: Path) -> int:
+async def main(names: list[str], folder: Path, *, tables: bool) -> int:
     """All plays on one control plane, one after the other."""
     right = True
     with ControlPlane(folder / "plane", report=None) as plane, FaultyProxy(plane.server, plane.ca_file) as proxy:
@@ -64,7 +73,7 @@ async def main(names: list[str], folder: Path) -> int:
             await apply_manifests_rbac(admin, SCHEDULER_USER)
             stage = Stage(admin, plane, proxy, folder)
             for name in names:
-                right = await played(stage, name, PLAYS[name], folder / name) and right
+                right = await played(stage, name, PLAYS[name], folder / name, tables=tables) and right
     return 0 if right else 1
 
 
@@ -74,8 +83,9 @@ if __name__ == "__main__":
     )
     parser.add_argument("play", nargs="*", choices=[[], *PLAYS], help="all without")
     parser.add_argument("--keep", type=Path, help="an empty folder for logs, series and rules, which stays")
+    parser.add_argument("--tables", action="store_true", help="what the dashboard shows at the end of each play")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="alerts-") as temporary:
         place = options.keep or Path(temporary)
         place.mkdir(parents=True, exist_ok=True)
-        sys.exit(asyncio.run(main(options.play or [*PLAYS], place)))
+        sys.exit(asyncio.run(main(options.play or [*PLAYS], place, tables=options.tables)))

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
+import shutil
+import subprocess
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
-from tests.manifests.shipped import ROOT
+import yaml
+
+from tests.manifests.shipped import MANIFESTS, ROOT, Object, StrictLoader, load_all
+
+CHART = MANIFESTS / "helm" / "gangsched"
+FOR = ("--kube-version", "1.37.0")
+IMAGE = "--set=image.repository=registry.example.com/gangsched"
+#: The Go module in which the definitions of the Prometheus operator are.
+OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 
 
 @cache
@@ -28,3 +41,35 @@ def helm() -> str:
 def promtool() -> str:
     """The same way; its first build takes many minutes."""
     return str(release().program(release().PROMTOOL))
+
+
+def has_promtool() -> bool:
+    """Whether it is there without a build."""
+    return release().found(release().PROMTOOL) is not None
+
+
+def helm_says(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """What helm answers."""
+    return subprocess.run([helm(), *arguments], capture_output=True, text=True, check=False, timeout=120)
+
+
+def rendered(*values: str, name: str = "gangsched", namespace: str = "gangsched-system") -> list[Object]:
+    """The objects of a release of the chart with these values."""
+    done = helm_says("template", name, str(CHART), "--namespace", namespace, *FOR, IMAGE, *values)
+    assert done.returncode == 0, done.stderr
+    return [each for each in yaml.load_all(done.stdout, Loader=StrictLoader) if each]
+
+
+def operator_definitions() -> list[Object]:
+    """What the Prometheus operator says of the kinds that the chart may make; nothing where go cannot fetch it."""
+    if shutil.which("go") is None:
+        return []
+    done = subprocess.run(
+        ["go", "mod", "download", "-json", OPERATOR],
+        cwd=ROOT, env={**os.environ, "GOFLAGS": "-mod=mod"}, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    if done.returncode:
+        return []
+    folder = Path(json.loads(done.stdout)["Dir"]) / "example" / "prometheus-operator-crd"
+    kinds = ("podmonitors", "prometheusrules", "servicemonitors")
+    return [each for kind in kinds for each in load_all(folder / f"monitoring.coreos.com_{kind}.yaml")]

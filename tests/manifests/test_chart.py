@@ -14,24 +14,8 @@ import pytest
 import yaml
 
 from gangsched.runtime.config import load
-from tests.manifests.programs import helm
-from tests.manifests.shipped import MANIFESTS, ROOT, Object, StrictLoader, installed, load_all, one, rights
-
-CHART = MANIFESTS / "helm" / "gangsched"
-FOR = ("--kube-version", "1.37.0")
-IMAGE = "--set=image.repository=registry.example.com/gangsched"
-
-
-def helm_says(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """What helm answers."""
-    return subprocess.run([helm(), *arguments], capture_output=True, text=True, check=False, timeout=120)
-
-
-def rendered(*values: str, release: str = "gangsched", namespace: str = "gangsched-system") -> list[Object]:
-    """The objects of a release with these values."""
-    done = helm_says("template", release, str(CHART), "--namespace", namespace, *FOR, IMAGE, *values)
-    assert done.returncode == 0, done.stderr
-    return [each for each in yaml.load_all(done.stdout, Loader=StrictLoader) if each]
+from tests.manifests.programs import CHART, FOR, IMAGE, helm_says, rendered
+from tests.manifests.shipped import MANIFESTS, ROOT, Object, installed, load_all, one, rights
 
 
 def compared(thing: Object) -> Object:
@@ -92,7 +76,7 @@ def test_names_and_namespace_are_free() -> None:
     leader publishes is for all who are authenticated.
     """
     everybody = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}
-    first, second = named(rendered()), named(rendered(release="batch", namespace="sched"))
+    first, second = named(rendered()), named(rendered(name="batch", namespace="sched"))
     shared = {key for key in first if key in second}
     assert {kind for kind, _ in shared} == {"CustomResourceDefinition"}
     for thing in second.values():
