@@ -10,18 +10,82 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.controlplane.client import Client, wait_until
+from tests.controlplane.cleanup import wipe
+from tests.controlplane.client import PATCH_TYPES, Client, Object, wait_until, wait_until_served
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
 from tests.documented import Shell
 from tests.e2e.scheduler import running_scheduler
 from tests.e2e.stories import EXAMPLES, play
-from tests.manifests.programs import helm
+from tests.manifests.programs import helm, operator_definitions, rendered
 
 pytestmark = pytest.mark.controlplane
 INSTALL = (
     "helm install gangsched manifests/helm/gangsched --namespace gangsched-system --create-namespace "
     "--set image.repository=registry.example.com/gangsched"
 )
+MONITORED = ("--set=serviceMonitor.enabled=true", "--set=podMonitor.enabled=true", "--set=prometheusRule.enabled=true")
+SECURED = (
+    "--set=authorizedMetrics.enabled=true",
+    "--set=authorizedMetrics.secretName=tls",
+    "--set=authorizedMetrics.tokenSecret.name=scraper",
+)
+#: Values that change what kinds there are, or how an object is built.
+VARIANTS: dict[str, tuple[str, ...]] = {
+    "defaults": (),
+    "everything": ("--set=networkPolicy.enabled=true", "--set=dashboard.enabled=true", *MONITORED),
+    "secured": (*SECURED, *MONITORED),
+    "little": (
+        "--set=rbac.podsOnly=true",
+        "--set=crds.install=false",
+        "--set=service.enabled=false",
+        "--set=podDisruptionBudget.enabled=false",
+        "--set=resourceQuota.enabled=false",
+        "--set=replicas=1",
+        "--set=size=small",
+    ),
+    "placed": (
+        "--set=nodeSelector.pool=system",
+        "--set=tolerations[0].operator=Exists",
+        "--set=imagePullSecrets[0].name=pull",
+        "--set=podLabels.team=platform",
+        "--set=topologySpread.enabled=false",
+        "--set=size=large",
+        "--set=fullnameOverride=other",
+    ),
+}
+
+
+async def test_the_api_server_takes_every_object_of_the_chart(
+    admin: Client, crds: list[str], scheduler_kubeconfig: Path
+) -> None:
+    """With each choice of values, by server-side apply as a dry run; no field is unknown to it.
+
+    The Prometheus operator's own definitions judge monitors and rules, where its Go module is at hand.
+    """
+    definitions = operator_definitions()
+    await admin.apply(definitions)
+    served = [f"monitoring.coreos.com/v1/{each['spec']['names']['kind']}" for each in definitions]
+    await wait_until_served(admin, *served)
+    taken = set()
+    try:
+        for values in VARIANTS.values():
+            for thing in rendered(*values):
+                if thing["apiVersion"].startswith("monitoring.coreos.com") and not definitions:
+                    continue
+                await dry_run(admin, thing)
+                taken.add(thing["kind"])
+    finally:
+        for each in definitions:
+            await admin.delete("CustomResourceDefinition", each["metadata"]["name"])
+    assert taken >= {"Deployment", "NetworkPolicy", "PodDisruptionBudget", "CustomResourceDefinition", "ClusterRole"}
+
+
+async def dry_run(admin: Client, thing: Object) -> None:
+    """Server-side apply that persists nothing; an ApiError says what the server does not take."""
+    resource = await admin.resource(f"{thing['apiVersion']}/{thing['kind']}")
+    path = resource.path(thing["metadata"]["name"], thing["metadata"].get("namespace"))
+    params = {"fieldManager": "helm", "force": "true", "dryRun": "All", "fieldValidation": "Strict"}
+    await admin.request("PATCH", path, thing, params=params, content_type=PATCH_TYPES["apply"])
 
 
 async def test_the_first_gang_after_an_installation_with_helm(
@@ -60,3 +124,20 @@ async def installed(control_plane: ControlPlane, admin: Client, tmp_path: Path) 
 
     await wait_until(gone, what="the roles are gone")
     assert await admin.find("CustomResourceDefinition", "podgroups.scheduling.sigs.k8s.io") is not None
+
+    # The same by server-side apply, under other names, with a token of the release's own account.
+    await wipe(admin, control_plane.stored)
+    await admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "sched"}})
+    objects = rendered(name="batch", namespace="sched")
+    await admin.apply(objects)
+    (written,) = (each for each in objects if each["kind"] == "ConfigMap")
+    settings = yaml.safe_load(written["data"]["config.yaml"])
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    answer = await admin.request("POST", "/api/v1/namespaces/sched/serviceaccounts/batch-gangsched/token", asked)
+    config = yaml.safe_load(kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": answer["status"]["token"]}
+    own = tmp_path / "own.kubeconfig"
+    own.write_text(yaml.safe_dump(config))
+    async with running_scheduler(own, tmp_path, **{k: settings[k] for k in ("leaderElection", "preemption")}):
+        _, members, victims = await play(admin, EXAMPLES / "koordinator", [])
+        assert (len(members), len(victims)) == (2, 2)
