@@ -12,6 +12,7 @@ from gangsched.cli.decisions import State, can_start
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Preempt, Unschedulable
 from gangsched.core.events import records
 from gangsched.core.planning.headline import amounts, why_refused, written
+from gangsched.core.preemption.removal import budgets_of
 from gangsched.messages import advice
 from gangsched.messages.text import and_nearest, counted, listed
 from gangsched.model.constraints import Record, Toleration
@@ -20,6 +21,7 @@ from gangsched.model.queues import ClusterQueue, LocalQueue
 from gangsched.model.records import (
     PREEMPT_NEVER,
     SYSTEM_CRITICAL_PRIORITY,
+    Budget,
     Gang,
     Job,
     Node,
@@ -60,6 +62,8 @@ class Advisor:
             self._request,
             self._fewer,
             self._priorities,
+            self._budgets,
+            self._foreign_filters,
             self._waiting,
             self._quota,
             self._more_nodes,
@@ -212,6 +216,23 @@ class Advisor:
             return
         if then := _then(state.with_priority(gangs, decision.gang, enough)):
             yield advice.higher_priority(priority=enough, then=then)
+
+    def _budgets(self) -> Iterator[str]:
+        """Budgets that allow no eviction where they are absolute."""
+        state = self._state
+        if not state.options.strict_budgets:
+            return
+        found = state.changed(self._decision.gang, lambda record: None if isinstance(record, Budget) else record)
+        if isinstance(found, Preempt):
+            budgets, pods = budgets_of(state.world), state.world.pods
+            names = {budget.key for victim in found.victims for budget in budgets.matching(pods[victim.uid])}
+            yield advice.more_disruptions(budgets=listed(sorted(names), _FEW), then=_then(found))
+
+    def _foreign_filters(self) -> Iterator[str]:
+        """Filters of others, which refuse nodes for reasons of their own."""
+        found, names = self._state.without_foreign_filters(self._decision.gang)
+        if then := _then(found):
+            yield advice.without_filters(filters=listed(names, _FEW), then=then)
 
     def _waiting(self) -> Iterator[str]:
         """What time alone changes."""

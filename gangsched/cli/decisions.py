@@ -117,6 +117,15 @@ class State:
         found = forecast(self.events, replace(self.options, quota=False), self.now)
         return next((d for d in found if any(place.key in members for place in d.placements)), None)
 
+    def without_foreign_filters(self, gang: GangId) -> tuple[Decision | None, list[str]]:
+        """The decision about ``gang`` if no filter of others were asked, and which those are."""
+        sets = {name: self.options.plugins_of(name) for name in self.options.scheduler_names}
+        foreign = sorted({p.name for each in sets.values() for p in each.foreign if p.name in each.filters})
+        if not foreign:
+            return None, []
+        own = {n: replace(s, filters=tuple(f for f in s.filters if f not in foreign)) for n, s in sets.items()}
+        return self._decided(gang, self.events, replace(self.options, profiles=tuple(own.items())), self.now), foreign
+
     def without_patience(self, gang: GangId) -> Decision | None:
         """The decision about ``gang`` without waiting: no minimum run time, no preemption delay."""
         options = replace(self.options, minimum_run_time_seconds=0.0, preemption_delay_seconds=0.0)

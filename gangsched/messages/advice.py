@@ -18,6 +18,8 @@ same_class = Text(
 )
 higher_priority = Text("a priority of {priority} or more: {then}")
 may_preempt = Text("a preemptionPolicy other than Never: {then}")
+more_disruptions = Text("let PodDisruptionBudget {budgets} allow more disruptions: {then}")
+without_filters = Text("change what plug-in {filters} refuses its pods for: without it {then}")
 time = Text("wait until {time}: then {then}")
 patience = Text("no minimum run times and no preemption delay: {then}")
 create_local_queue = Text("create the LocalQueue {key} of ClusterQueue {queue}: {then}{nearest}")

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from tests.controlplane.client import Client, Object, wait_until
+from tests.controlplane.jobsets import KIND as JOBSET_KIND
 
 GPU = "nvidia.com/gpu"
 TAINT = {"key": GPU, "value": "present", "effect": "NoSchedule"}
@@ -34,8 +35,8 @@ Cure: TypeAlias = "Callable[[Client, str, re.Match[str]], Awaitable[None]]"
 
 class Case(NamedTuple):
     """A mistake, or a reason to wait: what is created in a namespace where the ``before`` runs already. ``first`` and
-    ``second`` are patterns of two lines of the answer about Job `train`; ``cure`` does what the second says, with what
-    that names, after which so many pods of the Job run.
+    ``second`` are patterns of two lines of the answer about what is ``asked``; ``cure`` does what the second says, with
+    what that names, after which so many pods of it run.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Case(NamedTuple):
     cure: Cure
     runs: int = 2
     before: Sequence[Object] = ()
+    asked: str = "job/train"
 
 
 def pod_spec(tolerates: bool = True, **more: Any) -> Object:
@@ -132,11 +134,16 @@ def local_queue(name: str) -> Object:
 async def gone(admin: Client, namespace: str, job_name: str = "train") -> None:
     """Delete the Job; its pods are gone afterwards."""
     await admin.delete("Job", job_name, namespace)
+    await none_left(admin, namespace, job_name)
 
-    async def none_left() -> bool:
-        return not [p for p in await admin.list("Pod", namespace) if p["metadata"]["name"].startswith(f"{job_name}-")]
 
-    await wait_until(none_left, timeout=60, what="the pods are gone")
+async def none_left(admin: Client, namespace: str, owner: str = "train") -> None:
+    """The pods are gone whose owner has been deleted."""
+
+    async def check() -> bool:
+        return not [p for p in await admin.list("Pod", namespace) if p["metadata"]["name"].startswith(f"{owner}-")]
+
+    await wait_until(check, timeout=60, what="the pods are gone")
 
 
 def again(change: Callable[[Object, re.Match[str]], object]) -> Cure:
@@ -247,8 +254,42 @@ async def without_topology(admin: Client, namespace: str, found: re.Match[str]) 
     await admin.patch(PODGROUP, "train", {"metadata": {"annotations": {TOPOLOGY: None}}}, namespace)
 
 
+def budget() -> Object:
+    """One that lets no pod of `web` go."""
+    kind = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}}
+    return {**kind, "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}}
+
+
+async def allow_disruptions(admin: Client, namespace: str, found: re.Match[str]) -> None:
+    """Let the budget of this name allow all."""
+    await admin.patch("PodDisruptionBudget", found[1], {"spec": {"minAvailable": 0}}, namespace)
+
+
+def jobset(classes: Sequence[str]) -> Object:
+    """A driver and two workers, of these classes, that are a gang."""
+    jobs = []
+    for name, pods, of in zip(("driver", "workers"), (1, 2), classes, strict=True):
+        made = pod_spec(requests=CHIP if pods > 1 else {"cpu": "1"})
+        spec = {"parallelism": pods, "completions": pods, "template": {"spec": {**made, "priorityClassName": of}}}
+        jobs.append({"name": name, "replicas": 1, "template": {"spec": spec}})
+    meta = {"name": "train", "annotations": MAKES_A_GANG}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": meta,
+        "spec": {"replicatedJobs": jobs},
+    }
+
+
+async def one_class(admin: Client, namespace: str, found: re.Match[str]) -> None:
+    """Make the JobSet anew with one class for all."""
+    await admin.delete(JOBSET_KIND, "train", namespace)
+    await none_left(admin, namespace)
+    await admin.create(jobset(("research", "research")), namespace)
+
+
 PODGROUP = "scheduling.sigs.k8s.io/v1alpha1/PodGroup"
-FULL = [job("web", requests=CHIP, priorityClassName="night", annotations={})]
+FULL = [job("web", requests=CHIP, priorityClassName="night", annotations={}, labels={"app": "web"})]
 
 CASES: Sequence[Case] = (
     Case(
@@ -413,5 +454,31 @@ CASES: Sequence[Case] = (
         r"lower it to (1) member",
         again(lambda made, found: sized(made, int(found[1]))),
         1,
+    ),
+    Case(
+        "a budget that is absolute",
+        [job(requests=CHIP, priorityClassName="research")],
+        "NOT NOW +0 of 2 members fit; the next asks for 1 example.com/chip, which no node has free",
+        r"let PodDisruptionBudget \S+/(web) allow more disruptions: it can start after 2 pods are evicted",
+        allow_disruptions,
+        before=[budget(), *FULL],
+    ),
+    Case(
+        "a filter of others",
+        [job(labels={"curfew": "night"})],
+        r"NOT NOW +0 of 2 members fit; .* nodes refuse it \(.*8 node\(s\) have a curfew until 06:00",
+        "change what plug-in (Curfew) refuses its pods for: without it it can start now",
+        again(lambda made, _: made["spec"]["template"]["metadata"].pop("labels")),
+    ),
+    Case(
+        "a driver without a class",
+        [jobset(("", "research"))],
+        r"NOT NOW +\d of 3 members fit; the next asks for 1 example.com/chip, which no node has free",
+        r"give (train-driver-0-\S+) the priority class of its other members: .* lowest of its members' priorities, 0,"
+        " and with 1000 it can start after 2 pods are evicted",
+        one_class,
+        3,
+        before=FULL,
+        asked="jobset/train",
     ),
 )

@@ -6,13 +6,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import io
 import itertools
+import os
 import re
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,10 +26,12 @@ from gangsched.cli.main import main
 from tests.controlplane import plane
 from tests.controlplane.cleanup import wipe
 from tests.controlplane.client import Client, Object, load, wait_until, wait_until_served
+from tests.controlplane.jobsets import jobset_controller, serve_jobsets
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.rbac import MANIFESTS, apply_manifests_crds, apply_manifests_rbac
-from tests.e2e.mistakes import CASES, CLASSES, NODES, QUEUES, Case, priority_class
+from tests.e2e.mistakes import CASES, CHIP, CLASSES, FULL, NODES, QUEUES, Case, job, priority_class
 from tests.e2e.scheduler import configuration, free_port
+from tests.runtime.plugin_packages import installed
 
 _SECONDS = 120.0
 _numbers = itertools.count(1)
@@ -35,6 +41,7 @@ async def set_up(admin: Client) -> None:
     """Nodes, classes, definitions, queues and the rights of the scheduler."""
     await apply_manifests_crds(admin)
     await apply_manifests_rbac(admin, plane.SCHEDULER_USER)
+    await serve_jobsets(admin)
     definitions = load(MANIFESTS / "kueue" / "crds.yaml")
     await admin.apply(definitions)
     await wait_until_served(admin, *(f"kueue.x-k8s.io/v1beta1/{each['spec']['names']['kind']}" for each in definitions))
@@ -49,7 +56,7 @@ async def set_up(admin: Client) -> None:
 
 
 @pytest.fixture(scope="module")
-def kubeconfig(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def cluster(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
     """Of a cluster where the scheduler runs, the same for all cases."""
 
     async def with_admin(made: bool) -> None:
@@ -57,17 +64,65 @@ def kubeconfig(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFac
             await (set_up(admin) if made else wipe(admin, control_plane.stored))
 
     asyncio.run(with_admin(made=True))
-    folder, port = tmp_path_factory.mktemp("mistakes"), free_port()
-    (folder / "config.yaml").write_text(yaml.safe_dump(configuration(port, {})))
-    command = [sys.executable, "-m", "gangsched.cli.main", "run", "--config", str(folder / "config.yaml")]
-    command += ["--kubeconfig", str(control_plane.scheduler_kubeconfig)]
-    with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+    folder = tmp_path_factory.mktemp("mistakes")
+    points = {"gangsched.filters": {"Curfew": "curfew:Curfew"}}
+    with installed(folder / "site", "curfew", CURFEW, points):
+        running = Scheduler(control_plane, folder)
+        running.start()
         try:
-            asyncio.run(wait_until(lambda: asyncio.to_thread(_ready, port), _SECONDS, "the scheduler is ready"))
-            yield control_plane.admin_kubeconfig
+            yield running
         finally:
-            process.terminate()
+            running.stop()
             asyncio.run(with_admin(made=False))
+
+
+@pytest.fixture
+def kubeconfig(cluster: Scheduler) -> Path:
+    """Of the cluster, with all rights."""
+    return cluster.kubeconfig
+
+
+CURFEW = """
+from gangsched.plugins import PerNodeFilter
+
+class Curfew(PerNodeFilter):
+    name, text, pod_labels = "Curfew", "node(s) have a curfew until 06:00", ("curfew",)
+    def applies(self, pod, sim):
+        return "curfew" in pod.labels
+    def passes(self, pod, node):
+        return False
+"""
+#: Budgets are absolute, nodes are held, and a filter of others is asked.
+SETTINGS = {
+    "preemption": {"pdb": "strict", "holdRoom": "always"},
+    "profiles": [{"plugins": {"filter": {"enabled": [{"name": "Curfew"}]}}}],
+}
+
+
+class Scheduler:
+    """The process, which can be stopped and started again."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self.kubeconfig = plane.admin_kubeconfig
+        self._folder, self._port = folder, free_port()
+        file = folder / "config.yaml"
+        file.write_text(yaml.safe_dump(configuration(self._port, SETTINGS)))
+        self._command = [sys.executable, "-m", "gangsched.cli.main", "run", "--config", str(file)]
+        self._command += ["--kubeconfig", str(plane.scheduler_kubeconfig)]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Return when it is ready."""
+        path = {"PYTHONPATH": f"{self._folder / 'site'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env={**os.environ, **path})
+        asyncio.run(wait_until(lambda: asyncio.to_thread(_ready, self._port), _SECONDS, "the scheduler is ready"))
+
+    def stop(self) -> None:
+        """Return when it has ended."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(_SECONDS)
 
 
 def _ready(port: int) -> bool:
@@ -78,37 +133,46 @@ def _ready(port: int) -> bool:
         return False
 
 
-def explained(kubeconfig: Path, namespace: str) -> str:
-    """The answer about the Job, in this process: to start one for each question takes longer than all answers."""
+def answer(kubeconfig: Path, *words: str) -> str:
+    """What a command says, in this process: to start one for each question takes longer than all answers."""
     out, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-        main(["explain", "job/train", "-n", namespace, "--kubeconfig", str(kubeconfig)])
+        main([*words, "--kubeconfig", str(kubeconfig)])
     return out.getvalue() + errors.getvalue()
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 async def test_reason_and_action(case: Case, kubeconfig: Path) -> None:
     """The first line of the answer is the reason; what the second says makes the gang start."""
+    async with _namespace(kubeconfig) as (admin, namespace):
+        if case.asked.startswith("jobset/"):
+            async with jobset_controller(admin):
+                await _play(case, admin, kubeconfig, namespace)
+        else:
+            await _play(case, admin, kubeconfig, namespace)
+
+
+@asynccontextmanager
+async def _namespace(kubeconfig: Path) -> AsyncIterator[tuple[Client, str]]:
+    """A client, and a namespace of which nothing is left afterwards."""
     namespace = f"case-{next(_numbers)}"
     async with Client(kubeconfig) as admin:
         await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         try:
-            await _play(case, admin, kubeconfig, namespace)
+            yield admin, namespace
         finally:
             await _leave(admin, namespace)
 
 
 async def _play(case: Case, admin: Client, kubeconfig: Path, namespace: str) -> None:
-    for each in case.before:
-        await admin.create(each, namespace)
-        await _run(admin, namespace, each["metadata"]["name"], 2)
+    await _there(admin, namespace, case.before)
     for each in case.objects:
         await admin.create(each, each["metadata"].get("namespace") or namespace)
     text = ""
 
     async def answered() -> bool:
         nonlocal text
-        text = await asyncio.to_thread(explained, kubeconfig, namespace)
+        text = await asyncio.to_thread(answer, kubeconfig, "explain", case.asked, "-n", namespace)
         return re.search(case.first, text) is not None
 
     try:
@@ -122,6 +186,53 @@ async def _play(case: Case, admin: Client, kubeconfig: Path, namespace: str) -> 
     assert found, text
     await case.cure(admin, namespace, found)
     await _run(admin, namespace, "train", case.runs)
+
+
+async def _there(admin: Client, namespace: str, before: Sequence[Object]) -> None:
+    """What runs before: two pods of each Job."""
+    for each in before:
+        await admin.create(each, namespace)
+        if each["kind"] == "Job":
+            await _run(admin, namespace, each["metadata"]["name"], 2)
+
+
+async def test_status_shows_what_is_held(kubeconfig: Path) -> None:
+    """While a plan waits for its victims, each node on which it frees room is shown with it; afterwards none is."""
+    slow = copy.deepcopy(FULL[0])
+    slow["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 60
+    async with _namespace(kubeconfig) as (admin, namespace):
+        await _there(admin, namespace, [slow])
+        await admin.create(job(requests=CHIP, priorityClassName="research"), namespace)
+
+        async def shown(pattern: str) -> bool:
+            return re.search(pattern, await asyncio.to_thread(answer, kubeconfig, "status")) is not None
+
+        await wait_until(partial(shown, r"holds +chip-0 for \S+, chip-1 for \S+"), _SECONDS, "both are held", 0.5)
+        text = await asyncio.to_thread(answer, kubeconfig, "get", "train", "-n", namespace)
+        assert re.search(rf"{namespace} +train +Job +Nominated +0/2", text), text
+        await admin.delete("Job", "web", namespace)
+        for pod in await admin.list("Pod", namespace):
+            if pod["metadata"]["name"].startswith("web-"):
+                await admin.delete("Pod", pod["metadata"]["name"], namespace, grace_seconds=0)
+        await _run(admin, namespace, "train", 2)
+        await wait_until(partial(shown, "no room is held on any node"), _SECONDS, "nothing is held", 0.5)
+
+
+async def test_no_scheduler_leads(cluster: Scheduler) -> None:
+    """Every answer begins with it while the process is down, `status` too; then the gang starts."""
+    async with _namespace(cluster.kubeconfig) as (admin, namespace):
+        await asyncio.to_thread(cluster.stop)
+        try:
+            await admin.create(job(), namespace)
+            asked = (("explain", "job/train", "-n", namespace), ("get", "-n", namespace), ("queues",), ("status",))
+            for words in asked:
+                text = await asyncio.to_thread(answer, cluster.kubeconfig, *words)
+                assert re.search(
+                    r"^.*NO SCHEDULER IS LEADING since [\d:-]+Z \(\S+ led before\)", text.split("\n")[0]
+                ), text
+        finally:
+            await asyncio.to_thread(cluster.start)
+        await _run(admin, namespace, "train", 2)
 
 
 async def _run(admin: Client, namespace: str, job: str, count: int) -> None:

@@ -273,6 +273,27 @@ def test_the_decision_thread_does_not_leave_in_silence(connection: Connection, m
     assert "SystemExit(0)" in (running._pulse.check() or "")
 
 
+def test_what_is_known_is_too_old_to_be_ready(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """/readyz fails with the reason while no pod is evicted because of the age of what is known, and only then."""
+    port = free_port()
+    running = process.Process(configuration(port), connection)
+    monkeypatch.setattr(running._pulse, "check_synced", lambda: None)
+    running._port = port
+    running._start_health()
+    try:
+        url = f"http://127.0.0.1:{port}/readyz"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            assert answer.status == 200
+        monkeypatch.setattr(running._kube, "stale", lambda: "nothing has been heard of pods")
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(url, timeout=60)
+        with refused.value as error:
+            assert (error.code, error.read()) == (503, b"age: nothing has been heard of pods\n")
+    finally:
+        assert running._health is not None
+        running._health.stop()
+
+
 def test_a_signal_ends_the_process_in_order(connection: Connection) -> None:
     """SIGTERM ends a process that waits for its cluster with 0; the probes answered while it waited."""
     port = free_port()

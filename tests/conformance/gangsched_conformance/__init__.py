@@ -8,7 +8,9 @@ In a test::
     def test_my_filter_keeps_the_protocol() -> None:
         assert check(MyFilter()) == []
 
-From a shell: ``python -m gangsched_conformance my_package:MyFilter``.
+From a shell: ``python -m gangsched_conformance my_package:MyFilter -f pods.yaml``. The file has pods that the plug-in
+has something to say about, where made-up ones are none; in a test that is
+``check(MyFilter(), clusters=with_manifests("pods.yaml"))``.
 
 The plug-in is driven over random clusters, the same for the same seeds: it is asked about pending pods, pods come and
 go in a :class:`~gangsched.core.state.simulation.Simulation`, and what it then says is held against what a new state
@@ -19,12 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from gangsched_conformance.clusters import Cluster, cluster
+from gangsched_conformance.clusters import Cluster, cluster, with_manifests
 from gangsched_conformance.filters import FILTER_CHECKS, check_filter
 from gangsched_conformance.findings import Finding
 from gangsched_conformance.scores import SCORE_CHECKS, check_score
 
-__all__ = ["CHECKS", "Cluster", "Finding", "check", "cluster"]
+__all__ = ["CHECKS", "Cluster", "Finding", "check", "cluster", "with_manifests"]
 
 #: What each check is about, by its name in a :class:`Finding`.
 CHECKS: dict[str, str] = {**FILTER_CHECKS, **SCORE_CHECKS}

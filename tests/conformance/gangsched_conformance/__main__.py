@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from gangsched_conformance import CHECKS, check
+from gangsched_conformance import CHECKS, check, with_manifests
 
 #: Exit codes: it conforms, it does not, it cannot be checked.
 OK, BROKEN, UNUSABLE = 0, 1, 2
@@ -24,10 +24,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("object", metavar="MODULE:OBJECT", help="a class, or an instance of one")
     parser.add_argument("--seeds", metavar="N", type=int, default=40, help="how many clusters (default: 40)")
+    parser.add_argument(
+        "-f",
+        "--filename",
+        metavar="FILE|DIR",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="manifests whose nodes and pods are in each cluster too; pods without a node are asked about",
+    )
     given = parser.parse_args(argv)
     try:
         plugin = _made(given.object)
-        found = check(plugin, range(given.seeds))
+        found = check(plugin, range(given.seeds), with_manifests(*given.filename))
     except Exception as error:  # noqa: BLE001 - importing and making a plug-in runs code of others
         print(f"{given.object} cannot be checked: {type(error).__name__}: {error}", file=sys.stderr)
         return UNUSABLE

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
 
+from gangsched.cluster.manifests import load
+from gangsched.core.events import records
 from gangsched.core.world.world import World
 from gangsched.model.constraints import (
     HostPort,
@@ -41,6 +44,28 @@ class Cluster(msgspec.Struct):
 def cluster(seed: int) -> Cluster:
     """The cluster of this seed: 3 to 12 nodes, up to 30 bound pods, 8 pending ones."""
     return _Maker(seed).make()
+
+
+def with_manifests(*paths: str) -> Callable[[int], Cluster]:
+    """The clusters of all seeds, each with the nodes and pods of these files and folders too: pods without a node are
+    asked about, as what a filter or score of its own labels has to say something about.
+
+    Raises :class:`~gangsched.model.errors.UserError` for what cannot be understood.
+    """
+    events = load(paths).events
+    nodes, pods = list(records(events, Node)), list(records(events, Pod))
+
+    def made(seed: int) -> Cluster:
+        found = cluster(seed)
+        for node in nodes:
+            found.world.snapshot.set_node(node)
+        for pod in pods:
+            found.world.set_pod(pod)
+        found.world.snapshot.settle()
+        found.wanted += [pod for pod in pods if not pod.node]
+        return found
+
+    return made
 
 
 class _Maker:

@@ -50,5 +50,12 @@ def run_all(make: Callable[[int], Run], seeds: Iterable[int]) -> list[Finding]:
         asked += run.asked
         found += run.findings
     if not asked:
-        found.append(Finding("asked", -1, "", "it had nothing to say about any pod: the other checks say nothing"))
+        found.append(
+            Finding(
+                "asked",
+                -1,
+                "",
+                "it had nothing to say about any pod: the other checks say nothing; -f names pods of yours",
+            )
+        )
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -408,3 +409,43 @@ def test_the_command(name: str, code: int, words: str, capsys: pytest.CaptureFix
     assert main([name, "--seeds", "3"]) == code
     said = capsys.readouterr()
     assert words in said.out + said.err
+
+
+class OnlyOnRed(PerNodeFilter):
+    """Has something to say about pods with a label that made-up pods never have."""
+
+    name = "OnlyOnRed"
+    pod_labels = ("colour",)
+
+    def applies(self, pod: PodClass, view: Simulation) -> bool:
+        return pod.labels.get("colour") == "red"
+
+    def passes(self, pod: PodClass, node: NodeView) -> bool:
+        return node.node.labels.get("colour") == "red"
+
+
+COLOURED = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: mine, labels: {colour: red}}
+spec: {schedulerName: py-gang-scheduler, containers: [{resources: {requests: {cpu: 1}}}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: red, labels: {colour: red}}
+status: {capacity: {cpu: 8, memory: 8Gi, pods: 10}}
+"""
+
+
+def test_pods_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From the shell too a plug-in is asked about pods of a file, which are in each cluster with its nodes."""
+    path = tmp_path / "pods.yaml"
+    path.write_text(COLOURED)
+    name = f"{__name__}:OnlyOnRed"
+    assert main([name, "--seeds", "2"]) == 1
+    assert "broken: asked" in capsys.readouterr().out
+    assert main([name, "--seeds", "2", "-f", str(path)]) == 0
+    assert capsys.readouterr().out == f"{name}: ok on 2 clusters\n"
+    path.write_text("kind: [")
+    assert main([name, "-f", str(path)]) == 2
+    assert str(path) in capsys.readouterr().err
