@@ -211,7 +211,7 @@ def sentence(decision: Decision) -> str:
     if isinstance(decision, Unschedulable) and decision.failed_plugin:
         return f"nothing can be decided while the plug-in {decision.failed_plugin} fails"
     if decision.headline:
-        return decision.headline.partition(": ")[2]
+        return decision.headline.why
     if decision.quota is not None and not decision.quota.flavors:
         return f"there is no quota for {_together(decision.required)}"
     if not decision.required:
@@ -223,7 +223,7 @@ def word(decision: Decision) -> str:
     """The word that an answer begins with: never fits, not now and waits are three different things."""
     if isinstance(decision, Gathering):
         return answers.WAITS
-    return decision.headline.partition(":")[0] if decision.headline else decision.outcome
+    return decision.headline.word if decision.headline else decision.outcome
 
 
 def _together(members: int) -> str:

@@ -11,7 +11,7 @@ from typing import ClassVar, TypeAlias
 
 import msgspec
 
-from gangsched.messages import causes
+from gangsched.messages import answers, causes
 from gangsched.messages.text import counted
 from gangsched.model.records import GangId, Pod
 
@@ -190,6 +190,18 @@ class Gap(msgspec.Struct, frozen=True):
         return causes.more_than_needed(at_most=counted(self.at_most, noun), where=where)
 
 
+class Headline(msgspec.Struct, frozen=True):
+    """The one sentence that says why a gang does not start: a word of :data:`~.messages.answers.WORDS`, and why."""
+
+    word: str
+    why: str
+
+    @property
+    def told(self) -> str:
+        """As people read it."""
+        return answers.first_sentence(word=self.word, why=self.why)
+
+
 class _Decided(msgspec.Struct, frozen=True):
     """What every decision says about its gang. The gangs of a GangGroup are decided together: they have decisions of
     one kind, with the same victims.
@@ -199,7 +211,7 @@ class _Decided(msgspec.Struct, frozen=True):
     anyway and without which the gang does not fit, ``victims`` those that have to leave for it, and
     ``spared`` units that were looked at, and stay. ``quota`` is None for a gang without a queue.
 
-    ``headline`` is the one sentence that says why it does not start; empty where it does, or nothing was decided.
+    ``headline`` says why it does not start; None where it does, or nothing was decided.
 
     Of the search for victims ``steps`` are those spent, and ``stopped`` says that it was cut short. ``optimal``: it is
     proven that no plan breaks fewer budgets or interrupts less at any priority; None where there are no victims, or the
@@ -216,7 +228,7 @@ class _Decided(msgspec.Struct, frozen=True):
     unplaced: tuple[Unplaced, ...] = ()
     warnings: tuple[str, ...] = ()
     message: str = ""
-    headline: str = ""
+    headline: Headline | None = None
     topology_domain: str | None = None
     stopped: bool = False
     quota: QuotaUse | None = None
@@ -236,17 +248,13 @@ class _Decided(msgspec.Struct, frozen=True):
 
     @property
     def said(self) -> str:
-        """What stands in conditions, Events and the log: the headline, and behind it the rest of the message."""
-        word, _, why = self.headline.partition(": ")
-        first, _, rest = self.message.partition(". ")
-        if not why or self.in_words_of_queues:
+        """What stands in conditions, Events and the log: the headline, and what the message says beside it."""
+        if self.headline is None or self.in_words_of_queues:
             text = self.message
-        elif self.message.startswith(why):
-            text = f"{word}: {self.message}"
-        elif first.rstrip(".") in why:
-            text = f"{self.headline}. {rest}" if rest else self.headline
+        elif self.message in ("", self.headline.why):
+            text = self.headline.told
         else:
-            text = f"{self.headline}. {self.message}"
+            text = answers.with_more(first=self.headline.told, more=self.message)
         return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 4]} ..."
 
     @property

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from gangsched.messages.text import Text
 
-never_fits = Text("never fits: {why}")
-not_now = Text("not now: {why}")
-waits = Text("waits: {why}")
-WAITS = "waits"
+NEVER_FITS, NOT_NOW, WAITS = "never fits", "not now", "waits"
 #: What the first sentence begins with.
-WORDS = ("never fits", "not now", WAITS)
+WORDS = (NEVER_FITS, NOT_NOW, WAITS)
+first_sentence = Text("{word}: {why}")
+with_more = Text("{first}. {more}")
 
 # Never
 

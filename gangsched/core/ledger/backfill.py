@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import numpy as np
 
-from gangsched.core.decision import Order, Verdict
+from gangsched.core.decision import Headline, Order, Verdict
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.state.podtable import PodClass
@@ -138,4 +138,4 @@ def waits_behind(found: Verdict, names: Sequence[str], strict: bool) -> Verdict:
     """The verdict on a gang that would fit but for what is kept for the gangs of these names."""
     why = causes.UNDER_STRICT_POLICY if strict else causes.FOR_RESERVED_ROOM
     ahead = f"behind {listed(names, 1)} {why}"
-    return found.but(message=f"{ahead}: {found.message}", headline=answers.not_now(why=ahead))
+    return found.but(headline=Headline(answers.NOT_NOW, ahead))

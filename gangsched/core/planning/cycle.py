@@ -22,6 +22,7 @@ from gangsched.core.decision import (
     Fits,
     FitsWhenFreed,
     Flavors,
+    Headline,
     Placement,
     Preempt,
     QuotaUse,
@@ -148,7 +149,7 @@ class GangCycle:
             self._world,
             self._gangs,
             problem,
-            headline=answers.waits(why=problem),
+            headline=Headline(answers.WAITS, problem),
             quota=QuotaUse(queue),
             short_of_quota=True,
             nodes_unseen=True,
@@ -388,7 +389,7 @@ class Decider:
 
     def _not_held(self, found: Verdict, asked: Question, text: str, retry_at: float) -> Verdict:
         quota = found.first.quota
-        waits = answers.waits(why=text)
+        waits = Headline(answers.WAITS, text)
         return refused(Unschedulable, self.world, asked.gangs, text, retry_at=retry_at, quota=quota, headline=waits)
 
     def _waits_until(self, found: Verdict) -> float:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats
-from gangsched.core.decision import Reason
+from gangsched.core.decision import Headline, Reason
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.topology import Level
 from gangsched.core.plugins.node import tolerates
@@ -43,26 +43,26 @@ class _Asked(NamedTuple):
     slots: Floats
 
 
-def headline(context: SchedulingContext, first: Pod | None, placed: int, reasons: Sequence[Reason]) -> str:
+def headline(context: SchedulingContext, first: Pod | None, placed: int, reasons: Sequence[Reason]) -> Headline | None:
     """Why the gang does not start: ``placed`` members had their places, and ``reasons`` say why no node takes the
     ``first`` that had none.
     """
     about_pod = [reason.text for reason in reasons if not reason.nodes]
     if about_pod:
-        return answers.waits(why="; ".join(about_pod))
+        return Headline(answers.WAITS, "; ".join(about_pod))
     if first is None:
-        return ""
+        return None
     if not context.world.snapshot.size:
-        return answers.never_fits(why=answers.NO_NODES)
+        return Headline(answers.NEVER_FITS, answers.NO_NODES)
     anywhere, context.domain = context.domain, None
     try:
         never = _never(context, context.simulation())
     finally:
         context.domain = anywhere
-    return never or answers.not_now(why=_not_now(context, first, placed, reasons))
+    return never or Headline(answers.NOT_NOW, _not_now(context, first, placed, reasons))
 
 
-def out_of_quota(gate: QuotaAssignment) -> str:
+def out_of_quota(gate: QuotaAssignment) -> Headline:
     """What people read first of a gang without quota: whether its queue could ever hold it."""
     queue, refusing = gate.workload.queue, [each for each in gate.assignment.pod_sets if each.problems]
     found = refusing[-1].shortages if refusing else ()
@@ -70,35 +70,35 @@ def out_of_quota(gate: QuotaAssignment) -> str:
         least = max(found, key=lambda each: (each.most - each.asked, each.resource))
         asked, most = quantity(least.resource, least.asked), quantity(least.resource, least.most)
         why = answers.quota_too_small(queue=queue, asked=asked, resource=least.resource, most=most)
-        return answers.never_fits(why=why)
+        return Headline(answers.NEVER_FITS, why)
     if gate.mode == Mode.NO_FIT and refusing and not found:
-        return answers.never_fits(why=answers.no_flavor(queue=queue, why=refusing[-1].problems[0]))
+        return Headline(answers.NEVER_FITS, answers.no_flavor(queue=queue, why=refusing[-1].problems[0]))
     lacking = [each for each in found if not each.lasts]
     if not lacking:
-        return answers.not_now(why=answers.no_quota_yet(queue=queue))
+        return Headline(answers.NOT_NOW, answers.no_quota_yet(queue=queue))
     least = min(lacking, key=lambda each: (each.asked - each.left, each.resource))
     missing = quantity(least.resource, least.asked - least.left)
-    return answers.not_now(why=answers.no_quota(queue=queue, missing=missing, resource=least.resource))
+    return Headline(answers.NOT_NOW, answers.no_quota(queue=queue, missing=missing, resource=least.resource))
 
 
-def _never(context: SchedulingContext, sim: Simulation) -> str:
+def _never(context: SchedulingContext, sim: Simulation) -> Headline | None:
     """Why the gang would not fit if the nodes were empty; nothing if it might."""
     needed = context.required
     asked = list(_classes(context, sim))
     for each in asked:
         if not each.usable.any():
             text, lasts = _no_node(each.pod, context)
-            return answers.never_fits(why=text) if lasts else answers.not_now(why=text)
+            return Headline(answers.NEVER_FITS, text) if lasts else Headline(answers.NOT_NOW, text)
     for each in asked:
         if not each.slots.any():
-            return answers.never_fits(why=_too_large(context, each, needed))
+            return Headline(answers.NEVER_FITS, _too_large(context, each, needed))
     most = int(sum(min(each.pods, each.slots.sum()) for each in asked))
     if len(asked) == 1 and most < needed:
-        return answers.never_fits(why=_too_many(context, asked[0], needed))
+        return Headline(answers.NEVER_FITS, _too_many(context, asked[0], needed))
     if most < needed:
         nodes = counted(int(np.logical_or.reduce([each.usable for each in asked]).sum()), "node")
         why = answers.more_than_nodes_take(nodes=_may_use(nodes), most=most, pods=counted(needed, "pod"))
-        return answers.never_fits(why=why)
+        return Headline(answers.NEVER_FITS, why)
     return _no_domain(context, sim, needed)
 
 
@@ -117,15 +117,15 @@ def _classes(context: SchedulingContext, sim: Simulation) -> Iterator[_Asked]:
         yield _Asked(min(pods, key=lambda p: p.key), len(pods), usable, np.where(usable, np.maximum(here, 0.0), 0.0))
 
 
-def _no_domain(context: SchedulingContext, sim: Simulation, needed: int) -> str:
+def _no_domain(context: SchedulingContext, sim: Simulation, needed: int) -> Headline | None:
     """Why no domain of those that are required would hold the gang if its nodes were empty."""
     level: Level = context.topology.levels[-1]
     if not level.keys or context.topology.problem or level.only is not None:
-        return ""
+        return None
     capacity = context.demand(sim).capacity(level, context.world.snapshot.allocatable)
     best = int(np.argmax(capacity.members))
     if capacity.enough.any() or not needed:
-        return ""
+        return None
     domain = ", ".join(level.names[best])
     why = answers.domain_too_small(
         keys=", ".join(level.keys),
@@ -133,7 +133,7 @@ def _no_domain(context: SchedulingContext, sim: Simulation, needed: int) -> str:
         domain=domain,
         most=int(capacity.members[best]),
     )
-    return answers.never_fits(why=why)
+    return Headline(answers.NEVER_FITS, why)
 
 
 def _may_use(nodes: str) -> str:

@@ -321,7 +321,7 @@ class Outcomes:
             [],
             headline=headline(context, first, max(0, context.required - len(placed.failed)), reasons)
             if context.required
-            else "",
+            else None,
             reasons=reasons,
             message=(causes.FOR_ANNOUNCED if first is not None and first.uid in context.announced else "")
             + explain.message(sim.snapshot.size, reasons, why_not, context.topology.sentence(domain)),

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gangsched.core.decision import BIND, UNSCHEDULABLE
+from gangsched.core.decision import BIND, UNSCHEDULABLE, Headline
 from gangsched.core.events import Gone, Outcome
 from gangsched.core.framework.arguments import NodeResourcesFitArgs
 from gangsched.core.framework.registry import PluginSet
+from gangsched.messages.answers import NOT_NOW
 from gangsched.model.records import Stakes
 from tests.builders import LATER, OURS, PodBuilder, claim, gang, node, pod, required_affinity, volume
 from tests.core.harness import Cluster, nodes_of, plan, reserved, texts
@@ -109,7 +110,7 @@ def test_work_that_waits_for_a_reservation_says_for_whom() -> None:
     stream.flow(75)
     waiting = [p.name for p in cluster.pods.values() if not p.node and p.name.startswith("s")]
     said = [text for name in waiting for _, text in texts(cluster.log, name)]
-    assert any(text.startswith("not now: behind d/big for which room is reserved: ") for text in said)
+    assert any(text.startswith("not now: behind d/big for which room is reserved. ") for text in said)
 
 
 def test_what_is_ahead_in_the_queue_is_not_held_up() -> None:
@@ -306,7 +307,7 @@ def test_strictly_nothing_passes_on_nodes_that_a_blocked_gang_could_use() -> Non
     assert not cluster.pod("s").node
     (_, text), *_ = texts(cluster.log, "s")
     assert text.startswith(
-        "not now: behind d/big under strict queue policy: 0/2 nodes are available: 2 node(s) were kept for "
+        "not now: behind d/big under strict queue policy. 0/2 nodes are available: 2 node(s) were kept for "
     )
     cluster.delete("a")
     cluster.run()
@@ -374,7 +375,7 @@ def test_plan_knows_strict_order() -> None:
     assert plan(*objects)["d/s"].outcome == BIND
     found = plan(*objects, queue_policy="strict")["d/s"]
     assert found.outcome == UNSCHEDULABLE
-    assert found.message.startswith("behind d/big0 under strict queue policy: ")
+    assert found.headline == Headline(NOT_NOW, "behind d/big0 under strict queue policy")
 
 
 def test_two_gangs_that_need_everything_never_share_it() -> None:
