@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from gangsched.cli import answers
@@ -12,10 +13,14 @@ from gangsched.cli.inputs import add_connection_arguments, configure
 from gangsched.cluster.kube.connection import Connection
 from gangsched.controllers.operator import GroupControllers
 from gangsched.messages import failures
+from gangsched.messages import shadow as says
 from gangsched.runtime.connecting import connect
 from gangsched.runtime.observers import MakeSink
-from gangsched.runtime.process import Process
+from gangsched.runtime.process import Process, ShadowOf
 from gangsched.runtime.settings import Configuration, GroupStatus
+
+#: The other scheduler of nearly every cluster.
+DEFAULT = "default-scheduler"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +30,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--once", action="store_true", help="decide all that is pending, once, print the decisions, and exit"
     )
+    parser.add_argument(
+        "--shadow",
+        action="store_true",
+        help="decide beside another scheduler for its pods, write nothing, and report what would have been different",
+    )
+    parser.add_argument(
+        "--shadow-of",
+        metavar="NAME[,NAME]",
+        help=f"with --shadow: the spec.schedulerName of the pods that the other one schedules (default: {DEFAULT})",
+    )
+    parser.add_argument("--report", metavar="DIR", help="with --shadow: write the daily reports to this folder too")
     parser.epilog = (
         "Exit code: 0 when a signal stopped it (or it is done, with --once), 1 after a failure that a restart may cure,"
         " 2 when it cannot start. A second signal ends it at once."
@@ -34,6 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     configuration = configure(args)
+    if args.shadow:
+        return _shadow(args, configuration)
+    if args.shadow_of or args.report:
+        raise answers.UsageError(says.NO_REPORT_WITHOUT)
     make_sink = None
     if configuration.group_status.enabled and not args.dry_run and not args.once:
         make_sink = sink_maker(configuration.group_status)
@@ -43,6 +63,33 @@ def run(args: argparse.Namespace) -> int:
     code = running.run()
     if args.once:
         _print_decisions(running.last_decisions.by_gang.values(), configuration)
+    return code
+
+
+def _shadow(args: argparse.Namespace, configuration: Configuration) -> int:
+    """Run beside another scheduler, and print the last report at the end."""
+    if args.once or args.dry_run or args.scheduler_name:
+        raise answers.UsageError(says.NOT_TOGETHER)
+    own = configuration.profiles[0].scheduler_name
+    names = [name for name in (args.shadow_of or DEFAULT).split(",") if name]
+    if own in names:
+        raise answers.UsageError(says.OWN_NAME(name=own))
+    folder = Path(args.report) if args.report else None
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise answers.UsageError(says.CANNOT_WRITE(folder=folder, error=error.strerror)) from None
+    configuration = configuration.serving(names)
+
+    def told(connection: Connection) -> None:
+        answers.complain([str(connection), says.RUNNING(names=", ".join(names))])
+
+    connection = connect(configuration, announce=told)
+    running = Process(configuration, connection, shadow=ShadowOf(own, folder))
+    code = running.run()
+    if running.report is not None:
+        print(running.report.finish(), end="")
     return code
 
 

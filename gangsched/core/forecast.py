@@ -50,8 +50,15 @@ def forecast(
     """
     scheduler = Scheduler(options)
     scheduler.handle([*events], now)  # without leadership: what is under way is neither finished nor taken back
+    yield from foretell(scheduler, drained)
+
+
+def foretell(scheduler: Scheduler, drained: list[Leaving] | None = None) -> Iterator[Decision]:
+    """The decisions of :func:`forecast` on what a scheduler knows that does not lead. What they intend stays in its
+    ledger until it is told again that it does not lead.
+    """
     world, decider = scheduler.world, scheduler.decider
-    for each in list(all_leaving(world, options)):
+    for each in list(all_leaving(world, scheduler.options)):
         if drained is not None:
             drained.append(each)
         drain = Eviction(Cause.DRAIN, f"drain {each.uid}", "", "", "")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry
@@ -95,11 +96,11 @@ class HealthServer:
 
     ``alive`` and ``ready`` map names of checks to checks; a readiness probe runs both. ``configuration`` is sent as it
     is (JSON). ``host`` None listens on all addresses, port 0 takes a free one; ``port`` tells which. The standard
-    library's server is enough for probes and takes no time to import. With a ``certificate`` all of it is TLS; with a
-    ``guard`` metrics and configuration are for those whom it lets through, and probes for all.
+    library's server is enough for probes and takes no time to import. ``pages`` has further texts by path. With a
+    ``certificate`` all of it is TLS; with a ``guard`` all but probes is for those whom it lets through.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         *,
         host: str | None,
@@ -110,8 +111,10 @@ class HealthServer:
         configuration: bytes,
         guard: Guard | None = None,
         certificate: Certificate | None = None,
+        pages: Mapping[str, Callable[[], str]] = MappingProxyType({}),
     ) -> None:
         self.port = port
+        self._pages = pages
         self._guard = guard
         self._certificate = certificate
         self._host = host
@@ -139,13 +142,13 @@ class HealthServer:
             self._thread.join()
 
     def _answer(self, verb: str, path: str, authorization: str) -> _Answer:
-        if self._guard is not None and path in _GUARDED:
+        if self._guard is not None and (path in _GUARDED or path in self._pages):
             refused = self._guard.refusal(verb, path, authorization)
             if refused is not None:
                 return _Answer(refused[0], _TEXT, f"{refused[1]}\n".encode())
         match path:
             case "/":
-                return _Answer(HTTPStatus.OK, _TEXT, "".join(f"{each}\n" for each in _PATHS).encode())
+                return _Answer(HTTPStatus.OK, _TEXT, "".join(f"{each}\n" for each in (*_PATHS, *self._pages)).encode())
             case "/healthz" | "/livez":
                 return _judgement(self._alive)
             case "/readyz":
@@ -154,6 +157,8 @@ class HealthServer:
                 return _Answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._registry))
             case "/configz":
                 return _Answer(HTTPStatus.OK, "application/json; charset=utf-8", self._configuration)
+        if path in self._pages:
+            return _Answer(HTTPStatus.OK, _TEXT, self._pages[path]().encode())
         return _Answer(HTTPStatus.NOT_FOUND, _TEXT, b"404: Not Found\n")
 
 

@@ -184,6 +184,18 @@ DECLARED: Mapping[str, Declared] = {
         "Writes that wait to be sent: lane write, and lane low for Events and conditions.", ("lane",), level=True
     ),
     "gangsched_leader": Declared("1 while this process may write, else 0.", level=True),
+    "gangsched_shadow_gangs_started": Declared(
+        "Shadow mode: gangs that have started, by: other (really), shadow (as this scheduler would have had it).",
+        ("by",),
+    ),
+    "gangsched_shadow_gangs_waiting": Declared("Shadow mode: gangs that wait, by as above.", ("by",), level=True),
+    "gangsched_shadow_wait_seconds": Declared(
+        "Shadow mode: from the arrival of a gang to its start, by as above.", ("by",), buckets=_LIFE
+    ),
+    "gangsched_shadow_evictions": Declared("Shadow mode: pods evicted to make room, by as above.", ("by",)),
+    "gangsched_shadow_gangs_broken": Declared(
+        "Shadow mode: gangs that were left with fewer members than they need by evictions, by as above.", ("by",)
+    ),
     "gangsched_inbox_events": Declared("Changes and answers that the decision thread has not taken yet.", level=True),
 }
 

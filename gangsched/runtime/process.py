@@ -10,7 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from types import FrameType, MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,7 +40,7 @@ from gangsched.runtime.connecting import (
 )
 from gangsched.runtime.guard import Certificate, Guard
 from gangsched.runtime.health import DecisionPulse, HealthServer
-from gangsched.runtime.loop import Observer, Observers, run_loop, run_once
+from gangsched.runtime.loop import Core, Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
 from gangsched.runtime.metrics import DecisionTime, FilterAndScoreTimes, Metrics
 from gangsched.runtime.observers import (
@@ -52,6 +54,9 @@ from gangsched.runtime.observers import (
     UnderWay,
 )
 from gangsched.runtime.settings import Configuration
+from gangsched.runtime.shadow import Shadow
+from gangsched.runtime.shadow_figures import Comparison
+from gangsched.runtime.shadow_report import DailyReport
 from gangsched.runtime.standing import Standing
 
 #: Exit codes: done, a failure that a restart may cure.
@@ -69,10 +74,20 @@ _STEP_SECONDS = 10.0
 _OWNER_WAIT_SECONDS = 5.0
 
 
+class ShadowOf(NamedTuple):
+    """Decide beside another scheduler, whose names the profiles have: the name of this one in reports, and the
+    ``folder`` for these.
+    """
+
+    own: str
+    folder: Path | None
+
+
 class Process:
     """One run of the scheduler against a cluster.
 
-    With ``dry_run`` it decides and logs and never writes; with ``once`` it decides all that is pending and ends.
+    With ``dry_run`` it decides and logs and never writes; with ``once`` it decides all that is pending and ends. As the
+    ``shadow`` of another scheduler it decides beside that one, never writes, and goes on.
     ``make_sink`` makes what keeps the status of objects, if anything does.
     """
 
@@ -84,23 +99,33 @@ class Process:
         dry_run: bool = False,
         once: bool = False,
         make_sink: MakeSink | None = None,
+        shadow: ShadowOf | None = None,
     ) -> None:
         self._configuration = configuration
+        dry_run = dry_run or shadow is not None
         self._dry_run = dry_run
         self._once = once
         self._log = logs.get("gangsched.process")
         #: Reasons to stop.
         self._asked: queue.SimpleQueue[str] = queue.SimpleQueue()
         #: A run that only looks, or ends by itself, is not.
-        self._probed = bool(configuration.http.port) and not (once or dry_run)
+        self._probed = bool(configuration.http.port) and (shadow is not None or not (once or dry_run))
         #: Where probes are answered; 0 for nowhere.
         self._port = 0
         self._failure: BaseException | None = None
-        former = configuration.former_leases()
+        former = configuration.former_leases() if shadow is None else {}
         options = running_options(configuration, once=once, former_leases=former)
-        scheduler = Scheduler(options)
         self._pulse = DecisionPulse()
         self._metrics = Metrics(options.scheduler_names)
+        self._core: Core
+        if shadow is None:
+            self._core = scheduler = Scheduler(options)
+            self.report = None
+        else:
+            compared = Comparison(options.scheduler_names, self._metrics.note)
+            self._core = beside = Shadow(options, compared)
+            scheduler = beside.scheduler
+            self.report = DailyReport(compared, options.scheduler_names, shadow.own, shadow.folder, beside.others)
         self._pauses = PauseMeter()
         self._metrics.registry.register(self._pauses)
         self._metrics.registry.register(DecisionTime(self._pulse.under_way))
@@ -134,8 +159,8 @@ class Process:
             record=self._record,
             history_namespace=configuration.leader_election.resource_namespace,
             publishes=None if once else (_published(configuration), standing.facts),
+            readable_only=True if shadow is not None else None,
         )
-        self._core = scheduler
         budget_seconds = configuration.preemption.budget_milliseconds / 1000.0
         self._deadline = Deadline(scheduler.decider.watchdog, FACTOR * budget_seconds)
         self._observer = Observers(
@@ -145,7 +170,7 @@ class Process:
             self._metrics,
             FreezeAfterSync(),
             DecisionLog(in_full=dry_run),
-            _QueueDepths(scheduler, self._metrics),
+            *([_QueueDepths(scheduler, self._metrics)] if self.report is None else [self.report]),
             self.last_decisions,
             standing,
             *(_status_observers(scheduler, self._sink) if self._sink is not None else []),
@@ -273,6 +298,7 @@ class Process:
             configuration=msgspec.json.format(msgspec.json.encode(self._configuration)),
             guard=Guard(self._kube.access) if http.authorize else None,
             certificate=self._certificate,
+            pages={"/shadow": lambda: report.page} if (report := self.report) is not None else {},
         )
         try:
             self._health.start()

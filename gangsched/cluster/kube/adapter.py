@@ -156,6 +156,7 @@ class KubeCluster:
         holds_nodes: whether nodes may have to be held, so that the log says at the start if they cannot be.
         record: the decision that is under way, which the Lease keeps for whoever leads next.
         fallback_namespace: of which is read what may not be read in the whole cluster; empty: that is waited for.
+        readable_only: whether APIs are left out that may not be read; None: not in a dry run, which waits for them.
         drain_seconds: how long :meth:`stop` lets submitted writes finish; none is begun in the second half of it.
     """
 
@@ -180,6 +181,7 @@ class KubeCluster:
         drain_seconds: float = 2.0,
         record: DecisionRecord | None = None,
         fallback_namespace: str = "",
+        readable_only: bool | None = None,
     ) -> None:
         self._connection = connection
         self._dry_run = dry_run
@@ -216,7 +218,7 @@ class KubeCluster:
             discovery_seconds=discovery_seconds,
             quota_mode=quota_mode,
             fallback=fallback_namespace,
-            readable_only=not dry_run,
+            readable_only=not dry_run if readable_only is None else readable_only,
         )
         self._elector: Elector | None = None
         if lease is not None and not dry_run:
