@@ -25,7 +25,7 @@ FILES = {
     "rbac.yaml": "rbac.create",
     "rbac-users.yaml": "rbac.userRoles",
     "serviceaccount.yaml": "serviceAccount.create",
-    "poddisruptionbudget.yaml": "podDisruptionBudget.enabled",
+    "poddisruptionbudget.yaml": "podDisruptionBudget.enabled (not .Values.shadow.enabled)",
     "resourcequota.yaml": "resourceQuota.enabled",
     "service.yaml": "service.enabled",
     "crd-podgroups.scheduling.sigs.k8s.io.yaml": "crds.install",
@@ -70,6 +70,31 @@ def _verbs_for_pods(groups: str, resources: str) -> str | None:
     return rules.partition(rule)[2].partition("]")[0] or None
 
 
+_READ = ("get", "list", "watch")
+
+
+def _verbs_in_shadow(rule: str) -> str:
+    """What of a rule is left for shadow mode, which reads and does nothing else; empty: nothing. It does not ask whose
+    Leases are renewed.
+    """
+    (every,) = re.findall(r"    verbs: \[(.*)\]\n", rule)
+    return "" if "resourceNames" in rule else ", ".join(verb for verb in every.split(", ") if verb in _READ)
+
+
+def shadow_rules() -> str:
+    """The ClusterRole of the component for shadow mode."""
+    head, _ = (MANIFESTS / "rbac.yaml").read_text().split("\n---\n", 1)
+
+    def read(found: re.Match[str]) -> str:
+        verbs = _verbs_in_shadow(found[0])
+        without_why = re.sub(r"^  #.*\n", "", found[0], flags=re.MULTILINE)
+        return re.sub(r"verbs: \[.*\]", f"verbs: [{verbs}]", without_why) if verbs else ""
+
+    text = _RULE.sub(read, _without_head(head) + "\n")
+    head = "# Written by .ci/chart.py: the rules of manifests/rbac.yaml, which has the reasons, without any write."
+    return f"{head}\n{text}"
+
+
 def _named(text: str) -> str:
     text = text.replace("namespace: gangsched-system", "namespace: {{ .Release.Namespace }}")
     text = re.sub(
@@ -109,24 +134,29 @@ def template(name: str) -> str:
 
         def conditional(found: re.Match[str]) -> str:
             feature = _feature(found["groups"], found["resources"])
-            verbs = _verbs_for_pods(found["groups"], found["resources"])
-            if verbs is None:
-                wanted = (
-                    "not .Values.rbac.podsOnly"
-                    if feature is None
-                    else f"and .Values.features.{feature} (not .Values.rbac.podsOnly)"
-                )
-                return f"  {{{{- if {wanted} }}}}\n{found[0]}  {{{{- end }}}}\n"
+            for_pods = _verbs_for_pods(found["groups"], found["resources"])
             (every,) = re.findall(r"    verbs: \[(.*)\]\n", found[0])
-            if verbs == every:
-                return found[0]
+            in_shadow, rule = _verbs_in_shadow(found[0]), found[0]
+            wanted = [f".Values.features.{feature}"] if feature is not None and for_pods is None else []
+            wanted += ["(not .Values.rbac.podsOnly)"] if for_pods is None else []
+            wanted += ["(not .Values.shadow.enabled)"] if not in_shadow else []
             fewer = ".Values.rbac.podsOnly"
             if found["resources"] == "nodes":  # where no room is held, no node is written
                 fewer = f'or {fewer} (not (include "gangsched.holdsRoom" .))'
-            either = f"{{{{ if {fewer} }}}}{verbs}{{{{ else }}}}{every}{{{{ end }}}}"
-            return found[0].replace(f"verbs: [{every}]", f"verbs: [{either}]")
+            others = {".Values.shadow.enabled": in_shadow, fewer: for_pods}
+            others = {value: verbs for value, verbs in others.items() if verbs and verbs != every}
+            if others:
+                cases = "{{ else if ".join(f"{value} }}}}{verbs}" for value, verbs in others.items())
+                rule = rule.replace(f"verbs: [{every}]", f"verbs: [{{{{ if {cases}{{{{ else }}}}{every}{{{{ end }}}}]")
+            if not wanted:
+                return rule
+            if_all = f"and {' '.join(wanted)}" if len(wanted) > 1 else wanted[0].strip("()")
+            return f"  {{{{- if {if_all} }}}}\n{rule}  {{{{- end }}}}\n"
 
-        text = f"{_RULE.sub(conditional, head + chr(10))}---\n{rest}"
+        # What is written in the scheduler's own namespace: Lease and ConfigMaps.
+        bound, own = rest.split("\n---\n", 1)
+        own = f"{{{{- if not .Values.shadow.enabled }}}}\n---\n{own.rstrip()}\n{{{{- end }}}}"
+        text = f"{_RULE.sub(conditional, head + chr(10))}---\n{bound}\n{own}"
     text = _named(_without_head(text))
     if name == "rbac.yaml":
         text = re.sub(
@@ -139,7 +169,9 @@ def template(name: str) -> str:
         text = text.replace('{{ include "gangsched.fullname" . }}', '{{ include "gangsched.serviceAccountName" . }}')
     if name.startswith("crd-"):
         text = text.replace("  annotations:\n", "  annotations:\n    helm.sh/resource-policy: keep\n", 1)
-    return f"{HEADER % name}{{{{- if .Values.{FILES[name]} }}}}\n{text.rstrip()}\n{{{{- end }}}}\n"
+    wanted = f".Values.{FILES[name]}"
+    wanted = f"and {wanted}" if " " in wanted else wanted
+    return f"{HEADER % name}{{{{- if {wanted} }}}}\n{text.rstrip()}\n{{{{- end }}}}\n"
 
 
 def versioned() -> dict[Path, str]:
@@ -159,7 +191,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; 1 if a file would change")
     options = parser.parse_args()
     stale: list[Path] = []
-    for target, text in ({TEMPLATES / name: template(name) for name in FILES} | versioned()).items():
+    shadow = {MANIFESTS / "components" / "shadow" / "rbac.yaml": shadow_rules()}
+    for target, text in ({TEMPLATES / name: template(name) for name in FILES} | shadow | versioned()).items():
         if target.exists() and target.read_text() == text:
             continue
         stale.append(target)

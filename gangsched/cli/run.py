@@ -12,8 +12,7 @@ from gangsched.cli import answers
 from gangsched.cli.inputs import add_connection_arguments, configure
 from gangsched.cluster.kube.connection import Connection
 from gangsched.controllers.operator import GroupControllers
-from gangsched.messages import failures
-from gangsched.messages import shadow as says
+from gangsched.messages import beside, failures
 from gangsched.runtime.connecting import connect
 from gangsched.runtime.observers import MakeSink
 from gangsched.runtime.process import Process, ShadowOf
@@ -53,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if args.shadow:
         return _shadow(args, configuration)
     if args.shadow_of or args.report:
-        raise answers.UsageError(says.NO_REPORT_WITHOUT)
+        raise answers.UsageError(beside.NO_REPORT_WITHOUT)
     make_sink = None
     if configuration.group_status.enabled and not args.dry_run and not args.once:
         make_sink = sink_maker(configuration.group_status)
@@ -69,21 +68,21 @@ def run(args: argparse.Namespace) -> int:
 def _shadow(args: argparse.Namespace, configuration: Configuration) -> int:
     """Run beside another scheduler, and print the last report at the end."""
     if args.once or args.dry_run or args.scheduler_name:
-        raise answers.UsageError(says.NOT_TOGETHER)
+        raise answers.UsageError(beside.NOT_TOGETHER)
     own = configuration.profiles[0].scheduler_name
     names = [name for name in (args.shadow_of or DEFAULT).split(",") if name]
     if own in names:
-        raise answers.UsageError(says.OWN_NAME(name=own))
+        raise answers.UsageError(beside.OWN_NAME(name=own))
     folder = Path(args.report) if args.report else None
     if folder is not None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise answers.UsageError(says.CANNOT_WRITE(folder=folder, error=error.strerror)) from None
+            raise answers.UsageError(beside.CANNOT_WRITE(folder=folder, error=error.strerror)) from None
     configuration = configuration.serving(names)
 
     def told(connection: Connection) -> None:
-        answers.complain([str(connection), says.RUNNING(names=", ".join(names))])
+        answers.complain([str(connection), beside.RUNNING(names=", ".join(names))])
 
     connection = connect(configuration, announce=told)
     running = Process(configuration, connection, shadow=ShadowOf(own, folder))

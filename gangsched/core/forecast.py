@@ -55,7 +55,7 @@ def forecast(
 
 def foretell(scheduler: Scheduler, drained: list[Leaving] | None = None) -> Iterator[Decision]:
     """The decisions of :func:`forecast` on what a scheduler knows that does not lead. What they intend stays in its
-    ledger until it is told again that it does not lead.
+    ledger until it learns again that it does not lead.
     """
     world, decider = scheduler.world, scheduler.decider
     for each in list(all_leaving(world, scheduler.options)):

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry
@@ -100,7 +99,7 @@ class HealthServer:
     ``certificate`` all of it is TLS; with a ``guard`` all but probes is for those whom it lets through.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         *,
         host: str | None,
@@ -111,10 +110,9 @@ class HealthServer:
         configuration: bytes,
         guard: Guard | None = None,
         certificate: Certificate | None = None,
-        pages: Mapping[str, Callable[[], str]] = MappingProxyType({}),
     ) -> None:
         self.port = port
-        self._pages = pages
+        self.pages: dict[str, Callable[[], str]] = {}
         self._guard = guard
         self._certificate = certificate
         self._host = host
@@ -142,13 +140,13 @@ class HealthServer:
             self._thread.join()
 
     def _answer(self, verb: str, path: str, authorization: str) -> _Answer:
-        if self._guard is not None and (path in _GUARDED or path in self._pages):
+        if self._guard is not None and (path in _GUARDED or path in self.pages):
             refused = self._guard.refusal(verb, path, authorization)
             if refused is not None:
                 return _Answer(refused[0], _TEXT, f"{refused[1]}\n".encode())
         match path:
             case "/":
-                return _Answer(HTTPStatus.OK, _TEXT, "".join(f"{each}\n" for each in (*_PATHS, *self._pages)).encode())
+                return _Answer(HTTPStatus.OK, _TEXT, "".join(f"{each}\n" for each in (*_PATHS, *self.pages)).encode())
             case "/healthz" | "/livez":
                 return _judgement(self._alive)
             case "/readyz":
@@ -157,8 +155,8 @@ class HealthServer:
                 return _Answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._registry))
             case "/configz":
                 return _Answer(HTTPStatus.OK, "application/json; charset=utf-8", self._configuration)
-        if path in self._pages:
-            return _Answer(HTTPStatus.OK, _TEXT, self._pages[path]().encode())
+        if path in self.pages:
+            return _Answer(HTTPStatus.OK, _TEXT, self.pages[path]().encode())
         return _Answer(HTTPStatus.NOT_FOUND, _TEXT, b"404: Not Found\n")
 
 

@@ -123,9 +123,9 @@ class Process:
             self.report = None
         else:
             compared = Comparison(options.scheduler_names, self._metrics.note)
-            self._core = beside = Shadow(options, compared)
-            scheduler = beside.scheduler
-            self.report = DailyReport(compared, options.scheduler_names, shadow.own, shadow.folder, beside.others)
+            self._core = core = Shadow(options, compared)
+            scheduler = core.scheduler
+            self.report = DailyReport(compared, options.scheduler_names, shadow.own, shadow.folder, core.others)
         self._pauses = PauseMeter()
         self._metrics.registry.register(self._pauses)
         self._metrics.registry.register(DecisionTime(self._pulse.under_way))
@@ -298,8 +298,9 @@ class Process:
             configuration=msgspec.json.format(msgspec.json.encode(self._configuration)),
             guard=Guard(self._kube.access) if http.authorize else None,
             certificate=self._certificate,
-            pages={"/shadow": lambda: report.page} if (report := self.report) is not None else {},
         )
+        if (report := self.report) is not None:
+            self._health.pages["/shadow"] = lambda: report.page
         try:
             self._health.start()
         except OSError as error:

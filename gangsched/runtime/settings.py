@@ -403,8 +403,8 @@ class Http(Section, frozen=True, kw_only=True):
     authorize: Annotated[
         bool,
         _doc(
-            """Whether /metrics and /configz are only for those who send a bearer token of an account that may get that
-            nonResourceURL: the API server is asked (TokenReview, SubjectAccessReview). Probes stay open. Needs
+            """Whether /metrics, /configz and /shadow are only for those who send a bearer token of an account that may
+            get that nonResourceURL: the API server is asked (TokenReview, SubjectAccessReview). Probes stay open. Needs
             tlsCertFile, since a token is a secret, unless bindAddress is a loopback address."""
         ),
     ] = False

@@ -28,7 +28,7 @@ _BY = {REAL: MappingProxyType({"by": REAL}), OWN: MappingProxyType({"by": OWN})}
 SETTLED_SECONDS = 10.0
 #: So many of the last removals say how long a pod takes to leave.
 _LEAVINGS = 100
-#: So many gangs are told by name, and so many pods of one.
+#: So many gangs are named, and so many pods of one.
 _DIFFERENCES, _NAMES = 10, 3
 #: So many victims whose preemptor is not known yet are remembered, the newest.
 _UNCLAIMED = 10_000
@@ -328,7 +328,7 @@ class Comparison:
             for known in (self._life_of, self._bound, self._seen, self._places):
                 known.pop(uid, None)
 
-    # -- what is told --------------------------------------------------------------------------------------
+    # -- what is read --------------------------------------------------------------------------------------
 
     def take(self, now: float) -> Figures:
         """The figures of the time that ends now, with what still waits; another time begins."""

@@ -12,7 +12,7 @@ import msgspec
 from gangsched import logs
 from gangsched.core.actions import Action
 from gangsched.core.events import Event
-from gangsched.messages import shadow as says
+from gangsched.messages import beside
 from gangsched.messages.text import counted, listed
 from gangsched.model.times import render_time
 from gangsched.runtime.loop import Observer
@@ -24,6 +24,15 @@ _DAY_SECONDS = 86_400.0
 #: The page is written anew at most so often.
 _PAGE_SECONDS = 5.0
 _WIDTH = 34
+#: What no report can know.
+_LIMITS = (
+    beside.DIVERGES,
+    beside.AT_ONCE,
+    beside.LEAVING,
+    beside.CONDITION,
+    beside.FOR_WHOM,
+    beside.CONTROLLERS,
+)
 
 
 class DailyReport(Observer):
@@ -41,7 +50,7 @@ class DailyReport(Observer):
         folder: Path | None,
         others: Callable[[], Mapping[str, int]],
     ) -> None:
-        self.page = says.NOTHING_YET
+        self.page = beside.NOTHING_YET
         self._comparison = comparison
         self._names = tuple(names)
         self._own = own
@@ -116,7 +125,7 @@ def fields_of(figures: Figures, until: float, names: Sequence[str]) -> dict[str,
             for row in figures.differences
         ],
         "longestRoundSeconds": round(figures.longest_round, 1),
-        "cannotKnow": list(says.LIMITS),
+        "cannotKnow": list(_LIMITS),
     }
 
 
@@ -140,32 +149,32 @@ def lines_of(figures: Figures, until: float, names: Sequence[str], own: str, oth
     sides = figures.real, figures.own
     both = figures.real.waits.total()
     rows: list[tuple[str, Callable[[Side], object]]] = [
-        (says.STARTED, lambda side: side.started),
-        (says.EVICTED, lambda side: side.evicted),
-        (says.EVICTED_FOR, lambda side: side.evicted_for),
-        (says.BROKEN, lambda side: side.broken),
-        (says.WAITING, lambda side: side.waiting),
+        (beside.STARTED, lambda side: side.started),
+        (beside.EVICTED, lambda side: side.evicted),
+        (beside.EVICTED_FOR, lambda side: side.evicted_for),
+        (beside.BROKEN, lambda side: side.broken),
+        (beside.WAITING, lambda side: side.waiting),
     ]
     if both:
-        rows.append((says.WAITED, lambda side: " / ".join(_span(side.quantile(each)) for each in _SHARES.values())))
-        rows.append((says.WAITED_IN_SUM, lambda side: _span(side.in_sum)))
+        rows.append((beside.WAITED, lambda side: " / ".join(_span(side.quantile(each)) for each in _SHARES.values())))
+        rows.append((beside.WAITED_IN_SUM, lambda side: _span(side.in_sum)))
     since, to = (render_time(each)[:16].replace("T", " ") for each in (figures.since, until))
-    lines = [says.HEAD(names=", ".join(names), since=since, until=f"{to} UTC", own=own), ""]
-    lines.append(f"{'':<{_WIDTH}}{says.REAL:>20}{says.OWN:>20}")
+    lines = [beside.HEAD(names=", ".join(names), since=since, until=f"{to} UTC", own=own), ""]
+    lines.append(f"{'':<{_WIDTH}}{beside.REAL:>20}{beside.OWN:>20}")
     lines += [f"{name:<{_WIDTH}}{_cells(value(side) for side in sides)}" for name, value in rows]
-    lines += ["", says.OF_BOTH(count=both) if both else says.NO_WAITS]
+    lines += ["", beside.OF_BOTH(count=both) if both else beside.NO_WAITS]
     if figures.only_real:
         known = listed(figures.only_real_names, 3)
-        lines.append(says.NEVER_HERE(count=counted(figures.only_real, "gang"), names=known))
+        lines.append(beside.NEVER_HERE(count=counted(figures.only_real, "gang"), names=known))
     if figures.only_own:
         known = listed(figures.only_own_names, 3)
-        lines.append(says.NOT_STARTED_THERE(count=counted(figures.only_own, "gang"), names=known))
+        lines.append(beside.NOT_STARTED_THERE(count=counted(figures.only_own, "gang"), names=known))
     if figures.differences:
-        lines += ["", says.LARGEST, *(f"  {_told(row)}" for row in figures.differences)]
+        lines += ["", beside.LARGEST, *(f"  {_told(row)}" for row in figures.differences)]
     if others:
-        lines += ["", says.LEFT_OUT(names=", ".join(f"{name} ({count})" for name, count in sorted(others.items())))]
-    lines += ["", says.LIMITS_HEAD, *(f"- {each}" for each in says.LIMITS)]
-    lines.append(f"- {says.SLOWEST(seconds=_span(max(1, math.ceil(2 * figures.longest_round))))}")
+        lines += ["", beside.LEFT_OUT(names=", ".join(f"{name} ({count})" for name, count in sorted(others.items())))]
+    lines += ["", beside.LIMITS_HEAD, *(f"- {each}" for each in _LIMITS)]
+    lines.append(f"- {beside.SLOWEST(seconds=_span(max(1, math.ceil(2 * figures.longest_round))))}")
     return lines
 
 
@@ -177,13 +186,13 @@ def _told(row: Difference) -> str:
     more = row.would_evict - len(row.would_evict_pods)
     pods = [*row.would_evict_pods, *([f"{more} more"] if more else [])]
     waited = _span(row.waited)
-    return says.DIFFERENCE(
+    return beside.DIFFERENCE(
         gang=f"{row.gang} ({counted(row.pods, 'pod')})",
         real=row.evicted,
         own=row.would_evict,
-        whom=says.WHOM(pods=", ".join(pods)) if pods else "",
-        waited=waited if row.started else says.STILL_WAITS(wait=waited),
-        would=says.WOULD_WAIT if row.would_wait is None else _span(row.would_wait),
+        whom=beside.WHOM(pods=", ".join(pods)) if pods else "",
+        waited=waited if row.started else beside.STILL_WAITS(wait=waited),
+        would=beside.WOULD_WAIT if row.would_wait is None else _span(row.would_wait),
     )
 
 

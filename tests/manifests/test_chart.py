@@ -219,6 +219,34 @@ def test_pods_only_are_the_rights_of_the_component() -> None:
     }
 
 
+def test_shadow_mode_has_no_right_to_write_anything() -> None:
+    """Chart and component are equal: one replica, every right of the cluster is one to read, none in its namespace, and
+    no budget that would block a drain. It reads all that the scheduler reads but the Leases of others.
+    """
+    before = named(rendered("--set=shadow.of=default-scheduler"))
+    after = named(rendered("--set=shadow.enabled=true", "--set=rbac.podsOnly=false"))
+    gone = {("Role", "gangsched-leader-election"), ("RoleBinding", "gangsched-leader-election")}
+    assert set(before) - set(after) == {*gone, ("PodDisruptionBudget", "gangsched")}
+    role, deployment = ("ClusterRole", "gangsched"), ("Deployment", "gangsched")
+    assert {key for key, thing in after.items() if before[key] != thing} == {role, deployment}
+    (component,) = load_all(MANIFESTS / "components" / "shadow" / "rbac.yaml")
+    assert rights(after[role]) == rights(component)
+    read = {"get", "list", "watch"}
+    usual = {key: verbs & read for key, verbs in rights(before[role]).items() if key[2] is None}
+    assert rights(component) == {key: verbs for key, verbs in usual.items() if verbs}
+    bound = {each["roleRef"]["name"] for each in after.values() if each["kind"].endswith("RoleBinding")}
+    assert bound <= {"gangsched", "gangsched-status"}
+    spec = after[deployment]["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    assert spec["replicas"] == 1
+    assert container["args"][-2:] == ["--shadow", "--shadow-of=default-scheduler"]
+    patches = yaml.safe_load((MANIFESTS / "components" / "shadow" / "kustomization.yaml").read_text())["patches"]
+    steps = [step for each in patches if "target" in each for step in yaml.safe_load(each["patch"])]
+    assert [step["value"] for step in steps] == [1, "--shadow", "--shadow-of=default-scheduler"]
+    removed = [yaml.safe_load(each["patch"]) for each in patches if "$patch" in each.get("patch", "")]
+    assert {(each["kind"], each["metadata"]["name"]) for each in removed} == set(before) - set(after)
+
+
 @pytest.mark.parametrize(
     ("values", "says"),
     [

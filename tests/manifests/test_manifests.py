@@ -63,10 +63,12 @@ def test_kubectl_builds_the_same_objects() -> None:
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 @pytest.mark.parametrize("name", sorted(path.name for path in (MANIFESTS / "components").iterdir()))
 def test_kubectl_builds_with_each_component(name: str, tmp_path: Path) -> None:
-    """An overlay as the component's first lines show it is one that kustomize takes, and no object is lost."""
+    """An overlay as the component's first lines show it is one that kustomize takes, and no object is lost but those
+    that the component removes by name.
+    """
     (tmp_path / "py-gang-scheduler").symlink_to(MANIFESTS.parent)
-    head = (MANIFESTS / "components" / name / "kustomization.yaml").read_text()
-    lines = head[: head.index("\napiVersion")].splitlines()
+    head_and_rest = (MANIFESTS / "components" / name / "kustomization.yaml").read_text()
+    lines = head_and_rest[: head_and_rest.index("\napiVersion")].splitlines()
     first = next(number for number, line in enumerate(lines) if "apiVersion" in line)
     overlay = "\n".join(line.removeprefix("#   ") for line in lines[first : first + 4])
     tmp_path.joinpath("kustomization.yaml").write_text(overlay)
@@ -74,7 +76,11 @@ def test_kubectl_builds_with_each_component(name: str, tmp_path: Path) -> None:
     built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert built.returncode == 0, built.stderr
     kinds = Counter((o["kind"], o["metadata"]["name"]) for o in yaml.safe_load_all(built.stdout))
-    assert kinds >= Counter((o["kind"], o["metadata"]["name"]) for o in installed())
+    patches = [each.get("patch", "") for each in yaml.safe_load(head_and_rest).get("patches", [])]
+    removed = [yaml.safe_load(patch) for patch in patches if "$patch: delete" in patch]
+    lost = Counter((o["kind"], o["metadata"]["name"]) for o in removed)
+    assert kinds + lost >= Counter((o["kind"], o["metadata"]["name"]) for o in installed())
+    assert not kinds & lost
 
 
 def test_every_object_says_that_it_is_ours() -> None:

@@ -27,24 +27,21 @@ WOULD_WAIT = "longer"
 LEFT_OUT = Text("Not looked at: pods of {names} (--shadow-of).")
 SLOWEST = Text("Looked every {seconds} at most; what had to wait is timed to that.")
 LIMITS_HEAD = "What it cannot know:"
-_DIVERGES = (
+DIVERGES = (
     "Each gang is decided on the cluster as the other scheduler made it. After the first difference the worlds part:"
     " what would have been evicted still runs here, and its room is counted as taken."
 )
-_AT_ONCE = "A decision counts as carried out at once; binding and removing take a little longer."
-_LEAVING = (
+AT_ONCE = "A decision counts as carried out at once; binding and removing take a little longer."
+LEAVING = (
     "A victim is taken to leave as quickly as pods were seen to leave, and until one was, at the end of its grace"
     " period."
 )
-_CONDITION = (
+CONDITION = (
     "Evictions of the other scheduler are known by the condition DisruptionTarget with the reason"
     " PreemptionByScheduler. One that deletes pods without it is counted with none."
 )
-_FOR_WHOM = (
-    "For whom it evicted is known by the node to which a pod was nominated or bound next; the sum needs no such."
-)
-_CONTROLLERS = "What controllers would have made, had other pods been evicted, is not known."
-LIMITS = (_DIVERGES, _AT_ONCE, _LEAVING, _CONDITION, _FOR_WHOM, _CONTROLLERS)
+FOR_WHOM = "For whom it evicted is known by the node to which a pod was nominated or bound next; the sum needs no such."
+CONTROLLERS = "What controllers would have made, had other pods been evicted, is not known."
 NO_REPORT_WITHOUT = "--report and --shadow-of are of --shadow"
 NOT_TOGETHER = "--shadow decides again and again and writes nothing: it takes no --once, --dry-run or --scheduler-name"
 OWN_NAME = Text("--shadow-of {name}: that is a name of this scheduler, and no other one's")
