@@ -121,3 +121,6 @@ NOT_SYNCED = "the caches are not synced yet"
 thread_ended = Text("the decision thread has ended: {failure}")
 decision_stands = Text("the decision thread has been deciding {gang} for {seconds:.0f} s")
 thread_stands = Text("the decision thread has been in one step for {seconds:.0f} s")
+no_tracing = Text(
+    "tracing.enabled: {package} is not installed; pip install 'py-gang-scheduler[otel]', or set it to false"
+)

@@ -17,6 +17,7 @@ from gangsched.core.events import Event, LeadershipChanged, Outcome, WriteDone
 from gangsched.core.lifecycle.report import NAME_SERVED, NAME_TAKEN, REFUSED
 from gangsched.core.planning.contained import Fault
 from gangsched.core.preemption.removal import SUSPEND
+from gangsched.model.records import GangId
 from gangsched.runtime.loop import Observer, WritesUnderWay
 
 #: A decision may take so many times the budget of its search: steps differ in cost, and placing takes time too.
@@ -97,9 +98,11 @@ class DecisionLog(Observer):
     """Writes decisions to the log, keyed by gang; a decision that repeats the last one goes to level debug.
 
     ``in_full``: placements and victims by name, for a dry run, where the log is all that comes of a decision.
+    ``trace_of`` gives the id of a gang's trace, where traces are made.
     """
 
-    def __init__(self, *, in_full: bool = False) -> None:
+    def __init__(self, *, in_full: bool = False, trace_of: Callable[[GangId], str] | None = None) -> None:
+        self._trace_of = trace_of
         self._log = logs.get("gangsched.decision").bind()  # a logger that is not bound is made anew for every line
         self._in_full = in_full
         self._last: OrderedDict[str, tuple[str, str]] = OrderedDict()
@@ -182,6 +185,8 @@ class DecisionLog(Observer):
         }
         if decision.message:
             details["why"] = decision.said
+        if self._trace_of is not None:
+            details["trace"] = self._trace_of(decision.gang)
         if isinstance(decision, Preempt):
             names = [v.key for v in decision.victims]
             few = names if self._in_full or len(names) <= _MOST_NAMES else [*names[:_MOST_NAMES], "…"]

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -58,6 +58,9 @@ from gangsched.runtime.shadow import Shadow
 from gangsched.runtime.shadow_figures import Comparison
 from gangsched.runtime.shadow_report import DailyReport
 from gangsched.runtime.standing import Standing
+
+if TYPE_CHECKING:
+    from gangsched.runtime.tracing import GangTraces
 
 #: Exit codes: done, a failure that a restart may cure.
 OK, FAILED = 0, 1
@@ -163,13 +166,15 @@ class Process:
         )
         budget_seconds = configuration.preemption.budget_milliseconds / 1000.0
         self._deadline = Deadline(scheduler.decider.watchdog, FACTOR * budget_seconds)
+        self._traces = None if shadow is not None else _traces(configuration)
         self._observer = Observers(
             self._deadline,
             self._pulse,
             UnderWay(self._record),
             self._metrics,
             FreezeAfterSync(),
-            DecisionLog(in_full=dry_run),
+            *([self._traces] if self._traces is not None else []),
+            DecisionLog(in_full=dry_run, trace_of=self._traces.trace_of if self._traces is not None else None),
             *([_QueueDepths(scheduler, self._metrics)] if self.report is None else [self.report]),
             self.last_decisions,
             standing,
@@ -214,6 +219,8 @@ class Process:
                 restore_signals()
             if self._health is not None:
                 self._health.stop()
+            if self._traces is not None:
+                self._traces.close(self._kube.now())
             self._deadline.stop()
             self._pauses.remove()
             restore_thresholds()
@@ -305,6 +312,18 @@ class Process:
             self._health.start()
         except OSError as error:
             raise cannot_listen(self._configuration, error) from None
+
+
+def _traces(configuration: Configuration) -> GangTraces | None:
+    """What makes traces, where that is on. Raises :class:`StartError` without the packages for it."""
+    if not configuration.tracing.enabled:
+        return None
+    try:
+        from gangsched.runtime import tracing  # noqa: PLC0415 - its packages are an extra
+    except ImportError as error:
+        raise StartError(failures.no_tracing(package=error.name)) from None
+    names = [profile.scheduler_name for profile in configuration.profiles]
+    return tracing.GangTraces(tracing.exported(configuration.tracing.endpoint), names)
 
 
 def _published(configuration: Configuration) -> bytes:

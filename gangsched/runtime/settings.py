@@ -422,6 +422,25 @@ class Logging(Section, frozen=True, kw_only=True):
     )
 
 
+class Tracing(Section, frozen=True, kw_only=True):
+    """Traces of the lives of gangs, by OpenTelemetry."""
+
+    enabled: Annotated[
+        bool,
+        _doc(
+            """Whether a trace is made of each gang, from its arrival to its binding, and sent by OTLP over HTTP. Needs
+            the extra otel: pip install py-gang-scheduler[otel]."""
+        ),
+    ] = False
+    endpoint: Annotated[
+        str,
+        _doc(
+            """URL that takes traces, such as http://collector:4318/v1/traces. Empty: as OTEL_EXPORTER_OTLP_ENDPOINT and
+            the other standard variables have it, which are honoured in any case."""
+        ),
+    ] = ""
+
+
 class Events(Section, frozen=True, kw_only=True):
     """What is written as Events."""
 
@@ -488,6 +507,7 @@ class Configuration(Section, frozen=True, kw_only=True):
     announced: Announced = Announced()
     http: Http = Http()
     logging: Logging = Logging()
+    tracing: Tracing = Tracing()
     events: Events = Events()
     group_status: GroupStatus = GroupStatus()
 
