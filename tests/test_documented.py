@@ -54,6 +54,7 @@ WALKS = (
     "tests/e2e/test_chart_on_a_cluster.py",
     "tests/e2e/test_first_minutes.py",
     "tests/e2e/test_moving.py",
+    "tests/e2e/test_shadow.py",
     "tests/e2e/test_tenants.py",
     "tests/runtime/test_example_plugin.py",
 )

@@ -12,6 +12,7 @@ import pytest
 from tests.controlplane.client import Client, Object, load, wait_until
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
 from tests.controlplane.rbac import MANIFESTS, apply_manifests_crds, rebound
+from tests.documented import Shell
 from tests.e2e.scheduler import running_scheduler
 from tests.e2e.stories import nodes_ready
 
@@ -115,6 +116,10 @@ async def test_it_reports_what_would_have_been_different_and_writes_nothing(
         (text,) = [each.read_text() for each in reports.glob("*.txt")]
         assert text in shadow.log.read_text()
         assert await admin.find("Lease", "py-gang-scheduler", "gangsched-system") is None
+        shell = Shell(tmp_path, KUBECONFIG=str(control_plane.scheduler_kubeconfig))
+        with shell.running("gangsched run --shadow --report reports") as log:
+            await wait_until(lambda: "all caches have been listed" in log.read_text(), timeout=90)
+        assert "report" in log.read_text()
         asked = control_plane.audit_events(SCHEDULER_USER)
         written = [e for e in asked if e["verb"] not in ("get", "list", "watch")]
         about_itself = {"selfsubjectaccessreviews", "selfsubjectrulesreviews"}
