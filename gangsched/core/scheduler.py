@@ -97,7 +97,7 @@ class Scheduler:
         self._renew_jobs()
         names = self.world.names.look(now) if self.world.names.guarded else {}
         if not self._acts:
-            self._run.touched.clear()  # all gangs are looked at when it takes over
+            self._run.work.gangs.clear()  # all gangs are looked at when it takes over
             if self._synced:
                 self.world.managed.settle()
             self.world.stand_ins.fold(())
@@ -383,7 +383,7 @@ class Scheduler:
             self._pod_gone(earlier)  # re-created under the same name before its deletion was seen
         old = self.world.pods.get(pod.uid)
         if old is not None and old.gang != pod.gang:
-            self._run.touched.add(old.gang)
+            self._run.work.gangs.add(old.gang)
             self._note(Change(Hint.VICTIMS))
         assumed_on = self.world.ledger.assumed.get(pod.uid, "")
         if self._acts and self.world.names.guarded:  # else another process of ours binds them
@@ -393,7 +393,7 @@ class Scheduler:
         self._nominated_by_others()
         for mistake in untold:
             self._tell(ev.ObjectRefused("Pod", pod.namespace, pod.name, pod.uid, *mistake))
-        self._run.touched.add(pod.gang)
+        self._run.work.gangs.add(pod.gang)
         self._job_touched(pod)
         self._pod_may_help(old, pod, assumed_on)
         if pod.finished:
@@ -443,7 +443,7 @@ class Scheduler:
             renewed = () if kept else suspended.renew(self.world, key)
             for gang in (*renewed, *self.world.owner_gangs.of_owner(*key)):
                 self._touch(gang)
-            self._run.touched.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
+            self._run.work.gangs.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
             owner = self.world.jobs.find(*key)
             problem = suspended.refusal(self.world, owner) if owner is not None else None
             if problem is not None and owner is not None:
@@ -463,7 +463,7 @@ class Scheduler:
             # Where one has come, none has become free; but its gang may now have members to spare.
             self._note(Change(Hint.PODS if pod.gang.family == SINGLE else Hint.PODS | Hint.VICTIMS, pod.node, pod))
         if self._acts and (not was_there or (old is not None and pod.shape is not old.shape)):
-            self._run.nodes_fuller.add(pod.node)
+            self._run.work.nodes_fuller.add(pod.node)
         if old is None:
             return
         if pod.deleting_since is not None and old.deleting_since is None:
@@ -481,7 +481,7 @@ class Scheduler:
             if was:
                 self._note(Change(Hint.ROOM, was))
             if now and self._acts:
-                self._run.nodes_changed.add(now)
+                self._run.work.nodes_changed.add(now)
         self.world.foreign_nominations.moved.clear()
 
     def _timed(self) -> bool:
@@ -495,9 +495,9 @@ class Scheduler:
         """Something has happened that may help gangs that do not fit."""
         if not self._acts:
             return
-        self.world.ledger.changes.append(change)
+        self.world.ledger.work.changes.append(change)
         if change.kind & Hint.NODE and change.node:
-            self._run.nodes_changed.add(change.node)
+            self._run.work.nodes_changed.add(change.node)
 
     def _pod_gone(self, uid: str) -> None:
         assumed_on = self.world.ledger.assumed.get(uid, "")
@@ -505,7 +505,7 @@ class Scheduler:
         self._nominated_by_others()
         self._run.gangs.gone(uid, pod)
         if pod is not None:
-            self._run.touched.add(pod.gang)
+            self._run.work.gangs.add(pod.gang)
             self._job_touched(pod)
             if pod.bound or assumed_on:
                 self._note(Change(Hint.ROOM, pod.node or assumed_on, pod))
@@ -513,13 +513,13 @@ class Scheduler:
     def _look_at_all(self) -> None:
         """Look at every gang again, those of suspended Jobs without stand-ins too: why they wait is reported."""
         membership = self.world.membership
-        self._run.touched.update(membership.members)
+        self._run.work.gangs.update(membership.members)
         for key in membership.objects:
             dialect = BY_FAMILY.get(key[0])
             if dialect is not None and dialect.awaited_from:  # it waits for a phase, to have members
-                self._run.touched.add(GangId(*key, dialect.awaited_from))
+                self._run.work.gangs.add(GangId(*key, dialect.awaited_from))
         for key in suspended.with_queue(self.world):
-            self._run.touched.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
+            self._run.work.gangs.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
 
     def _group_object_is(self, key: tuple[str, str, str], now: Gang | None) -> None:
         """A group object, known by its API, namespace and name."""
@@ -543,7 +543,7 @@ class Scheduler:
 
     def _touch(self, gang: GangId) -> None:
         """The gang must be looked at again."""
-        self._run.touched.add(gang)
+        self._run.work.gangs.add(gang)
         self.world.membership.changed.add(gang)
 
     def _object_refused(self, event: ev.ObjectRefused) -> None:

@@ -91,8 +91,8 @@ class Wish:
 class Actuator:
     """Hands writes to ``send``, in the order in which they are wanted, with numbers of ``ids``. ``pause`` says for how
     many seconds nothing is asked for again that has failed so often, ``later`` when each is due that is, and ``again``
-    what is desired instead then, or why nothing is. Keys are those of groups and evictions; ``owner`` is the one that a
-    mark on a pod (UID) names.
+    what is desired instead then, or why nothing is. Keys are those of groups and evictions; ``over`` gets each of which
+    a phase may be over, and ``owner`` is the one that a mark on a pod (UID) names.
     """
 
     def __init__(
@@ -102,6 +102,7 @@ class Actuator:
         pause: Callable[[int], float],
         later: Page[Wish],
         again: Callable[[Kept], Kept | str],
+        over: Callable[[str], None],
         owner: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._send = send
@@ -110,8 +111,7 @@ class Actuator:
         self._later = later
         self._again = again
         self._owner = owner
-        #: The keys of those of whom a phase may be over.
-        self.check: set[str] = set()
+        self._over = over
         self._sent: dict[int, Wish] = {}
         self._of: dict[str, dict[int, Wish]] = {}  # the same by key
         self._phases: dict[str, _Phase] = {}
@@ -230,7 +230,7 @@ class Actuator:
         if phase is not None and in_phase:
             phase.unsettled -= 1
             if not phase.unsettled:
-                self.check.add(wish.key)
+                self._over(wish.key)
             if outcome is not Outcome.OK:
                 phase.failed.append(Failure(action.pod.uid, outcome, message))
         return Answer(wish.key, action, outcome, message, in_phase)

@@ -17,6 +17,7 @@ from gangsched.core.agenda import Agenda, Page
 from gangsched.core.decision import Flavors
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import Condemned
+from gangsched.core.ledger.worklist import Worklist
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.records import GangId
 
@@ -100,10 +101,8 @@ class Ledger:
         #: by key.
         self.agenda = Agenda()
         self.deadlines: Page[str] = self.agenda.page()
-        #: What has become different that may help gangs that do not fit, and the keys of the groups whose room a gang
-        #: of higher priority may have taken: whoever follows that up empties both.
-        self.changes: list[Change] = []
-        self.taken_from: set[str] = set()
+        #: What of all that is known and intended has to be looked at again.
+        self.work = Worklist()
         self.condemned = Condemned(self.agenda.page())
         #: The nodes that are to be held against other schedulers, by name, with the value of the taint.
         self.held: dict[str, str] = {}
@@ -133,9 +132,9 @@ class Ledger:
         volumes, which were to be bound where that is.
         """
         given = self._take_out(holder)
-        self.changes += [Change(Hint.ROOM, p.node) for p in given]
+        self.work.changes += [Change(Hint.ROOM, p.node) for p in given]
         if any(p.pod.volumes is not None for p in given):
-            self.changes.append(Change(Hint.VOLUMES))
+            self.work.changes.append(Change(Hint.VOLUMES))
 
     def _take_out(self, holder: str) -> tuple[Phantom, ...]:
         made = self._rooms.pop(holder, None)
@@ -225,7 +224,7 @@ class Ledger:
     def may_have_taken(self, taker: str, nodes: Iterable[str], priority: int) -> None:
         """Room that is kept on these nodes for others of lower priority than this one of ``taker`` may be gone now."""
         holders = (holder for node in nodes for holder in self._holders_on.get(node, ()))
-        self.taken_from.update(h for h in holders if h != taker and self._rooms[h].priority < priority)
+        self.work.taken_from.update(h for h in holders if h != taker and self._rooms[h].priority < priority)
 
     def kept_on(self, nodes: Iterable[str]) -> list[Phantom]:
         """The pods for which room is kept on these nodes, what is kept for turns aside."""

@@ -43,6 +43,7 @@ class Bindings:
     def __init__(self, world: World, options: Options, actuator: Actuator, reporter: Reporter) -> None:
         self._world = world
         self._ledger = world.ledger
+        self._work = world.ledger.work
         self._options = options
         self._actuator = actuator
         self._reporter = reporter
@@ -118,7 +119,7 @@ class Bindings:
         """
         for uid, outcome, _ in self._actuator.failures(group.key):
             if outcome is Outcome.OUTDATED and uid in self._ledger.assumed:
-                self._ledger.changes.append(Change(Hint.ROOM, self._ledger.assumed[uid]))
+                self._work.changes.append(Change(Hint.ROOM, self._ledger.assumed[uid]))
                 self._world.forget(uid)
         self.clear(group, {}, group.message or group.problem or "plan withdrawn")
 
@@ -182,7 +183,7 @@ class Bindings:
         for binding in plan.claims:
             if binding.ours:
                 self._world.snapshot.volumes.forget(binding.key)
-                self._ledger.changes.append(Change(Hint.VOLUMES))
+                self._work.changes.append(Change(Hint.VOLUMES))
         plan.claims = []
 
     # -- bindings ---------------------------------------------------------------------------------------------
@@ -208,7 +209,7 @@ class Bindings:
         for place in plan.placements:
             self._world.assume(place.uid, place.node)
             self.take_room(self._world.pods[place.uid], place.node)
-            self._ledger.changes.append(Change(Hint.PODS, place.node, self._world.pods[place.uid]))
+            self._work.changes.append(Change(Hint.PODS, place.node, self._world.pods[place.uid]))
         self._ledger.may_have_taken(group.key, set(plan.node_of.values()), priority)
 
     # -- going on -------------------------------------------------------------------------------------------------
@@ -254,8 +255,8 @@ class Bindings:
             return
         self._pods_come(made.holder, pod.namespace)
         if taken.node != node:
-            ledger.changes.append(Change(Hint.ROOM, taken.node))
-        self._actuator.check.add(made.holder)
+            ledger.work.changes.append(Change(Hint.ROOM, taken.node))
+        self._work.phases.add(made.holder)
 
 
 def _changed_templates(world: World, group: Group, owner: Suspendable) -> tuple[Directives, ...] | None:

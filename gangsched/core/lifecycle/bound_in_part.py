@@ -86,7 +86,7 @@ class Losses:
         self.rooms: dict[GangId, dict[str, _Room]] = {}
         self._leaving: dict[str, GangId] = {}
         self._shown: dict[GangId, str] = {}
-        self.touched: set[GangId] = set()
+        self._work = world.ledger.work
         self._due: Page[tuple[GangId, str]] = world.ledger.agenda.page()
 
     def begin(self) -> None:
@@ -141,7 +141,7 @@ class Losses:
 
     def touch(self, gangs: Iterable[GangId]) -> None:
         """Something about these gangs may be different now."""
-        self.touched.update(gang for gang in gangs if gang in self.rooms)
+        self._work.lost.update(gang for gang in gangs if gang in self.rooms)
 
     def _keep(self, gang: GangId, uid: str, room: _Room) -> None:
         rooms = self.rooms.setdefault(gang, {})
@@ -152,7 +152,7 @@ class Losses:
             del rooms[oldest]
             self._leaving.pop(oldest, None)
             self._due.never((gang, oldest))
-        self.touched.add(gang)
+        self._work.lost.add(gang)
         self._due.at((gang, uid), room.until)
 
     # -- what follows --------------------------------------------------------------------------------------
@@ -161,9 +161,9 @@ class Losses:
         """Hold what has to be held, and give back what has not. ``drained`` says of the key of a group whether it is
         being stopped by its queue; ``nodes`` are not what they were.
         """
-        self.touched.update(g for g, rooms in self.rooms.items() if any(r.node in nodes for r in rooms.values()))
-        self.touched.update(gang for gang, _ in self._due.due(self._world.now))
-        dirty, self.touched = self.touched & self.rooms.keys(), set()
+        self._work.lost.update(g for g, rooms in self.rooms.items() if any(r.node in nodes for r in rooms.values()))
+        self._work.lost.update(gang for gang, _ in self._due.due(self._world.now))
+        dirty, self._work.lost = self._work.lost & self.rooms.keys(), set()
         found: dict[str, tuple[GangId, ...]] = {}
         for gang in sorted(dirty):
             gangs, _ = self._world.membership.group(gang)
@@ -246,7 +246,7 @@ class Losses:
             world.ledger.release(key)
             return
         if any(p.pod.volumes is not None for p in pods):
-            world.ledger.changes.append(Change(Hint.VOLUMES))
+            world.ledger.work.changes.append(Change(Hint.VOLUMES))
         keep_room(world, key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)
 
 

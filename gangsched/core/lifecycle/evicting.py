@@ -42,17 +42,12 @@ class Evictions:
     def __init__(self, world: World, options: Options, actuator: Actuator, reporter: Reporter) -> None:
         self._world = world
         self._condemned = world.ledger.condemned
+        self._work = world.ledger.work
         self._options = options
         self._actuator = actuator
         self._reporter = reporter
         #: When more victims are removed, by the key of the eviction.
         self.removals: Page[str] = world.ledger.agenda.page()
-        #: UIDs of pods that a plan does not need to leave any more.
-        self.spared: set[str] = set()
-        #: The gangs of pods that have been condemned or spared, and the Jobs and JobSets of those without a group, by
-        #: UID: what that means for their other members is seen anew.
-        self.losing: set[GangId] = set()
-        self.losing_owners: dict[str, Suspendable] = {}
 
     def begin(self, eviction: Eviction, *, for_gang: bool = False) -> None:
         """The victims are condemned from now on."""
@@ -80,7 +75,7 @@ class Evictions:
             if not eviction.stands(pod.uid) and (wanted := desired.mark(self._world, pod)) is not None:
                 eviction.marking(pod.uid)
                 self._actuator.want(wanted, eviction.key)
-        self._actuator.check.add(eviction.key)
+        self._work.phases.add(eviction.key)
 
     def mark_again(self, eviction: Eviction) -> None:
         """Mark the victims before more of them are removed: a mark does not stand for ever on a pod that does not
@@ -120,7 +115,7 @@ class Evictions:
             self.suspend(eviction, job)
         for pod in pods:
             self._actuator.want(desired.remove(eviction, pod, self._options.strict_budgets), eviction.key)
-        self._actuator.check.add(eviction.key)
+        self._work.phases.add(eviction.key)
         eviction.begun |= bool(first)
         return first
 
@@ -261,12 +256,12 @@ class Evictions:
         pod = self._world.pods.get(uid)
         if self._condemned.spare(uid, key) and pod is not None:
             self._may_help(pod, Hint.VICTIMS | Hint.BUDGET)
-        self.spared.add(uid)
+        self._work.spared.add(uid)
 
     def _may_help(self, pod: Pod, hint: Hint) -> None:
         self.touched(pod)
         self._world.membership.changed.add(pod.gang)
-        self._world.ledger.changes.append(Change(hint, pod.node, pod))
+        self._work.changes.append(Change(hint, pod.node, pod))
 
     def depends(self, plan: Plan) -> bool:
         """Does it count on pods that others make leave, and that do not terminate yet? It removes no pod before."""
@@ -289,9 +284,9 @@ class Evictions:
         """
         owner = self._world.jobs.owner_of(pod)
         if pod.gang.family != SINGLE:
-            self.losing.add(pod.gang)
+            self._work.losing.add(pod.gang)
         elif owner is not None:
-            self.losing_owners[owner.uid] = owner
+            self._work.losing_owners[owner.uid] = owner
 
 
 def may_leave(world: World, pod: Pod, gangs: Sequence[GangId], evict_daemonset_pods: bool) -> bool:

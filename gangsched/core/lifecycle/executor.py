@@ -42,7 +42,6 @@ from gangsched.core.queue.signature import Signature, signature_of, speaks_for_o
 from gangsched.core.state.sightings import Owner
 from gangsched.core.world.world import World, queue_order, surplus_waits
 from gangsched.messages import notes
-from gangsched.model.records import GangId
 from gangsched.model.times import render_time
 
 
@@ -60,10 +59,8 @@ class Executor:
     It is all that is intended, with the ledger, which begins with it: a process that loses its leadership goes on with
     a new one. ``ids`` are the numbers of writes and plans, of which none is used twice in the life of a process.
 
-    ``nodes_changed``, ``nodes_fuller`` and ``touched`` are filled by the caller, and so are the ledger's ``changes``:
-    nodes that are not what they were, nodes on which pods take room that we have not put there, gangs that must be
-    looked at again, and what may help a gang. ``gangs`` gets every pod that is touched, ``phases`` every answer to a
-    write; ``groups`` has the gangs under way, by key.
+    The caller fills ``work``, too. ``gangs`` gets every pod that is touched, ``phases`` every answer to a write;
+    ``groups`` has the gangs under way, by key.
     """
 
     def __init__(self, world: World, decider: Decider, options: Options, ids: Ids) -> None:
@@ -72,13 +69,15 @@ class Executor:
         self.decider = decider
         self.options = options
         self._ledger = ledger = world.ledger
+        self.work = ledger.work
         self._observed, self._intended = world.agenda.soonest, ledger.agenda.soonest
         #: The gangs that wait to be decided.
         self.queue = Queue(ledger.agenda.page(), options.flush_seconds)
         self._actions: list[Action] = []
         self._reporter = reporter = Reporter(world, options, self._actions)
-        send, again = self._actions.append, partial(desired.again, world, options)
-        actuator = Actuator(send, ids.writes, options.backoff, ledger.agenda.page(), again, self._named)
+        send, over = self._actions.append, ledger.work.phases.add
+        again, later = partial(desired.again, world, options), ledger.agenda.page()
+        actuator = Actuator(send, ids.writes, options.backoff, later, again, over, self._named)
         self._actuator = actuator
         self.gangs = Gangs(decider, actuator, reporter, self.queue)
         self.groups, self._signal = self.gangs.groups, self.gangs.signal
@@ -88,9 +87,6 @@ class Executor:
         self.drains = Drains(world, options, actuator, reporter, self.gangs)
         self._nominated = NominatedGangs(world, actuator, self.groups)
         self.phases = Phases(decider, actuator, reporter, self.gangs, self.drains, self._nominated)
-        self.nodes_changed: set[str] = set()
-        self.nodes_fuller: set[str] = set()
-        self.touched: set[GangId] = set()
         self._restless: set[str] = set()
         self._plans = ids.plans
 
@@ -104,7 +100,7 @@ class Executor:
         self.world.now = now
         if self._is_due():
             for uid in self.world.sightings.look(now):
-                self._actuator.check.update(self._ledger.awaited.get(uid, ()))
+                self.work.phases.update(self._ledger.awaited.get(uid, ()))
 
     def _is_due(self) -> bool:
         """Has the time of anything come? Asked several times for every event."""
@@ -114,8 +110,8 @@ class Executor:
     # -- the outside ---------------------------------------------------------------------------------------
 
     def settle(self) -> list[Action]:
-        """Follow up on everything that has changed until nothing is left to follow up; what is to be done for that."""
-        ledger, evictions, losses = self._ledger, self._evictions, self._losses
+        """Follow up on everything on the worklist until nothing is left on it; what is to be done for that."""
+        work = self.work
         while True:
             self._refresh()
             self._look_at_losing()
@@ -124,7 +120,7 @@ class Executor:
                 self.drains.follow()
             if self._is_due():
                 self._time_passed()
-            if self._actuator.check:
+            if work.phases:
                 self.phases.over()
             if self.drains.at_work:
                 self.drains.follow()  # who was being bound until now, and whose queue is drained, may leave
@@ -133,11 +129,9 @@ class Executor:
                 # Something happened that may help parked gangs.
                 self._nominated.noted(changes)
                 self._unschedulable.wake(changes)
-            left = self.touched or self._actuator.check or ledger.changes or ledger.taken_from
-            losing = evictions.losing or evictions.losing_owners or evictions.spared
-            if not (left or losing or losses.touched):
+            if not work:
                 self.gangs.holding.follow()  # which nodes plans need is seen when all else has come to rest
-                if not self._actuator.check:
+                if not work:
                     break
         out = self._actions.copy()
         self._actions.clear()
@@ -145,7 +139,7 @@ class Executor:
 
     def _refresh(self) -> None:
         """Look again at every gang that was touched."""
-        touched, self.touched = self.touched, set()
+        touched, self.work.gangs = self.work.gangs, set()
         if touched:
             self.gangs.refresh_all(touched)
 
@@ -153,14 +147,14 @@ class Executor:
         """What may help, be it an event or what followed from our own steps. Gangs that wait for their volumes may have
         counted on what others have given up.
         """
-        out, self._ledger.changes = self._ledger.changes, []
+        out, self.work.changes = self.work.changes, []
         if self.world.managed.active:
             out += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]
         else:
             self.world.membership.changed.clear()  # only quota asks for it
         if any(change.kind is Hint.VOLUMES for change in out):
             groups = map(self.groups.get, self._ledger.holders())
-            self._actuator.check.update(g.key for g in groups if g is not None and g.state is State.PREBINDING)
+            self.work.phases.update(g.key for g in groups if g is not None and g.state is State.PREBINDING)
         return out
 
     def head(self) -> Group | None:
@@ -221,21 +215,21 @@ class Executor:
         """Gangs whose members are newly being evicted, or evicts no more, are looked at again, and the room of
         members that are lost is held.
         """
-        losing, self._evictions.losing = self._evictions.losing, set()
-        owners, self._evictions.losing_owners = self._evictions.losing_owners, {}
+        losing, self.work.losing = self.work.losing, set()
+        owners, self.work.losing_owners = self.work.losing_owners, {}
         losing.update(pod.gang for o in owners.values() for pod in self.world.jobs.pods_of(o) if not pod.node)
         if losing:
             self.gangs.refresh_all(losing)
         if self._losses.rooms:
-            self._losses.follow(self.groups, self.drains.holds, self.nodes_changed)
+            self._losses.follow(self.groups, self.drains.holds, self.work.nodes_changed)
             self.gangs.holding.touch(self._losses.keys())
 
     def _plans_at_risk(self) -> None:
         """Plans whose nodes changed are checked again; those that have counted on a pod which stays are made anew."""
         self._counted_on_in_vain()
-        changed, self.nodes_changed = self.nodes_changed, set()
-        fuller, self.nodes_fuller = self.nodes_fuller, set()
-        taken, self._ledger.taken_from = self._ledger.taken_from, set()
+        changed, self.work.nodes_changed = self.work.nodes_changed, set()
+        fuller, self.work.nodes_fuller = self.work.nodes_fuller, set()
+        taken, self.work.taken_from = self.work.taken_from, set()
         if not changed and not fuller and not taken:
             return
         at_risk = []
@@ -258,7 +252,7 @@ class Executor:
                 self._signal(group, Signal.BROKEN)
 
     def _counted_on_in_vain(self) -> None:
-        spared, self._evictions.spared = self._evictions.spared, set()
+        spared, self.work.spared = self.work.spared, set()
         ledger, pods = self._ledger, self.world.pods
         staying = [uid for uid in spared if (pod := pods.get(uid)) is not None and pod.live]
         keys = {key for uid in staying for key in ledger.in_vain(uid)}
@@ -280,12 +274,12 @@ class Executor:
             waits_for = self.gangs.holding.waits_for(group) or self._reporter.waits_for(group)
             group.message = notes.timed_out(stage=group.stage, waits_for=waits_for)
             self._signal(group, Signal.FAILED)
-        self._actuator.check.update(self._evictions.removals.due(self.world.now))
+        self.work.phases.update(self._evictions.removals.due(self.world.now))
         self._announced.time_over()
         self.gangs.broken.time_passed()
         self.phases.ask_again()
         for node in self.world.foreign_nominations.lapsed(self.world.now):
-            self._ledger.changes.append(Change(Hint.ROOM, node))
+            self.work.changes.append(Change(Hint.ROOM, node))
         for uid in self._ledger.condemned.unseen(self.world.now):
             self._evictions.spare(uid, NO_PLAN)
         for key in self._reporter.to_tell.due(self.world.now):

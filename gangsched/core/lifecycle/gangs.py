@@ -42,6 +42,7 @@ class Gangs:
     def __init__(self, decider: Decider, actuator: Actuator, reporter: Reporter, queue: Queue) -> None:
         self._world = world = decider.world
         self._ledger = world.ledger
+        self._work = world.ledger.work
         self._actuator = actuator
         self._reporter = reporter
         self._queue = queue
@@ -95,7 +96,7 @@ class Gangs:
         self.groups.pop(group.key, None)
         self._ledger.deadlines.never(group.key)
         self._reporter.to_tell.never(group.key)
-        self._actuator.check.discard(group.key)
+        self._work.phases.discard(group.key)
         for gang in group.gangs:
             self._group_of.pop(gang, None)
         self.unschedulable.forget(group.key)
@@ -122,7 +123,7 @@ class Gangs:
         if self.losses.rooms:
             self.losses.touch(group.gangs)
         if found.state in UNDER_WAY:
-            self._actuator.check.add(group.key)
+            self._work.phases.add(group.key)
         if before in TIMED and found.state not in TIMED:
             self._ledger.deadlines.never(group.key)
         if found.state is State.BINDING:
@@ -131,7 +132,7 @@ class Gangs:
             self._ledger.binding.difference_update(group.gangs)
         for place in bound:  # a gang whose bindings are on their way is no victim, from now on it is
             if place.uid in self._world.pods:
-                self._ledger.changes.append(Change(Hint.VICTIMS, place.node, self._world.pods[place.uid]))
+                self._work.changes.append(Change(Hint.VICTIMS, place.node, self._world.pods[place.uid]))
         if found.state is not State.BACKOFF:
             self._reporter.to_tell.never(group.key)
         if found.state is State.BACKOFF:
@@ -281,7 +282,7 @@ class Gangs:
         elif not found:
             self.signal(group, Signal.GATHERED)
         if group.state is State.PREBINDING:  # whoever of it bears a nomination to another node may be gone
-            self._actuator.check.add(group.key)
+            self._work.phases.add(group.key)
         if not pending and group.state in _RESTING:
             self._forget(group)
         elif pending and not found and (group.state is State.BOUND or (group.state is State.BACKOFF and other)):
@@ -333,7 +334,7 @@ class Gangs:
         if before is not None:
             self._suspended(before)
         self._ledger.condemned.gone(uid, self._world.now)
-        self._actuator.check.update(key for key in self._ledger.freed(uid) if key in self.groups)
+        self._work.phases.update(key for key in self._ledger.freed(uid) if key in self.groups)
 
     def pod_seen(self, old: Pod | None, pod: Pod) -> None:
         """A pod that is on a node, or leaves, has another record: others may go on, and what was reported about it
@@ -343,7 +344,7 @@ class Gangs:
             self._lost(old, leaving=True)
             self._suspended(pod)
             self._ledger.condemned.leaves(pod.uid, self._world.now)
-            self._actuator.check.update(self._ledger.awaited.get(pod.uid, ()))
+            self._work.phases.update(self._ledger.awaited.get(pod.uid, ()))
         if pod.node and self._ledger.resuming:
             self.bindings.take_room(pod, pod.node)
         if old is None or self.of(old.gang) is not None:

@@ -93,6 +93,7 @@ class Holding:
         self, world: World, mode: str, actuator: Actuator, reporter: Reporter, groups: Mapping[str, Group]
     ) -> None:
         self._world, self._ledger = world, world.ledger
+        self._work = world.ledger.work
         self._mode = mode
         self._actuator = actuator
         self._reporter = reporter
@@ -161,8 +162,8 @@ class Holding:
         the time of all their victims, so it is done once for many answers.
         """
         for key in self._heard:
-            self._actuator.check.add(key)
-            self._actuator.check.update(self._owners(key))
+            self._work.phases.add(key)
+            self._work.phases.update(self._owners(key))
         self._heard.clear()
 
     # -- questions -----------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ class Phases:
         self._drains = drains
         self._world = decider.world
         self._ledger = decider.world.ledger
+        self._work = decider.world.ledger.work
         self._decider = decider
         self._actuator = actuator
         self._reporter = reporter
@@ -128,7 +129,7 @@ class Phases:
             pod = self._world.pods.get(action.pod.uid)
             waits = self._gangs.of(pod.gang) if pod is not None else None
             if waits is not None and waits.state is State.PREBINDING:
-                self._actuator.check.add(waits.key)
+                self._work.phases.add(waits.key)
         elif isinstance(action, ResumeJob) and outcome is not Outcome.OK and group is not None:
             self._recheck(group)  # its room was given up meanwhile: if it is still suspended, it waits again
         elif outcome not in (Outcome.OK, Outcome.GONE):
@@ -181,17 +182,17 @@ class Phases:
         waits = outcome is Outcome.OUTDATED and group is not None  # its room stays taken until the phase is over
         if outcome is not Outcome.TRANSIENT and not waits:
             self._world.forget(action.pod.uid)
-            self._ledger.changes.append(Change(Hint.ROOM, action.node))
+            self._work.changes.append(Change(Hint.ROOM, action.node))
 
     def over(self) -> None:
         """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
         if self._gangs.broken.open:
             self._gangs.broken.follow()
-        check = sorted(self._actuator.check)
-        self._actuator.check.clear()
+        check = sorted(self._work.phases)
+        self._work.phases.clear()
         self._holding.touch(check)
         for key in check:
-            if self._losses.touched:  # the room of a plan that has just failed may be kept for its gang
+            if self._work.lost:  # the room of a plan that has just failed may be kept for its gang
                 self._losses.follow(self._groups, self._drains.holds, ())
             group = self._groups.get(key)
             if group is None or group.plan is None or not self._actuator.settled(key):
@@ -286,7 +287,7 @@ class Phases:
             self._recheck(group)
         else:
             eviction.phase = Phase.LEAVING
-            self._actuator.check.add(group.key)
+            self._work.phases.add(group.key)
 
     def _go_on(self, group: Group, plan: Plan, *, tell: bool = True) -> None:
         self._gangs.remove(group)

@@ -40,6 +40,7 @@ class Waiting:
     def __init__(self, decider: Decider, queue: Queue) -> None:
         self._world = decider.world
         self._ledger = decider.world.ledger
+        self._work = decider.world.ledger.work
         self._decider = decider
         self._options = decider.options
         self._queue = queue
@@ -107,9 +108,9 @@ class Waiting:
             self._reserve(group)
         after = turns.get(group.key)
         if before is not None and after is not None and (before.order, before.classes) != (after.order, after.classes):
-            self._ledger.changes.append(Change(Hint.TURN))
+            self._work.changes.append(Change(Hint.TURN))
         kept = list(map(ledger.turn_of, ledger.turns()))
-        self._ledger.changes += [Change(Hint.ROOM, p.node) for room in rooms if room not in kept for p in room]
+        self._work.changes += [Change(Hint.ROOM, p.node) for room in rooms if room not in kept for p in room]
 
     def _unadmitted(self, group: Group) -> bool:
         """Return whether nothing has admitted the priority of a Job without pods: then it keeps no room from others."""
@@ -141,8 +142,8 @@ class Waiting:
         group.reserving_since, group.reserves_from = None, 0.0
         kept = self._world.turns.drop(group.key)
         if kept is not None:
-            self._ledger.changes.append(Change(Hint.TURN))
-            self._ledger.changes += [Change(Hint.ROOM, p.node) for p in kept]
+            self._work.changes.append(Change(Hint.TURN))
+            self._work.changes += [Change(Hint.ROOM, p.node) for p in kept]
 
 
 class NominatedGangs:

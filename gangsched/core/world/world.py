@@ -350,11 +350,11 @@ def keep_room(
     ledger, priority = world.ledger, world.membership.preemptor_priority(gangs)
     nodes = {node for _, node in places}
     left = {p.node for p in ledger.pods_of(key)} - nodes
-    ledger.changes += [Change(Hint.ROOM, name) for name in sorted(left)]
+    ledger.work.changes += [Change(Hint.ROOM, name) for name in sorted(left)]
     pods = tuple(Phantom(world.snapshot.class_of(pod), pod.uid, node) for pod, node in places)
     ledger.hold(Reservation(key, kind, pods, priority))
     if world.managed.active:
-        ledger.changes += [Change(Hint.PROMISED, pod=pod) for pod, _ in places[:1]]
+        ledger.work.changes += [Change(Hint.PROMISED, pod=pod) for pod, _ in places[:1]]
     ledger.may_have_taken(key, nodes, priority)
 
 
