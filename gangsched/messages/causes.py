@@ -54,6 +54,7 @@ claim_not_created_yet = Text('waiting for ephemeral volume controller to create 
 
 # Decisions
 
+NO_ROOM_NOW = "it does not fit into the room that is free"
 UNDER_STRICT_POLICY = "under strict queue policy"
 FOR_RESERVED_ROOM = "for which room is reserved"
 kept_for_others = Text("node(s) were kept for {names}, ahead in the queue")

@@ -386,8 +386,7 @@ class Executor:
         plan, stopped = group.plan, group.evicts(*STOPS)
         if plan is None:
             return ()
-        now = self._review.without(group, plan) if stopped else None
-        verdict = now if stopped else self.decider.fits_now(group.gangs, plan.node_of)
+        verdict = self._review.without(group, plan) if stopped else self._review.at_once(group, plan)
         if verdict is not None:
             group.message = verdict.said
             self.phases.give_up_victims(group, plan, verdict)

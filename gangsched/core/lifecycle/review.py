@@ -11,10 +11,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 
-from gangsched.core.decision import Placement, Verdict, Victim
+from gangsched.core.decision import BIND, WAIT, Placement, Verdict, Victim
 from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Failed, Group, Plan, Read
 from gangsched.core.lifecycle.table import State
+from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.blocks import mode_of
 from gangsched.core.preemption.explain import failing
@@ -61,10 +62,18 @@ class Reviews:
         that was made later is not counted on: that plan would have to evict others instead.
         """
         stay = {pod.uid for pod in plan.eviction.to_go(self._world.pods)}
-        found = self._decider.fits_without(group.gangs, plan.node_of, stay)
-        owners = (self._world.ledger.condemned.owned_by(each.uid) for each in (found.awaiting if found else ()))
+        until = self._world.now + self._options.max_wait_seconds
+        found = self._decider.decide(Question(group.gangs, may_preempt=False, prefer=plan.node_of, wait_until=until))
+        if found.outcome not in (BIND, WAIT) or any(each.uid in stay for each in found.awaiting):
+            return None
+        owners = (self._world.ledger.condemned.owned_by(each.uid) for each in found.awaiting)
         later = any(owner is not None and owner.number > plan.eviction.number for owner in owners)
         return None if later else found
+
+    def at_once(self, group: Group, plan: Plan) -> Verdict | None:
+        """The decision to bind the gang in room that is there; None if there is none."""
+        found = self._decider.decide(Question(group.gangs, at_once=True, prefer=plan.node_of, holding=True))
+        return found if found.outcome == BIND else None
 
     def holds(self, group: Group, plan: Plan, places: Sequence[Placement] | None = None) -> bool:
         """Return whether the plan's members still fit on their nodes, once the pods that it waits for are gone. A gang

@@ -53,6 +53,8 @@ class Question(msgspec.Struct, frozen=True):
     prefer: Mapping[str, str] = {}
     #: When the gang first could not be placed (None: when its oldest pending member was created).
     waiting_since: float | None = None
+    #: Only room that is there now will do: nothing is waited for, and no pod evicted.
+    at_once: bool = False
     #: It is to use the room that it holds: what is kept for gangs ahead in the queue does not count, nor, where its
     #: plan has its members, what is kept for plans that were made later.
     holding: bool = False

@@ -10,13 +10,12 @@ then has its quota and its nodes.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
 import msgspec
 
 from gangsched.core.agenda import Watchdog
-from gangsched.core.arrays import union
 from gangsched.core.decision import (
     BIND,
     Fits,
@@ -76,6 +75,8 @@ class GangCycle:
         """Decide the gangs together."""
         if self._claim is not None and self._claim.problem:
             return self._not_queued(self._claim.problem, self._claim.workload.queue)
+        if self._asked.at_once:
+            return self._at_once()
         specs = map(self._world.membership.spec, self._gangs)
         anywhere = not any(spec.topology for spec in specs if spec is not None)
         out_of_reach: list[QuotaAssignment] = []
@@ -101,15 +102,13 @@ class GangCycle:
             return without_quota(self._world, self._gangs, out_of_reach[0], nodes_unseen=True)
         return self._evict() or self._refuse()
 
-    def fits_now(self) -> Verdict | None:
-        """The decision to bind the gangs in room that is there; None if there is none."""
-        if self._claim is not None and self._claim.problem:
-            return None
+    def _at_once(self) -> Verdict:
+        """Bind the gangs in room that is there, if they fit into it."""
         for gate in takewhile(lambda gate: not self._waits_in(gate), self._gates()):
             found = Outcomes(self._context(gate)).in_free_room() if gate.mode == Mode.FIT else None
             if found is not None:
                 return found
-        return None
+        return refused(Unschedulable, self._world, self._gangs, causes.NO_ROOM_NOW)
 
     def contexts(self, *, displacing: bool) -> Iterator[SchedulingContext]:
         """The beginnings of a decision in each of the flavors in which the gang has its quota, or, if ``displacing``,
@@ -411,28 +410,6 @@ class Decider:
     def _failed(self, asked: Question, error: PluginError) -> Verdict:
         return refused(Unschedulable, self.world, asked.gangs, str(error), failed_plugin=error.plugin)
 
-    def fits_now(self, gangs: Sequence[GangId], prefer: Mapping[str, str]) -> Verdict | None:
-        """The decision to bind gangs that hold room already, if they fit without any eviction. ``prefer`` is that
-        of a question.
-        """
-        try:
-            with self.contained.about(gangs):
-                return self._cycle(Question(gangs, prefer=prefer, holding=True)).fits_now()
-        except PluginError:
-            return None
-
-    def fits_without(
-        self, gangs: Sequence[GangId], prefer: Mapping[str, str], victims: Container[str]
-    ) -> Verdict | None:
-        """The decision to run the gang without evicting others (any more), without these victims (UIDs) leaving for
-        others, and without waiting for too long; None if that cannot be. ``prefer`` is that of a question.
-        """
-        until = self.world.now + self.options.max_wait_seconds
-        asked = Question(gangs, may_preempt=False, prefer=prefer, wait_until=until)
-        found = self._answer(asked)
-        waits = isinstance(found.first, FitsWhenFreed) and not any(each.uid in victims for each in found.awaiting)
-        return found if waits or isinstance(found.first, Fits) else None
-
     def still_holds(
         self,
         gangs: Sequence[GangId],
@@ -456,21 +433,6 @@ class Decider:
                 return holds and self._quota_holds(job, gone)
         except PluginError:
             return False
-
-    def places_without(self, gangs: Sequence[GangId], victims: Iterable[str]) -> Sequence[Placement]:
-        """Where the members would go once these pods (UIDs) and the terminating ones are gone; nowhere when they would
-        not fit even then, or a plug-in of others fails over it.
-        """
-        try:
-            with self.contained.about(gangs):
-                gone = frozenset(victims)
-                for job in self.contexts(gangs, displacing=True):
-                    found = Outcomes(job).once_gone(union(job.terminating(), job.slots(gone)))
-                    if found is not None:
-                        return found.placements if self._quota_holds(job, gone) else ()
-                return ()
-        except PluginError:
-            return ()
 
     def room_for(
         self,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 import msgspec
 
+from gangsched.core.arrays import union
 from gangsched.core.decision import PREEMPT, Decision, Verdict
 from gangsched.core.planning.context import Question, SchedulingContext
 from gangsched.core.planning.cycle import Decider
+from gangsched.core.planning.outcomes import Outcomes
 from tests.bench.families.known import Cluster, Least, Levels, Part, least_of
 from tests.bench.families.others import RULES, Evicted, fits, small_enough
 from tests.bench.families.reading import Reading
@@ -234,10 +236,16 @@ class Court:
         gangs = self.warm.gangs[0]
         return self.warm.decider.context(gangs)
 
-    def _fits_quota(self, gone: Iterable[str]) -> bool:
+    def _fits_quota(self, gone: Collection[str]) -> bool:
         """Have the members both nodes and quota once these pods (UIDs) are gone?"""
         gangs = self.warm.gangs[0]
-        return bool(self.warm.decider.places_without(gangs, gone))
+        world, known = self.warm.world, self.warm.world.pods
+        for job in self.warm.decider.contexts(gangs, displacing=True):
+            if Outcomes(job).once_gone(union(job.terminating(), job.slots(frozenset(gone)))) is not None:
+                there = [world.snapshot.table.pods[slot] for slot in job.terminating().tolist()]
+                leaving = [*(known[uid] for uid in gone), *(pod for pod in there if pod is not None)]
+                return world.managed.still_holds(gangs, leaving)
+        return False
 
 
 def _halves(units: list[list[str]], chance: random.Random) -> list[list[list[str]]]:

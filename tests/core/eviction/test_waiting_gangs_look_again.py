@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,8 +11,8 @@ from gangsched.cluster.sim.history import moment
 from gangsched.core.actions import Mark, Nominate, Remove, WithdrawNomination
 from gangsched.core.events import Outcome
 from gangsched.core.options import Options
+from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
-from gangsched.model.records import GangId
 from tests.builders import gang, node, pod
 from tests.core.harness import Built, Cluster, event, nodes_of
 from tests.core.stories import names
@@ -198,13 +197,14 @@ def test_of_pods_that_are_alike_the_first_one_speaks(monkeypatch: pytest.MonkeyP
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The gangs that are looked at again from now on."""
     looks: list[str] = []
-    found = Decider.fits_now
+    found = Decider.decide
 
-    def fits_now(self: Decider, gangs: Sequence[GangId], prefer: Mapping[str, str]) -> Any:
-        looks.append(gangs[0].name)
-        return found(self, gangs, prefer)
+    def decide(self: Decider, asked: Question) -> Any:
+        if asked.at_once:
+            looks.append(asked.gangs[0].name)
+        return found(self, asked)
 
-    monkeypatch.setattr(Decider, "fits_now", fits_now)
+    monkeypatch.setattr(Decider, "decide", decide)
     return looks
 
 

@@ -70,7 +70,6 @@ def test_an_error_in_any_other_question_about_a_gang_is_that_gangs(monkeypatch: 
     def fails(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr(GangCycle, "fits_now", fails)
     monkeypatch.setattr(GangCycle, "decide", fails)
     cluster.leave()
     cluster.run()
