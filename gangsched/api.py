@@ -54,7 +54,7 @@ from gangsched.model.records import Node, Pod
 if TYPE_CHECKING:
     from gangsched.cluster.manifests import Loaded
     from gangsched.cluster.manifests.objects import Source
-    from gangsched.core.preemption.removal import Leaving
+    from gangsched.core.preemption.drain_plan import DrainPlan
     from gangsched.model.errors import Problem
 
 __all__ = [
@@ -235,7 +235,7 @@ def plan(cluster: Cluster, *, now: float | None = None) -> Plan:
     from gangsched.cli.decisions import decide  # noqa: PLC0415 - as in load
 
     loaded = _known(cluster).loaded
-    drained: list[Leaving] = []
+    drained: list[DrainPlan] = []
     found = list(decide(loaded.events, cluster.options, loaded.now if now is None else now, drained))
     return Planned(found, drained).plan()
 

@@ -15,7 +15,7 @@ from gangsched.core import decision as decided
 from gangsched.core.decision import Reason, Spared
 from gangsched.core.decision import UnitRef as Unit
 from gangsched.core.events import Event
-from gangsched.core.preemption.removal import Leaving
+from gangsched.core.preemption.drain_plan import DrainPlan
 from gangsched.messages import causes
 from gangsched.model.records import GangId
 
@@ -192,7 +192,7 @@ class Drained(_Result, frozen=True):
     blocked: str | None
 
     @classmethod
-    def of(cls, found: Leaving) -> Drained:
+    def of(cls, found: DrainPlan) -> Drained:
         """In the words of the contract."""
         queue = Queue(found.stop.kind, found.stop.name)
         return cls(found.name, queue, found.stop.reason, [Victim.of(v) for v in found.victims], found.blocked or None)
@@ -230,7 +230,7 @@ class Planned(NamedTuple):
     """
 
     decisions: Sequence[tuple[decided.Decision, float]]
-    drained: Sequence[Leaving] = ()
+    drained: Sequence[DrainPlan] = ()
     scheduler_names: Sequence[str] = ()
     others: Mapping[str, int] = {}
     etas: Mapping[GangId, Eta] = {}

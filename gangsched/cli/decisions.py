@@ -12,7 +12,7 @@ from gangsched.core.decision import SCHEDULER, Decision, Fits, FitsWhenFreed, Ga
 from gangsched.core.events import Changed, Event
 from gangsched.core.forecast import forecast
 from gangsched.core.options import Options
-from gangsched.core.preemption.removal import Leaving
+from gangsched.core.preemption.drain_plan import DrainPlan
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.world.world import World
 from gangsched.messages import answers
@@ -34,7 +34,7 @@ STARTS = "starts"
 
 
 def decide(
-    events: Sequence[Event], options: Options, now: float, drained: list[Leaving] | None = None
+    events: Sequence[Event], options: Options, now: float, drained: list[DrainPlan] | None = None
 ) -> Iterator[tuple[Decision, float]]:
     """Each decision with the milliseconds it took; ``drained`` as :func:`forecast` has it."""
     decisions = forecast(events, options, now, drained)
@@ -56,7 +56,7 @@ class State:
         self.events = list(events)
         self.options = options
         self.now = now
-        self.drained: list[Leaving] = []
+        self.drained: list[DrainPlan] = []
         self.partial = not decides
         self.decisions = list(decide(self.events, options, now, self.drained)) if decides else []
 

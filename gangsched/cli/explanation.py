@@ -23,7 +23,7 @@ from gangsched.cli.pod_explanation import (
 )
 from gangsched.core.decision import SCHEDULER, Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Gone
-from gangsched.core.preemption.removal import Leaving
+from gangsched.core.preemption.drain_plan import DrainPlan
 from gangsched.messages import absent, advice, answers, failures
 from gangsched.messages.text import and_nearest, are, counted, listed
 from gangsched.model.children import JOBSET_NAME
@@ -48,7 +48,7 @@ class Explanation(msgspec.Struct, frozen=True):
     sections: tuple[contracts.Section, ...]
     decisions: tuple[Decision, ...] = ()
     own: Decision | None = None
-    drained: tuple[Leaving, ...] = ()
+    drained: tuple[DrainPlan, ...] = ()
 
     def told(self, decisions: Sequence[contracts.Decision] = ()) -> contracts.Explanation:
         """In the words of the contract, with these ``decisions``."""
@@ -208,7 +208,7 @@ def _placed(state: State, title: str, pods: Sequence[Pod]) -> Explanation:
     return Explanation(title, "victim", sentence, sections, tuple(taking))
 
 
-def _drained(state: State, title: str, pod: Pod, found: Leaving) -> Explanation:
+def _drained(state: State, title: str, pod: Pod, found: DrainPlan) -> Explanation:
     """A pod whose queue is drained, or one of a gang with such a queue."""
     sections = tuple(drained_sections(state, pod, found))
     word, sentence = "drained", f"it is evicted because {found.stop} is stopped (HoldAndDrain)"

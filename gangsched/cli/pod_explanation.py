@@ -9,8 +9,9 @@ from gangsched.cli.decisions import SAFE_WITH, State
 from gangsched.cluster.sim.history import preemptor_of
 from gangsched.core.actuation.records import owners_of
 from gangsched.core.decision import Decision, Preempt, Spared, Unschedulable, Victim
-from gangsched.core.preemption.eligible import Patience
-from gangsched.core.preemption.removal import Leaving, budgets_of
+from gangsched.core.preemption.drain_plan import DrainPlan
+from gangsched.core.preemption.patience import Patience
+from gangsched.core.preemption.removal import budgets_of
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.messages import absent
 from gangsched.messages.text import are, counted, listed
@@ -42,7 +43,7 @@ def pod_sections(state: State, pod: Pod, taking: Sequence[Decision]) -> Iterator
     yield from conditions([pod])
 
 
-def drained_sections(state: State, pod: Pod, found: Leaving) -> Iterator[Section]:
+def drained_sections(state: State, pod: Pod, found: DrainPlan) -> Iterator[Section]:
     """What there is to say about a pod whose queue is drained."""
     lines = [f"{found.name} leaves as a whole or not at all, and {found.blocked}"]
     if not found.blocked:

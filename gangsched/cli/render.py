@@ -36,7 +36,7 @@ from gangsched.core.decision import (
     Unschedulable,
     Victim,
 )
-from gangsched.core.preemption.removal import Leaving
+from gangsched.core.preemption.drain_plan import DrainPlan
 from gangsched.core.quota.workloads import quantity
 from gangsched.messages import advice, failures, pictures, sums
 from gangsched.messages.advice import NONE_FOUND
@@ -155,7 +155,7 @@ def _draw(out: Console, plan: Planned) -> None:
         out.print(Text(f"  {pictures.as_they_are(nodes=counted(same, 'node'))}\n", style="dim"))
 
 
-def _drained(found: Leaving, most: int) -> RenderableType:
+def _drained(found: DrainPlan, most: int) -> RenderableType:
     """A workload that is drained, or should be."""
     word, style = ("held up", "bold red") if found.blocked else ("drained", "bold yellow")
     lines = [Text(clean(f"it stays for now: {found.blocked}"))] if found.blocked else _victims(found.victims)

@@ -22,7 +22,8 @@ from gangsched.core.options import Options
 from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.planning.outcomes import refused, with_more, with_what_is_bound
-from gangsched.core.preemption.removal import Leaving, all_leaving, suspended_for
+from gangsched.core.preemption.drain_plan import DrainPlan, all_leaving
+from gangsched.core.preemption.removal import suspended_for
 from gangsched.core.queue.blocked_gang import block
 from gangsched.core.queue.rounds import Rounds
 from gangsched.core.queue.signature import Refusal, Signature, signature_of, speaks_for_others
@@ -36,7 +37,7 @@ from gangsched.model.records import GangId
 
 
 def forecast(
-    events: Iterable[Event], options: Options, now: float, drained: list[Leaving] | None = None
+    events: Iterable[Event], options: Options, now: float, drained: list[DrainPlan] | None = None
 ) -> Iterator[Decision]:
     """Yield one decision per pending gang of our scheduler names, in queue order.
 

@@ -21,11 +21,11 @@ from gangsched.core.planning.contained import Fault
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, key_of
 from gangsched.core.state.ownership import Key, Link, same
-from gangsched.core.state.sightings import SchedulerNames
+from gangsched.core.state.scheduler_names import SchedulerNames
 from gangsched.core.world import suspended
+from gangsched.core.world.late_owners import LateOwners
 from gangsched.core.world.obstacles import CLUSTER_QUEUES
 from gangsched.core.world.owner_gangs import owner_key
-from gangsched.core.world.suspended import LateOwners
 from gangsched.core.world.world import World, api_of, group_refused, queue_object_refused, renew_domains, take_in
 from gangsched.messages import causes
 from gangsched.model.dialects import BY_FAMILY, GROUP_APIS

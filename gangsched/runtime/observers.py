@@ -11,12 +11,12 @@ from typing import Any, Protocol
 from gangsched import logs
 from gangsched.cluster.kube.decision_record import DecisionRecord
 from gangsched.core.actions import Action, GangStatus, Remove, Report, SuspendJob
-from gangsched.core.agenda import Watchdog
 from gangsched.core.decision import Decision, FitsWhenFreed, Preempt
 from gangsched.core.events import Event, LeadershipChanged, Outcome, WriteDone
 from gangsched.core.lifecycle.report import NAME_SERVED, NAME_TAKEN, REFUSED
 from gangsched.core.planning.contained import Fault
 from gangsched.core.preemption.removal import SUSPEND
+from gangsched.core.watchdog import Watchdog
 from gangsched.model.records import GangId
 from gangsched.runtime.loop import Observer, WritesUnderWay
 

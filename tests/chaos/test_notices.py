@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.actions import Mark, Remove
-from gangsched.core.actuation.records import Owner, Owners, written
+from gangsched.core.actuation.records import EvictionOwner, Owners, written
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.model.times import render_time
 from tests.builders import OURS, node, pod
@@ -22,7 +22,9 @@ def test_who_leaves_before_the_time_is_found_out(later: float, wrong: int) -> No
     game = played(node("n1").cpu(4), pod("v").cpu(4).on("n1"))
     now = game.world.clock.now
     times = (render_time(now + later), render_time(now + 60.0))
-    data = written(Owners.of(Owner(f"p{n}", "preemption", OURS, "d/g", not_before=t) for n, t in enumerate(times)))
+    data = written(
+        Owners.of(EvictionOwner(f"p{n}", "preemption", OURS, "d/g", not_before=t) for n, t in enumerate(times))
+    )
     does(game, Mark(1, about(game, "v"), "", owners=data))
     assert left_too_early(game.world) == []
     does(game, Mark(2, about(game, "v"), FOR_G, owners=data), Remove(3, about(game, "v"), mark=FOR_G))

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from gangsched.core.actions import Action, Bind, Mark, Nominate, PodRef, Unmark, WithdrawNomination
-from gangsched.core.actuation.records import Owner, Owners, written
+from gangsched.core.actuation.records import EvictionOwner, Owners, written
 from gangsched.core.events import Event, Gone, Outcome, WriteDone
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.lifecycle.bound_in_part import Losses
+from gangsched.core.lifecycle.lost_members import Losses
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.messages import notes
 from gangsched.model.queues import QUEUE_LABEL
@@ -243,7 +243,7 @@ def test_room_of_a_member_that_was_refused_is_kept_for_half_a_minute(priority: i
 
 def marked_for(cause: str) -> str:
     """What is written on a victim of a plan with this cause."""
-    return written(Owners.of([Owner("p", cause, OURS, "d/g")]))
+    return written(Owners.of([EvictionOwner("p", cause, OURS, "d/g")]))
 
 
 @pytest.mark.parametrize(("cause", "found"), [("rollback", 1), ("preemption", 0), ("", 0)])

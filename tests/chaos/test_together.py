@@ -11,7 +11,7 @@ import pytest
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Cause
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination
-from gangsched.core.actuation.records import Intent, Owner, Owners, written
+from gangsched.core.actuation.records import EvictionOwner, Intent, Owners, written
 from gangsched.core.decision import Placement, Preempt, UnitRef, Victim
 from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
 from gangsched.core.ledger.condemned import Condemned
@@ -70,7 +70,7 @@ def takes(
     victims = tuple(Victim.of(run.world.store.pods["d", n], UnitRef("Pod", n), over_budget=n in over) for n in names)
     place = Placement("d", gang, about(run, gang).uid, "n1")
     decision = Preempt(GangId(SINGLE, "d", gang, OURS), "Pod", (), 5, 1, placements=(place,), victims=victims)
-    owner = Owner(ident, "preemption", OURS, f"d/{gang}", gang)
+    owner = EvictionOwner(ident, "preemption", OURS, f"d/{gang}", gang)
     text, owners = mark_message(OURS, f"d/{gang}", f"d/{gang}"), written(Owners.of([owner]))
     nominate = Nominate(1, about(run, gang), "n1", ident, written(Intent(ident, len(names))))
     names = (*names, *also) if marked else ()

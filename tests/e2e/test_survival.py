@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from gangsched.core.events import Changed
-from gangsched.core.preemption.explain import fate_of
+from gangsched.core.preemption.job_failures import fate_of
 from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.survival import Fate, may_complete

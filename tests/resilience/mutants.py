@@ -149,7 +149,7 @@ _SESSION = "gangsched/cluster/kube/session.py"
 _WRITER = "gangsched/cluster/kube/writer.py"
 _GANGS = "gangsched/core/lifecycle/gangs.py"
 _OBSTACLES = "gangsched/core/world/obstacles.py"
-_HEALING = "gangsched/core/lifecycle/bound_in_part.py"
+_HEALING = "gangsched/core/lifecycle/lost_members.py"
 _VERDICTS = "gangsched/cluster/kube/verdicts.py"
 _PHASES = "gangsched/core/lifecycle/phases.py"
 _BINDING = "gangsched/core/lifecycle/binding.py"
@@ -373,7 +373,7 @@ MUTANTS = (
         (
             (
                 _PHASES,
-                "if self._reviewed(group, plan) is Answer.KEEP:\n            self._go_on(",
+                "if self._reviewed(group, plan) is Review.KEEP:\n            self._go_on(",
                 "if plan:\n            self._go_on(",
             ),
         ),

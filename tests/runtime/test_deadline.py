@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from gangsched.core.agenda import Watchdog
+from gangsched.core.watchdog import Watchdog
 from gangsched.runtime.observers import Deadline
 
 

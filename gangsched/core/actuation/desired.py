@@ -35,7 +35,7 @@ from gangsched.core.actions import (
     WithdrawNomination,
     reference,
 )
-from gangsched.core.actuation.records import Intent, Owner, Owners, written
+from gangsched.core.actuation.records import EvictionOwner, Intent, Owners, written
 from gangsched.core.decision import Placement
 from gangsched.core.ledger.condemned import Eviction, unit_of
 from gangsched.core.options import Options
@@ -74,10 +74,10 @@ def marked(uid: str, named: Eviction | None, now: float) -> Marked | None:
     return Marked(owners) if now < named.begins else Marked(owners, _text(named, uid), named.reason)
 
 
-def owner(eviction: Eviction, uid: str) -> Owner:
+def owner(eviction: Eviction, uid: str) -> EvictionOwner:
     """An eviction as the owner of one of its victims."""
     victim = eviction.victims.get(uid)
-    found = Owner(eviction.ident, eviction.cause.value, eviction.scheduler, eviction.owner, eviction.trigger)
+    found = EvictionOwner(eviction.ident, eviction.cause.value, eviction.scheduler, eviction.owner, eviction.trigger)
     if victim is not None:
         unit, pods = victim.unit, eviction.sizes[unit_of(victim)]
         found = msgspec.structs.replace(

@@ -2,8 +2,8 @@
 
 On a nominated member the message of ``gangsched.dev/Nominated`` is an :class:`Intent`. Every eviction that needs a
 victim to leave stands on it by name, whatever the cause: the condition ``gangsched.dev/EvictedFor`` names every
-:class:`Owner`, the message of ``DisruptionTarget`` is that of the strongest, in words. Both are written with one PATCH,
-the first alone for as long as the eviction is only announced.
+:class:`EvictionOwner`, the message of ``DisruptionTarget`` is that of the strongest, in words. Both are written with
+one PATCH, the first alone for as long as the eviction is only announced.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Intent(msgspec.Struct, frozen=True, order=True):
 _KEYS = {"name": "for", "unit": "unitName", "kind": "unitKind", "pods": "unitPods", "not_before": "notBefore"}
 
 
-class Owner(msgspec.Struct, frozen=True, rename=_KEYS):
+class EvictionOwner(msgspec.Struct, frozen=True, rename=_KEYS):
     """An eviction that makes a pod leave: the id of its plan, its cause, the scheduler that decided it, the gang
     (``ns/name``, joined by commas for a GangGroup) or queue for which the pod leaves, the pod that represents the gang,
     the unit with which it leaves, how many pods of that the list had when it was made (0: not known), whether live
@@ -60,11 +60,11 @@ class Owner(msgspec.Struct, frozen=True, rename=_KEYS):
 class Owners(msgspec.Struct, frozen=True):
     """All of them."""
 
-    owners: tuple[Owner, ...]
+    owners: tuple[EvictionOwner, ...]
     version: Literal[1] = VERSION
 
     @classmethod
-    def of(cls, found: Iterable[Owner]) -> Owners:
+    def of(cls, found: Iterable[EvictionOwner]) -> Owners:
         """These, in the order in which they are written."""
         return cls(tuple(sorted(found, key=lambda owner: (owner.name, owner.plan))))
 
@@ -85,7 +85,7 @@ def read_intent(message: str) -> Intent | None:
         return None
 
 
-def read_owners(message: str) -> tuple[Owner, ...] | None:
+def read_owners(message: str) -> tuple[EvictionOwner, ...] | None:
     """The same for a victim; None also where a time in it is none."""
     try:
         found = _owners.decode(message).owners
@@ -96,7 +96,7 @@ def read_owners(message: str) -> tuple[Owner, ...] | None:
     return found
 
 
-def owners_of(pod: Pod) -> tuple[Owner, ...]:
+def owners_of(pod: Pod) -> tuple[EvictionOwner, ...]:
     """The evictions that a pod bears as its owners, by whatever process, also where others have taken its
     DisruptionTarget back.
     """

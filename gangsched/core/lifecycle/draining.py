@@ -24,8 +24,9 @@ from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.options import Options
+from gangsched.core.preemption.drain_plan import DrainPlan, leaving, movable, standing
 from gangsched.core.preemption.harm import Budgets
-from gangsched.core.preemption.removal import Leaving, budgets_of, leaving, may_suspend, movable, standing
+from gangsched.core.preemption.removal import budgets_of, may_suspend
 from gangsched.core.quota import stop_policy
 from gangsched.core.quota.stop_policy import Stop
 from gangsched.core.world.world import World
@@ -280,7 +281,7 @@ class Drains:
             drain.eviction.victims = {v.uid: v for v in now.victims}
             self._remove(drain)
 
-    def _look(self, drain: Drain) -> Leaving | None:
+    def _look(self, drain: Drain) -> DrainPlan | None:
         """How the workload leaves as it is now; None when none of its pods is left that has to."""
         pods = standing(self._world, drain.uid)
         if not pods or not movable(pods, self._options):

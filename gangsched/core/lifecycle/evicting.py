@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gangsched.core.actions import Action, Remove, SuspendJob
 from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Actuator
-from gangsched.core.actuation.records import Owner
+from gangsched.core.actuation.records import EvictionOwner
 from gangsched.core.agenda import Page
 from gangsched.core.decision import Verdict, Victim
 from gangsched.core.events import Change, Failure, Hint, Outcome
@@ -194,7 +194,7 @@ class Evictions:
         if former is not None and pod is not None and pod.live:
             self.restate(pod, former.owner)
 
-    def take_over(self, pod: Pod, owners: Sequence[Owner]) -> None:
+    def take_over(self, pod: Pod, owners: Sequence[EvictionOwner]) -> None:
         """An earlier process has left a pod with these owners: those that are none any more are taken off it."""
         job = self._world.jobs.owner_of(pod)
         named = self._condemned.named(pod.uid)

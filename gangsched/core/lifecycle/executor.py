@@ -25,21 +25,21 @@ from gangsched.core.decision import (
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import NO_PLAN, STOPS, Cause, Eviction, Phase, VictimState
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.lifecycle import bound_in_part, report
-from gangsched.core.lifecycle.bound_in_part import other_nodes, pause_of
+from gangsched.core.lifecycle import report, rollback
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.group import Failed, Group, Outlook, Plan
 from gangsched.core.lifecycle.phases import Phases
 from gangsched.core.lifecycle.recovery import Recovery
+from gangsched.core.lifecycle.refused_bindings import other_nodes, pause_of
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.options import Options
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.queue.signature import Signature, signature_of, speaks_for_others
-from gangsched.core.state.sightings import Owner
+from gangsched.core.state.scheduler_names import NameOwner
 from gangsched.core.world.world import World, queue_order, surplus_waits
 from gangsched.messages import notes
 from gangsched.model.times import render_time
@@ -187,7 +187,7 @@ class Executor:
             self._restless.add(head)
         return None
 
-    def name_served(self, name: str, owner: Owner, *, taken: bool) -> None:
+    def name_served(self, name: str, owner: NameOwner, *, taken: bool) -> None:
         """A scheduler name of ours is its ``owner``'s from now on, or not any more."""
         if taken:
             self.gangs.leave(name)
@@ -437,7 +437,7 @@ class Executor:
     def _condemn(self, group: Group, plan: Plan) -> None:
         """The group's plan makes its victims leave from now on."""
         if plan.eviction.cause is Cause.ROLLBACK:
-            plan.eviction.mark = bound_in_part.mark_text(self.world, group)
+            plan.eviction.mark = rollback.mark_text(self.world, group)
         else:
             plan.eviction.trigger = report.trigger(self.world, group).key
             plan.eviction.mark = report.mark_message(plan.eviction.scheduler, group.name, plan.eviction.trigger)
@@ -454,7 +454,7 @@ class Executor:
         paused = verdict.outcome == UNSCHEDULABLE and pause_of(self.world, group).until > self.world.now
         if paused and self.options.rollback and group.failures.begun:
             verdict = self.phases.decided(group, group.waiting_since)  # it waits if it will be able to evict
-        leaving = bound_in_part.leaving(self.world, group, verdict) if self.options.rollback else ()
+        leaving = rollback.leaving(self.world, group, verdict) if self.options.rollback else ()
         if not leaving or any(victim.uid in self._ledger.condemned for victim in leaving):
             return False
         group.plan = Plan((), group.eviction(self._new_ident(), leaving, Cause.ROLLBACK))

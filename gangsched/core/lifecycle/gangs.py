@@ -8,13 +8,14 @@ from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import UNBEGUN, Cause, Phase, VictimState
 from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.announced import AnnouncedRoom
 from gangsched.core.lifecycle.binding import Bindings
-from gangsched.core.lifecycle.bound_in_part import AnnouncedRoom, Losses
 from gangsched.core.lifecycle.broken import BrokenGangs, Removed
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import Evictions
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.holding import Holding
+from gangsched.core.lifecycle.lost_members import Losses
 from gangsched.core.lifecycle.notice import Notices
 from gangsched.core.lifecycle.review import Reviews
 from gangsched.core.lifecycle.table import HOLDING, TABLE, TIMED, UNDER_WAY, Do, Signal, State

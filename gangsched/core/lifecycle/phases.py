@@ -21,18 +21,18 @@ from gangsched.core.actuation.actuator import Answer as Written
 from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.events import Change, Failure, Hint, Outcome
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase
-from gangsched.core.lifecycle import bound_in_part, report
+from gangsched.core.lifecycle import report, rollback
 from gangsched.core.lifecycle.binding import enough
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.group import TRIES, Failed, Group, Plan
-from gangsched.core.lifecycle.review import Answer
+from gangsched.core.lifecycle.review import Review
 from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.planning.context import NO_PAUSE, Pause, Question
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.preemption.explain import failing
+from gangsched.core.preemption.job_failures import failing
 from gangsched.core.volumes.binding import needs_binding
 from gangsched.messages import notes
 from gangsched.messages.text import counted
@@ -275,7 +275,7 @@ class Phases:
         if eviction.fails(failures):
             self._fail(group, plan, failures)
         elif failures or marked:
-            if (group.rolled_back and not marked) or self._reviewed(group, plan) is Answer.KEEP:
+            if (group.rolled_back and not marked) or self._reviewed(group, plan) is Review.KEEP:
                 self._go_on(group, plan)
             elif group.rolled_back:
                 self._signal(group, Signal.BROKEN)
@@ -298,7 +298,7 @@ class Phases:
         """A plan whose victims stand is looked at in the turn of its gang, or when a process takes over: it goes on, or
         the gang is decided anew. With ``tell`` an Event on each victim that has notice says so.
         """
-        if self._reviewed(group, plan) is Answer.KEEP:
+        if self._reviewed(group, plan) is Review.KEEP:
             self._go_on(group, plan, tell=tell)
         else:
             group.failures.record(Failed.CHANGED)
@@ -319,11 +319,11 @@ class Phases:
         self._signal(group, Signal.BROKEN)
         return True
 
-    def _reviewed(self, group: Group, plan: Plan) -> Answer:
+    def _reviewed(self, group: Group, plan: Plan) -> Review:
         """What becomes of a plan before (further) victims are removed."""
         if group.rolled_back:
             keep = self._hopeless(group) and not failing(plan.victims.values(), self._world)
-            return Answer.KEEP if keep else Answer.REPLACE
+            return Review.KEEP if keep else Review.REPLACE
         return self._review.of(group, plan)
 
     # -- binding -------------------------------------------------------------------------------------------
@@ -415,7 +415,7 @@ class Phases:
             return False
         if group.failures.count(Failed.BINDING) >= TRIES:
             return True  # there is a place as far as is known here, and yet they cannot be bound
-        return bound_in_part.hopeless(self.decided(group, group.waiting_since))
+        return rollback.hopeless(self.decided(group, group.waiting_since))
 
     def _room_freed(self, group: Group, plan: Plan) -> None:
         asked = Question(group.gangs, may_preempt=False, prefer=plan.node_of, holding=True)

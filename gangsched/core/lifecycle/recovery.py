@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from gangsched.core.actuation.records import Intent, Owner, intent_of, owners_of
+from gangsched.core.actuation.records import EvictionOwner, Intent, intent_of, owners_of
 from gangsched.core.decision import Placement, UnitRef, Victim
 from gangsched.core.ledger.condemned import Cause
 from gangsched.core.lifecycle.binding import enough
 from gangsched.core.lifecycle.broken import Removed
 from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.preemption.explain import failing
+from gangsched.core.preemption.job_failures import failing
 from gangsched.core.preemption.removal import SUSPEND
 from gangsched.core.quota.preemption import IN_QUEUE, RECLAMATION
 from gangsched.messages import notes
@@ -38,8 +38,8 @@ class Recovery:
     def __init__(self, decider: Decider) -> None:
         self._world = world = decider.world
         self._decider = decider
-        self.owned: list[tuple[Pod, list[Owner]]] = []
-        self._by_owner: dict[tuple[str, str], list[tuple[Pod, Owner]]] = {}
+        self.owned: list[tuple[Pod, list[EvictionOwner]]] = []
+        self._by_owner: dict[tuple[str, str], list[tuple[Pod, EvictionOwner]]] = {}
         for pod in sorted(world.pods.values(), key=lambda pod: pod.key):
             owners = [owner for owner in owners_of(pod) if owner.scheduler in world.membership.ours]
             if owners:
@@ -91,7 +91,7 @@ class Recovery:
                 if lost and o.kind and not o.partial:
                     yield pod.gang, Removed(o.plan, name, scheduler, o.trigger, below)
 
-    def _victim(self, pod: Pod, owner: Owner, gangs: Sequence[GangId]) -> Victim:
+    def _victim(self, pod: Pod, owner: EvictionOwner, gangs: Sequence[GangId]) -> Victim:
         """The victim as its mark has it. With a Job that has been suspended since it leaves in any case."""
         job = self._world.jobs.owner_of(pod)
         method = SUSPEND if job is not None and job.suspended else owner.method
@@ -124,7 +124,7 @@ class Recovery:
         newest = max(found, key=lambda intent: (_age(intent.plan), intent))
         return newest, found[newest]
 
-    def _means(self, owner: Owner, group: Group) -> bool:
+    def _means(self, owner: EvictionOwner, group: Group) -> bool:
         """Groups of different APIs may have the same name: the gang's trigger pod says which is meant."""
         namespace, _, name = owner.trigger.partition("/")
         trigger = self._world.find(namespace, name)

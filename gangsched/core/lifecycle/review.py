@@ -18,12 +18,12 @@ from gangsched.core.lifecycle.table import State
 from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.blocks import mode_of
-from gangsched.core.preemption.explain import failing
+from gangsched.core.preemption.job_failures import failing
 from gangsched.core.preemption.removal import budgets_of, incomplete
 from gangsched.model.records import SINGLE, GangId, Pod
 
 
-class Answer(enum.Enum):
+class Review(enum.Enum):
     """What becomes of a plan."""
 
     KEEP = "keep"  # its victims may leave, and its gang needs them to
@@ -39,23 +39,23 @@ class Reviews:
         self._options = decider.options
         self._decider = decider
 
-    def of(self, group: Group, plan: Plan) -> Answer:
+    def of(self, group: Group, plan: Plan) -> Review:
         """What becomes of a plan before (further) victims are removed."""
         world, eviction = self._world, plan.eviction
         standing = eviction.to_go(world.pods)
         unprotected = self._options.evict_daemonset_pods
         if not all(may_leave(world, pod, group.gangs, unprotected) for pod in standing):
-            return Answer.REPLACE
+            return Review.REPLACE
         if incomplete([plan.victims[pod.uid] for pod in standing], plan.victims, world):
-            return Answer.REPLACE
+            return Review.REPLACE
         victims = [plan.victims[pod.uid] for pod in standing]
         if any(job.uid not in plan.read.failing for job, *_ in failing(victims, world, group.key)):
-            return Answer.REPLACE
+            return Review.REPLACE
         if not eviction.begun and self._changed(group, plan, standing):
-            return Answer.REPLACE
+            return Review.REPLACE
         if standing and not any(world.membership.lacking(group.gangs)):
-            return Answer.REPLACE
-        return Answer.BIND if standing and self.without(group, plan) is not None else Answer.KEEP
+            return Review.REPLACE
+        return Review.BIND if standing and self.without(group, plan) is not None else Review.KEEP
 
     def without(self, group: Group, plan: Plan) -> Verdict | None:
         """The decision to run the gang without the victims that stand; None if that cannot be. What leaves for a plan

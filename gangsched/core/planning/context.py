@@ -11,18 +11,18 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from gangsched.core.agenda import Watchdog
 from gangsched.core.arrays import Bools, Ints, isin, union
 from gangsched.core.decision import Placement, group_key
 from gangsched.core.ledger.backfill import both, kept_nodes
 from gangsched.core.ledger.ledger import Turn, announced_by
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placed, Placer, Want
-from gangsched.core.planning.topology import Demand, Domain, Topology, wishes_met
-from gangsched.core.preemption.eligible import Patience
+from gangsched.core.planning.topology import Domain, DomainDemand, Topology, wishes_met
+from gangsched.core.preemption.patience import Patience
 from gangsched.core.quota.assignment import NO_QUOTA, NoQuota, QuotaAssignment
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Classes, Phantom, Restriction, Simulation
+from gangsched.core.watchdog import Watchdog
 from gangsched.core.world.world import World, queue_order
 from gangsched.model.constraints import NOT_IN, NodeTerm, Requirement
 from gangsched.model.queues import foreign_queue
@@ -411,10 +411,10 @@ class SchedulingContext:
             yield from ((domain, False) for domain in found)
             self.left_out |= cut
 
-    def demand(self, sim: Simulation) -> Demand:
+    def demand(self, sim: Simulation) -> DomainDemand:
         """What the pending members ask for, and those that are announced, for counting."""
         wants = [w for g in self.gangs if (w := self._want(g)).members]
-        return Demand(self.placer.pipeline, sim, [*wants, *self._wants_announced()])
+        return DomainDemand(self.placer.pipeline, sim, [*wants, *self._wants_announced()])
 
 
 def kept_off(pod: Pod, nodes: Collection[str]) -> Pod:

@@ -15,7 +15,6 @@ from itertools import takewhile
 
 import msgspec
 
-from gangsched.core.agenda import Watchdog
 from gangsched.core.decision import (
     BIND,
     Fits,
@@ -37,11 +36,12 @@ from gangsched.core.planning.context import Question, SchedulingContext
 from gangsched.core.planning.outcomes import Outcomes, refused, without_quota
 from gangsched.core.planning.victims import VictimsOf
 from gangsched.core.preemption import explain
-from gangsched.core.preemption.eligible import delayed
 from gangsched.core.preemption.harm import Budgets
+from gangsched.core.preemption.patience import delayed
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.assignment import NO_QUOTA, Nominated, NoQuota, QuotaAssignment
 from gangsched.core.quota.flavors import Mode
+from gangsched.core.watchdog import Watchdog
 from gangsched.core.world.world import World, queue_order
 from gangsched.messages import answers, causes
 from gangsched.messages.text import counted, listed

@@ -28,7 +28,7 @@ from gangsched.core.planning.context import NO_PODS, SchedulingContext
 from gangsched.core.planning.headline import headline, out_of_quota
 from gangsched.core.planning.topology import Domain
 from gangsched.core.planning.victims import awaited, needed
-from gangsched.core.preemption import explain
+from gangsched.core.preemption import explain, job_failures
 from gangsched.core.preemption.harm import Budgets, told
 from gangsched.core.preemption.removal import by_suspension
 from gangsched.core.preemption.search import Choice
@@ -253,7 +253,7 @@ class Outcomes:
             awaiting=awaiting,
             victims=victims,
             spared=explain.spared(units, choice, victims),
-            warnings=explain.warnings(victims, self._world),
+            warnings=job_failures.warnings(victims, self._world),
             stopped=choice.stopped or context.left_out,
             steps=choice.steps,
             optimal=choice.gap is None if choice.floor is not None else None,

@@ -110,7 +110,7 @@ class Capacity(NamedTuple):
     enough: Bools
 
 
-class Demand:
+class DomainDemand:
     """What the pending members of one or several gangs ask for, for counting. ``sim`` is not restricted."""
 
     def __init__(self, pipeline: Pipeline, sim: Simulation, wants: Sequence[Want]) -> None:
@@ -232,7 +232,7 @@ class Topology:
         for n in range(domain.level + 1, len(self.levels)):
             yield self.domain(n, int(self.levels[n].codes[inside[0]]) if len(inside) else 0)
 
-    def packed(self, level: int, demand: Demand, free: Floats) -> tuple[list[Domain], bool]:
+    def packed(self, level: int, demand: DomainDemand, free: Floats) -> tuple[list[Domain], bool]:
         """Domains of a level that might hold the gang, the best packed first, and whether some were left out.
 
         First those that take most of the pending members, then those with least room beyond that, then the smallest.
@@ -246,7 +246,7 @@ class Topology:
         order = numbers[np.lexsort((sizes, np.round(capacity.room[numbers], 9), -capacity.members[numbers]))]
         return [self.domain(level, n) for n in order[:MAX_PLACEMENTS].tolist()], len(order) > MAX_PLACEMENTS
 
-    def nearest(self, demand: Demand, free: Floats) -> Domain:
+    def nearest(self, demand: DomainDemand, free: Floats) -> Domain:
         """Of the domains that are required, the one that comes nearest to holding the gang."""
         level = self.levels[-1]
         if not level.keys:
@@ -257,7 +257,7 @@ class Topology:
         return self.domain(len(self.levels) - 1, int(best))
 
     def evictable(
-        self, level: int, demand: Demand, free: Floats, slots: Ints, snapshot: Snapshot, price: PriceByDomain
+        self, level: int, demand: DomainDemand, free: Floats, slots: Ints, snapshot: Snapshot, price: PriceByDomain
     ) -> Ranked:
         """Domains of a level that might hold the gang when pods in ``slots`` leave, the least harmful first as far as
         room alone can tell: by their price, and by the lowest priority up to which all pods have to leave before there
@@ -311,7 +311,7 @@ class Topology:
         return causes.one_domain_needed(keys=_keys(level.keys), best=best)
 
 
-class Plan(NamedTuple):
+class DomainPlan(NamedTuple):
     """The least harmful plan over several domains; ``steps`` and ``stopped`` are those of all searches together."""
 
     domain: Domain
@@ -325,7 +325,7 @@ PriceByDomain = Callable[[Ints, int], npt.NDArray[np.complex128]]
 SearchIn = Callable[[Domain, int], tuple[Units, Choice | None, int]]
 
 
-def least_harmful(levels: Sequence[Ranked], search: SearchIn, max_steps: int) -> tuple[Plan | None, bool]:
+def least_harmful(levels: Sequence[Ranked], search: SearchIn, max_steps: int) -> tuple[DomainPlan | None, bool]:
     """The plan with the least harm, or one in a narrower domain that does no more harm (names aside); and whether a
     domain was left out that might be better.
 
@@ -335,10 +335,10 @@ def least_harmful(levels: Sequence[Ranked], search: SearchIn, max_steps: int) ->
     left = max_steps
     waiting = sum(len(level.candidates) for level in levels)
     stopped = left_out = unknown = False
-    best: Plan | None = None
+    best: DomainPlan | None = None
     floors: list[Floor] = []
     for turn, level in enumerate(levels):
-        found: Plan | None = None
+        found: DomainPlan | None = None
         for candidate in level.candidates:
             waiting -= 1
             if _is_worse(candidate.priority, found or best):
@@ -354,7 +354,7 @@ def least_harmful(levels: Sequence[Ranked], search: SearchIn, max_steps: int) ->
             if turn == 0 and choice.floor is not None:
                 floors.append(choice.floor)
             if found is None or choice.harm < found.choice.harm:
-                found = Plan(candidate.domain, units, choice)
+                found = DomainPlan(candidate.domain, units, choice)
         left_out |= level.rest is not None and not _is_worse(level.rest, found or best)
         unknown |= turn == 0 and left_out
         if found is None and best is None:
@@ -366,10 +366,10 @@ def least_harmful(levels: Sequence[Ranked], search: SearchIn, max_steps: int) ->
     # What is required is one of the domains of the first level: the least of all of them bounds the harm.
     floor = Floor(0, ()) if unknown and best.choice.floor is not None else min(floors, default=None)
     choice = msgspec.structs.replace(best.choice, steps=max_steps - left, stopped=stopped, floor=floor)
-    return Plan(best.domain, best.units, choice), left_out
+    return DomainPlan(best.domain, best.units, choice), left_out
 
 
-def _is_worse(priority: int, known: Plan | None) -> bool:
+def _is_worse(priority: int, known: DomainPlan | None) -> bool:
     """A pod of this priority leaving is more harm than all of a known plan."""
     if known is None or known.choice.harm.beyond_budget:
         return False

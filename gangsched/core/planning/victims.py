@@ -22,9 +22,9 @@ from gangsched.core.planning.topology import Domain, least_harmful
 from gangsched.core.preemption import explain
 from gangsched.core.preemption.blocks import Owners
 from gangsched.core.preemption.demand import demands_of
-from gangsched.core.preemption.eligible import LoopGuard
 from gangsched.core.preemption.fit import fit_for
 from gangsched.core.preemption.harm import Budgets, share, unsaved, work_lost
+from gangsched.core.preemption.loop_guard import LoopGuard
 from gangsched.core.preemption.removal import budgets_of, by_suspension
 from gangsched.core.preemption.search import NO_LIMITS, Choice, Limits, Search
 from gangsched.core.preemption.units import Units
@@ -33,7 +33,7 @@ from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.quota.preemption import Taken
 from gangsched.core.quota.tree import Indexed
 from gangsched.core.quota.workloads import Holder
-from gangsched.core.state.sightings import RefusedRemoval
+from gangsched.core.state.refused_removals import RefusedRemoval
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.world.world import World
 from gangsched.messages import causes

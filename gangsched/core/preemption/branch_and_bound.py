@@ -26,7 +26,7 @@ MAX_DECISIONS = 48
 MAX_UNBOUNDED = 12
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Branch(msgspec.Struct, frozen=True):
     """Take or spare: a whole block (``part`` is None), a pod of a part, or one without a group (``block`` is None)."""
 
     block: Block | None
@@ -62,7 +62,7 @@ class BranchAndBound:
         self._budgets = budgets
         self._few = few
         self._strict = strict
-        self._decisions: list[Decision] = []
+        self._decisions: list[Branch] = []
         self._best: tuple[Harm | None, frozenset[int]] = (None, frozenset())
         self._tested = True  # sets that do not fit are left out as soon as that is known
         self._entangled = False
@@ -101,18 +101,18 @@ class BranchAndBound:
         self._fit.give_back(_array(everything))
         return self._best
 
-    def _all(self) -> list[Decision]:
+    def _all(self) -> list[Branch]:
         out = []
         for block in self._units.blocks:
             if block.whole:
                 weight = float(self._work[block.array].sum())
-                out.append(Decision(block, None, tuple(block.whole), block.priority, weight, block.ref.name))
+                out.append(Branch(block, None, tuple(block.whole), block.priority, weight, block.ref.name))
             out += [self._one(s, block, part) for part in block.parts if part.limit for s in part.single]
         return out + [self._one(s, None, None) for s in self._units.loose.tolist()]
 
-    def _one(self, slot: int, block: Block | None, part: Part | None) -> Decision:
+    def _one(self, slot: int, block: Block | None, part: Part | None) -> Branch:
         pod = self._units.pod(slot)
-        return Decision(block, part, (slot,), pod.priority, float(self._work[slot]), pod.key)
+        return Branch(block, part, (slot,), pod.priority, float(self._work[slot]), pod.key)
 
     def _next(self, at: int, taken: set[int], gone: set[int], floor: Harm) -> None:
         """``taken`` is decided and costs ``floor``; ``gone`` are the slots off their nodes now: taken or undecided."""
@@ -159,7 +159,7 @@ class BranchAndBound:
         return cost._replace(beyond_budget=0) if self._entangled else cost
 
     @staticmethod
-    def _allowed(decision: Decision, taken: set[int]) -> bool:
+    def _allowed(decision: Branch, taken: set[int]) -> bool:
         part = decision.part
         return part is None or sum(1 for s in part.bound if s in taken) < part.limit
 

@@ -18,9 +18,9 @@ from gangsched.core.arrays import Bools, Floats, Ints
 from gangsched.core.preemption.candidates import Prices
 from gangsched.core.preemption.demand import Pairs
 from gangsched.core.preemption.fit import CountedFit
+from gangsched.core.preemption.knapsack import cover
 from gangsched.core.preemption.node_prices import MAY, Offer
 from gangsched.core.preemption.settle import Settled, Settler
-from gangsched.core.preemption.solvers import cover
 
 #: Units tried in exchange for another, or in addition: the most promising. Of 15 large clusters, 6 of them full of
 #: gangs, all come out the same with 4; without pairs one of 10 has 58 victims for 53.

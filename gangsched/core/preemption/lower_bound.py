@@ -7,7 +7,7 @@ room that each could make at most.
 
 Members of too many kinds for a table over the number of each are added up: nodes take amounts of a resource that some
 members ask for, and all of them together what all members do. Of that the Lagrangian relaxation is taken, as in
-:mod:`.solvers`; nodes that are equal are asked once.
+:mod:`.simplex`; nodes that are equal are asked once.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from gangsched.core.arrays import Bools, Floats, Ints, isin
 from gangsched.core.preemption.candidates import NEVER, Candidates, Interruption, Prices
 from gangsched.core.preemption.demand import Demand, Pairs
 from gangsched.core.preemption.harm import Floor, Harm
+from gangsched.core.preemption.knapsack import cover, hull
 from gangsched.core.preemption.node_prices import MAY, STAYS, NodePrices, Offer
 from gangsched.core.preemption.places import Places
-from gangsched.core.preemption.solvers import cover, hull
 
 #: More pods of one component of harm than this count as so many.
 _DIGIT = 2.0**20

@@ -2,7 +2,7 @@
 
 The question is turned round: not which pods may stay, but which nodes take how many members. Given that, what has to
 leave is a question to each node by itself (:mod:`.node_prices`). What couples nodes is the number of members: a
-knapsack (:mod:`.solvers`) for members that are alike, over nodes or over the domains that a rule between them spans;
+knapsack (:mod:`.knapsack`) for members that are alike, over nodes or over the domains that a rule between them spans;
 for members of several kinds a table over the number of each for few, and one kind after another for many.
 """
 
@@ -20,9 +20,9 @@ import numpy as np
 from gangsched.core.arrays import Bools, Floats, Ints
 from gangsched.core.preemption.candidates import NEVER, Candidates, Prices, rank
 from gangsched.core.preemption.demand import Demand
+from gangsched.core.preemption.knapsack import Taking, choose
 from gangsched.core.preemption.node_prices import NodePrices, Offer
 from gangsched.core.preemption.rules import APART, SPREAD, TOGETHER, Span
-from gangsched.core.preemption.solvers import Taking, choose
 
 #: Entries of the table over numbers of each kind, nodes x ways to fill a node x numbers: 0.1 s of work. With a tenth
 #: of it two of 6 gangs of three kinds are not proven.

@@ -20,7 +20,7 @@ from gangsched.core.preemption.demand import Demand
 from gangsched.core.preemption.harm import Component, Floor, Harm, components, place
 from gangsched.core.preemption.node_prices import Fillings
 from gangsched.core.preemption.places import Placing
-from gangsched.core.preemption.solvers import Table
+from gangsched.core.preemption.simplex import Table
 
 #: Entries of a table up to which it is worth its time.
 _ENTRIES = 1_500_000

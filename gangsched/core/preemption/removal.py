@@ -1,7 +1,5 @@
 """How victims leave: deleted, evicted, or with the Job that owns them, or the JobSet of it, which is suspended.
 
-What leaves with a workload whose queue is drained leaves in the same ways.
-
 The Job controller counts a deleted pod as a failed one: with the default backoffLimit of 6 a Job of eight dies at its
 first preemption. When it is suspended instead, its controller deletes the pods without counting them, and the Job can
 go on later. (https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job)
@@ -11,25 +9,23 @@ A Job of a JobSet is suspended with its JobSet: https://jobset.sigs.k8s.io/docs/
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from gangsched.core.decision import UnitRef, Victim, names_of
+from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.options import Options
-from gangsched.core.preemption.blocks import ref_of
-from gangsched.core.preemption.explain import fate_of, would_fail
 from gangsched.core.preemption.harm import Budgets
+from gangsched.core.preemption.job_failures import fate_of, would_fail
 from gangsched.core.quota.preemption import REASON_TEXT
-from gangsched.core.quota.stop_policy import STOPPED, Stop, drained_queues
-from gangsched.core.quota.stop_policy import leaving as workloads
+from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.state.jobs import Suspendable, family_of
 from gangsched.core.world.suspended import LENIENT, two_admitters
 from gangsched.messages import causes
 from gangsched.model.jobsets import JobSet, why_it_cannot_wait
 from gangsched.model.preemptible import protected
-from gangsched.model.records import GangId, Job, Pod
+from gangsched.model.records import Job, Pod
 from gangsched.model.survival import ignores_evictions
 
 if TYPE_CHECKING:
@@ -181,48 +177,6 @@ def _whole(job: Suspendable) -> str:
     return causes.job_suspended_whole(job=job.key)
 
 
-#: No priority protects a pod: it leaves because its queue is stopped, without a preemptor.
-_ABOVE_ALL = 2**31
-
-
-class Leaving(msgspec.Struct, frozen=True):
-    """A workload that has to leave as a whole, by the UID under which it holds quota.
-
-    ``blocked`` says why it cannot now: then there are no ``victims``.
-    """
-
-    uid: str
-    gangs: tuple[GangId, ...]
-    stop: Stop
-    victims: tuple[Victim, ...]
-    blocked: str = ""
-
-    @property
-    def name(self) -> str:
-        """``namespace/name`` of its gangs, joined by commas."""
-        return names_of(self.gangs)
-
-
-def standing(world: World, uid: str) -> list[Pod]:
-    """The pods of a workload that run and do not leave already, alone or with their Job, by gang and name."""
-    out = []
-    for pod in world.managed.pods_of(uid):
-        if pod.bound and pod.live:
-            owner = world.jobs.owner_of(pod)
-            if owner is None or not owner.suspended:
-                out.append(pod)
-    return out
-
-
-def movable(pods: Sequence[Pod], options: Options) -> bool:
-    """Would all of these be gone once they are removed? A static pod, or one of a DaemonSet, starts again in place.
-
-    What excludes a pod from preemption means nothing here: there is no preemptor.
-    """
-    daemons = (p.owner is not None and p.owner.kind == "DaemonSet" for p in pods)
-    return not any(p.static for p in pods) and (options.evict_daemonset_pods or not any(daemons))
-
-
 def budgets_of(world: World, key: str = "", but: Container[str] = ()) -> Budgets:
     """The budgets as they are now for the plan with this key, charged for what is to leave before, other than these
     pods (UIDs). Where one has no status, all pods are walked: nothing to be done per workload.
@@ -231,48 +185,3 @@ def budgets_of(world: World, key: str = "", but: Container[str] = ()) -> Budgets
     if found:
         found.count(world.ledger.condemned.charges(key, but, world.now))
     return found
-
-
-def leaving(
-    world: World,
-    options: Options,
-    uid: str,
-    stop: Stop,
-    pods: Sequence[Pod],
-    budgets: Budgets,
-    also: Sequence[Pod] = (),
-) -> Leaving:
-    """How a workload leaves of which these pods still run; ``also`` are others that draw on the same budgets, and are
-    not charged to them.
-
-    Where budgets may not be broken it leaves when they let all of its pods go, and not before.
-    """
-    gangs = world.managed.gangs_of(uid)
-    unit, why = ref_of(world.membership, gangs), causes.stopped_and_drained(stop=stop)
-    found = [Victim.of(pod, unit, why, method=options.removal, reason=stop.reason) for pod in pods]
-    victims = by_suspension(found, world, options, _ABOVE_ALL, budgets)
-    all_pods = [world.pods[v.uid] for v in victims]
-    beyond = (budgets.beyond([*also, *all_pods]) - budgets.beyond(also)) if budgets else set()
-    if options.strict_budgets and budgets:
-        if any(len(budgets.matching(p)) > 1 for p in all_pods):
-            return Leaving(uid, gangs, stop, (), causes.SEVERAL_BUDGETS)
-        if beyond:
-            keys = sorted({key for p in all_pods if p.uid in beyond for key in budgets.keys(p)})
-            text = causes.budget_refuses_all(names=", ".join(keys) or "a PodDisruptionBudget", count=len(all_pods))
-            return Leaving(uid, gangs, stop, (), text)
-    marked = tuple(msgspec.structs.replace(v, over_budget=v.uid in beyond, reason=stop.reason) for v in victims)
-    return Leaving(uid, gangs, stop, marked)
-
-
-def all_leaving(world: World, options: Options) -> Iterator[Leaving]:
-    """All pods that are evicted because of a stopped queue now, in this order."""
-    if not world.managed.active:
-        return
-    world.managed.settle()
-    budgets = budgets_of(world)
-    for uid, stop in list(workloads(world.managed, drained_queues(world.managed.quota))):
-        pods = standing(world, uid)
-        if pods and movable(pods, options):
-            found = leaving(world, options, uid, stop, pods, budgets)
-            budgets.charge(world.pods[v.uid] for v in found.victims if not v.over_budget)
-            yield found

@@ -19,7 +19,6 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from gangsched.core.agenda import Watchdog
 from gangsched.core.arrays import Bools, Ints, distinct
 from gangsched.core.decision import Gap
 from gangsched.core.placement.placer import Placer, Want
@@ -37,6 +36,7 @@ from gangsched.core.preemption.program import Program, Proof, floor_of
 from gangsched.core.preemption.settle import Settled, Settler
 from gangsched.core.preemption.units import Units
 from gangsched.core.state.simulation import Simulation
+from gangsched.core.watchdog import Watchdog
 
 #: Nodes x pods looked at in about one step.
 _PER_STEP = 3000
@@ -50,7 +50,7 @@ _DEAR = 5_000
 _WORK_LOOKS = 300
 
 
-class Plan(msgspec.Struct, frozen=True):
+class FoundPlan(msgspec.Struct, frozen=True):
     """Victims (slots) with which the gang fits, what they cost, and rows as those of a :class:`Choice`."""
 
     harm: Harm
@@ -137,7 +137,7 @@ class Search:
         self._reprieving = self._reprieve_began = 0
         self._up_to = math.inf  # what counts under a higher priority stays
         self._places: list[Places] = []
-        self._best: Plan | None = None  # of those found
+        self._best: FoundPlan | None = None  # of those found
         self._seen: set[frozenset[int]] = set()
         self._weighed: tuple[frozenset[int], Harm] | None = None
         self._workers: list[NodePrices | Interruptions | LowerBound | Proof] = []
@@ -206,7 +206,7 @@ class Search:
         for name in ("candidates", "_bound", "_program"):
             self.__dict__.pop(name, None)
 
-    def _keep(self, plan: Plan) -> None:
+    def _keep(self, plan: FoundPlan) -> None:
         if plan.taken not in self._seen:
             self._seen.add(plan.taken)
             plan = self._reprieved(plan)
@@ -260,13 +260,13 @@ class Search:
             if plan is not None:
                 self._keep(plan)
 
-    def _fitting(self, taken: frozenset[int]) -> Plan | None:
+    def _fitting(self, taken: frozenset[int]) -> FoundPlan | None:
         """The plan with just these victims; None if it is none."""
         base = self.fit.save()
         self.fit.take(np.array(sorted(taken), dtype=np.int64))
         rows = self.fit.rows() if self.fit.fits() else None
         self.fit.restore(base)
-        return None if rows is None else Plan(self._harm_of(taken), taken, rows)
+        return None if rows is None else FoundPlan(self._harm_of(taken), taken, rows)
 
     @cached_property
     def _program(self) -> Program | None:
@@ -275,7 +275,7 @@ class Search:
         fillings = fillings_of(self._places[0].nodes)
         return None if fillings is None else Program(self.candidates, self._demands[0], fillings, self._limits.most)
 
-    def _found(self) -> Iterator[Plan]:
+    def _found(self) -> Iterator[FoundPlan]:
         """Plans that work."""
         for demand in self._demands:
             places = Places(self.candidates, demand)
@@ -290,7 +290,7 @@ class Search:
                 if plans:
                     break
         for choice in self._limits.known:
-            yield Plan(self.harm_of(set(choice.taken)), choice.taken, choice.rows)
+            yield FoundPlan(self.harm_of(set(choice.taken)), choice.taken, choice.rows)
 
     def _few(self, taken: Collection[int]) -> bool:
         return self._limits.most is None or len(taken) <= self._limits.most
@@ -402,7 +402,7 @@ class Search:
 
     # -- checks --------------------------------------------------------------------------------------------
 
-    def _checked(self, demand: Demand, placing: Placing, interrupted: frozenset[int]) -> Plan | None:
+    def _checked(self, demand: Demand, placing: Placing, interrupted: frozenset[int]) -> FoundPlan | None:
         """The plan with these places, and the units (numbers) interrupted for them; None when the members do not fit
         so.
         """
@@ -415,9 +415,9 @@ class Search:
             taken = self._enlarged(placing, interrupted, taken)
         rows = fit.rows() if taken else {}
         fit.restore(base)
-        return Plan(self._harm_of(taken), taken, rows) if taken else None
+        return FoundPlan(self._harm_of(taken), taken, rows) if taken else None
 
-    def _reprieved(self, plan: Plan) -> Plan:
+    def _reprieved(self, plan: FoundPlan) -> FoundPlan:
         """The plan with whatever is not needed put back. That takes steps of its own, a number which the search's does
         not change: a longer search comes across the same plans, and is never worse.
         """
@@ -432,9 +432,9 @@ class Search:
         self._reprieving += fit.steps - spent
         fit.steps = spent
         if not back:
-            return Plan(plan.harm, plan.taken, rows)
+            return FoundPlan(plan.harm, plan.taken, rows)
         left = plan.taken.difference(s for slots in back for s in slots.tolist())
-        return Plan(self._harm_of(left), left, rows)
+        return FoundPlan(self._harm_of(left), left, rows)
 
     def _enlarged(self, placing: Placing, interrupted: frozenset[int], taken: frozenset[int]) -> frozenset[int]:
         """More victims until all filters agree: single pods and then whole units, those on the nodes that are the
@@ -513,7 +513,7 @@ class Search:
 
     # -- few units -----------------------------------------------------------------------------------------
 
-    def _tried(self, best: Plan | None, least: Floor | None) -> Plan | None:
+    def _tried(self, best: FoundPlan | None, least: Floor | None) -> FoundPlan | None:
         """With few units, look through everything that could be better."""
         exact = BranchAndBound(
             self.units, self.fit, self.harm_of, self._look, self.works, self.budgets, self._few, strict=self.strict
@@ -529,7 +529,7 @@ class Search:
             return None
         if taken == before:
             return best
-        plan = self._reprieved(Plan(cost, taken, {}))
+        plan = self._reprieved(FoundPlan(cost, taken, {}))
         return plan if best is None or plan.harm < best.harm else best
 
     def _look(self) -> bool:

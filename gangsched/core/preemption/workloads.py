@@ -11,18 +11,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from gangsched.core.agenda import Watchdog
 from gangsched.core.arrays import Bools, Floats, Ints, isin
 from gangsched.core.decision import UnitRef
 from gangsched.core.preemption.blocks import Block, Part, ref_of
-from gangsched.core.preemption.eligible import Patience, member_too_young
 from gangsched.core.preemption.fit import Fit
 from gangsched.core.preemption.harm import Budgets, Harm, Loss, harm
+from gangsched.core.preemption.patience import Patience, member_too_young
 from gangsched.core.preemption.units import JobsThatEnd, Units
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.preemption import Step, Taken, Target, whole
 from gangsched.core.quota.workloads import Holder, less
 from gangsched.core.state.podtable import ASSUMED, PROTECTED
+from gangsched.core.watchdog import Watchdog
 from gangsched.messages import causes
 from gangsched.model.queues import GROUP as KUEUE
 from gangsched.model.records import GangId

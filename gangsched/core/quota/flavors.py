@@ -68,7 +68,7 @@ Chosen = tuple[str, str, str]
 Oracle = Callable[[int, int], tuple[Mode, int]]
 
 
-class Choice(msgspec.Struct, frozen=True):
+class FlavorChoice(msgspec.Struct, frozen=True):
     """The flavor of one resource; ``level`` is how far away its quota is (0: the queue's own)."""
 
     flavor: str
@@ -99,7 +99,7 @@ class PodSetFlavors(msgspec.Struct, frozen=True):
     """
 
     name: str
-    choices: Mapping[str, Choice]
+    choices: Mapping[str, FlavorChoice]
     problems: tuple[str, ...] = ()
     shortages: tuple[Shortage, ...] = ()
 
@@ -167,7 +167,7 @@ def better(one: tuple[Mode, int], other: tuple[Mode, int], fungibility: Fungibil
 class _Found(msgspec.Struct):
     """The flavor search of one group. ``tried`` is the number of the last flavor that was looked at."""
 
-    choices: dict[str, Choice]
+    choices: dict[str, FlavorChoice]
     problems: list[str]
     shortages: list[Shortage]
     tried: int = -1
@@ -226,7 +226,7 @@ class FlavorAssigner:
     def _pod_set(self, pod_set: PodSet) -> tuple[PodSetFlavors, bool]:
         """The flavors of one pod set, and whether it has one for each resource that it asks for."""
         requests = pod_set.requests(self.covered)
-        choices: dict[str, Choice] = {}
+        choices: dict[str, FlavorChoice] = {}
         problems: list[str] = []
         shortages: list[Shortage] = []
         for resource, units in requests.items():
@@ -278,10 +278,10 @@ class FlavorAssigner:
 
     def _flavor(
         self, name: str, requests: Mapping[str, int], found: _Found
-    ) -> tuple[tuple[Mode, int], dict[str, Choice]]:
+    ) -> tuple[tuple[Mode, int], dict[str, FlavorChoice]]:
         """The worst (mode, level) of the resources in one flavor, and the choice for each."""
         worst = (Mode.FIT, 0)
-        choices: dict[str, Choice] = {}
+        choices: dict[str, FlavorChoice] = {}
         for resource, units in requests.items():
             mode, level, problem = self._cell(name, resource, units, found.shortages)
             if problem:
@@ -290,7 +290,7 @@ class FlavorAssigner:
                 worst = (mode, level)
             if mode == Mode.NO_FIT:
                 return worst, {}
-            choices[resource] = Choice(name, mode, level)
+            choices[resource] = FlavorChoice(name, mode, level)
         return worst, choices
 
     def _cell(self, flavor: str, resource: str, units: int, shortages: list[Shortage]) -> tuple[Mode, int, str]:

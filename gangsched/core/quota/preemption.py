@@ -67,7 +67,7 @@ class Taken(msgspec.Struct, frozen=True):
 Walk: TypeAlias = Iterator[tuple[Holder, str]]
 
 
-class Rules(Protocol):
+class QuotaRules(Protocol):
     """Who may be taken for one workload, in which order, and when its quota is enough."""
 
     tree: Tree
@@ -141,7 +141,7 @@ QUOTA_ALONE = _QuotaAlone()
 class VictimSearch:
     """One walk. It changes usage in the tree and puts it back before it returns."""
 
-    def __init__(self, rules: Rules, nodes: Nodes = QUOTA_ALONE) -> None:
+    def __init__(self, rules: QuotaRules, nodes: Nodes = QUOTA_ALONE) -> None:
         self._rules = rules
         self._nodes = nodes
         self._taken: list[Taken] = []
@@ -279,7 +279,7 @@ class Pool(msgspec.Struct, frozen=True):
 
 
 class ClassicRules:
-    """Who may be taken for one workload, and in which order; see :class:`Rules`."""
+    """Who may be taken for one workload, and in which order; see :class:`QuotaRules`."""
 
     def __init__(self, holders: Holders, queue: ClusterQueue, need: Need) -> None:
         self.tree: Tree = holders.tree

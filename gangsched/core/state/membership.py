@@ -14,7 +14,7 @@ from gangsched.core.state import census as counted
 from gangsched.core.state.announced import most_of, stand_ins
 from gangsched.core.state.census import Census
 from gangsched.core.state.crowd import Crowd
-from gangsched.core.state.sightings import SchedulerNames
+from gangsched.core.state.scheduler_names import SchedulerNames
 from gangsched.messages import causes
 from gangsched.model.dialects import gang_from_member, minimum_key, needs_object, role_of
 from gangsched.model.dialects.operators import COUNTS_ALL, OPERATORS

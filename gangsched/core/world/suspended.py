@@ -2,18 +2,14 @@
 
 While one is suspended it has no pods. It is planned by *stand-ins*: pods as its template describes them, which no
 cluster knows (:mod:`gangsched.core.state.crowd`). There are such when the last of its pods is gone, until it goes on.
-
-And what is seen before the Job, JobSet or Workload that says whose it is: it is kept back for some seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
 
-from gangsched.core.agenda import Page
 from gangsched.core.state.crowd import Alike
 from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, gang_of, key_of
 from gangsched.core.world.world import World
@@ -255,70 +251,3 @@ def _claims_that_stay(volumes: PodVolumes | None) -> PodVolumes | None:
         return volumes
     claims = tuple(c for c in volumes.claims if c not in volumes.owned)
     return msgspec.structs.replace(volumes, claims=claims, owned=()) if claims or volumes.disks else None
-
-
-class LateOwners:
-    """What is seen before the object above it, and whose gang or queue is not known yet for that: it is not shown to
-    the world yet, for ``seconds`` at most; with 0 nothing is kept back.
-
-    Objects of each kind are watched apart, so a pod may come before its Job (or the JobSet of that), above all while
-    Jobs are listed anew. On its own it would escape its gang, and the queue that its Job names. And where Kueue is at
-    work too, only the Workload that it makes of a Job (or JobSet) tells whose one is that has just been created
-    suspended for its queue.
-    """
-
-    def __init__(self, world: World, seconds: float) -> None:
-        self._world = world
-        self.seconds = seconds
-        self._pods: dict[str, Pod] = {}  # by UID
-        self._ends: Page[str] = world.agenda.page()  # of their waits
-        self._jobs: Page[OwnerKey] = world.agenda.page()  # the same of Jobs and JobSets
-
-    def keep(self, pod: Pod, now: float) -> bool:
-        """A pod was seen: is it kept back? One that the world knows, or that has a node, never is."""
-        if not self.seconds or pod.uid in self._world.pods or not self._waits(pod):
-            self.gone(pod.uid)
-            return False
-        if pod.uid not in self._pods:
-            self._ends.at(pod.uid, now + self.seconds)
-        self._pods[pod.uid] = pod
-        return True
-
-    def among(self, pods: Iterable[Pod]) -> list[Pod]:
-        """Those of the pods that would be kept back if they were new; not what an earlier process has planned."""
-        return [pod for pod in pods if self.seconds and pod.intent is None and self._waits(pod)]
-
-    def gone(self, uid: str) -> None:
-        """A pod is gone, or is kept back no longer."""
-        if self._pods.pop(uid, None) is not None:
-            self._ends.never(uid)
-
-    def take(self, now: float) -> list[Pod]:
-        """The pods that are kept back no longer, because what owns them is known or the time is over."""
-        self._ends.due(now)
-        found = [pod for uid, pod in self._pods.items() if uid not in self._ends or not self._waits(pod)]
-        for pod in found:
-            self.gone(pod.uid)
-        return found
-
-    def keep_job(self, key: OwnerKey, now: float) -> bool:
-        """A Job or JobSet was seen: is it not planned yet, because Kueue may still make a Workload of it?"""
-        world = self._world
-        owner = world.jobs.find(*key) if world.jobs.kueue.at_work and self.seconds else None
-        if owner is None or stands(world, key) or not (owner.suspended and held(world, owner)):
-            self._jobs.never(key)
-            return False
-        # By its creation, since it may be older than this process; not for longer where the server's clock is ahead.
-        end = min(owner.created, now) + self.seconds
-        if end > now and key not in self._jobs:
-            self._jobs.at(key, end)
-        return key in self._jobs
-
-    def take_jobs(self, now: float) -> list[OwnerKey]:
-        """The Jobs and JobSets that are kept back no longer."""
-        return self._jobs.due(now)
-
-    def _waits(self, pod: Pod) -> bool:
-        world = self._world
-        ours = not pod.node and pod.live and pod.scheduler in world.membership.ours
-        return ours and world.owner_gangs.waits_for_owner(pod)

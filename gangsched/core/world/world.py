@@ -21,17 +21,15 @@ from gangsched.core.ledger.ledger import Kind, Ledger, Reservation
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.quota import Quota
 from gangsched.core.state.columns import HyperNodes
+from gangsched.core.state.eviction_history import EvictionHistory
+from gangsched.core.state.foreign_nominations import ForeignNominations
 from gangsched.core.state.jobs import Jobs, OwnerKey
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.ownership import Ownership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
-from gangsched.core.state.sightings import (
-    Evictions,
-    ForeignNominations,
-    RefusedRemovals,
-    SchedulerNames,
-    Sightings,
-)
+from gangsched.core.state.refused_removals import RefusedRemovals
+from gangsched.core.state.scheduler_names import SchedulerNames
+from gangsched.core.state.sightings import Sightings
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.world.cut_decisions import CutDecisions
@@ -92,7 +90,7 @@ class World:
         #: What is observed and has to be looked at again, and beside it what is intended.
         self.agenda = Agenda()
         self.agenda.page(self.names.alive)
-        self.evictions = Evictions()
+        self.evictions = EvictionHistory()
         self.cut = CutDecisions()
         self.resumes = Resumes()
         self.foreign_nominations = ForeignNominations(

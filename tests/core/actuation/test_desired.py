@@ -13,7 +13,7 @@ import gangsched.core
 from gangsched.core.actions import Bind, Mark, Unmark, WithdrawNomination, Write, reference
 from gangsched.core.actuation import desired
 from gangsched.core.actuation.desired import Marked, nominated_elsewhere
-from gangsched.core.actuation.records import Owner, Owners, written
+from gangsched.core.actuation.records import EvictionOwner, Owners, written
 from gangsched.core.agenda import Page
 from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.ledger.condemned import NO_PLAN, Cause, Condemned, Eviction
@@ -42,7 +42,9 @@ def eviction(plan: str, priority: float, *, cause: Cause = Cause.PREEMPTION, beg
 def names(*plans: str, cause: str = "preemption", not_before: str = "") -> str:
     """These as the owners that stand on the pod."""
     owners = (
-        Owner(plan, cause, "sched", f"d/{plan}", f"d/{plan}-0", "PodGroup", "d/low", pods=1, not_before=not_before)
+        EvictionOwner(
+            plan, cause, "sched", f"d/{plan}", f"d/{plan}-0", "PodGroup", "d/low", pods=1, not_before=not_before
+        )
         for plan in plans
     )
     return written(Owners.of(owners))

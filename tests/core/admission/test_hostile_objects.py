@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gangsched.core.actions import MARK_REASON, Mark, Nominate, Remove, Report, SetCondition, Unmark, Write
-from gangsched.core.actuation.records import Owner, Owners, written
+from gangsched.core.actuation.records import EvictionOwner, Owners, written
 from gangsched.core.events import ObjectRefused
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
@@ -399,7 +399,7 @@ def test_a_forged_mark_of_a_rollback_removes_nobody(owner: str, *, record: bool)
     the mark is somebody else's, whatever its sentence says, and is left to them.
     """
     text = notes.rolling_back(scheduler="py-gang-scheduler", gang=f"d/{owner}", trigger="d/x")
-    made = Owner("p-1", "rollback", "py-gang-scheduler", f"d/{owner}", "d/x")
+    made = EvictionOwner("p-1", "rollback", "py-gang-scheduler", f"d/{owner}", "d/x")
     forged = pod("m").cpu(1).on("n1").field(disruption=Condition("True", MARK_REASON, text))
     if record:
         forged = forged.field(evicted_for=Condition("True", "Owned", written(Owners.of([made]))))

@@ -7,7 +7,7 @@ import pytest
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Bind, Nominate, PodWrite, Report, SetCondition, SetGroupStatus
-from gangsched.core.state.sightings import ALIVE_SECONDS
+from gangsched.core.state.scheduler_names import ALIVE_SECONDS
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster
 

@@ -12,8 +12,9 @@ from gangsched.core.actions import Bind, Mark, Remove, Unmark, Write
 from gangsched.core.decision import UNSCHEDULABLE, Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.lifecycle import report
-from gangsched.core.lifecycle.bound_in_part import FIRST_PAUSE_SECONDS, hopeless
 from gangsched.core.lifecycle.group import Group
+from gangsched.core.lifecycle.refused_bindings import FIRST_PAUSE_SECONDS
+from gangsched.core.lifecycle.rollback import hopeless
 from gangsched.model.records import SINGLE, GangId, Job
 from tests.builders import PodBuilder, decided, gang, node, pdb, pod
 from tests.core.binding.refusals import member, refuse_m2, refusing

@@ -12,8 +12,9 @@ from gangsched.core.forecast import forecast
 from gangsched.core.lifecycle import draining
 from gangsched.core.lifecycle.draining import AT_ONCE
 from gangsched.core.options import Options
+from gangsched.core.preemption.drain_plan import DrainPlan
 from gangsched.core.preemption.harm import Budgets
-from gangsched.core.preemption.removal import Leaving, budgets_of
+from gangsched.core.preemption.removal import budgets_of
 from gangsched.core.quota import stop_policy
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.stop_policy import Stop
@@ -374,7 +375,7 @@ def test_who_leaves_first_has_what_a_budget_allows() -> None:
     """The one of low priority is displaced first: the other goes beyond, although preemption would count it first."""
     pods = [queued(f"x{i}", "a").labels({QUEUE_LABEL: "q-a", "app": "x"}).priority(i).on("n1") for i in range(3)]
     shown = [big(), *objects(*SHARED), stopped(), *pods, pdb("keep").selects(app="x").allows(2)]
-    left: list[Leaving] = []
+    left: list[DrainPlan] = []
     list(forecast([event(o) for o in shown], Options(), 0.0, left))
     assert [(v.name, v.over_budget) for each in left for v in each.victims] == [
         ("x0", False),
@@ -389,7 +390,7 @@ def test_what_is_blocked_leaves_the_budget_to_others() -> None:
     members = [pod(f"m{i}").cpu(1).gang("g").label(app="x").on("n1") for i in range(2)]
     alone = queued("x", "a").labels({QUEUE_LABEL: "q-a", "app": "x"}).priority(9).on("n1")
     shown = [big(), *objects(*SHARED), stopped(), group, *members, alone, pdb("keep").selects(app="x").allows(1)]
-    left: list[Leaving] = []
+    left: list[DrainPlan] = []
     list(forecast([event(o) for o in shown], Options(strict_budgets=True), 0.0, left))
     assert [(each.name, bool(each.blocked)) for each in left] == [("d/g", True), ("d/x", False)]
 

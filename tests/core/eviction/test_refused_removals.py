@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gangsched.core.actions import Action, AskRemoval, Mark, Remove
 from gangsched.core.events import Outcome
-from gangsched.core.state.sightings import REFUSED_SECONDS
+from gangsched.core.state.refused_removals import REFUSED_SECONDS
 from tests.builders import gang, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, texts
 

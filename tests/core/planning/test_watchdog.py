@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Action
-from gangsched.core.agenda import Watchdog
 from gangsched.core.decision import PREEMPT, Decision
 from gangsched.core.events import Event, SearchCancelled, Synced
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.watchdog import Watchdog
 from tests.oracle.case import NOW
 from tests.oracle.generate import case
 

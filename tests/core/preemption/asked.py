@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 
-from gangsched.core.agenda import Watchdog
 from gangsched.core.arrays import Ints
 from gangsched.core.decision import group_key
 from gangsched.core.framework.pipeline import Pipeline
@@ -21,6 +20,7 @@ from gangsched.core.preemption.places import Places
 from gangsched.core.preemption.removal import budgets_of
 from gangsched.core.preemption.search import Search
 from gangsched.core.preemption.units import Units
+from gangsched.core.watchdog import Watchdog
 from gangsched.model.records import GangId
 from tests.bench.worlds import World
 from tests.core.harness import Built, world

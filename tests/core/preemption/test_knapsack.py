@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gangsched.core.preemption.candidates import NEVER, Prices
-from gangsched.core.preemption.solvers import Taking, choose, cover
+from gangsched.core.preemption.knapsack import Taking, choose, cover
 
 
 def by_all_ways(costs: Prices, members: int) -> complex | None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gangsched.core.arrays import Floats, Ints
-from gangsched.core.preemption.solvers import Table
+from gangsched.core.preemption.simplex import Table
 
 #: Costs that tell columns apart add up to less than this.
 NEAR = 0.01

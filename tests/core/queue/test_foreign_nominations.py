@@ -11,7 +11,7 @@ from gangsched.core.decision import BIND, UNSCHEDULABLE
 from gangsched.core.events import LeadershipChanged
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from gangsched.core.options import Options
-from gangsched.core.state.sightings import UNUSED_SECONDS
+from gangsched.core.state.foreign_nominations import UNUSED_SECONDS
 from tests.builders import PodBuilder, gang, node, pod
 from tests.core.harness import Built, Cluster, event, nodes_of, plan
 from tests.core.stories import names

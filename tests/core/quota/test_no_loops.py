@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.decision import Decision, Preempt, Unschedulable
-from gangsched.core.state.sightings import PROTECTED_SECONDS, WINDOW_SECONDS, Evictions, unit_of
+from gangsched.core.state.eviction_history import PROTECTED_SECONDS, WINDOW_SECONDS, EvictionHistory, unit_of
 from gangsched.model.records import Pod
 from tests.builders import node, pod
 from tests.core.harness import plan, verdict, world
@@ -15,9 +15,9 @@ from tests.core.quota.world import queue
 HOUR = WINDOW_SECONDS
 
 
-def evictions(*times: float, pods: int = 1) -> Evictions:
+def evictions(*times: float, pods: int = 1) -> EvictionHistory:
     """Of pods of one ReplicaSet, of which there are so many."""
-    out = Evictions()
+    out = EvictionHistory()
     for n in range(pods):
         out.seen(None, replica(n))
     for at in times:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangsched.core.actions import MARK_REASON, Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination
-from gangsched.core.actuation.records import Intent, Owner, Owners, intent_of, owners_of, written
+from gangsched.core.actuation.records import EvictionOwner, Intent, Owners, intent_of, owners_of, written
 from gangsched.core.events import LeadershipChanged
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
@@ -29,7 +29,7 @@ def mark(
     """The victim bears the mark of a preemptor, for these plans."""
     text = report.mark_message(scheduler, preemptor, trigger)
     victim = victim.field(disruption=Condition("True", MARK_REASON, text))
-    data = Owners.of(Owner(each, "preemption", scheduler, preemptor, trigger) for each in plans)
+    data = Owners.of(EvictionOwner(each, "preemption", scheduler, preemptor, trigger) for each in plans)
     return victim.field(evicted_for=Condition("True", "Owned", written(data)))
 
 
@@ -59,7 +59,7 @@ def found(*more: Built, members: bool = True, **options: Any) -> Cluster:
 def test_a_mark_can_be_read_back(preemptor: str) -> None:
     """For whom the victim leaves, and by which plan if that is known."""
     made = mark(pod("v"), preemptor, "d/m1", "another").obj()
-    assert owners_of(made) == (Owner("10-1", "preemption", "another", preemptor, "d/m1"),)
+    assert owners_of(made) == (EvictionOwner("10-1", "preemption", "another", preemptor, "d/m1"),)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""Members whose binding was refused for good go to other nodes.
+
+Why it was refused is not known here: an admission plug-in may mind the node, the pod, or both. So another node is tried
+where there is room; no pod is evicted to find out. When no other is left, all of them are tried again: whatever minded
+may have changed its mind. Nor is any pod evicted when weaker work has got the room meanwhile, for the member would be
+refused again, and whoever has left would come back: not before a pause is over, which doubles when the member is
+refused once more after it. Members are kept off as if they had asked for that, and a spread constraint leaves out nodes
+that its pod does not ask for. They count all the same: the place has to do for the members as they are.
+"""
+
+from __future__ import annotations
+
+from gangsched.core.decision import BIND, WAIT, Verdict
+from gangsched.core.lifecycle.group import Failed, Group
+from gangsched.core.planning.context import Pause, Question
+from gangsched.core.planning.cycle import Decider
+from gangsched.core.world.world import World
+from gangsched.messages import notes
+from gangsched.model.records import Pod
+
+#: Seconds in which a gang evicts no pod after a member was refused; twice as long each time it is refused after that.
+FIRST_PAUSE_SECONDS = 120.0
+
+
+def pause_of(world: World, group: Group) -> Pause:
+    """When the group may evict others (again), and why not before."""
+    for uid, refusal in list(group.failures.refusals.items()):
+        pod = world.pods.get(uid)
+        if pod is None or pod.node or not pod.live or asked_by(pod) != refusal.asked:
+            del group.failures.refusals[uid]
+    refused = max((refusal.until for refusal in group.failures.refusals.values()), default=0.0)
+    rounds = group.failures.count(Failed.ROUND)
+    many = notes.rounds(rounds=rounds) if rounds > 1 else notes.ONE_ROUND
+    paused = Pause(group.failures.paused_until, notes.pauses(many=many))
+    return max(Pause(refused, notes.BINDING_REFUSED), paused)
+
+
+def asked_by(pod: Pod) -> object:
+    """What an admission plug-in may have minded about the pod: where that is another, it may be bound."""
+    return pod.shape, pod.labels, pod.hints, pod.priority
+
+
+def other_nodes(decider: Decider, group: Group) -> Verdict | None:
+    """The decision to go where no binding of the same member has been refused; None when there is no such room."""
+    if not group.failures.refused_on:
+        return None
+    pause, keep_off = pause_of(decider.world, group), group.failures.refused_on
+    verdict = decider.decide(Question(group.gangs, may_preempt=False, pause=pause, keep_off=keep_off))
+    given = {uid: found for d in verdict.decisions if d.quota is not None for uid, found in d.quota.by_pod.items()}
+    if verdict.outcome in (BIND, WAIT) and decider.still_holds(
+        group.gangs, verdict.placements, (), terminating_leave=verdict.outcome == WAIT, flavors=given
+    ):
+        return verdict
+    group.failures.refused_on.clear()
+    return None
