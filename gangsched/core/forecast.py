@@ -54,7 +54,7 @@ def forecast(
     yield from foretell(scheduler, drained)
 
 
-def foretell(scheduler: Scheduler, drained: list[Leaving] | None = None) -> Iterator[Decision]:
+def foretell(scheduler: Scheduler, drained: list[DrainPlan] | None = None) -> Iterator[Decision]:
     """The decisions of :func:`forecast` on what a scheduler knows that does not lead. What they intend stays in its
     ledger until it learns again that it does not lead.
     """
