@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -49,16 +50,30 @@ def decide(
 class State:
     """Objects, options and a moment; ``decisions`` are what would be decided, each with the milliseconds it took, and
     ``drained`` who leaves before that because of a stopped queue. Unless it ``decides`` there are none of both: less is
-    known than what a decision rests on.
+    known than what a decision rests on. After so many ``seconds`` no further one is begun, and it is ``partial`` too.
     """
 
-    def __init__(self, events: Sequence[Event], options: Options, now: float, *, decides: bool = True) -> None:
+    def __init__(
+        self,
+        events: Sequence[Event],
+        options: Options,
+        now: float,
+        *,
+        decides: bool = True,
+        seconds: float = math.inf,
+    ) -> None:
         self.events = list(events)
         self.options = options
         self.now = now
         self.drained: list[DrainPlan] = []
         self.partial = not decides
-        self.decisions = list(decide(self.events, options, now, self.drained)) if decides else []
+        self.decisions: list[tuple[Decision, float]] = []
+        until = time.monotonic() + seconds
+        for each in decide(self.events, options, now, self.drained) if decides else ():
+            self.decisions.append(each)
+            if time.monotonic() >= until:
+                self.partial = True
+                break
 
     @functools.cached_property
     def world(self) -> World:

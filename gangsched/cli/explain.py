@@ -94,20 +94,7 @@ def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
     namespace, kind, name = _asked(args)
     now, read = moment_of(args), read_either(args, namespace)
     state = State(read.events, read.options, read.now if now is None else now, decides=not read.partial)
-    namespace = namespace or read.namespace or "default"
-    found = explain(state, namespace, name, kind)
-    if read.reach is not None and found.own is None and (owners := owners_without_pods(state, namespace, name, kind)):
-        found = _without_pods(state, found, owners, read.reach)
-    if kind in ("", JOB) and (found.own is None or found.own.gang.family == SINGLE):
-        notes = (
-            read.reach.ask(lambda client: _annotations_of(client, namespace, name)) if read.reach is not None else {}
-        )
-        lone = without_pods.no_gang(state, namespace, name, notes)
-        if lone is not None:
-            found = msgspec.structs.replace(answered(lone, *found.sections), decisions=found.decisions)
-    if read.reach is not None and isinstance(found.own, Gathering):
-        refused = _refused(controllers_of(state, found.own.gang), read.reach, state.now)
-        found = msgspec.structs.replace(found, sections=(*under(NOT_CREATED, refused), *found.sections))
+    found = explained(state, read.reach, namespace or read.namespace or "default", name, kind)
     if not args.eta or found.own is None:
         return Explained(state, found, whole=args.verbose), read.warnings
     from gangsched.cli.eta import etas  # noqa: PLC0415 - the simulator is for this only
@@ -116,6 +103,25 @@ def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
     when = Section(STARTS, list(found_etas[found.own.gang].lines()))
     found = msgspec.structs.replace(found, sections=(when, *found.sections))
     return Explained(state, found, found_etas, args.verbose), read.warnings
+
+
+def explained(state: State, reach: Reach | None, namespace: str, name: str, kind: str = "") -> Explanation:
+    """The gang or pod of this name, with what its cluster says of it where that can be asked.
+
+    Raises :class:`~gangsched.cli.answers.UsageError` if there is none.
+    """
+    found = explain(state, namespace, name, kind)
+    if reach is not None and found.own is None and (owners := owners_without_pods(state, namespace, name, kind)):
+        found = _without_pods(state, found, owners, reach)
+    if kind in ("", JOB) and (found.own is None or found.own.gang.family == SINGLE):
+        notes = reach.ask(lambda client: _annotations_of(client, namespace, name)) if reach is not None else {}
+        lone = without_pods.no_gang(state, namespace, name, notes)
+        if lone is not None:
+            found = msgspec.structs.replace(answered(lone, *found.sections), decisions=found.decisions)
+    if reach is not None and isinstance(found.own, Gathering):
+        refused = _refused(controllers_of(state, found.own.gang), reach, state.now)
+        found = msgspec.structs.replace(found, sections=(*under(NOT_CREATED, refused), *found.sections))
+    return found
 
 
 def _without_pods(state: State, found: Explanation, owners: Sequence[Controller], reach: Reach) -> Explanation:

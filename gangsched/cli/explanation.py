@@ -67,6 +67,10 @@ def explain(state: State, namespace: str, name: str, kind: str = "") -> Explanat
     if pod is not None:
         return _pod(state, pod)
     gangs = [] if kind == "Pod" else _gangs_named(state, namespace, name, kind)
+    waiting = next((gang for gang in gangs if state.partial and state.world.membership.waits(gang)), None)
+    if waiting is not None:
+        census = state.world.membership.census(waiting)
+        return _pod(state, min((*census.pending, *census.gated), key=lambda p: p.name))
     placed = next((gang for gang in gangs if state.world.membership.placed(gang)), None)
     if placed is not None:
         return _running_gang(state, placed)

@@ -31,7 +31,7 @@ from gangsched.core.state.census import Census
 from gangsched.core.state.jobs import family_of
 from gangsched.core.world.obstacles import GANG_NOT_READY, REFUSED, TWO_ADMITTERS, obstacle
 from gangsched.core.world.world import World
-from gangsched.messages import absent, failures
+from gangsched.messages import absent, failures, standing
 from gangsched.messages.text import are, counted
 from gangsched.model.dialects.upstream import FAMILY as UPSTREAM
 from gangsched.model.errors import Problem
@@ -86,7 +86,7 @@ class Gangs(NamedTuple):
 
 
 def _render(gangs: Gangs, form: str) -> None:
-    print_lines(_lines(form, gangs.rows, gangs.now))
+    print_lines(lines(form, gangs.rows, gangs.now))
     if not gangs.rows:
         answers.complain([failures.NO_GANGS])
 
@@ -123,7 +123,7 @@ def _watch(args: argparse.Namespace) -> int:
                 for row in _chosen(args, rows(scheduler.world, {}, now, partial=not scope.whole), space or "default")
             }
             changed = [row for key, row in found.items() if shown.get(key) != row]
-            columns.print(_lines(args.output, changed, now)[above:])
+            columns.print(lines(args.output, changed, now)[above:])
             shown, above = found, 0 if args.output == "name" else 1
             sys.stdout.flush()
             time.sleep(_WATCH_SECONDS)
@@ -147,7 +147,7 @@ def _chosen(args: argparse.Namespace, found: Iterable[Row], space: str) -> Itera
             yield row
 
 
-def _lines(form: str, found: Sequence[Row], now: float) -> list[tuple[str, ...]]:
+def lines(form: str, found: Sequence[Row], now: float) -> list[tuple[str, ...]]:
     """The table, its header first; for names only them."""
     if form == "name":
         return [(f"{row.kind.lower()}/{row.name}",) for row in found]
@@ -180,9 +180,10 @@ def _entry(row: Row, now: float) -> dict[str, Any]:
     }
 
 
-#: States, from arrival to end: see :func:`_state`.
+#: States, from arrival to end: see :func:`_state`; of the first three nothing runs.
 GATHERING, QUEUED, NOMINATED, BINDING = "Gathering", "Queued", "Nominated", "Binding"
 STARTING, RUNNING, LEAVING, FINISHED = "Starting", "Running", "Leaving", "Finished"
+WAITS = (GATHERING, QUEUED, NOMINATED)
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -302,6 +303,12 @@ def _idle(world: World, gang: GangId) -> Row:
         scheduler=gang.scheduler,
         nodes=(),
     )
+
+
+def in_short(states: Mapping[str, int]) -> str:
+    """How many gangs are in which state."""
+    order = (GATHERING, QUEUED, NOMINATED, BINDING, STARTING, RUNNING, LEAVING, FINISHED)
+    return ", ".join(f"{states[state]} {state}" for state in order if states.get(state)) or standing.NO_GANG
 
 
 def _state(census: Census, needed: int | None, problem: str) -> str:

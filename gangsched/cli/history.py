@@ -66,18 +66,20 @@ class Record(NamedTuple):
         """The fields of the contract."""
         return {"lines": [_entry(line) for line in self.lines]}
 
+    def rows(self, most: int) -> Iterator[tuple[str, ...]]:
+        """A line of the table for each, with so many names of objects at most; its head first."""
+        yield "AGE", "REASON", "KIND", "OBJECTS", "MESSAGE"
+        for line in self.lines:
+            names = [f"{space}/{name}" + (f" ({node})" if node else "") for space, name, node in line.objects]
+            age = age_of(self.now - parse_time(line.time, "time"))
+            yield age, line.reason, line.kind, listed(names, most), line.note
+
     def print(self, _: str = "") -> None:
         """Print the table, as kubectl does it; on a terminal without most of the names of many objects."""
         if not self.lines:
             answers.complain([failures.NOTHING_ON_RECORD])
             return
-        most = _NAMES if sys.stdout.isatty() else sys.maxsize
-        rows = [("AGE", "REASON", "KIND", "OBJECTS", "MESSAGE")]
-        for line in self.lines:
-            names = [f"{space}/{name}" + (f" ({node})" if node else "") for space, name, node in line.objects]
-            age = age_of(self.now - parse_time(line.time, "time"))
-            rows.append((age, line.reason, line.kind, listed(names, most), line.note))
-        print_lines(rows)
+        print_lines(list(self.rows(_NAMES if sys.stdout.isatty() else sys.maxsize)))
 
 
 CONTRACT: Contract[Record] = Contract("gangsched.dev/history/v1", {"lines": []}, Record.fields, Record.print)
@@ -107,10 +109,14 @@ def read_record(args: argparse.Namespace, namespace: str | None) -> tuple[list[L
     """
     configuration, connection, _ = connect(args)
     space = namespace or connection.namespace or "default"
-    return asyncio.run(_lines(configuration, connection, space)), connection.namespace
+    return asyncio.run(lines_in(configuration, connection, space)), connection.namespace
 
 
-async def _lines(configuration: Configuration, connection: Connection, space: str) -> list[Line]:
+async def lines_in(configuration: Configuration, connection: Connection, space: str) -> list[Line]:
+    """The lines of the record of a cluster, else what there is in the namespace ``space``.
+
+    Raises :class:`~gangsched.model.errors.UserError` when neither can be read.
+    """
     # What talks to a cluster takes long to import; --help does without.
     from gangsched.cluster.kube.client import ApiError, UnreachableError  # noqa: PLC0415
     from gangsched.cluster.kube.evictions_here import evictions_in  # noqa: PLC0415

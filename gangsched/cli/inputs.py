@@ -146,7 +146,7 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
         parser, "serve pods of this spec.schedulerName, instead of the profiles of the configuration; can be repeated"
     )
     parser.add_argument(
-        "--port", metavar="N", type=_port, help="port of /healthz and /metrics, instead of http.port; 0 for none"
+        "--port", metavar="N", type=port_number, help="port of /healthz and /metrics, instead of http.port; 0 for none"
     )
     parser.add_argument(
         "--tls",
@@ -167,7 +167,8 @@ def _add_configuration_arguments(parser: argparse.ArgumentParser, scheduler_name
     parser.add_argument("--scheduler-name", metavar="NAME", action="append", help=scheduler_name)
 
 
-def _port(text: str) -> int:
+def port_number(text: str) -> int:
+    """The number of a port. Raises ArgumentTypeError."""
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(failures.not_a_port(text=text))
     return int(text)
@@ -191,10 +192,10 @@ def read_options(args: argparse.Namespace) -> Options:
         configuration = config.load(Path(args.config))
         if args.scheduler_name:
             configuration = configuration.serving(args.scheduler_name)
-        return _contained(configuration.core_options())
+        return with_errors_contained(configuration.core_options())
     if args.scheduler_name:
-        return _contained(Options(scheduler_names=tuple(dict.fromkeys(args.scheduler_name))))
-    return _contained(Options())
+        return with_errors_contained(Options(scheduler_names=tuple(dict.fromkeys(args.scheduler_name))))
+    return with_errors_contained(Options())
 
 
 def moment_of(args: argparse.Namespace) -> float | None:
@@ -250,7 +251,7 @@ def follow_cluster(args: argparse.Namespace, within: str | None = None) -> Follo
     configuration, connection, running = connect(args)
     space = "" if within is None else within or connection.namespace or "default"
     batches = follow(configuration, connection, space)
-    options, reach = _contained(configuration.core_options()), Reach(configuration, connection)
+    options, reach = with_errors_contained(configuration.core_options()), Reach(configuration, connection)
     return Followed(options, connection.namespace, running, batches, reach)
 
 
@@ -366,6 +367,6 @@ def named(text: str, namespace: str | None) -> tuple[str, str, str]:
     return namespace or ("" if kind else before), kind, name
 
 
-def _contained(options: Options) -> Options:
+def with_errors_contained(options: Options) -> Options:
     """The settings of a command: an error over one gang is reported for that gang, and the others are answered."""
     return msgspec.structs.replace(options, contain_errors=True)

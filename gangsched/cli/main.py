@@ -21,7 +21,7 @@ from gangsched.model.errors import UserError
 _VERSION = ("version", "--version", "-V")
 _HELP = ("help", "--help", "-h")
 #: These commands read a cluster, unless they are given manifests; ``plan`` does with --cluster.
-_OF_CLUSTERS = ("explain", "get", "history", "leave", "queues", "run", "snapshot", "status", "why-evicted")
+_OF_CLUSTERS = ("explain", "get", "history", "leave", "queues", "run", "snapshot", "status", "ui", "why-evicted")
 
 
 class Command(NamedTuple):
@@ -96,6 +96,12 @@ COMMANDS = (
         "say whether the scheduler of a cluster is healthy",
         "Print who leads and since when, with which configuration and rights, what waits, and where room is held."
         " Nothing is changed anywhere.",
+    ),
+    Command(
+        "ui",
+        "serve pages about gangs, nodes, queues and evictions to a browser",
+        "Serve pages about a cluster, or about manifests, on a port of this machine: gangs and why they wait, nodes and"
+        " the room that is held, queues, evictions, and a plan for pasted manifests. Nothing is changed anywhere.",
     ),
     Command(
         "run",

@@ -170,23 +170,50 @@ def _box(box: Box) -> str:
     return f"<i class='{box.kind} {hue}' style='{where}' title='{escape(box.title)}'>{escape(box.label)}</i>"
 
 
-def page(title: str, of: str, lead: Sequence[str], body: str, gangs: Sequence[str], kinds: Sequence[str]) -> str:
-    """The whole page: a title, what it is ``of``, sentences, what bars mean, and ``body``; ``gangs`` by number."""
-    hues = "".join(f".h{n} {{ --h: {hue} }}" for n, hue in enumerate(HUES))
+class Content(NamedTuple):
+    """What a page has below its title, and the rules of style that it needs."""
+
+    body: str
+    style: str = ""
+
+
+def content(lead: Sequence[str], body: str, gangs: Sequence[str], kinds: Sequence[str]) -> Content:
+    """Sentences, what bars mean, and ``body``; ``gangs`` by number."""
     chosen = "".join(
         f"body:has(#f{n}:checked) .n:not(.{mark}):not(.x), body:has(#f{n}:checked) details:not(:has(.{mark}))"
         " { display: none }"
         for n, mark in [("c", "c"), *((str(n), f"g{n}") for n in range(min(len(gangs), _CHOICES)))]
     )
-    lines = "".join(f"<p>{escape(line)}</p>\n" for line in lead)
+    return Content(f"{sentences(lead)}{_legend(kinds, gangs)}\n{_choices(gangs)}\n{body}", chosen)
+
+
+def sentences(lines: Iterable[str]) -> str:
+    """A paragraph for each."""
+    return "".join(f"<p>{escape(line)}</p>\n" for line in lines)
+
+
+def terms(label: str, lines: Sequence[str], most: int) -> str:
+    """So many lines at most under a label, in a list of such."""
+    more = [pictures.more_nodes(count=len(lines) - most)] if len(lines) > most else []
+    return "".join(
+        f"<dt>{escape(label) if n == 0 else ''}</dt><dd>{escape(line)}</dd>"
+        for n, line in enumerate([*lines[:most], *more])
+    )
+
+
+#: What a page that is a file says of itself: it loads nothing and runs nothing.
+_ALONE = "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+
+
+def page(title: str, of: str, found: Content, *, head: str = _ALONE, above: str = "", style: str = "") -> str:
+    """The whole page: a title, what it is ``of``, and what is in it; ``above`` its title is what all pages have."""
+    hues = "".join(f".h{n} {{ --h: {hue} }}" for n, hue in enumerate(HUES))
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         f"<title>{escape(title)} {escape(of)}</title>"
-        "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<style>{_STYLE}{hues}{chosen}</style></head><body>\n"
-        f"<h1>{escape(title)} <small>{escape(of)}</small></h1>\n{lines}"
-        f"{_legend(kinds, gangs)}\n{_choices(gangs)}\n{body}\n</body></html>\n"
+        f"{head}<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<style>{_STYLE}{style}{hues}{found.style}</style></head><body>\n"
+        f"{above}<h1>{escape(title)} <small>{escape(of)}</small></h1>\n{found.body}\n</body></html>\n"
     )
 
 

@@ -9,6 +9,7 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from gangsched.cli import answers
 from gangsched.cli.answers import Contract
@@ -16,6 +17,7 @@ from gangsched.cli.contracts import Planned
 from gangsched.cli.decisions import State
 from gangsched.cli.explanation import first_action
 from gangsched.cli.inputs import (
+    Input,
     add_cluster_arguments,
     add_decision_arguments,
     add_eta_argument,
@@ -24,9 +26,10 @@ from gangsched.cli.inputs import (
     read_options,
 )
 from gangsched.cluster.manifests import Loaded, load
+from gangsched.cluster.manifests.objects import Source
 from gangsched.cluster.manifests.overlay import Around, overlaid
 from gangsched.core.decision import BIND, Gathering, Unschedulable
-from gangsched.core.events import records
+from gangsched.core.events import Event, records
 from gangsched.core.options import Options
 from gangsched.messages import advice, failures, invalid, pictures
 from gangsched.model.errors import Problem
@@ -83,10 +86,8 @@ CONTRACT: Contract[Planned] = Contract("gangsched.dev/plan/v1", Planned([]).fiel
 def _plan(args: argparse.Namespace) -> tuple[Planned, list[Problem]]:
     loaded, options, now = _input(args)
     state = State(loaded.events, options, now)
-    decisions, drained = state.decisions, state.drained
-    pods = records(loaded.events, Pod)
-    pending = (p.scheduler for p in pods if p.live and not p.node)
-    others = Counter(name for name in pending if name not in options.scheduler_names)
+    decisions = state.decisions
+    others = others_waiting(loaded.events, options)
     found = {}
     if args.eta:
         from gangsched.cli.eta import etas  # noqa: PLC0415 - the simulator is for this only
@@ -94,12 +95,19 @@ def _plan(args: argparse.Namespace) -> tuple[Planned, list[Problem]]:
         found = etas(loaded.events, options, now, [decision for decision, _ in decisions])
     if others and not decisions:
         loaded.warnings.append(_for_others(options, others))
-    actions = _actions(state) if args.output != "json" else {}
-    planned = Planned(decisions, drained, options.scheduler_names, others, found, args.verbose, actions, state.events)
+    actions = actions_for(state) if args.output != "json" else {}
+    names = options.scheduler_names
+    planned = Planned(decisions, state.drained, names, others, found, args.verbose, actions, state.events)
     return planned, loaded.warnings
 
 
-def _actions(state: State) -> dict[GangId, str]:
+def others_waiting(events: Iterable[Event], options: Options) -> Counter[str]:
+    """Pending pods by the scheduler that they name and that is none of ours."""
+    pending = (p.scheduler for p in records(events, Pod) if p.live and not p.node)
+    return Counter(name for name in pending if name not in options.scheduler_names)
+
+
+def actions_for(state: State) -> dict[GangId, str]:
     """What to do for each gang that does not start: it is tried for the first of them only, since that takes time."""
     actions: dict[GangId, str] = {}
     until = time.monotonic() + _TRYING_SECONDS
@@ -131,10 +139,12 @@ def _input(args: argparse.Namespace) -> tuple[Loaded, Options, float]:
     found = read_cluster(args)  # a decision rests on all of it
     above = Loaded([], [], [], 0.0)
     if args.sources:
-        above = load(
-            args.sources,
-            around=Around.of(found.events, found.namespace or "default"),
-            skip_invalid=args.skip_invalid,
-        )
+        above = load_above(found, args.sources, skip_invalid=args.skip_invalid)
     loaded = Loaded(overlaid(found.events, above.events), [], above.warnings, found.now)
     return loaded, found.options, found.now if now is None else now
+
+
+def load_above(found: Input, sources: Sequence[str | Source], *, skip_invalid: bool = False) -> Loaded:
+    """What these give, as if it were applied to the cluster."""
+    around = Around.of(found.events, found.namespace or "default")
+    return load(sources, around=around, skip_invalid=skip_invalid)

@@ -175,7 +175,7 @@ def gang_panel(
     ``whole`` is asked for. What is ``explained`` goes between the outcome and the lists, what would help behind them.
     """
     title = headline(decision.gang.key, f"  {decision.kind} · priority {decision.priority}")
-    action, given = _action(explained)
+    action, given = action_of(explained)
     head = [labelled(word(decision), _STYLES.get(decision.outcome, "bold"), sentence(decision)), *action]
     if decision.group:
         group = listed(decision.group, len(decision.group) if whole else _FEW)
@@ -191,7 +191,7 @@ def gang_panel(
     return Panel(title, head, evidence, foot, most)
 
 
-def _action(
+def action_of(
     explained: Iterable[tuple[str, Sequence[Text]]],
 ) -> tuple[list[Text], list[tuple[str, Sequence[Text]]]]:
     """The line of what to do, if there is anything, and the sections without it."""
@@ -356,7 +356,7 @@ def render_explanation(
         panel = gang_panel(found.own, milliseconds, _most(out, whole), explained, whole=whole)
     else:
         head = labelled(found.word, _EXPLAINED.get(found.word, "bold"), found.sentence)
-        action, rest = _action(explained)
+        action, rest = action_of(explained)
         panel = Panel(headline(found.title), [head, *action], starmap(Evidence, rest), most=_most(out, whole))
     printed(out, lambda console: console.print(panel))
 

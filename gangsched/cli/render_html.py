@@ -55,7 +55,7 @@ def page(simulation: Simulation, of: str) -> str:
     nodes = pages.fitting(drawn.nodes)
     body = f"{nodes}\n<h2>{escape(pictures.HAPPENED)}</h2>\n{_table(timeline(simulation))}"
     kinds = (pages.RUNS, pages.TERMINATES)
-    return pages.page(pictures.RUN, of, lead, body, [gang.key for gang in drawn.gangs], kinds)
+    return pages.page(pictures.RUN, of, pages.content(lead, body, [gang.key for gang in drawn.gangs], kinds))
 
 
 # --------------------------------------------------------------------------------------------------------------- lanes

@@ -7,6 +7,8 @@ from functools import partial
 from html import escape
 from itertools import groupby
 
+from msgspec.structs import replace
+
 from gangsched.cli import page
 from gangsched.cli.answers import natural
 from gangsched.cli.contracts import Planned
@@ -15,6 +17,7 @@ from gangsched.cli.page import Box, Row
 from gangsched.cli.pictures import Painter, Placed, amount, before_and_after, changed, quantity
 from gangsched.cli.render import evidence_of, in_short
 from gangsched.core.decision import Decision
+from gangsched.core.events import Event, records
 from gangsched.messages import pictures
 from gangsched.messages.text import counted
 from gangsched.model.quantity import render
@@ -28,37 +31,66 @@ _LINES = 6
 
 def plan_page(plan: Planned, of: str) -> str:
     """The whole page about a plan ``of`` something."""
+    return page.page(pictures.PLAN, of, plan_content(plan))
+
+
+def plan_content(plan: Planned) -> page.Content:
+    """What such a page has in it."""
     decisions = [decision for decision, _ in plan.decisions]
-    before, after = before_and_after(plan.events, decisions)
-    drawn = _Drawn(before, after, decisions)
+    drawn = _Drawn(*before_and_after(plan.events, decisions), decisions)
     lead = [in_short(plan).plain, pictures.drawn(resource=drawn.painter.resource)]
     if not drawn.changes:
         lead.append(pictures.NOTHING_STARTS)
     nodes = page.fitting(drawn.nodes)
     body = f"<h2>{escape(pictures.DECISIONS)}</h2>\n{_decisions(plan)}\n<h2>{escape(pictures.NODES)}</h2>\n{nodes}"
-    kinds = (page.RUNS, page.NEW, page.LEAVES)
-    return page.page(pictures.PLAN, of, lead, body, [gang.key for gang in drawn.gangs], kinds)
+    return page.content(lead, body, [gang.key for gang in drawn.gangs], (page.RUNS, page.NEW, page.LEAVES))
+
+
+def nodes_content(events: Sequence[Event], lead: Sequence[str]) -> page.Content:
+    """The nodes with the pods on them now, and when those that stop have left and room that is held is taken."""
+    now, _ = before_and_after(events, ())
+    held = (replace(p, node=p.nominated_node, nominated_node="") for p in waiting_for_room(events))
+    then = Placed(now.nodes, [*(pod for pod in now.pods if pod.deleting_since is None), *held])
+    drawn = _Drawn(now, then, (), heads=(pictures.NOW, pictures.HELD_TAKEN), leaves=page.TERMINATES)
+    lead = [*lead, pictures.drawn(resource=drawn.painter.resource)]
+    kinds = (page.RUNS, page.NEW, page.TERMINATES)
+    return page.content(lead, page.fitting(drawn.nodes), [gang.key for gang in drawn.gangs], kinds)
+
+
+def waiting_for_room(events: Iterable[Event]) -> list[Pod]:
+    """Pods for which room is held on a node, and that are on none."""
+    last = {pod.uid: pod for pod in records(events, Pod)}
+    return [pod for pod in last.values() if pod.live and pod.nominated_node and not pod.node]
 
 
 class _Drawn:
-    """The nodes of a plan as lines."""
+    """The nodes of a plan as lines, ``before`` and ``after`` it; pods that are not there after look as ``leaves``."""
 
-    def __init__(self, before: Placed, after: Placed, decisions: Sequence[Decision]) -> None:
+    def __init__(
+        self,
+        before: Placed,
+        after: Placed,
+        decisions: Sequence[Decision],
+        heads: tuple[str, str] = (pictures.BEFORE_PLAN, pictures.AFTER),
+        leaves: str = page.LEAVES,
+    ) -> None:
         self._nodes = before.nodes
+        self._heads, self._leaves = heads, leaves
         self._before, self._after = _by_node(before.pods), _by_node(after.pods)
         self._stays = {pod.uid for pod in before.pods if pod.node} & {pod.uid for pod in after.pods}
         self.painter = Painter([*before.nodes.values(), *before.pods, *after.pods])
         self.changes = set(changed(before, after))
         gangs = [decision.gang for decision in decisions if decision.gang.family != SINGLE and decision.placements]
         gangs += _sorted(p for p in before.pods if p.uid not in self._stays)
-        gangs += _sorted(before.pods)
+        gangs += _sorted([*before.pods, *after.pods])
         self.gangs = list(dict.fromkeys(gangs))
         self._number: Mapping[GangId, int] = {gang: n for n, gang in enumerate(self.gangs)}
 
     def nodes(self, level: int) -> str:
         """All of them by rack, with so much of each."""
         found = page.racked(self._nodes.values(), level, partial(self._row, level=level), self._title)
-        head = f"<div class='n x'><b></b><s>{pictures.BEFORE_PLAN}</s><s>{pictures.AFTER}</s><em></em></div>"
+        before, after = map(escape, self._heads)
+        head = f"<div class='n x'><b></b><s>{before}</s><s>{after}</s><em></em></div>"
         return page.nodes_html(found, 2, axis=head)
 
     def _title(self, name: str, nodes: Sequence[Node]) -> str:
@@ -106,7 +138,7 @@ class _Drawn:
             width = max(sum(amount(pod, resource) for pod in same) / room if room else 0.0, _SLIVER)
             width = min(width, max(0.0, 1.0 - left))
             number = self._number.get(first.gang)
-            kind = page.RUNS if first.uid in self._stays else page.NEW if first.live else page.LEAVES
+            kind = page.RUNS if first.uid in self._stays else page.NEW if first.live else self._leaves
             yield Box(left, width, kind, number, _label(same), _title(same, resource))
             left += width
 
@@ -158,7 +190,7 @@ def _decision(plan: Planned, decision: Decision, level: int) -> str:
     about = f"{decision.kind} · priority {decision.priority}"
     action = plan.actions.get(decision.gang, "")
     do = f"<p><strong>do</strong> {escape(action)}</p>" if action else ""
-    lines = "" if level == page.RACKS else "".join(_evidence(decision, 1 if level else _LINES))
+    lines = "" if level == page.RACKS else "".join(evidence_html(decision, 1 if level else _LINES))
     listed = f"<dl>{lines}</dl>" if lines else ""
     return (
         f"<section><h3>{escape(decision.gang.key)} <small>{escape(about)}</small></h3>"
@@ -166,10 +198,8 @@ def _decision(plan: Planned, decision: Decision, level: int) -> str:
     )
 
 
-def _evidence(decision: Decision, most: int) -> Iterable[str]:
+def evidence_html(decision: Decision, most: int) -> Iterable[str]:
+    """What the decision rests on, of each kind so many lines at most."""
     for label, lines, summed in evidence_of(decision, whole=False):
         shown = summed if len(lines) > most and 0 < len(summed) < len(lines) else lines
-        for n, line in enumerate(shown[:most]):
-            yield f"<dt>{escape(label) if n == 0 else ''}</dt><dd>{escape(line.plain)}</dd>"
-        if len(shown) > most:
-            yield f"<dt></dt><dd>{escape(pictures.more_nodes(count=len(shown) - most))}</dd>"
+        yield page.terms(label, [line.plain for line in shown], most)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from gangsched.cluster.kube.connection import Connection
 from gangsched.controllers.operator import GroupControllers
 from gangsched.messages import beside, failures
 from gangsched.runtime.connecting import connect
+from gangsched.runtime.http import Answer, Request, hosts_of
 from gangsched.runtime.observers import MakeSink
-from gangsched.runtime.process import Process, ShadowOf
+from gangsched.runtime.process import Live, Process, ShadowOf
 from gangsched.runtime.settings import Configuration, GroupStatus
 
 #: The other scheduler of nearly every cluster.
@@ -58,7 +59,9 @@ def run(args: argparse.Namespace) -> int:
         make_sink = sink_maker(configuration.group_status)
     told = partial(announce, configuration=configuration, dry_run=args.dry_run)
     connection = connect(configuration, elects=not args.dry_run, announce=told)
-    running = Process(configuration, connection, dry_run=args.dry_run, once=args.once, make_sink=make_sink)
+    running = Process(
+        configuration, connection, dry_run=args.dry_run, once=args.once, make_sink=make_sink, make_page=make_page
+    )
     code = running.run()
     if args.once:
         _print_decisions(running.last_decisions.by_gang.values(), configuration)
@@ -90,6 +93,24 @@ def _shadow(args: argparse.Namespace, configuration: Configuration) -> int:
     if running.report is not None:
         print(running.report.finish(), end="")
     return code
+
+
+def make_page(live: Live) -> Callable[[Request], Answer]:
+    """What answers below /ui. What draws is imported when somebody looks for the first time."""
+
+    def answer(request: Request) -> Answer:
+        return site(live)(request)
+
+    return answer
+
+
+@cache
+def site(live: Live) -> Callable[[Request], Answer]:
+    """What answers for a process."""
+    from gangsched.cli.ui_site import Site  # noqa: PLC0415 - rich takes longer to import than to schedule without it
+    from gangsched.cli.ui_sources import Own  # noqa: PLC0415 - as above
+
+    return Site(Own(live), hosts_of(live.host)).answer
 
 
 def sink_maker(wanted: GroupStatus) -> MakeSink:

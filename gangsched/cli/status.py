@@ -21,7 +21,6 @@ from gangsched.runtime.running import Running
 
 #: The label of the scheduler's own pods.
 _OURS = ("app.kubernetes.io/name", "gangsched")
-_WAITS = (get.GATHERING, get.QUEUED, get.NOMINATED)
 _FEW = 4
 
 
@@ -108,9 +107,7 @@ class Found(NamedTuple):
         yield "replicas", self._replicas()
         yield "caches", _caches(running)
         yield "last decision", _last(running)
-        order = (*_WAITS, get.BINDING, get.STARTING, get.RUNNING, get.LEAVING, get.FINISHED)
-        counts = ", ".join(f"{self.gangs[state]} {state}" for state in order if self.gangs[state])
-        yield "gangs", counts or standing.NO_GANG
+        yield "gangs", get.in_short(self.gangs)
         if self.oldest is not None:
             gang = f"{self.oldest.kind} {self.oldest.gang}"
             yield "oldest wait", standing.oldest_wait(gang=gang, age=age_of(self.oldest.seconds))
@@ -177,7 +174,7 @@ def _read(args: argparse.Namespace) -> tuple[Found, list[Problem]]:
     scheduler = Scheduler(read.options)
     scheduler.handle(read.events, read.now)
     rows = list(get.rows(scheduler.world, {}, read.now))
-    waiting = [row for row in rows if row.state in _WAITS and row.created and row.pending]
+    waiting = [row for row in rows if row.state in get.WAITS and row.created and row.pending]
     oldest = min(waiting, key=lambda row: row.created, default=None)
     space = read.running.lease.partition("/")[0]
     mine = [p for p in pods if p.namespace == space and p.labels.get(_OURS[0]) == _OURS[1] and p.live]

@@ -105,6 +105,10 @@ NOT_ONE_LINE = "the token has a control character in it, as a line break is: no 
 CONNECTION_CLOSED = "the connection was closed before the answer was complete"
 port_taken = Text("cannot listen on {where}: {error}; choose another with --port or http.port")
 BEARER_MISSING = "a bearer token is needed (Authorization: Bearer ...)"
+port_of_ui = Text("cannot listen on 127.0.0.1:{port}: {error}; choose another with --port")
+BEARER_OR_BASIC = "a token is needed, as a bearer token or as the password of any user (kubectl create token ...)"
+LENGTH_MISSING = "the request does not say how long it is (Content-Length)"
+too_much_sent = Text("more than {most} KiB were sent")
 BEARER_UNKNOWN = "the API server does not know this token"
 path_forbidden = Text(
     "the account of this token may not {verb} {path}: it needs a ClusterRole with that nonResourceURL"

@@ -7,6 +7,8 @@ from gangsched.messages.text import Text
 BEFORE = "before (░ leaves)"
 BEFORE_PLAN = "before"
 AFTER = "after"
+NOW = "now"
+HELD_TAKEN = "with what is held"
 more_nodes = Text("… {count} more")
 as_they_are = Text("{nodes} more, on which nothing changes")
 NOTHING_STARTS = "nothing starts, and no pod is evicted"

@@ -198,11 +198,12 @@ def _check_http(configuration: Configuration) -> Iterator[Problem]:
     if bool(http.tls_cert_file) != bool(http.tls_key_file):
         missing = "tlsKeyFile" if http.tls_cert_file else "tlsCertFile"
         yield ("http", missing), invalid.ONE_OF_A_PAIR
-    elif http.authorize and not http.tls_cert_file and not _loopback(http.bind_address):
+    elif http.authorize and not http.tls_cert_file and not is_loopback(http.bind_address):
         yield ("http", "authorize"), invalid.TOKENS_IN_THE_OPEN
 
 
-def _loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Return whether only processes of the same machine reach what listens there."""
     try:
         return address == "localhost" or ipaddress.ip_address(address).is_loopback
     except ValueError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import hashlib
 import ssl
 import threading
@@ -39,12 +41,15 @@ class Guard:
         self._known: dict[bytes, tuple[float, Access]] = {}
         self._problem = ""
 
-    def refusal(self, verb: str, path: str, authorization: str) -> tuple[HTTPStatus, str] | None:
-        """None if whoever sends this header may read the path; else the answer."""
-        scheme, _, token = authorization.strip().partition(" ")
-        token = token.strip()
-        if scheme.lower() != "bearer" or not token:
-            return HTTPStatus.UNAUTHORIZED, failures.BEARER_MISSING
+    def refusal(
+        self, verb: str, path: str, authorization: str, *, passwords: bool = False
+    ) -> tuple[HTTPStatus, str] | None:
+        """None if whoever sends this header may read the path; else the answer. With ``passwords`` a token may come as
+        a password too: that is what browsers can ask for.
+        """
+        token = _token(authorization, passwords=passwords)
+        if not token:
+            return HTTPStatus.UNAUTHORIZED, failures.BEARER_OR_BASIC if passwords else failures.BEARER_MISSING
         key = hashlib.sha256(f"{verb} {path} {token}".encode()).digest()
         judged = self._remembered(key)
         if judged is None:
@@ -82,6 +87,19 @@ class Guard:
             if len(self._known) >= REMEMBERED:
                 del self._known[next(iter(self._known))]
             self._known[key] = self._clock() + REMEMBERED_SECONDS, judged
+
+
+def _token(authorization: str, *, passwords: bool) -> str:
+    """The token of a header; empty where there is none."""
+    scheme, _, token = authorization.strip().partition(" ")
+    token = token.strip()
+    if scheme.lower() == "bearer":
+        return token
+    if scheme.lower() != "basic" or not passwords:
+        return ""
+    with contextlib.suppress(ValueError):  # what is no base64 or no text is no token
+        return base64.b64decode(token, validate=True).decode("ascii").partition(":")[2].strip()
+    return ""
 
 
 class Certificate:

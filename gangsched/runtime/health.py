@@ -6,15 +6,10 @@ few milliseconds.
 
 from __future__ import annotations
 
-import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import TCPServer
-from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -24,6 +19,7 @@ from gangsched.core.decision import Decision
 from gangsched.core.events import Event, Synced
 from gangsched.messages import failures
 from gangsched.runtime.guard import Certificate, Guard
+from gangsched.runtime.http import TEXT, Answer, Request, Server
 from gangsched.runtime.loop import Observer
 
 #: A check returns None when all is well, else what is wrong.
@@ -96,7 +92,8 @@ class HealthServer:
     ``alive`` and ``ready`` map names of checks to checks; a readiness probe runs both. ``configuration`` is sent as it
     is (JSON). ``host`` None listens on all addresses, port 0 takes a free one; ``port`` tells which. The standard
     library's server is enough for probes and takes no time to import. ``pages`` has further texts by path. With a
-    ``certificate`` all of it is TLS; with a ``guard`` all but probes is for those whom it lets through.
+    ``certificate`` all of it is TLS; with a ``guard`` all but probes is for those whom it lets through. Where
+    :attr:`page` is set, it answers what is asked below /ui.
     """
 
     def __init__(
@@ -113,6 +110,7 @@ class HealthServer:
     ) -> None:
         self.port = port
         self.pages: dict[str, Callable[[], str]] = {}
+        self.page: Callable[[Request], Answer] | None = None
         self._guard = guard
         self._certificate = certificate
         self._host = host
@@ -120,12 +118,12 @@ class HealthServer:
         self._ready = {**self._alive, **ready}
         self._registry = registry
         self._configuration = configuration
-        self._server: _Server | None = None
+        self._server: Server | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Return when the port is open. Raises OSError when it cannot be opened."""
-        self._server = _Server(self._host, self.port, self._answer, self._certificate)
+        self._server = Server(self._host, self.port, self._answer, self._certificate)
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="health", daemon=True)
         self._thread.start()
@@ -139,117 +137,51 @@ class HealthServer:
         if self._thread is not None:
             self._thread.join()
 
-    def _answer(self, verb: str, path: str, authorization: str) -> _Answer:
-        if self._guard is not None and (path in _GUARDED or path in self.pages):
-            refused = self._guard.refusal(verb, path, authorization)
+    def _answer(self, request: Request) -> Answer:
+        verb, path = request.verb, request.path
+        shown = self.page if path == PAGE or path.startswith(f"{PAGE}/") else None
+        if self._guard is not None and (path in _GUARDED or path in self.pages or shown is not None):
+            authorization = request.headers.get("Authorization", "")
+            refused = self._guard.refusal(verb, path, authorization, passwords=shown is not None)
             if refused is not None:
-                return _Answer(refused[0], _TEXT, f"{refused[1]}\n".encode())
+                schemes = {"WWW-Authenticate": _CHALLENGE if shown is not None else "Bearer"}
+                asked = schemes if refused[0] == HTTPStatus.UNAUTHORIZED else {}
+                return Answer(refused[0], TEXT, f"{refused[1]}\n".encode(), asked)
+        if shown is not None:
+            return shown(request)
+        if verb == "post":
+            return Answer(HTTPStatus.METHOD_NOT_ALLOWED, TEXT, b"405: Method Not Allowed\n", {"Allow": "GET, HEAD"})
         match path:
             case "/":
-                return _Answer(HTTPStatus.OK, _TEXT, "".join(f"{each}\n" for each in (*_PATHS, *self.pages)).encode())
+                return Answer(HTTPStatus.OK, TEXT, "".join(f"{each}\n" for each in self._paths()).encode())
             case "/healthz" | "/livez":
                 return _judgement(self._alive)
             case "/readyz":
                 return _judgement(self._ready)
             case "/metrics":
-                return _Answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._registry))
+                return Answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._registry))
             case "/configz":
-                return _Answer(HTTPStatus.OK, "application/json; charset=utf-8", self._configuration)
+                return Answer(HTTPStatus.OK, "application/json; charset=utf-8", self._configuration)
         if path in self.pages:
-            return _Answer(HTTPStatus.OK, _TEXT, self.pages[path]().encode())
-        return _Answer(HTTPStatus.NOT_FOUND, _TEXT, b"404: Not Found\n")
+            return Answer(HTTPStatus.OK, TEXT, self.pages[path]().encode())
+        return Answer(HTTPStatus.NOT_FOUND, TEXT, b"404: Not Found\n")
+
+    def _paths(self) -> Sequence[str]:
+        return [*_PATHS, *self.pages, *([PAGE] if self.page is not None else ())]
 
 
-_TEXT = "text/plain; charset=utf-8"
 _PATHS = ("/configz", "/healthz", "/livez", "/metrics", "/readyz")
 #: What names pods, gangs and nodes.
 _GUARDED = frozenset({"/configz", "/metrics"})
-#: Whoever sends no complete request within this time is not served.
-_PATIENCE_SECONDS = 10.0
+#: Where the page is.
+PAGE = "/ui"
+#: A browser asks for a name, which does not matter, and a password, which is the token.
+_CHALLENGE = 'Basic realm="gangsched: the password is a token", charset="UTF-8"'
 
 
-class _Answer(NamedTuple):
-    status: HTTPStatus
-    content_type: str
-    body: bytes
-
-
-class _Server(ThreadingHTTPServer):
-    """One port; ``answer`` makes the answer for a verb, a path and the header Authorization."""
-
-    daemon_threads = True
-
-    def __init__(
-        self, host: str | None, port: int, answer: Callable[[str, str, str], _Answer], certificate: Certificate | None
-    ) -> None:
-        self.answer = answer
-        self._certificate = certificate
-        everywhere = host is None and socket.has_dualstack_ipv6()
-        self.address_family = socket.AF_INET6 if everywhere or ":" in (host or "") else socket.AF_INET
-        self._everywhere = everywhere
-        super().__init__((host or "", port), _Handler)
-
-    def server_bind(self) -> None:
-        """Bind, for IPv4 too where all addresses are meant; without looking up a name, which may take seconds."""
-        if self._everywhere:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        TCPServer.server_bind(self)
-
-    def get_request(self) -> tuple[socket.socket, Any]:
-        """The next connection. Its handshake is for the thread that serves it: no other one waits for that."""
-        request, address = super().get_request()
-        if self._certificate is None:
-            return request, address
-        try:
-            context = self._certificate.context()
-            return context.wrap_socket(request, server_side=True, do_handshake_on_connect=False), address
-        except BaseException:
-            request.close()
-            raise
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away in the middle is no trouble of ours."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    timeout = _PATIENCE_SECONDS
-    protocol_version = "HTTP/1.1"
-
-    def setup(self) -> None:
-        """Shake hands first, where the port has a certificate."""
-        if isinstance(self.request, ssl.SSLSocket):
-            self.request.settimeout(_PATIENCE_SECONDS)
-            self.request.do_handshake()
-        super().setup()
-
-    def do_GET(self) -> None:
-        """Answer."""
-        self._send(with_body=True)
-
-    def do_HEAD(self) -> None:
-        """Answer without the body."""
-        self._send(with_body=False)
-
-    def _send(self, *, with_body: bool) -> None:
-        path = self.path.partition("?")[0]
-        answer = self.server.answer(self.command.lower(), path, self.headers.get("Authorization", ""))
-        self.send_response(answer.status)
-        if answer.status == HTTPStatus.UNAUTHORIZED:
-            self.send_header("WWW-Authenticate", "Bearer")
-        self.send_header("Content-Type", answer.content_type)
-        self.send_header("Content-Length", str(len(answer.body)))
-        self.end_headers()
-        if with_body:
-            self.wfile.write(answer.body)
-
-    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the name is the base class's
-        """Probes are not worth a line."""
-
-
-def _judgement(checks: Mapping[str, Check]) -> _Answer:
+def _judgement(checks: Mapping[str, Check]) -> Answer:
     problems = {name: problem for name, check in checks.items() if (problem := check()) is not None}
     if not problems:
-        return _Answer(HTTPStatus.OK, _TEXT, b"ok\n")
+        return Answer(HTTPStatus.OK, TEXT, b"ok\n")
     text = "".join(f"{name}: {problem}\n" for name, problem in problems.items())
-    return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, text.encode())
+    return Answer(HTTPStatus.SERVICE_UNAVAILABLE, TEXT, text.encode())

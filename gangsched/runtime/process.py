@@ -29,6 +29,7 @@ from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.messages import failures
 from gangsched.model.times import seconds_of
+from gangsched.runtime.config import is_loopback
 from gangsched.runtime.connecting import (
     LIMIT_SECONDS,
     StartError,
@@ -40,6 +41,8 @@ from gangsched.runtime.connecting import (
 )
 from gangsched.runtime.guard import Certificate, Guard
 from gangsched.runtime.health import DecisionPulse, HealthServer
+from gangsched.runtime.http import Answer, Request
+from gangsched.runtime.known import Known
 from gangsched.runtime.loop import Core, Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
 from gangsched.runtime.metrics import DecisionTime, FilterAndScoreTimes, Metrics
@@ -86,12 +89,25 @@ class ShadowOf(NamedTuple):
     folder: Path | None
 
 
+class Live(NamedTuple):
+    """What a page shows of a process, and where from; ``host`` is where it listens, None for everywhere."""
+
+    known: Known
+    kube: KubeCluster
+    configuration: Configuration
+    host: str | None
+
+
+#: Makes the page of a process.
+MakePage = Callable[[Live], Callable[[Request], Answer]]
+
+
 class Process:
     """One run of the scheduler against a cluster.
 
     With ``dry_run`` it decides and logs and never writes; with ``once`` it decides all that is pending and ends. As the
     ``shadow`` of another scheduler it decides beside that one, never writes, and goes on.
-    ``make_sink`` makes what keeps the status of objects, if anything does.
+    ``make_sink`` makes what keeps the status of objects, and ``make_page`` the page, if anything does.
     """
 
     def __init__(
@@ -103,6 +119,7 @@ class Process:
         once: bool = False,
         make_sink: MakeSink | None = None,
         shadow: ShadowOf | None = None,
+        make_page: MakePage | None = None,
     ) -> None:
         self._configuration = configuration
         dry_run = dry_run or shadow is not None
@@ -113,6 +130,8 @@ class Process:
         self._asked: queue.SimpleQueue[str] = queue.SimpleQueue()
         #: A run that only looks, or ends by itself, is not.
         self._probed = bool(configuration.http.port) and (shadow is not None or not (once or dry_run))
+        self._make_page = make_page if self._probed and serves_page(configuration) else None
+        self._known = Known()
         #: Where probes are answered; 0 for nowhere.
         self._port = 0
         self._failure: BaseException | None = None
@@ -179,6 +198,7 @@ class Process:
             self.last_decisions,
             standing,
             *(_status_observers(scheduler, self._sink) if self._sink is not None else []),
+            *([self._known] if self._make_page is not None else []),
         )
         self._certificate: Certificate | None = None
         self._health: HealthServer | None = None
@@ -308,6 +328,9 @@ class Process:
         )
         if (report := self.report) is not None:
             self._health.pages["/shadow"] = lambda: report.page
+        if self._make_page is not None:
+            live = Live(self._known, self._kube, self._configuration, probe_host(self._configuration))
+            self._health.page = self._make_page(live)
         try:
             self._health.start()
         except OSError as error:
@@ -324,6 +347,14 @@ def _traces(configuration: Configuration) -> GangTraces | None:
         raise StartError(failures.no_tracing(package=error.name)) from None
     names = [profile.scheduler_name for profile in configuration.profiles]
     return tracing.GangTraces(tracing.exported(configuration.tracing.endpoint), names)
+
+
+def serves_page(configuration: Configuration) -> bool:
+    """Return whether the port has a page: it names what only some may see."""
+    http = configuration.http
+    if http.ui == "auto":
+        return http.authorize or is_loopback(probe_host(configuration) or "")
+    return http.ui == "always"
 
 
 def _published(configuration: Configuration) -> bytes:

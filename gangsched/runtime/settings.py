@@ -378,7 +378,7 @@ class Announced(Section, frozen=True, kw_only=True):
 
 
 class Http(Section, frozen=True, kw_only=True):
-    """The server of /healthz, /readyz, /metrics and /configz."""
+    """The server of /healthz, /readyz, /metrics, /configz and /ui."""
 
     bind_address: Annotated[
         str, _doc("Address to listen on. Empty: every address inside a cluster, 127.0.0.1 elsewhere.")
@@ -403,11 +403,18 @@ class Http(Section, frozen=True, kw_only=True):
     authorize: Annotated[
         bool,
         _doc(
-            """Whether /metrics, /configz and /shadow are only for those who send a bearer token of an account that may
-            get that nonResourceURL: the API server is asked (TokenReview, SubjectAccessReview). Probes stay open. Needs
+            """Whether /metrics, /configz, /shadow and /ui are only for those who send a bearer token of an account that
+            may get that nonResourceURL: the API server is asked (TokenReview, SubjectAccessReview). Probes stay open. Needs
             tlsCertFile, since a token is a secret, unless bindAddress is a loopback address."""
         ),
     ] = False
+    ui: Annotated[
+        Literal["auto", "always", "never"],
+        _doc(
+            """Whether /ui is served: auto is where authorize is on, and on a loopback address; always is to whoever
+            reaches the port."""
+        ),
+    ] = "auto"
 
 
 class Logging(Section, frozen=True, kw_only=True):

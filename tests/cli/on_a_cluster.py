@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.controlplane.client import Client, Object
@@ -30,3 +32,19 @@ async def ran(kubeconfig: Path | None, *arguments: str) -> tuple[int, str, str]:
         command += ["--kubeconfig", str(kubeconfig)]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout, done.stderr
+
+
+@asynccontextmanager
+async def page_of(*arguments: str) -> AsyncIterator[str]:
+    """The address that `gangsched ui` prints, for as long as it runs."""
+    command = (sys.executable, "-m", "gangsched", "ui", *arguments)
+    server = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert server.stdout is not None
+        line = await asyncio.wait_for(server.stdout.readline(), 60)
+        while line and b"http://" not in line:  # that no scheduler leads comes before all
+            line = await asyncio.wait_for(server.stdout.readline(), 60)
+        yield line.decode().split()[-1]
+    finally:
+        server.terminate()
+        await server.wait()

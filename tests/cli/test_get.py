@@ -12,7 +12,7 @@ import yaml
 
 from gangsched.cli import inputs
 from gangsched.cli.answers import Columns, age_of, print_lines
-from gangsched.cli.get import Row, _lines
+from gangsched.cli.get import Row, lines
 from gangsched.cli.inputs import Followed, Reach
 from gangsched.cli.main import main
 from gangsched.cluster.kube.published import Published, Status
@@ -205,7 +205,7 @@ def test_wide_has_nodes(get):
 def test_names_cannot_steer_the_terminal(capsys):
     """Reasons come from pods, on which users may write."""
     row = Row("d", "g", "Pod", "Queued", 0, 1, 1, 0, 0.0, "a\x1b[31mb\nc", "s", ())
-    print_lines(_lines("table", [row], 0.0))
+    print_lines(lines("table", [row], 0.0))
     assert "a\\x1b[31mb c" in capsys.readouterr().out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 import socket
 import ssl
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -20,6 +22,8 @@ from gangsched.cluster.kube.client import UnreachableError
 from gangsched.runtime.connecting import StartError, certificate_of, probe_host
 from gangsched.runtime.guard import REMEMBERED, Certificate, Guard
 from gangsched.runtime.health import HealthServer
+from gangsched.runtime.http import TEXT, Answer
+from gangsched.runtime.process import serves_page
 from gangsched.runtime.settings import Configuration, Http
 from tests.controlplane import certificates
 
@@ -53,6 +57,11 @@ def status(api: Server, header: str, guard: Guard | None = None) -> int:
     return 200 if refused is None else refused[0]
 
 
+def basic(text: str) -> str:
+    """The header of a browser in which a name and a password were typed."""
+    return f"Basic {base64.b64encode(text.encode()).decode()}"
+
+
 @pytest.mark.parametrize(
     ("header", "answer"),
     [
@@ -70,6 +79,29 @@ def test_a_token_is_judged_by_the_api_server(header: str, answer: int, api: Serv
     """Without a bearer token nothing is asked; one that is not known is 401, one that may not is 403."""
     assert status(api, header) == answer
     assert bool(api.asked) is (len(header.split()) == 2 and header.lower().startswith("bearer"))
+
+
+@pytest.mark.parametrize(
+    ("header", "answer"),
+    [
+        ("Bearer good", 200),
+        (basic("anybody:good"), 200),
+        (basic(":good "), 200),
+        (basic("anybody:other"), 403),
+        (basic("anybody:made-up"), 401),
+        (basic("anybody:"), 401),
+        (basic("good"), 401),
+        ("Basic not/base64!", 401),
+        ("Basic w6k6w6k=", 401),
+        ("Digest good", 401),
+    ],
+)
+def test_a_browser_may_send_the_token_as_a_password(header: str, answer: int, api: Server) -> None:
+    """Where that is allowed, which is not so for metrics; the name does not matter."""
+    refused = Guard(api.ask, clock=lambda: api.now).refusal("get", "/ui", header, passwords=True)
+    assert (200 if refused is None else refused[0]) == answer
+    if header.startswith("Basic"):
+        assert status(api, header) == 401
 
 
 def test_an_answer_holds_for_ten_seconds(api: Server) -> None:
@@ -173,6 +205,24 @@ async def test_only_metrics_and_configuration_need_a_token(
                 assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
 
 
+async def test_the_page_is_for_those_who_may_get_it(secured: HealthServer, files: certificates.Certificates) -> None:
+    """All that is below /ui is asked about by its path and verb; a browser is asked for a password."""
+    secured.page = lambda request: Answer(HTTPStatus.OK, TEXT, f"{request.verb} {request.path}".encode())
+    context = ssl.create_default_context(cafile=str(files.ca))
+    connector = aiohttp.TCPConnector(ssl=context)
+    async with aiohttp.ClientSession(f"https://127.0.0.1:{secured.port}", connector=connector) as session:
+        async with session.get("/ui") as answer:
+            assert answer.status == 401
+            assert answer.headers["WWW-Authenticate"].startswith("Basic ")
+        for path in ("/ui", "/ui/plan"):
+            for token, expected in (("good", 200), ("other", 403), ("made-up", 401)):
+                async with session.post(path, headers={"Authorization": basic(f"x:{token}")}, data=b"a") as answer:
+                    assert answer.status == expected
+                    assert (expected != 200) or await answer.text() == f"post {path}"
+        async with session.get("/uix", headers={"Authorization": "Bearer good"}) as answer:
+            assert answer.status == 404
+
+
 async def test_a_client_that_never_shakes_hands_holds_up_no_other(
     secured: HealthServer, files: certificates.Certificates
 ) -> None:
@@ -223,3 +273,19 @@ def test_where_the_port_is(in_a_pod: bool, host: str | None, tmp_path: Path, mon
     assert probe_host(Configuration()) == host
     http = Http(bind_address="10.1.2.3")
     assert probe_host(msgspec.structs.replace(Configuration(), http=http)) == "10.1.2.3"
+
+
+@pytest.mark.parametrize(
+    ("settings", "served"),
+    [
+        ({}, True),
+        ({"bind_address": "10.1.2.3"}, False),
+        ({"bind_address": "10.1.2.3", "authorize": True}, True),
+        ({"bind_address": "10.1.2.3", "ui": "always"}, True),
+        ({"ui": "never"}, False),
+    ],
+)
+def test_where_the_page_is_served(settings: dict[str, Any], served: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On loopback, where this test is, and where those who ask are known; elsewhere only by a setting."""
+    monkeypatch.setattr("gangsched.runtime.connecting._SERVICE_ACCOUNT", Path("/nowhere"))
+    assert serves_page(msgspec.structs.replace(Configuration(), http=Http(**settings))) is served

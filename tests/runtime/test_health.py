@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from http import HTTPStatus
 
 import aiohttp
 import pytest
@@ -13,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from gangsched.core.events import Synced
 from gangsched.runtime.health import DecisionPulse, HealthServer
+from gangsched.runtime.http import TEXT, Answer
 
 
 class Clock:
@@ -89,6 +91,13 @@ async def test_metrics_and_configuration(server: HealthServer) -> None:
     assert "things_total 3.0" in text
     assert json.loads((await get(server, "/configz"))[1]) == {"http": {"port": 1}}
     assert (await get(server, "/debug"))[0] == 404
+    assert (await get(server, "/ui"))[0] == 404, "there is no page"
+    server.page = lambda request: Answer(HTTPStatus.OK, TEXT, f"{request.path}?{request.query}".encode())
+    assert (await get(server, "/ui/nodes?a=1"))[1] == "/ui/nodes?a=1"
+    assert "/ui" in (await get(server, "/"))[1].split()
+    url = f"http://127.0.0.1:{server.port}/metrics"
+    async with aiohttp.ClientSession() as session, session.post(url, data=b"x" * 1000) as answer:
+        assert answer.status == 405
 
 
 async def test_answers_while_another_thread_computes(server: HealthServer) -> None:

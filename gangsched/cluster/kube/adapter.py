@@ -12,19 +12,19 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from gangsched import logs
 from gangsched.cluster.kube import discovery, dryrun, nodes
 from gangsched.cluster.kube.access import Access, access
-from gangsched.cluster.kube.client import Client, Observe, UnreachableError, ignore
+from gangsched.cluster.kube.client import ApiError, Client, Observe, UnreachableError, ignore
 from gangsched.cluster.kube.clock import ServerTime, SteadyClock
 from gangsched.cluster.kube.connection import Connection
 from gangsched.cluster.kube.decision_record import DecisionRecord
-from gangsched.cluster.kube.history import History
+from gangsched.cluster.kube.history import History, Line, config_map_path, lines_of
 from gangsched.cluster.kube.lease import Elector, FormerOwners, LeaseSettings, unique_identity
 from gangsched.cluster.kube.preconditions import Preconditions
 from gangsched.cluster.kube.published import Facts, Publisher
@@ -36,6 +36,7 @@ from gangsched.core.events import Event, LeadershipChanged, Outcome, ServerClock
 from gangsched.messages import failures
 
 _log = logs.get(__name__)
+T = TypeVar("T")
 
 #: The time is asked for at least this often (seconds), unless the process is stopped or very busy.
 LOOK_SECONDS = 1.0
@@ -47,7 +48,7 @@ TICK_SECONDS = 1.0
 DEAD_AFTER_SECONDS = 10.0
 #: So long the first list waits for the election: one that begins when we lead already need not be repeated.
 ELECTION_SECONDS = 1.0
-#: So long one question about who may read metrics may take.
+#: So long one question takes at most about who may read metrics, or what is on record.
 ACCESS_SECONDS = 2.0
 DEFAULT_QPS = 500.0
 DEFAULT_BURST = 1000
@@ -246,6 +247,7 @@ class KubeCluster:
             observe=observe,
         )
         self._history: History | None = None
+        self._history_namespace = history_namespace
         if history_namespace and not dry_run:
             quiet, seconds = self._writer.idle_within, sent.timeout_seconds
             self._history = History(
@@ -338,13 +340,27 @@ class KubeCluster:
 
         Raises ApiError, UnreachableError and TimeoutError.
         """
-        if self._loop is None or self._loop.is_closed():
-            raise UnreachableError(failures.NOT_CONNECTED)
-        asked = access(self._client, token, verb, path, ACCESS_SECONDS)
+        return self._asked(access(self._client, token, verb, path, ACCESS_SECONDS))
+
+    def evictions(self) -> list[Line]:
+        """The record of evictions, the oldest first. From any thread but the I/O loop's; raises as :meth:`access`."""
+        path = config_map_path(self._history_namespace)
         try:
-            answer = asyncio.run_coroutine_threadsafe(asked, self._loop)
+            return list(lines_of(self._asked(self._client.attempt("GET", path, timeout_seconds=ACCESS_SECONDS))))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return []  # no pod has been evicted yet
+
+    def _asked(self, question: Coroutine[Any, Any, T]) -> T:
+        """The answer of the I/O loop, whose thread goes on meanwhile."""
+        if self._loop is None or self._loop.is_closed():
+            question.close()
+            raise UnreachableError(failures.NOT_CONNECTED)
+        try:
+            answer = asyncio.run_coroutine_threadsafe(question, self._loop)
         except RuntimeError:  # the loop has ended meanwhile
-            asked.close()
+            question.close()
             raise UnreachableError(failures.NOT_CONNECTED) from None
         try:
             return answer.result(2 * ACCESS_SECONDS)

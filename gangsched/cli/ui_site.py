@@ -1,0 +1,309 @@
+"""What answers the requests of `gangsched ui` and of /ui: it finds out what is shown, within bounds, and never writes.
+
+A page is of one moment. What it is made of is made for all pages at once, and used again for some time; what computes
+is done for one request after another. In a process that schedules it takes a tenth of the time at most.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from http import HTTPStatus
+from typing import NamedTuple, Protocol
+from urllib.parse import parse_qs
+
+from gangsched.cli import get, plan
+from gangsched.cli import render_html_ui as render
+from gangsched.cli.answers import UsageError
+from gangsched.cli.contracts import Planned
+from gangsched.cli.decisions import State
+from gangsched.cli.explain import explained
+from gangsched.cli.history import Record
+from gangsched.cli.inputs import Input, named
+from gangsched.cli.page import Content
+from gangsched.cli.queue_rows import rows as queue_rows
+from gangsched.cli.render_html_plan import nodes_content, waiting_for_room
+from gangsched.cluster.kube.history import Line
+from gangsched.cluster.manifests.objects import Source as Text
+from gangsched.cluster.manifests.overlay import overlaid
+from gangsched.core.events import Event, record_of, records
+from gangsched.messages import standing, ui
+from gangsched.messages.text import counted, listed
+from gangsched.model.errors import UserError, told
+from gangsched.model.jobsets import JobSet
+from gangsched.model.records import Gang, Job, Node, Pod
+from gangsched.model.times import render_time
+from gangsched.runtime.http import Answer, RefusedError, Request
+
+#: So much may be sent, and of it so much be manifests; so many objects are planned for.
+MOST_SENT, MOST_TEXT, MOST_OBJECTS = 1024 * 1024, 256 * 1024, 20_000
+#: So many requests are answered at once, of which all but one wait, so many seconds at most.
+_AT_ONCE, _PATIENCE_SECONDS = 8, 20.0
+#: No further decision is begun after so many seconds.
+PLAN_SECONDS = 5.0
+#: What is shown is used again for so many seconds at least, and kept for so many where nobody asks.
+_FRESH_SECONDS, _KEPT_SECONDS = 2.0, 60.0
+#: In a process that schedules, what took a second is begun again after so many.
+_REST = 9.0
+_FEW = 12
+_HTML = "text/html; charset=utf-8"
+_FORM = "application/x-www-form-urlencoded"
+_POLICY = "default-src 'none'; style-src 'nonce-{nonce}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",  # with less, browsers do not say of which site a form is
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Source(Protocol):
+    """Where what is shown comes from. ``schedules``: the process has more to do than to show it."""
+
+    schedules: bool
+
+    def see(self) -> Input:
+        """What there is now. Raises :class:`~gangsched.model.errors.UserError`."""
+
+    def lead(self, seen: Input) -> str:
+        """What is shown, and who leads."""
+
+    def evictions(self) -> Sequence[Line] | None:
+        """The record, the oldest first; None where there is none. Raises UserError."""
+
+
+class Page(NamedTuple):
+    """One page before it is written."""
+
+    title: str
+    content: Content
+    status: HTTPStatus = HTTPStatus.OK
+    about: str = ""
+
+
+class View(NamedTuple):
+    """What all pages of some time are made of: what was read, what is known of it, its gangs, and what it cost."""
+
+    seen: Input
+    state: State
+    rows: Sequence[get.Row]
+    lead: Sequence[str]
+    at: float
+    seconds: float
+
+
+class Site:
+    """Answers requests, from any thread. ``hosts`` are names by which it may be called (None: by any)."""
+
+    def __init__(
+        self, source: Source, hosts: Collection[str] | None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._source = source
+        self._hosts = hosts
+        self._clock = clock
+        self._slots = threading.BoundedSemaphore(_AT_ONCE)
+        self._turn = threading.Lock()
+        self._view: View | None = None
+        self._forgets = threading.Timer(0.0, lambda: None)
+        self._free_at = -math.inf
+
+    def answer(self, request: Request) -> Answer:
+        """A page, or why there is none. Raises :class:`~gangsched.runtime.http.RefusedError`."""
+        self._check(request)
+        if request.path in ("", "/"):
+            return Answer(HTTPStatus.SEE_OTHER, _HTML, b"", {"Location": render.ROOT})
+        page = self._pages().get(request.path.rstrip("/") or render.ROOT)
+        if page is None:
+            raise RefusedError(HTTPStatus.NOT_FOUND, ui.NO_PAGE)
+        # What was sent is read before anything is held up by it.
+        fields = self._sent(request) if request.verb == "post" else parse_qs(request.query[:8192], max_num_fields=8)
+        if request.verb == "post" and request.path != f"{render.ROOT}/plan":
+            raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, ui.NO_PAGE)
+        if not self._slots.acquire(blocking=False):
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, ui.BUSY)
+        try:
+            if not self._turn.acquire(timeout=_PATIENCE_SECONDS):
+                raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, ui.BUSY)
+            try:
+                return self._made(request.path, page, {name: values[0] for name, values in fields.items()})
+            finally:
+                self._turn.release()
+        finally:
+            self._slots.release()
+
+    def _made(self, path: str, page: Callable[[dict[str, str]], Page], fields: dict[str, str]) -> Answer:
+        try:
+            made = page(fields)
+        except UserError as error:
+            status = HTTPStatus.NOT_FOUND if isinstance(error, UsageError) else HTTPStatus.SERVICE_UNAVAILABLE
+            content = Content(render.alert(ui.NOT_SHOWN, error.lines))
+            made = Page(render.TABS.get(path, ui.EXPLANATION), content, status)
+        view, nonce = self._view, secrets.token_urlsafe(16)
+        at = ui.as_of(time=render_time(view.seen.now)) if view is not None and view.seen.now else ""
+        of = " ".join(filter(None, (made.about, at)))
+        body = render.whole(path, made.title, of, made.content, nonce).encode()
+        return Answer(made.status, _HTML, body, {**_HEADERS, "Content-Security-Policy": _POLICY.format(nonce=nonce)})
+
+    # -- who asks ------------------------------------------------------------------------------------------
+
+    def _check(self, request: Request) -> None:
+        """Pages of other sites get nothing: not under a name that has come to mean this address, and not by a form."""
+        host = request.headers.get("Host", "")
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        if self._hosts is not None and name.lower() not in self._hosts:
+            raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, ui.host_refused(host=host[:100]))
+        if request.verb != "post":
+            return
+        origin, fetched = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site")
+        ours = origin.partition("://")[2] == host if origin is not None else fetched in (None, "same-origin")
+        if not ours or fetched not in (None, "same-origin"):
+            raise RefusedError(HTTPStatus.FORBIDDEN, ui.OTHER_SITE)
+
+    def _sent(self, request: Request) -> dict[str, list[str]]:
+        if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != _FORM:
+            raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, ui.FORM_TYPE)
+        try:
+            text = request.body(MOST_SENT).decode("ascii")
+            return parse_qs(text, max_num_fields=8, errors="strict")
+        except ValueError:  # no ASCII, no UTF-8, or too many fields
+            raise RefusedError(HTTPStatus.BAD_REQUEST, ui.FORM_TYPE) from None
+
+    # -- what is shown -------------------------------------------------------------------------------------
+
+    def _pages(self) -> dict[str, Callable[[dict[str, str]], Page]]:
+        return {
+            render.ROOT: self._gangs,
+            render.EXPLAIN: self._explain,
+            f"{render.ROOT}/nodes": self._nodes,
+            f"{render.ROOT}/queues": self._queues,
+            f"{render.ROOT}/evictions": self._evictions,
+            f"{render.ROOT}/plan": self._plan,
+        }
+
+    def _look(self) -> View:
+        """What there is now, or was a short time ago."""
+        view, began = self._view, self._clock()
+        if view is not None and began < view.at + max(_FRESH_SECONDS, self._rest(view.seconds)):
+            return view
+        seen = self._source.see()
+        decides = not seen.partial and not self._source.schedules
+        state = State(seen.events, seen.options, seen.now, decides=decides, seconds=PLAN_SECONDS)
+        decisions = {decision.gang: decision for decision, _ in state.decisions}
+        lead = [self._source.lead(seen), *([seen.scope.told] if seen.scope is not None and seen.partial else [])]
+        if decides and state.partial:
+            lead.append(ui.cut(decided=counted(len(decisions), "gang"), seconds=PLAN_SECONDS))
+        found = list(get.rows(state.world, decisions, seen.now, partial=seen.partial))
+        ended = self._clock()
+        view = self._view = View(seen, state, found, lead, ended, ended - began)
+        self._forgets.cancel()
+        self._forgets = threading.Timer(_KEPT_SECONDS, self._forget)
+        self._forgets.daemon = True
+        self._forgets.start()
+        return view
+
+    def _forget(self) -> None:
+        self._view = None
+
+    def _rest(self, seconds: float) -> float:
+        return _REST * seconds if self._source.schedules else 0.0
+
+    def _gangs(self, fields: dict[str, str]) -> Page:
+        view = self._look()
+        space, waiting = fields.get("namespace", ""), bool(fields.get("waiting"))
+        return Page(ui.GANGS, render.gangs(view.rows, view.seen.now, view.lead, namespace=space, waiting=waiting))
+
+    def _explain(self, fields: dict[str, str]) -> Page:
+        view = self._look()
+        space, kind, name = named(fields.get("name", ""), fields.get("namespace") or None)
+        space = space or view.seen.namespace or "default"
+        found = explained(view.state, view.seen.reach, space, name, fields.get("kind", "") or kind)
+        more = ui.ask_explain(name=name, namespace=space) if view.state.partial else ""
+        title, about = render.title_of(found)
+        return Page(title, render.explained(found, more), about=about)
+
+    def _nodes(self, _: dict[str, str]) -> Page:
+        view = self._look()
+        events, lead = view.seen.events, list(view.lead)
+        held = [standing.held(node=n.name, plan=n.held.value) for n in records(events, Node) if n.held is not None]
+        if held:
+            lead.append(ui.held(held=listed(held, _FEW)))
+        if pods := waiting_for_room(events):
+            lead.append(ui.nominated(pods=listed([f"{p.key} ({p.nominated_node})" for p in pods], _FEW)))
+        return Page(ui.NODES, nodes_content(events, lead))
+
+    def _queues(self, _: dict[str, str]) -> Page:
+        view = self._look()
+        managed = view.state.world.managed
+        managed.settle()
+        return Page(ui.QUEUES, render.queues(list(queue_rows(managed.quota, managed.tally)), view.lead))
+
+    def _evictions(self, _: dict[str, str]) -> Page:
+        view = self._look()
+        lines = self._source.evictions()
+        if lines is None:
+            return Page(ui.EVICTIONS, Content(render.alert(ui.NO_EVICTIONS, [ui.NO_RECORD])))
+        return Page(ui.EVICTIONS, render.evictions(Record(lines, view.seen.now), view.lead))
+
+    # -- a plan --------------------------------------------------------------------------------------------
+
+    def _plan(self, fields: dict[str, str]) -> Page:
+        text = fields.get("manifest", "").replace("\r\n", "\n")
+        view = self._look()
+        if not text:
+            return Page(ui.PLAN, render.plan_form("", view.lead))
+        if (size := len(text.encode())) > MOST_TEXT:
+            problem = ui.too_long(found=size // 1024, most=MOST_TEXT // 1024)
+            return Page(ui.PLAN, render.plan_form("", view.lead, [problem]), HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        began = self._clock()
+        if began < self._free_at:
+            problem = ui.rests(seconds=math.ceil(self._free_at - began))
+            return Page(ui.PLAN, render.plan_form(text, view.lead, [problem]), HTTPStatus.SERVICE_UNAVAILABLE)
+        try:
+            return self._planned(view.seen, text)
+        except UserError as error:
+            return Page(ui.PLAN, render.plan_form(text, view.lead, error.lines), HTTPStatus.UNPROCESSABLE_ENTITY)
+        finally:
+            ended = self._clock()
+            self._free_at = ended + self._rest(ended - began)
+
+    def _planned(self, seen: Input, text: str) -> Page:
+        """What would be decided if these manifests were applied."""
+        if seen.partial and seen.scope is not None:
+            raise UsageError(seen.scope.told)
+        above = plan.load_above(seen, [Text(ui.PASTED, text)])
+        if len(above.events) > MOST_OBJECTS:
+            raise UsageError(ui.too_many_objects(found=len(above.events), most=MOST_OBJECTS))
+        state = State(overlaid(seen.events, above.events), seen.options, seen.now, seconds=PLAN_SECONDS)
+        own = _named_in(above.events, state)
+        mine = [each for each in state.decisions if (each[0].gang.namespace, each[0].gang.name) in own]
+        others = len(state.decisions) - len(mine)
+        if state.partial and not mine:
+            raise UsageError(ui.not_reached(seconds=PLAN_SECONDS, decided=counted(others, "gang")))
+        names = state.options.scheduler_names
+        actions = {} if self._source.schedules or state.partial else plan.actions_for(state)
+        found = Planned(
+            mine or state.decisions,
+            state.drained,
+            names,
+            plan.others_waiting(above.events, state.options),
+            actions=actions,
+            events=state.events,
+        )
+        more = [ui.others(others=counted(others, "other gang"))] if mine and others else []
+        return Page(ui.PLAN, render.planned(found, text, [told(each) for each in above.warnings], more))
+
+
+def _named_in(events: Sequence[Event], state: State) -> set[tuple[str, str]]:
+    """Namespace and name of the gangs that these objects are, or are members of."""
+    found = set()
+    for record in map(record_of, events):
+        if isinstance(record, Pod):
+            gang = state.world.pods.get(record.uid, record).gang
+            found.add((gang.namespace, gang.name))
+        elif isinstance(record, Gang | Job | JobSet):
+            found.add((record.namespace, record.name))
+    return found

@@ -1,0 +1,67 @@
+"""The objects of a cluster as they are now, kept for those who look, in any thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Sequence
+
+from gangsched.core.actions import Action
+from gangsched.core.events import (
+    Changed,
+    Event,
+    Gone,
+    KindRead,
+    NameLeased,
+    ObjectRefused,
+    ServerClock,
+    identity,
+)
+from gangsched.model.records import Pod
+from gangsched.runtime.loop import Observer
+
+
+class Known(Observer):
+    """The last event of each object, in the order of the last changes: a scheduler that takes them in knows what one
+    does that has seen all. Records are shared, not copied.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: dict[Hashable, Event] = {}
+
+    def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
+        """See :class:`~gangsched.runtime.loop.Observer`."""
+        self.take(events)
+
+    def take(self, events: Sequence[Event]) -> None:
+        """These have happened."""
+        with self._lock:
+            for event in events:
+                self._take(event)
+
+    def _take(self, event: Event) -> None:
+        last = self._last
+        match event:
+            case Changed(record):
+                # A pod is known by its UID: another one of its name may be there before it is gone.
+                key: Hashable = record.uid if isinstance(record, Pod) else identity(record)
+                last.pop(key, None)
+                last[key] = event
+            case Gone(kind, namespace, name, uid, group):
+                last.pop(uid if kind == "Pod" else (kind, group, namespace, name), None)
+                last.pop((ObjectRefused, kind, namespace, name), None)
+            case ObjectRefused(kind, namespace, name):
+                key = ObjectRefused, kind.partition(".")[0], namespace, name
+                last.pop(key, None)
+                last[key] = event
+            case KindRead(kind):
+                last[KindRead, kind] = event
+            case NameLeased(name):
+                last[NameLeased, name] = event
+            case ServerClock():
+                last[ServerClock] = event
+
+    def events(self) -> list[Event]:
+        """An event for each object."""
+        with self._lock:
+            return list(self._last.values())

@@ -1,0 +1,354 @@
+"""The pages of `gangsched ui` and /ui: what they show, to whom, and within which bounds."""
+
+from __future__ import annotations
+
+import re
+import threading
+import urllib.parse
+import urllib.request
+from http import HTTPStatus
+
+import pytest
+
+from gangsched.cli import render_html_ui, ui_site
+from gangsched.cli.inputs import Input
+from gangsched.cli.main import main
+from gangsched.cli.ui_site import Site
+from gangsched.cluster.kube.history import Line
+from gangsched.core.events import Changed
+from gangsched.core.options import Options
+from gangsched.messages import ui
+from gangsched.model.errors import UserError
+from gangsched.model.records import Condition
+from gangsched.runtime.http import RefusedError, Request, Server, hosts_of
+from tests import builders
+from tests.cli.worlds import HIGH, gang_job
+
+LOCAL = hosts_of("127.0.0.1")
+BAD = "<img src=x onerror=alert(1)>'\"&"
+PASTED = (
+    f"{HIGH}{gang_job('new', 0, 60).replace('spec: {schedulerName', 'spec: {priorityClassName: high, schedulerName')}"
+)
+
+
+class Objects:
+    """These objects, and these lines of the record."""
+
+    def __init__(self, events, *, schedules=False, lines=()):
+        self.events, self.schedules, self.lines, self.seen = events, schedules, lines, 0
+        self.problem = None
+
+    def see(self):
+        self.seen += 1
+        if self.problem:
+            raise UserError(self.problem)
+        return Input(list(self.events), Options(), 1000.0, "", [])
+
+    def lead(self, seen):
+        return "scheduler-1 leads"
+
+    def evictions(self):
+        return self.lines
+
+
+def a_cluster():
+    """Two nodes that are full, of which one is held, and a gang that waits for them."""
+    waits = Condition("False", "Unschedulable", "not now: 0 of 2 members fit")
+    return [
+        *(Changed(builders.node(f"n{n}").cpu(4).label(rack=f"r{n}").obj()) for n in (1, 2)),
+        Changed(builders.gang("runs").min(2).obj()),
+        *(Changed(builders.pod(f"runs-{n}").gang("runs").cpu(4).on(f"n{n}").obj()) for n in (1, 2)),
+        Changed(builders.gang("waits").min(2).obj()),
+        *(
+            Changed(
+                builders.pod(f"waits-{n}").gang("waits").cpu(4).field(scheduled_condition=waits).nominated("n1").obj()
+            )
+            for n in (1, 2)
+        ),
+    ]
+
+
+def asked(site, path, fields=None, **headers):
+    """The status and the text of a page; ``fields`` are sent as its form sends them."""
+    body = urllib.parse.urlencode(fields or {}).encode()
+    headers = {
+        "Host": "localhost:1",
+        **({"Content-Type": "application/x-www-form-urlencoded"} if fields else {}),
+        **headers,
+    }
+    path, _, query = path.partition("?")
+    request = Request("post" if fields else "get", path, query, headers, lambda most: body[: most + 1])
+    try:
+        found = site.answer(request)
+    except RefusedError as refused:
+        found = refused.answer
+    return found.status, found.body.decode(), found
+
+
+def shown(text):
+    """What is read on the page."""
+    return " ".join(re.sub(r"<[^>]*>", " ", re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)).split())
+
+
+def test_the_pages_say_what_the_commands_say():
+    """Gangs with their states and reasons, nodes with what is held, evictions with the gang; each page links to all."""
+    line = Line("1970-01-01T00:10:00Z", "Preempted", "Pod", "Preempted by gang default/waits", [("ml", "gone", "n1")])
+    site = Site(Objects(a_cluster(), lines=[line]), LOCAL)
+    for path, words in (
+        ("/ui", ["1 Nominated, 1 Running", "waits", "0/2", "not now: 0 of 2 members fit", "scheduler-1 leads"]),
+        ("/ui/nodes", ["r1: 1 node, 4 of 4 CPU used", "Room is held for d/waits-1 (n1)"]),
+        ("/ui/queues", ["There are no ClusterQueues."]),
+        ("/ui/evictions", ["6m", "ml/gone (n1)", "Preempted by gang default/waits"]),
+        ("/ui/explain?name=waits&namespace=d", ["d/waits", "PodGroup", "needs 2 members to run"]),
+        ("/ui/plan", ["Manifests, as they would be applied"]),
+    ):
+        status, text, answer = asked(site, path)
+        assert status == HTTPStatus.OK, path
+        for word in words:
+            assert word in shown(text), (path, word)
+        for link in render_html_ui.TABS:
+            assert f"href='{link}'" in text
+        assert re.fullmatch(
+            r"default-src 'none'; style-src 'nonce-[\w-]+'; form-action 'self';"
+            r" base-uri 'none'; frame-ancestors 'none'",
+            answer.headers["Content-Security-Policy"],
+        )
+        assert not re.search(r"<script|<link|<img|\sstyle=|src=|\son\w+=", text), path
+        assert text.count("<style nonce='") == text.count("<style") == 1
+
+
+def test_gangs_can_be_chosen():
+    """Those of one namespace, or those that wait; they come before all others, the one that waits longest first."""
+    events = [*a_cluster(), Changed(builders.pod("other", "ml").cpu(1).created(900.0).obj())]
+    site = Site(Objects(events), LOCAL)
+    names = r"explain\?namespace=\w*&amp;name=([\w-]+)"
+    assert re.findall(names, asked(site, "/ui")[1])[-1] == "runs"
+    assert re.findall(names, asked(site, "/ui?namespace=ml")[1]) == ["other"]
+    assert sorted(re.findall(names, asked(site, "/ui?waiting=1")[1])) == ["other", "waits"]
+    assert "There is no such gang." in asked(site, "/ui?namespace=nowhere")[1]
+
+
+def test_nothing_of_the_objects_is_markup():
+    """Names of nodes, pods, gangs, labels, namespaces, messages and what is asked for are text."""
+    condition = Condition("False", BAD, f"not now: {BAD}")
+    events = [
+        Changed(builders.node(BAD).cpu(4).label(rack=BAD).obj()),
+        Changed(builders.gang(BAD, BAD).min(2).obj()),
+        *(
+            Changed(builders.pod(f"{BAD}{n}", BAD).gang(BAD).cpu(4).field(scheduled_condition=condition).obj())
+            for n in (1, 2)
+        ),
+        Changed(builders.pod(f"{BAD}3", BAD).cpu(1).on(BAD).obj()),
+    ]
+    site = Site(Objects(events, lines=[Line("1970-01-01T00:10:00Z", BAD, BAD, BAD, [(BAD, BAD, BAD)])]), LOCAL)
+    quoted = urllib.parse.urlencode({"name": BAD, "namespace": BAD, "kind": "PodGroup"})
+    other = urllib.parse.urlencode({"name": "x" + BAD.replace("/", ""), "namespace": BAD})
+    for path in (*render_html_ui.TABS, f"/ui/explain?{quoted}", f"/ui/explain?{other}", f"/ui?namespace={quoted}"):
+        status, text, _ = asked(site, path)
+        assert status in (HTTPStatus.OK, HTTPStatus.NOT_FOUND)
+        assert "<img" not in text
+        assert "onerror=alert(1)&gt;'" not in text
+    text = asked(site, "/ui/plan", {"manifest": f"kind: '</textarea>{BAD.replace(chr(39), '')}"})[1]
+    assert text.count("</textarea>") == 1
+    assert "<img" not in text
+
+
+@pytest.mark.parametrize(
+    ("manifest", "says"),
+    [
+        ("kind: [", "pasted: document 1: line 2, column 1: did not find expected node content"),
+        (
+            PASTED.replace("cpu: 4", "cpu: much"),
+            "document 2 (Job default/new): spec.template.spec.containers[0].resources",
+        ),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {namespace: a}", "document 1 (Pod): metadata.name"),
+    ],
+)
+def test_bad_manifests_name_document_object_and_field(manifest, says):
+    """What was pasted stays in the form, beside what is wrong with it."""
+    status, text, _ = asked(Site(Objects(a_cluster()), LOCAL), "/ui/plan", {"manifest": manifest})
+    assert status == HTTPStatus.UNPROCESSABLE_ENTITY
+    assert says in shown(text)
+    assert "</textarea>" in text
+
+
+def test_a_pasted_manifest_is_planned_as_plan_does():
+    """It is decided on top of what there is, in its place in the queue; nothing of it is there afterwards."""
+    events = a_cluster()
+    site = Site(Objects(events), LOCAL)
+    status, text, _ = asked(site, "/ui/plan", {"manifest": PASTED})
+    assert status == HTTPStatus.OK
+    assert "default/new Job · priority 1000 PREEMPT 2 members can start after 2 pods are evicted" in shown(text)
+    assert "1 other gang that wait were decided too" in shown(text)
+    assert "new" not in shown(asked(site, "/ui")[1])
+    assert events == a_cluster()
+
+
+def test_what_is_sent_is_bounded(monkeypatch):
+    """More than 256 KiB of manifests are not read, nor are more objects planned than a page is for."""
+    site = Site(Objects(a_cluster()), LOCAL)
+    status, text, _ = asked(site, "/ui/plan", {"manifest": "#" * (ui_site.MOST_TEXT + 1)})
+    assert (status, "256 KiB are read at most" in text) == (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, True)
+    monkeypatch.setattr(ui_site, "MOST_OBJECTS", 2)
+    status, text, _ = asked(site, "/ui/plan", {"manifest": PASTED})
+    assert (status, "objects are too many" in text) == (HTTPStatus.UNPROCESSABLE_ENTITY, True)
+
+
+def test_a_plan_that_takes_too_long_is_cut(monkeypatch):
+    """After its time no further gang is decided, and the page says that it did not come to the pasted one."""
+    site = Site(Objects(a_cluster(), schedules=True), LOCAL)
+    monkeypatch.setattr(ui_site, "PLAN_SECONDS", 0.0)
+    status, text, _ = asked(site, "/ui/plan", {"manifest": PASTED.replace("priorityClassName: high, ", "")})
+    assert status == HTTPStatus.UNPROCESSABLE_ENTITY
+    assert "Not decided: after 0 s and 1 gang ahead of it" in shown(text)
+
+
+class Clock:
+    """Each look takes so many seconds."""
+
+    def __init__(self):
+        self.now, self.step = 100.0, 1.0
+
+    def __call__(self):
+        self.now += self.step
+        return self.now
+
+
+def test_a_scheduler_spends_a_tenth_of_its_time_on_pages():
+    """What took a second is not done again within nine: pages show what was known, plans say when to come again."""
+    source, clock = Objects(a_cluster(), schedules=True), Clock()
+    site = Site(source, None, clock=clock)
+    asked(site, "/ui")
+    clock.step = 0.0
+    clock.now += 8.0
+    asked(site, "/ui/nodes")
+    assert source.seen == 1
+    clock.now += 2.0
+    asked(site, "/ui/nodes")
+    assert source.seen == 2
+    clock.step = 1.0
+    assert asked(site, "/ui/plan", {"manifest": PASTED})[0] == HTTPStatus.OK
+    clock.step = 0.0
+    status, text, _ = asked(site, "/ui/plan", {"manifest": PASTED})
+    assert (status, "try again in 9 s" in text) == (HTTPStatus.SERVICE_UNAVAILABLE, True)
+    clock.now += 10.0
+    assert asked(site, "/ui/plan", {"manifest": PASTED})[0] == HTTPStatus.OK
+
+
+def test_a_scheduler_decides_nothing_twice():
+    """Its pages show what it has written on the pods; elsewhere what waits is decided, as gangsched get does."""
+    events = [e for e in a_cluster() if not getattr(e.record, "nominated_node", "")]
+    events += [Changed(builders.pod(f"waits-{n}").gang("waits").cpu(4).obj()) for n in (1, 2)]
+    own = shown(asked(Site(Objects(events, schedules=True), None), "/ui")[1])
+    assert "no scheduler has decided about it yet" in own
+    assert "0/2 nodes are available" in shown(asked(Site(Objects(events), LOCAL), "/ui")[1])
+    text = shown(asked(Site(Objects(a_cluster(), schedules=True), None), "/ui/explain?name=waits&namespace=d")[1])
+    assert "NOT NOW 0 of 2 members fit" in text
+    assert "gangsched explain waits -n d" in text
+
+
+def test_rows_are_bounded(monkeypatch):
+    """A table ends after so many rows and says how many there are more."""
+    monkeypatch.setattr(render_html_ui, "MOST_ROWS", 3)
+    events = [Changed(builders.pod(f"p{n}").cpu(1).obj()) for n in range(10)]
+    text = asked(Site(Objects(events), LOCAL), "/ui")[1]
+    assert text.count("<tr>") == 4
+    assert "7 more are not shown" in shown(text)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, HTTPStatus.OK),
+        ({"Host": "127.0.0.1:1", "Origin": "http://127.0.0.1:1", "Sec-Fetch-Site": "same-origin"}, HTTPStatus.OK),
+        ({"Host": "[::1]:1"}, HTTPStatus.OK),
+        ({"Host": "evil.example:1"}, HTTPStatus.MISDIRECTED_REQUEST),
+        ({"Host": ""}, HTTPStatus.MISDIRECTED_REQUEST),
+        ({"Origin": "http://evil.example"}, HTTPStatus.FORBIDDEN),
+        ({"Origin": "http://localhost:2"}, HTTPStatus.FORBIDDEN),
+        ({"Origin": "null"}, HTTPStatus.FORBIDDEN),
+        ({"Sec-Fetch-Site": "cross-site"}, HTTPStatus.FORBIDDEN),
+        ({"Origin": "http://localhost:1", "Sec-Fetch-Site": "same-site"}, HTTPStatus.FORBIDDEN),
+        ({"Content-Type": "text/plain"}, HTTPStatus.UNSUPPORTED_MEDIA_TYPE),
+    ],
+)
+def test_other_sites_get_nothing(headers, status):
+    """A name that has come to mean this address is refused, and so is a form of another site."""
+    assert asked(Site(Objects(a_cluster()), LOCAL), "/ui/plan", {"manifest": PASTED}, **headers)[0] == status
+
+
+def test_on_an_address_of_others_any_name_is_answered():
+    """A Service has many names; a token is asked for there. Forms of other sites are refused all the same."""
+    site = Site(Objects(a_cluster()), hosts_of(None))
+    assert asked(site, "/ui", Host="gangsched.gangsched-system.svc")[0] == HTTPStatus.OK
+    posted = asked(site, "/ui/plan", {"manifest": PASTED}, Host="gangsched.svc", Origin="https://evil.example")
+    assert posted[0] == HTTPStatus.FORBIDDEN
+
+
+def test_what_cannot_be_read_is_a_page():
+    """It says why; unknown paths and names are 404."""
+    source = Objects(a_cluster())
+    site = Site(source, LOCAL)
+    assert asked(site, "/ui/explain?name=nothing")[0] == HTTPStatus.NOT_FOUND
+    assert "there is no gang or pod default/nothing" in shown(asked(site, "/ui/explain?name=nothing")[1])
+    assert asked(site, "/ui/explain?name=a/b/c")[0] == HTTPStatus.NOT_FOUND
+    assert asked(site, "/ui/nothing")[0] == HTTPStatus.NOT_FOUND
+    source.problem = "the caches are not complete"
+    status, text, _ = asked(Site(source, LOCAL), "/ui")
+    assert (status, "the caches are not complete" in text) == (HTTPStatus.SERVICE_UNAVAILABLE, True)
+
+
+def test_not_all_wait_at_once(monkeypatch):
+    """While one is answered so many wait; others are told to come again."""
+    monkeypatch.setattr(ui_site, "_AT_ONCE", 1)
+    source, over, begun = Objects(a_cluster()), threading.Event(), threading.Event()
+    see = source.see
+
+    def slow():
+        begun.set()
+        over.wait(60)
+        return see()
+
+    source.see = slow
+    site = Site(source, LOCAL)
+    first = threading.Thread(target=asked, args=(site, "/ui"))
+    first.start()
+    assert begun.wait(60)
+    status, text, _ = asked(site, "/ui")
+    over.set()
+    first.join()
+    assert (status, text.strip()) == (HTTPStatus.SERVICE_UNAVAILABLE, ui.BUSY)
+
+
+def test_a_port_serves_it(tmp_path):
+    """By HTTP: / leads to /ui, what is too long is not read, HEAD has no body."""
+    server = Server("127.0.0.1", 0, Site(Objects(a_cluster()), LOCAL).answer)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        with urllib.request.urlopen(f"{url}/") as answer:
+            assert (answer.url, answer.status) == (f"{url}/ui", 200)
+        with urllib.request.urlopen(urllib.request.Request(f"{url}/ui", method="HEAD")) as answer:
+            assert (answer.read(), answer.headers["X-Content-Type-Options"]) == (b"", "nosniff")
+        too_long = urllib.parse.urlencode({"manifest": "#" * (ui_site.MOST_SENT + 1)}).encode()
+        with pytest.raises((urllib.error.HTTPError, urllib.error.URLError)) as refused:
+            urllib.request.urlopen(f"{url}/ui/plan", too_long)
+        assert getattr(refused.value, "code", 413) == 413
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_a_command_that_cannot_serve_says_why(tmp_path, capsys):
+    """Files that are not there, and a port that is taken, are errors of one line."""
+    assert main(["ui", "-f", str(tmp_path / "none.yaml")]) == 2
+    assert "none.yaml" in capsys.readouterr().err
+    server = Server("127.0.0.1", 0, lambda request: None)
+    port = server.server_address[1]
+    try:
+        assert main(["ui", "-f", "examples/workload", "--port", str(port)]) == 2
+    finally:
+        server.server_close()
+    assert f"cannot listen on 127.0.0.1:{port}" in capsys.readouterr().err
