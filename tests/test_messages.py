@@ -20,7 +20,8 @@ MODULES = tuple(
 #: What `explain`, `plan` and `demo` answer at length is put together from facts, in these files and nowhere else.
 ANSWERS = (
     *(f"cli/{name}.py" for name in ("decisions", "demo", "explanation", "pod_explanation")),
-    *(f"cli/{name}.py" for name in ("render", "render_html", "render_html_plan", "render_simulation", "page")),
+    *(f"cli/{name}.py" for name in ("render", "render_html", "render_html_plan", "render_html_ui")),
+    *(f"cli/{name}.py" for name in ("render_simulation", "page")),
 )
 #: Documentation: of commands, settings, metrics and the table of states; words of the log; the simulated API server.
 DOCUMENTATION = (

@@ -144,7 +144,7 @@ class HealthServer:
             authorization = request.headers.get("Authorization", "")
             refused = self._guard.refusal(verb, path, authorization, passwords=shown is not None)
             if refused is not None:
-                schemes = {"WWW-Authenticate": _CHALLENGE if shown is not None else "Bearer"}
+                schemes = {"WWW-Authenticate": failures.CHALLENGE if shown is not None else "Bearer"}
                 asked = schemes if refused[0] == HTTPStatus.UNAUTHORIZED else {}
                 return Answer(refused[0], TEXT, f"{refused[1]}\n".encode(), asked)
         if shown is not None:
@@ -175,8 +175,6 @@ _PATHS = ("/configz", "/healthz", "/livez", "/metrics", "/readyz")
 _GUARDED = frozenset({"/configz", "/metrics"})
 #: Where the page is.
 PAGE = "/ui"
-#: A browser asks for a name, which does not matter, and a password, which is the token.
-_CHALLENGE = 'Basic realm="gangsched: the password is a token", charset="UTF-8"'
 
 
 def _judgement(checks: Mapping[str, Check]) -> Answer:

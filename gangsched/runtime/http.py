@@ -132,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _body(self, most: int) -> bytes:
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal():
-            raise RefusedError(HTTPStatus.LENGTH_REQUIRED, failures.LENGTH_MISSING)
+            raise RefusedError(HTTPStatus.LENGTH_REQUIRED, failures.UNKNOWN_LENGTH)
         if int(length) > most:
             raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, failures.too_much_sent(most=most // 1024))
         return self.rfile.read(int(length))

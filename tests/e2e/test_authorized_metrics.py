@@ -16,19 +16,11 @@ from tests.controlplane.client import Client, load, wait_until
 from tests.controlplane.plane import SCHEDULER_USER
 from tests.controlplane.rbac import MANIFESTS, rebound
 from tests.e2e.scheduler import RunningScheduler, start_process
+from tests.e2e.tokens import token_of
 
 pytestmark = pytest.mark.controlplane
 
 COMPONENT = MANIFESTS / "components" / "authorized-metrics" / "rbac.yaml"
-
-
-async def token_of(admin: Client, name: str, namespace: str) -> str:
-    """A ServiceAccount, and a token of it as a pod would have."""
-    await admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}, namespace)
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-    answer = await admin.request("POST", path, asked)
-    return str(answer["status"]["token"])
 
 
 class Port:
