@@ -24,17 +24,17 @@ from gangsched.cli.queue_rows import Row as QueueRow
 from gangsched.cli.queues import entry
 from gangsched.cli.render import action_of
 from gangsched.cli.render_html_plan import evidence_html, plan_content
-from gangsched.messages import ui
+from gangsched.messages import pictures, ui
 
 ROOT = "/ui"
 EXPLAIN = f"{ROOT}/explain"
 #: The pages with their titles, in the order of the links between them.
 TABS = {
     ROOT: ui.GANGS,
-    f"{ROOT}/nodes": ui.NODES,
+    f"{ROOT}/nodes": pictures.NODES,
     f"{ROOT}/queues": ui.QUEUES,
     f"{ROOT}/evictions": ui.EVICTIONS,
-    f"{ROOT}/plan": ui.PLAN,
+    f"{ROOT}/plan": pictures.PLAN,
 }
 #: So many rows of a table, names of objects in one, and lines of a list are shown at most.
 MOST_ROWS, MOST_NAMES, MOST_LINES = 500, 3, 40
@@ -95,7 +95,7 @@ def gangs(rows: Sequence[get.Row], now: float, lead: Sequence[str], *, namespace
         f"<form action='{ROOT}'><label for='ns'>{ui.NAMESPACE}</label>"
         f"<select id='ns' name='namespace'>{options}</select>"
         f"<label><input type='checkbox' name='waiting' value='1'{' checked' if waiting else ''}> {ui.ONLY_WAITING}"
-        f"</label><button>{ui.SHOW}</button></form>"
+        f"</label><button>{pictures.FILTER}</button></form>"
         f"<form action='{EXPLAIN}'><label for='find'>{ui.FIND}</label>"
         f"<input id='find' name='name' required placeholder='{escape(ui.NAME)}'>"
         f"<input name='namespace' aria-label='{ui.NAMESPACE}' placeholder='{ui.NAMESPACE}' value='{escape(namespace)}'>"
@@ -107,7 +107,8 @@ def gangs(rows: Sequence[get.Row], now: float, lead: Sequence[str], *, namespace
     links = [{1: _link(row.namespace, row.name, row.kind)} for row in found]
     summed = page.sentences([get.in_short(Counter(row.state for row in found))])
     table = _table(head, lines, links) if lines else page.sentences([ui.NO_GANGS])
-    return Content(page.sentences(lead) + chosen + summed + table + _more(found, ui.more_gangs))
+    more = [ui.more_gangs(count=left)] if (left := _beyond(found)) else []
+    return Content(page.sentences(lead) + chosen + summed + table + page.sentences(more))
 
 
 def explained(found: Explanation, more: str = "") -> Content:
@@ -147,14 +148,16 @@ def queues(rows: Sequence[QueueRow], lead: Sequence[str]) -> Content:
         ]
         lines += [(name, *counts, *use) for use in uses or [("",) * 5]]
     table = _table(head, lines[:MOST_ROWS]) if lines else page.sentences([ui.NO_QUEUES])
-    return Content(page.sentences(lead) + table + _more(lines, ui.more_queues))
+    more = [ui.more_queues(count=left)] if (left := _beyond(lines)) else []
+    return Content(page.sentences(lead) + table + page.sentences(more))
 
 
 def evictions(record: Record, lead: Sequence[str]) -> Content:
     """What is on record, the newest first."""
     head, *lines = Record(record.lines[::-1][:MOST_ROWS], record.now).rows(MOST_NAMES)
     table = _table(head, lines) if lines else page.sentences([ui.NO_EVICTIONS])
-    return Content(page.sentences(lead) + table + _more(record.lines, ui.more_evictions))
+    more = [ui.more_evictions(count=left)] if (left := _beyond(record.lines)) else []
+    return Content(page.sentences(lead) + table + page.sentences(more))
 
 
 def plan_form(text: str, lead: Sequence[str] = (), problems: Sequence[str] = ()) -> Content:
@@ -185,9 +188,9 @@ def _link(namespace: str, name: str, kind: str) -> str:
     return f"{EXPLAIN}?{urlencode({'namespace': namespace, 'name': name, 'kind': kind})}"
 
 
-def _more(found: Sequence[object], says: object) -> str:
-    left = len(found) - MOST_ROWS
-    return page.sentences([says(count=left)]) if left > 0 and callable(says) else ""
+def _beyond(found: Sequence[object]) -> int:
+    """How many rows are not shown."""
+    return max(0, len(found) - MOST_ROWS)
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]], links: Sequence[Mapping[int, str]] = ()) -> str:

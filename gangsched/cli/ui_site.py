@@ -30,7 +30,7 @@ from gangsched.cluster.kube.history import Line
 from gangsched.cluster.manifests.objects import Source as Text
 from gangsched.cluster.manifests.overlay import overlaid
 from gangsched.core.events import Event, record_of, records
-from gangsched.messages import standing, ui
+from gangsched.messages import pictures, standing, ui
 from gangsched.messages.text import counted, listed
 from gangsched.model.errors import UserError, told
 from gangsched.model.jobsets import JobSet
@@ -233,7 +233,7 @@ class Site:
             lead.append(ui.held(held=listed(held, _FEW)))
         if pods := waiting_for_room(events):
             lead.append(ui.nominated(pods=listed([f"{p.key} ({p.nominated_node})" for p in pods], _FEW)))
-        return Page(ui.NODES, nodes_content(events, lead))
+        return Page(pictures.NODES, nodes_content(events, lead))
 
     def _queues(self, _: dict[str, str]) -> Page:
         view = self._look()
@@ -254,18 +254,18 @@ class Site:
         text = fields.get("manifest", "").replace("\r\n", "\n")
         view = self._look()
         if not text:
-            return Page(ui.PLAN, render.plan_form("", view.lead))
+            return Page(pictures.PLAN, render.plan_form("", view.lead))
         if (size := len(text.encode())) > MOST_TEXT:
             problem = ui.too_long(found=size // 1024, most=MOST_TEXT // 1024)
-            return Page(ui.PLAN, render.plan_form("", view.lead, [problem]), HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            return Page(pictures.PLAN, render.plan_form("", view.lead, [problem]), HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         began = self._clock()
         if began < self._free_at:
             problem = ui.rests(seconds=math.ceil(self._free_at - began))
-            return Page(ui.PLAN, render.plan_form(text, view.lead, [problem]), HTTPStatus.SERVICE_UNAVAILABLE)
+            return Page(pictures.PLAN, render.plan_form(text, view.lead, [problem]), HTTPStatus.SERVICE_UNAVAILABLE)
         try:
             return self._planned(view.seen, text)
         except UserError as error:
-            return Page(ui.PLAN, render.plan_form(text, view.lead, error.lines), HTTPStatus.UNPROCESSABLE_ENTITY)
+            return Page(pictures.PLAN, render.plan_form(text, view.lead, error.lines), HTTPStatus.UNPROCESSABLE_ENTITY)
         finally:
             ended = self._clock()
             self._free_at = ended + self._rest(ended - began)
@@ -294,7 +294,7 @@ class Site:
             events=state.events,
         )
         more = [ui.others(others=counted(others, "other gang"))] if mine and others else []
-        return Page(ui.PLAN, render.planned(found, text, [told(each) for each in above.warnings], more))
+        return Page(pictures.PLAN, render.planned(found, text, [told(each) for each in above.warnings], more))
 
 
 def _named_in(events: Sequence[Event], state: State) -> set[tuple[str, str]]:

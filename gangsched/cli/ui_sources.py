@@ -12,7 +12,7 @@ from gangsched.cli.history import lines_in
 from gangsched.cli.inputs import Followed, Input, follow_cluster, read_either, with_errors_contained
 from gangsched.cluster.kube.client import ApiError, UnreachableError
 from gangsched.cluster.kube.history import Line
-from gangsched.messages import standing, ui
+from gangsched.messages import failures, standing, ui
 from gangsched.model.errors import UserError
 from gangsched.runtime import running
 from gangsched.runtime.connecting import Scope
@@ -110,7 +110,7 @@ class Own:
     def see(self) -> Input:
         """See :class:`~gangsched.cli.ui_site.Source`."""
         if not self._live.kube.health().synced:
-            raise UserError(ui.NOT_SYNCED)
+            raise UserError(failures.NOT_SYNCED)
         return Input(self._live.known.events(), self._options, self._live.kube.now(), "", [])
 
     def lead(self, seen: Input) -> str:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from gangsched.messages.text import Text
 
 GANGS = "Gangs"
-NODES = "Nodes"
 QUEUES = "Queues"
 EVICTIONS = "Evictions"
-PLAN = "Plan"
 PAGES = "pages"
 SKIP = "skip to the content"
 as_of = Text("as of {time}")
@@ -22,13 +20,11 @@ leads_here = Text("{name} leads: this page is of the leader.")
 stands_by = Text("This replica stands by: {leader}.")
 THIS = "this process"
 NOBODY_LEADS = "it knows of no leader"
-NOT_SYNCED = Text("the caches of this replica are not complete yet")
 cut = Text("Of {decided} only is known what is decided: that took {seconds:.0f} s, and the others were left out.")
 
 # Gangs
 
 NAMESPACE = "namespace"
-SHOW = "show"
 ALL = "all"
 ONLY_WAITING = "only those that wait"
 FIND = "explain a gang, pod or owner"
@@ -50,7 +46,7 @@ more_queues = Text("{count} more are not shown: gangsched queues")
 # Plan
 
 MANIFEST = "Manifests, as they would be applied. Nothing is written to the cluster."
-ASK = "Plan"
+ASK = "Plan these"
 PASTED = "pasted"
 NOT_SHOWN = "This cannot be shown:"
 BAD_INPUT = "This was not understood:"
