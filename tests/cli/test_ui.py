@@ -309,7 +309,7 @@ def test_not_all_wait_at_once(monkeypatch):
         over.wait(60)
         return see()
 
-    source.see = slow
+    monkeypatch.setattr(source, "see", slow)
     site = Site(source, LOCAL)
     first = threading.Thread(target=asked, args=(site, "/ui"))
     first.start()
@@ -345,7 +345,7 @@ def test_a_command_that_cannot_serve_says_why(tmp_path, capsys):
     """Files that are not there, and a port that is taken, are errors of one line."""
     assert main(["ui", "-f", str(tmp_path / "none.yaml")]) == 2
     assert "none.yaml" in capsys.readouterr().err
-    server = Server("127.0.0.1", 0, lambda request: None)
+    server = Server("127.0.0.1", 0, Site(Objects([]), LOCAL).answer)
     port = server.server_address[1]
     try:
         assert main(["ui", "-f", "examples/workload", "--port", str(port)]) == 2

@@ -30,8 +30,8 @@ def test_the_last_event_of_each_object_is_kept():
     other, pod = Changed(builders.node("m").cpu(1).obj()), Changed(builders.pod("p").uid("u1").obj())
     assert kept(first, other, second, pod) == [other, second, pod]
     assert kept(first, pod, Gone("Node", "", "n"), Gone("Pod", "d", "p", "u1")) == []
-    gang = Changed(builders.gang("g").obj())
-    assert kept(gang, Gone("PodGroup", "d", "g", "", gang.record.family)) == []
+    gang = builders.gang("g").obj()
+    assert kept(Changed(gang), Gone("PodGroup", "d", "g", "", gang.family)) == []
 
 
 def test_a_pod_is_known_by_its_uid():
