@@ -404,8 +404,8 @@ class Http(Section, frozen=True, kw_only=True):
         bool,
         _doc(
             """Whether /metrics, /configz, /shadow and /ui are only for those who send a bearer token of an account that
-            may get that nonResourceURL: the API server is asked (TokenReview, SubjectAccessReview). Probes stay open. Needs
-            tlsCertFile, since a token is a secret, unless bindAddress is a loopback address."""
+            may get that nonResourceURL: the API server is asked (TokenReview, SubjectAccessReview). Probes stay open.
+            Needs tlsCertFile, since a token is a secret, unless bindAddress is a loopback address."""
         ),
     ] = False
     ui: Annotated[
