@@ -96,7 +96,7 @@ def _shadow(args: argparse.Namespace, configuration: Configuration) -> int:
 
 
 def make_page(live: Live) -> Callable[[Request], Answer]:
-    """What answers below /ui. What draws is imported when somebody looks for the first time."""
+    """What answers below /ui. What draws is imported with the first request."""
 
     def answer(request: Request) -> Answer:
         return site(live)(request)

@@ -44,7 +44,7 @@ MOST_SENT, MOST_TEXT, MOST_OBJECTS = 1024 * 1024, 256 * 1024, 20_000
 _AT_ONCE, _PATIENCE_SECONDS = 8, 20.0
 #: No further decision is begun after so many seconds.
 PLAN_SECONDS = 5.0
-#: What is shown is used again for so many seconds at least, and kept for so many where nobody asks.
+#: What is shown is used again for so many seconds at least, and kept for so many after the last request.
 _FRESH_SECONDS, _KEPT_SECONDS = 2.0, 60.0
 #: In a process that schedules, what took a second is begun again after so many.
 _REST = 9.0
