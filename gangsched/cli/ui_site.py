@@ -46,8 +46,8 @@ _AT_ONCE, _PATIENCE_SECONDS = 8, 20.0
 PLAN_SECONDS = 5.0
 #: What is shown is used again for so many seconds at least, and kept for so many after the last request.
 _FRESH_SECONDS, _KEPT_SECONDS = 2.0, 60.0
-#: In a process that schedules, what took a second is begun again after so many.
-_REST = 9.0
+#: In a process that schedules, a second of work is worked off in so many, and none is begun beyond so many seconds.
+_REST, _BURST_SECONDS = 9.0, 10.0
 _FEW = 12
 _HTML = "text/html; charset=utf-8"
 _FORM = "application/x-www-form-urlencoded"
@@ -109,7 +109,7 @@ class Site:
         self._turn = threading.Lock()
         self._view: View | None = None
         self._forgets = threading.Timer(0.0, lambda: None)
-        self._free_at = -math.inf
+        self._spent, self._spent_at = 0.0, clock()
 
     def answer(self, request: Request) -> Answer:
         """A page, or why there is none. Raises :class:`~gangsched.runtime.http.RefusedError`."""
@@ -136,17 +136,30 @@ class Site:
             self._slots.release()
 
     def _made(self, path: str, page: Callable[[dict[str, str]], Page], fields: dict[str, str]) -> Answer:
+        began = self._begin()
         try:
             made = page(fields)
         except UserError as error:
             status = HTTPStatus.NOT_FOUND if isinstance(error, UsageError) else HTTPStatus.SERVICE_UNAVAILABLE
             content = Content(render.alert(ui.NOT_SHOWN, error.lines))
             made = Page(render.TABS.get(path, ui.EXPLANATION), content, status)
+        finally:
+            self._spent += self._clock() - began
         view, nonce = self._view, secrets.token_urlsafe(16)
         at = ui.as_of(time=render_time(view.seen.now)) if view is not None and view.seen.now else ""
         of = " ".join(filter(None, (made.about, at)))
         body = render.whole(path, made.title, of, made.content, nonce).encode()
         return Answer(made.status, _HTML, body, {**_HEADERS, "Content-Security-Policy": _POLICY.format(nonce=nonce)})
+
+    def _begin(self) -> float:
+        """The time at which work begins, if it may: not all of a process that schedules is for pages."""
+        now = self._clock()
+        self._spent = max(0.0, self._spent - (now - self._spent_at) / _REST)
+        self._spent_at = now
+        if self._source.schedules and self._spent > _BURST_SECONDS:
+            seconds = math.ceil((self._spent - _BURST_SECONDS) * _REST)
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, ui.rests(seconds=seconds))
+        return now
 
     # -- who asks ------------------------------------------------------------------------------------------
 
@@ -187,7 +200,8 @@ class Site:
     def _look(self) -> View:
         """What there is now, or was a short time ago."""
         view, began = self._view, self._clock()
-        if view is not None and began < view.at + max(_FRESH_SECONDS, self._rest(view.seconds)):
+        rest = _REST * view.seconds if view is not None and self._source.schedules else 0.0
+        if view is not None and began < view.at + max(_FRESH_SECONDS, rest):
             return view
         seen = self._source.see()
         decides = not seen.partial and not self._source.schedules
@@ -207,9 +221,6 @@ class Site:
 
     def _forget(self) -> None:
         self._view = None
-
-    def _rest(self, seconds: float) -> float:
-        return _REST * seconds if self._source.schedules else 0.0
 
     def _gangs(self, fields: dict[str, str]) -> Page:
         view = self._look()
@@ -258,17 +269,10 @@ class Site:
         if (size := len(text.encode())) > MOST_TEXT:
             problem = ui.too_long(found=size // 1024, most=MOST_TEXT // 1024)
             return Page(pictures.PLAN, render.plan_form("", view.lead, [problem]), HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        began = self._clock()
-        if began < self._free_at:
-            problem = ui.rests(seconds=math.ceil(self._free_at - began))
-            return Page(pictures.PLAN, render.plan_form(text, view.lead, [problem]), HTTPStatus.SERVICE_UNAVAILABLE)
         try:
             return self._planned(view.seen, text)
         except UserError as error:
             return Page(pictures.PLAN, render.plan_form(text, view.lead, error.lines), HTTPStatus.UNPROCESSABLE_ENTITY)
-        finally:
-            ended = self._clock()
-            self._free_at = ended + self._rest(ended - began)
 
     def _planned(self, seen: Input, text: str) -> Page:
         """What would be decided if these manifests were applied."""

@@ -62,7 +62,7 @@ too_many_objects = Text("{found} objects are too many for this page; {most} are 
 # Refusals
 
 BUSY = "Others are being answered; try again in a moment."
-rests = Text("The leader plans for this page a tenth of its time at most: try again in {seconds:.0f} s.")
+rests = Text("The leader works for this page a tenth of its time at most: try again in {seconds:.0f} s.")
 host_refused = Text("this page is not served to {host!r}: open the address that gangsched ui has printed")
 OTHER_SITE = "what another site sends is not planned: open this page and paste it there"
 FORM_TYPE = "only the form of this page is understood (application/x-www-form-urlencoded, UTF-8)"
