@@ -17,6 +17,8 @@ from gangsched.model.records import Node
 
 #: The nodes of a page are no longer than this, and neither is the rest, in bytes.
 NODES_BYTES, TEXT_BYTES = 180_000, 90_000
+#: A box takes so much at least.
+_BOX_BYTES = 50
 #: How much is drawn: every pod; pods of a gang together, and nodes that are alike once; a rack as one node.
 EVERY_POD, ALIKE, RACKS = LEVELS = range(3)
 #: So many gangs have a colour of their own, and as many can be chosen.
@@ -103,10 +105,12 @@ class Rack(NamedTuple):
     rows: Sequence[Row]
 
 
-def fitting(make: Callable[[int], str], most: int = NODES_BYTES) -> str:
-    """The text of the first of the levels that is not too long, or else of the last."""
+def fitting(make: Callable[[int], str], most: int = NODES_BYTES, boxes: int = 0) -> str:
+    """The text of the first of the levels that is not too long, or else of the last. With every pod there are so many
+    ``boxes``: where they alone are too long, the others are not drawn to find that out.
+    """
     text = ""
-    for level in LEVELS:
+    for level in LEVELS[1 if boxes * _BOX_BYTES > most else 0 :]:
         text = make(level)
         if len(text.encode()) <= most:
             break

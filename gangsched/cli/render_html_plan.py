@@ -41,7 +41,7 @@ def plan_content(plan: Planned) -> page.Content:
     lead = [in_short(plan).plain, pictures.drawn(resource=drawn.painter.resource)]
     if not drawn.changes:
         lead.append(pictures.NOTHING_STARTS)
-    nodes = page.fitting(drawn.nodes)
+    nodes = page.fitting(drawn.nodes, boxes=drawn.boxes)
     body = f"<h2>{escape(pictures.DECISIONS)}</h2>\n{_decisions(plan)}\n<h2>{escape(pictures.NODES)}</h2>\n{nodes}"
     return page.content(lead, body, [gang.key for gang in drawn.gangs], (page.RUNS, page.NEW, page.LEAVES))
 
@@ -54,7 +54,7 @@ def nodes_content(events: Sequence[Event], lead: Sequence[str]) -> page.Content:
     drawn = _Drawn(now, then, (), heads=(pictures.NOW, pictures.HELD_TAKEN), leaves=page.TERMINATES)
     lead = [*lead, pictures.drawn(resource=drawn.painter.resource)]
     kinds = (page.RUNS, page.NEW, page.TERMINATES)
-    return page.content(lead, page.fitting(drawn.nodes), [gang.key for gang in drawn.gangs], kinds)
+    return page.content(lead, page.fitting(drawn.nodes, boxes=drawn.boxes), [gang.key for gang in drawn.gangs], kinds)
 
 
 def waiting_for_room(events: Iterable[Event]) -> list[Pod]:
@@ -78,6 +78,7 @@ class _Drawn:
         self._heads, self._leaves = heads, leaves
         self._before, self._after = _by_node(before.pods), _by_node(after.pods)
         self._stays = {pod.uid for pod in before.pods if pod.node} & {pod.uid for pod in after.pods}
+        self.boxes = sum(len(pods) for where in (self._before, self._after) for pods in where.values())
         self.painter = Painter([*before.nodes.values(), *before.pods, *after.pods])
         self.changes = set(changed(before, after))
         gangs = [decision.gang for decision in decisions if decision.gang.family != SINGLE and decision.placements]
