@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -34,10 +35,12 @@ async def groups_of_volcano(admin: Client) -> AsyncIterator[None]:
         await admin.delete("CustomResourceDefinition", each["metadata"]["name"])
 
 
-async def bound(admin: Client, thing: Object) -> None:
-    """Create a pod, and wait until it is bound."""
+async def bound(admin: Client, thing: Object) -> float:
+    """Create a pod, and wait until it is bound; returns for how many seconds."""
+    began = time.monotonic()
     meta = (await admin.create(thing))["metadata"]
     await admin.wait_for("Pod", meta["name"], lambda p: bool(p["spec"].get("nodeName")), meta["namespace"], timeout=60)
+    return time.monotonic() - began
 
 
 @pytest.mark.parametrize("finding", sorted(ATTACKS))
@@ -52,7 +55,8 @@ async def test_the_pod_of_another_tenant_is_bound(
 ) -> None:
     """The tenant's objects are there first, and the scheduler has seen them, and has had the time to reserve room where
     that is after a second; a pod of another namespace that comes then is bound, no pod of a higher priority than the
-    tenant may have was evicted, and the process goes on. What a policy keeps is in test_refused_removals.py.
+    tenant may have was evicted, and the process goes on. What a policy keeps is in test_refused_removals.py. With `-rP`
+    it says how long each of them waited, and one before the tenant's objects were there.
     """
     attack, number = ATTACKS[finding], next(_numbers)
     hostile_space, shop = f"{HOSTILE}-{number}", f"{SHOP}-{number}"
@@ -61,7 +65,7 @@ async def test_the_pod_of_another_tenant_is_bound(
     for name in ALL:
         await admin.wait_for("Pod", name, lambda p: p["status"].get("phase") == "Running", shop)
     async with start_scheduler(queue={"starvationAfter": attack.starvation_after}) as scheduler:
-        await bound(admin, placed(pod("leads", "1m", space=SHOP), number))
+        before = await bound(admin, placed(pod("leads", "1m", space=SHOP), number))
         file = tmp_path / "tenant.kubeconfig"
         async with await tenant(admin, file, control_plane.admin_kubeconfig, hostile_space) as hostile:
             await asyncio.gather(*(hostile.create(placed(each, number)) for each in attack.objects()))
@@ -70,12 +74,14 @@ async def test_the_pod_of_another_tenant_is_bound(
             for name in attack.deletes:
                 await hostile.delete("Pod", name, hostile_space)
         probe, honest = pod("probe", "1m", space=SHOP), pod("honest", attack.cpu, space=SHOP)
+        waited = []
         for each in (probe, honest):
             if attack.of_class:
                 each["spec"]["priorityClassName"] = attack.of_class
             if attack.deadline:
                 each["spec"]["activeDeadlineSeconds"] = attack.deadline
-            await bound(admin, placed(each, number))
+            waited.append(await bound(admin, placed(each, number)))
+        print(f"{finding}: probe {waited[0]:.2f} s, honest {waited[1]:.2f} s; before {before:.2f} s")
         for name in attack.stay:
             found = await admin.find("Pod", name, shop)
             assert found is not None, f"{name} was evicted"
