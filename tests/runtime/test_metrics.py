@@ -28,7 +28,7 @@ from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.core.lifecycle.report import GANG_BROKEN, PREEMPTED, event
 from gangsched.model.constraints import PodShape
 from gangsched.model.records import GangId, Pod
-from gangsched.runtime import metrics
+from gangsched.runtime import metrics, shadow_figures
 from gangsched.runtime.memory import THRESHOLDS, FreezeAfterSync, PauseMeter, raise_thresholds
 from gangsched.runtime.metrics import DECLARED, DecisionTime, FilterAndScoreTimes, Meters, Metrics
 from tests.builders import decided
@@ -162,10 +162,10 @@ def test_batches_and_queues() -> None:
 
 
 def test_every_measurement_is_a_metric() -> None:
-    """What the adapter and the loop measure and what is declared as a metric are the same names."""
+    """What the adapter, the loop and shadow mode measure and what is declared as a metric are the same names."""
     told = set[str]()
-    for file in (*Path(kube.__file__).parent.glob("*.py"), Path(metrics.__file__)):
-        told.update(re.findall(r'(?:observe|self\.note|            self)\(\s*"([a-z_]+)"', file.read_text()))
+    for file in (*Path(kube.__file__).parent.glob("*.py"), Path(metrics.__file__), Path(shadow_figures.__file__)):
+        told.update(re.findall(r'(?:observe|self\._?note|            self)\(\s*"([a-z_]+)"', file.read_text()))
     assert told == {name.removeprefix("gangsched_") for name in DECLARED}
 
 

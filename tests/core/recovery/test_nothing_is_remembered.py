@@ -14,7 +14,7 @@ from gangsched.core.events import Gone, LeadershipChanged, Synced
 from gangsched.core.options import Options
 from gangsched.core.quota.workloads import Admission
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.state import sightings
+from gangsched.core.state import eviction_history
 from gangsched.model.queues import ResourceFlavor
 from tests.builders import SIGS, claim, gang, node, pdb, pod
 from tests.core.harness import Built, Cluster, event, nodes_of, writes
@@ -113,7 +113,7 @@ def churn(cluster: Watched, first: int, until: float) -> int:
 
 def test_an_hour_of_churn_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither with the process that leads nor with one that stands by: both keep as much as after ten minutes."""
-    monkeypatch.setattr(sightings, "WINDOW_SECONDS", 60.0)  # evictions count for an hour
+    monkeypatch.setattr(eviction_history, "WINDOW_SECONDS", 60.0)  # evictions count for an hour
     cluster = Watched(node("n1").cpu(7), *objects_of(queue("a", cpu=4)))
     number = churn(cluster, 0, 600.0)
     early = objects(cluster.core), objects(cluster.standby)
