@@ -177,7 +177,8 @@ MARKS: tuple[Object, ...] = (
 
 class Attack(NamedTuple):
     """What the tenant makes; the class of the honest pod that comes after it, how much that asks for, and which pods of
-    others must still be there. ``deletes`` are pods that the tenant deletes again.
+    others must still be there. ``deletes`` are pods that the tenant deletes again; so many as ``run_first`` of its pods
+    are bound before others come: no pod is evicted while it is being bound.
     """
 
     objects: Callable[[], list[Object]]
@@ -187,6 +188,7 @@ class Attack(NamedTuple):
     deadline: int | None = None
     deletes: tuple[str, ...] = ()
     starvation_after: str = "10m"
+    run_first: int = 0
 
 
 ALL = ("prod-0", "prod-1", "batch-0", "batch-1")
@@ -251,6 +253,7 @@ ATTACKS = {
         of_class="gold",
         cpu="900m",
         stay=ALL,
+        run_first=5,
     ),
     "D1 8,000 resource names": Attack(
         lambda: [pod("names", requests={f"example.com/r{n}": "1" for n in range(8000)})],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.client import Client, Object, load, wait_until_served
+from tests.controlplane.client import Client, Object, load, wait_until, wait_until_served
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.rbac import MANIFESTS
 from tests.e2e.stories import Start
@@ -73,6 +73,13 @@ async def test_the_pod_of_another_tenant_is_bound(
                 await asyncio.sleep(STARVED_SECONDS)
             for name in attack.deletes:
                 await hostile.delete("Pod", name, hostile_space)
+        if attack.run_first:
+
+            async def enough() -> bool:
+                there = [p for p in await admin.list("Pod", hostile_space) if p["spec"].get("nodeName")]
+                return len(there) >= attack.run_first
+
+            await wait_until(enough, 60, what="the tenant's pods are bound")
         probe, honest = pod("probe", "1m", space=SHOP), pod("honest", attack.cpu, space=SHOP)
         waited = []
         for each in (probe, honest):
