@@ -120,16 +120,14 @@ async def lines_in(configuration: Configuration, connection: Connection, space: 
     # What talks to a cluster takes long to import; --help does without.
     from gangsched.cluster.kube.client import ApiError, UnreachableError  # noqa: PLC0415
     from gangsched.cluster.kube.evictions_here import evictions_in  # noqa: PLC0415
-    from gangsched.cluster.kube.history import NAME, config_map_path, lines_of  # noqa: PLC0415
+    from gangsched.cluster.kube.history import NAME, recorded  # noqa: PLC0415
     from gangsched.runtime.connecting import READER, client_to  # noqa: PLC0415
 
     namespace = configuration.leader_election.resource_namespace
     async with client_to(connection, configuration.client_connection) as client:
         try:
-            return list(lines_of(await client.get(config_map_path(namespace))))
+            return await recorded(client.get, namespace)
         except ApiError as error:
-            if error.status == 404:
-                return []  # no pod has been evicted yet
             if error.status == 403:
                 with contextlib.suppress(ApiError):  # else the error names the record
                     found = await evictions_in(client, space)

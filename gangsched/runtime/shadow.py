@@ -177,9 +177,9 @@ class Shadow:
                 self._held[uid] = self._held[uid]._replace(event=event)
             elif isinstance(event, Changed) and isinstance(event.record, Pod):
                 pod = event.record
-                held = self._held_back(pod, pending)
+                held = self._held_back(pod, pending, now)
                 if held is not None:
-                    self._held[uid] = held._replace(at=now)
+                    self._held[uid] = held
                     self._news = True
                     continue
                 if pod.scheduler in self._names and not pod.node and pod.live:
@@ -192,14 +192,14 @@ class Shadow:
                 shown.append(event)
         self._show(shown, now)
 
-    def _held_back(self, pod: Pod, pending: set[str]) -> _Held | None:
+    def _held_back(self, pod: Pod, pending: set[str], now: float) -> _Held | None:
         """What is not shown yet of a pod, if that is an act of the other scheduler."""
         before = self.world.pods.get(pod.uid)
         waited = pod.uid in pending or (before is not None and not before.node)
         if pod.scheduler in self._names and pod.node and waited:
-            return _Held(Changed(pod), 0.0, None)
+            return _Held(Changed(pod), now, None)
         if before is not None and before.bound and self.comparison.preempted(pod):
-            return _Held(Changed(pod), 0.0, pod.priority)
+            return _Held(Changed(pod), now, pod.priority)
         return None
 
     def _show(self, events: Sequence[Event], now: float) -> None:

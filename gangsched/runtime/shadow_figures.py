@@ -140,8 +140,9 @@ class Comparison:
     def preempted(self, pod: Pod) -> bool:
         """Return whether the other scheduler has marked this pod as its victim."""
         mark = pod.disruption
-        marked = mark is not None and mark.status == "True" and mark.reason == MARK_REASON
-        return marked and mark is not None and mark.message.startswith(self._marks)
+        if mark is None or mark.status != "True":
+            return False
+        return mark.reason == MARK_REASON and mark.message.startswith(self._marks)
 
     def happened(self, event: Event, known: Pod | None, now: float, *, first: bool) -> None:
         """Take in an event as it arrives; ``known`` is the pod as it was shown before, ``first`` says that it was there

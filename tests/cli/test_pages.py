@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 
 import pytest
@@ -17,6 +15,7 @@ from gangsched.cli.simulation import simulate
 from gangsched.core.events import Changed
 from gangsched.core.options import Options
 from tests import builders
+from tests.browser import CHROMIUM, browser
 
 #: What a page of 1,000 nodes may have.
 BYTES = 300_000
@@ -140,37 +139,27 @@ def test_nothing_of_the_input_is_markup(tmp_path, capsys):
         assert bad in "".join(page.texts)
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no chromium")
-def test_a_browser_shows_it_on_a_phone(tmp_path):
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+async def test_a_browser_shows_it_on_a_phone(tmp_path):
     """At 480 pixels nothing is wider than the screen, texts are not shrunk, and a choice hides the other nodes."""
     events = a_site(40, pods=2, size=4)
-    for name, text in (
-        ("plan", planned(events)),
-        ("run", render_html.page(simulate(events, Options(), until_seconds=60.0), "of a")),
-    ):
-        file = tmp_path / f"{name}.html"
-        script = (
-            "<script>const shown = () => [...document.querySelectorAll('.n:not(.x)')]"
-            ".filter(e => e.offsetParent !== null && e.getClientRects().length).length;"
-            "const all = shown(); document.getElementById('fc').click(); const some = shown();"
-            "const size = parseFloat(getComputedStyle(document.querySelector('.n b')).fontSize);"
-            "document.title = ['SEEN', document.documentElement.scrollWidth, innerWidth, size, all, some].join(' ')"
-            "</script>"
-        )
-        file.write_text(re.sub(r"<meta http-equiv[^>]*>", "", text).replace("</body>", f"{script}</body>"))
-        found = subprocess.run(
-            [
-                *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--window-size=480,900", "--dump-dom"),
-                *(f"--user-data-dir={tmp_path / 'profile'}", file.as_uri()),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-        seen = re.search(r"<title>SEEN ([\d. ]+)</title>", found.stdout)
-        assert seen is not None, found.stderr[-2000:]
-        wide, window, size, every, some = map(float, seen[1].split())
-        assert wide <= window, name
-        assert size >= 12
-        assert (every, 0 < some < every) == (40, True), name
+    shown = (
+        "[...document.querySelectorAll('.n:not(.x)')]"
+        ".filter(e => e.offsetParent !== null && e.getClientRects().length).length"
+    )
+    async with browser(tmp_path) as tab:
+        await tab.size(480, 900)
+        for name, text in (
+            ("plan", planned(events)),
+            ("run", render_html.page(simulate(events, Options(), until_seconds=60.0), "of a")),
+        ):
+            file = tmp_path / f"{name}.html"
+            file.write_text(text)
+            await tab.open(file.as_uri())
+            every = await tab.value(shown)
+            await tab.value("document.getElementById('fc').click()")
+            some = await tab.value(shown)
+            size = await tab.value("parseFloat(getComputedStyle(document.querySelector('.n b')).fontSize)")
+            assert await tab.value("document.documentElement.scrollWidth") <= await tab.value("innerWidth"), name
+            assert size >= 12
+            assert (every, 0 < some < every) == (40, True), name

@@ -14,17 +14,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from gangsched import logs
 from gangsched.cluster.kube import discovery, dryrun, nodes
 from gangsched.cluster.kube.access import Access, access
-from gangsched.cluster.kube.client import ApiError, Client, Observe, UnreachableError, ignore
+from gangsched.cluster.kube.client import Client, Observe, UnreachableError, ignore
 from gangsched.cluster.kube.clock import ServerTime, SteadyClock
 from gangsched.cluster.kube.connection import Connection
 from gangsched.cluster.kube.decision_record import DecisionRecord
-from gangsched.cluster.kube.history import History, Line, config_map_path, lines_of
+from gangsched.cluster.kube.history import History, Line, recorded
 from gangsched.cluster.kube.lease import Elector, FormerOwners, LeaseSettings, unique_identity
 from gangsched.cluster.kube.preconditions import Preconditions
 from gangsched.cluster.kube.published import Facts, Publisher
@@ -344,13 +345,8 @@ class KubeCluster:
 
     def evictions(self) -> list[Line]:
         """The record of evictions, the oldest first. From any thread but the I/O loop's; raises as :meth:`access`."""
-        path = config_map_path(self._history_namespace)
-        try:
-            return list(lines_of(self._asked(self._client.attempt("GET", path, timeout_seconds=ACCESS_SECONDS))))
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return []  # no pod has been evicted yet
+        get = partial(self._client.attempt, "GET", timeout_seconds=ACCESS_SECONDS)
+        return self._asked(recorded(get, self._history_namespace))
 
     def _asked(self, question: Coroutine[Any, Any, T]) -> T:
         """The answer of the I/O loop, whose thread goes on meanwhile."""

@@ -74,6 +74,20 @@ def lines_of(body: bytes) -> Iterator[Line]:
             continue
 
 
+async def recorded(get: Callable[[str], Awaitable[bytes]], namespace: str) -> list[Line]:
+    """The lines of the ConfigMap in this namespace, the oldest first; none before the first pod is evicted.
+
+    ``get`` reads a URL path. Raises what it raises, but for a :class:`ApiError` that nothing is there, and as
+    :func:`lines_of`.
+    """
+    try:
+        return list(lines_of(await get(config_map_path(namespace))))
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return []
+
+
 def bounded(text: str, more: Iterable[Line]) -> str:
     """The text with these lines behind it, and without as many of its first ones as :data:`LIMIT_BYTES` asks for.
 
