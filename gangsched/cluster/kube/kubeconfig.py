@@ -20,15 +20,18 @@ from typing import Any, NamedTuple
 import aiohttp
 import msgspec
 import yaml
-from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import ConfigException
-from kubernetes_asyncio.config.incluster_config import load_incluster_config
-from kubernetes_asyncio.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
-from kubernetes_asyncio.config.openid import OpenIDRequestor
 
 from gangsched import logs
 from gangsched.cluster.kube.exec_plugin import log_in
+from gangsched.cluster.kube.library import PACKAGE, credentials_only
 from gangsched.messages import failures
+
+with credentials_only():
+    from kubernetes_asyncio.client import Configuration
+    from kubernetes_asyncio.config import ConfigException
+    from kubernetes_asyncio.config.incluster_config import load_incluster_config
+    from kubernetes_asyncio.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
+    from kubernetes_asyncio.config.openid import OpenIDRequestor
 
 #: Credentials of a kubeconfig are read again this often: token files rotate, and nothing tells us.
 REREAD_SECONDS = 300.0
@@ -39,7 +42,7 @@ _MISSHAPEN = (AssertionError, AttributeError, IndexError, KeyError, TypeError, U
 _INLINE = ("certificate-authority", "client-certificate", "client-key")
 
 _log = logs.get(__name__)
-logging.getLogger("kubernetes_asyncio").addHandler(logging.NullHandler())  # it says on stderr what it raises as well
+logging.getLogger(PACKAGE).addHandler(logging.NullHandler())  # it says on stderr what it raises as well
 
 
 class Credentials(NamedTuple):
