@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.forked import script
 from tests.pages import PAGES, ROOT, text_of
 
 #: Where a reader starts, and every other page with commands.
@@ -50,7 +51,10 @@ class Shell:
             (folder / name).symlink_to(ROOT / name)
         hidden = ("ARGS", "COLUMNS", "FORCE_COLOR", "KUBECONFIG", "MAKEFLAGS", "TTY_COMPATIBLE", "VIRTUAL_ENV")
         clean = {name: value for name, value in os.environ.items() if name not in hidden}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{clean['PATH']}"
+        programs = folder / "programs"
+        programs.mkdir()
+        script(programs)
+        path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), clean["PATH"]])
         self.environment = {**clean, "PATH": path, "HOME": str(folder), **environment}
 
     def __call__(

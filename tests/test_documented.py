@@ -6,6 +6,7 @@ import ast
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,8 +91,9 @@ def test_commands_without_a_cluster(command: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", DEVELOPING)
 def test_commands_for_developers(command: str, tmp_path: Path) -> None:
-    """They work from the top of the repository, in the environment that `make env` makes."""
-    assert DEVELOPING[command] in Shell(tmp_path)(command, where=ROOT, seconds=120)
+    """They work from the top of the repository, in the environment that `make env` makes; a few cases are enough."""
+    fewer: dict[str, Any] = {"--count 200": "--count 5"}
+    assert DEVELOPING[command] in Shell(tmp_path)(command, where=ROOT, seconds=120, **fewer)
 
 
 def test_a_command_that_fails_is_noticed(tmp_path: Path) -> None:

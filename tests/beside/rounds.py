@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import json
 import random
-import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ import msgspec
 import yaml
 
 from tests.controlplane.client import Change, Client, Object, Recorder, wait_until
+from tests.forked import gangsched
 
 OURS, OTHERS = "py-gang-scheduler", "default-scheduler"
 GPU = "nvidia.com/gpu"
@@ -269,9 +269,7 @@ async def _planned(kubeconfig: Path, folder: Path, made: Round) -> int:
     manifest.write_text(yaml.safe_dump(gang(made)))
     command = ["plan", "--cluster", "--kubeconfig", str(kubeconfig), "-f", str(manifest), "-o", "json"]
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "gangsched.cli.main",
+        *gangsched(),
         *command,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.controlplane.client import Client, Object
+from tests.forked import gangsched
 
 
 def pod(name: str, **spec: object) -> Object:
@@ -27,7 +27,7 @@ async def make_class(admin: Client, name: str, **annotations: str) -> None:
 
 async def ran(kubeconfig: Path | None, *arguments: str) -> tuple[int, str, str]:
     """Exit code, output and errors of a command."""
-    command = [sys.executable, "-m", "gangsched", *arguments]
+    command = [*gangsched(), *arguments]
     if kubeconfig is not None:
         command += ["--kubeconfig", str(kubeconfig)]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
@@ -37,7 +37,7 @@ async def ran(kubeconfig: Path | None, *arguments: str) -> tuple[int, str, str]:
 @asynccontextmanager
 async def page_of(*arguments: str) -> AsyncIterator[str]:
     """The address that `gangsched ui` prints, for as long as it runs."""
-    command = (sys.executable, "-m", "gangsched", "ui", *arguments)
+    command = (*gangsched(), "ui", *arguments)
     server = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     try:
         assert server.stdout is not None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
+import os
 from asyncio.subprocess import PIPE
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tests.controlplane.client import Client, Object
+from tests.forked import gangsched
 
 
 def pod(name: str) -> Object:
@@ -20,8 +21,10 @@ def pod(name: str) -> Object:
 
 async def start(kubeconfig: Path, *arguments: str) -> asyncio.subprocess.Process:
     """The command as a process."""
-    command = (sys.executable, "-u", "-m", "gangsched", "get", *arguments, "--kubeconfig", str(kubeconfig))
-    return await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+    command = (*gangsched(), "get", *arguments, "--kubeconfig", str(kubeconfig))
+    return await asyncio.create_subprocess_exec(
+        *command, stdout=PIPE, stderr=PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    )
 
 
 async def test_a_namespace_once(admin: Client, namespace: str, scheduler_kubeconfig: Path) -> None:

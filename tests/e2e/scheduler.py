@@ -16,6 +16,7 @@ import aiohttp
 import yaml
 
 from tests.controlplane.client import LIMIT_SECONDS, wait_until
+from tests.forked import gangsched
 
 #: A process that compiles its modules first on a busy machine takes long.
 READY_SECONDS = 120.0
@@ -81,7 +82,7 @@ async def start_process(
     kubeconfig: Path, folder: Path, *arguments: str, tree: Path | None = None, **settings: Any
 ) -> RunningScheduler:
     """Start the scheduler with these settings (sections of the configuration); whoever does has to end it. ``tree`` has
-    the package of another build.
+    the package of another build, which is imported anew.
     """
     port = free_port()
     config = folder / f"config-{port}.yaml"
@@ -89,9 +90,7 @@ async def start_process(
     log = folder / f"scheduler-{port}.log"
     with log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "gangsched.cli.main",
+            *((sys.executable, "-m", "gangsched.cli.main") if tree else gangsched()),
             "run",
             "--kubeconfig",
             str(kubeconfig),

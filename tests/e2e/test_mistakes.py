@@ -12,7 +12,6 @@ import itertools
 import os
 import re
 import subprocess
-import sys
 import urllib.request
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -31,6 +30,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.controlplane.rbac import MANIFESTS, apply_manifests_crds, apply_manifests_rbac
 from tests.e2e.mistakes import CASES, CHIP, CLASSES, FULL, NODES, QUEUES, Case, job, priority_class
 from tests.e2e.scheduler import configuration, free_port
+from tests.forked import gangsched
 from tests.runtime.plugin_packages import installed
 
 _SECONDS = 120.0
@@ -107,7 +107,7 @@ class Scheduler:
         self._folder, self._port = folder, free_port()
         file = folder / "config.yaml"
         file.write_text(yaml.safe_dump(configuration(self._port, SETTINGS)))
-        self._command = [sys.executable, "-m", "gangsched.cli.main", "run", "--config", str(file)]
+        self._command = [*gangsched(), "run", "--config", str(file)]
         self._command += ["--kubeconfig", str(plane.scheduler_kubeconfig)]
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -12,13 +11,14 @@ from tests.controlplane.client import Client, Object, wait_until
 from tests.controlplane.plane import ControlPlane
 from tests.documented import COMMAND
 from tests.e2e.stories import Start
+from tests.forked import gangsched
 from tests.manifests.people import person
 from tests.pages import text_of
 
 
 def ran(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A command of its own, as this person."""
-    command = [sys.executable, "-m", "gangsched", *arguments, "--kubeconfig", str(kubeconfig)]
+    command = [*gangsched(), *arguments, "--kubeconfig", str(kubeconfig)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

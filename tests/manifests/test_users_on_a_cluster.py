@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.controlplane.client import ApiError, Client, Object, wait_until
 from tests.controlplane.plane import ControlPlane
+from tests.forked import gangsched
 from tests.manifests.people import person
 
 GROUP: Object = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "PodGroup", "spec": {"minMember": 1}}
@@ -58,7 +58,7 @@ async def test_readers_run_the_commands_that_look(
         ["snapshot"],
         ["history", "-o", "json"],
     ):
-        command = [sys.executable, "-m", "gangsched", *arguments, "--kubeconfig", str(kubeconfig)]
+        command = [*gangsched(), *arguments, "--kubeconfig", str(kubeconfig)]
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         assert "warning" not in done.stderr
