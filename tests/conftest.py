@@ -16,6 +16,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from tests.amounts import amount
 from tests.controlplane import plane
 from tests.controlplane.cleanup import wipe
 from tests.controlplane.client import Client, Object, wait_until
@@ -63,7 +64,9 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    settings.register_profile("at leisure", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile(
+        "at leisure", max_examples=amount(100, 50), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
     settings.load_profile("at leisure")
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)

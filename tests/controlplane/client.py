@@ -28,6 +28,8 @@ PATCH_TYPES = {
     "json": "application/json-patch+json",
     "apply": "application/apply-patch+yaml",
 }
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Eight times as fast where PyYAML has it."""
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 LIMIT_SECONDS = 30.0
 """How long waits last unless told otherwise: far longer than anything should take, so that only a hang reaches it."""
@@ -86,7 +88,7 @@ def load(source: str | Path | Object | Iterable[Object]) -> list[Object]:
         return [each for path in sorted(source.glob("*.yaml")) for each in load(path)]
     if isinstance(source, str | Path):
         text = source.read_text() if isinstance(source, Path) else source
-        return [document for document in yaml.safe_load_all(text) if document]
+        return [document for document in yaml.load_all(text, LOADER) if document]
     return list(source)
 
 

@@ -28,11 +28,12 @@ async def apply_manifests_crds(admin: Client) -> list[str]:
     """Install the CustomResourceDefinitions of manifests/ and wait until they are served; their names."""
     definitions = [thing for thing in manifest_objects() if thing["kind"] == "CustomResourceDefinition"]
     await admin.apply(definitions)
+    kinds = []
     for definition in definitions:
         await admin.wait_for("CustomResourceDefinition", definition["metadata"]["name"], _established)
         served = [version["name"] for version in definition["spec"]["versions"] if version["served"]]
-        group, kind = definition["spec"]["group"], definition["spec"]["names"]["kind"]
-        await wait_until_served(admin, f"{group}/{served[0]}/{kind}")
+        kinds.append(f"{definition['spec']['group']}/{served[0]}/{definition['spec']['names']['kind']}")
+    await wait_until_served(admin, *kinds)
     return [definition["metadata"]["name"] for definition in definitions]
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 
 import msgspec
 import pytest
@@ -20,7 +21,13 @@ from tests.generators import cluster
 from tests.judge.invariants import violations
 from tests.properties.feasibility import condemned_by_others, held_by_others, room_for, some_members_fit
 
-CLUSTERS = amount(200, 80)
+CLUSTERS = amount(200, 50)
+
+
+@cache
+def played(seed: int) -> Simulation:
+    """The run of one seed, for all who look at it."""
+    return play(seed)
 
 
 def play(seed: int) -> Simulation:
@@ -40,7 +47,7 @@ def test_random_cluster(seed: int) -> None:
 
     Strict budgets are not planned to be broken, and two runs give the same bytes.
     """
-    run = play(seed)
+    run = played(seed)
     assert violations(run.history, run.options) == []
     assert needless_victims(run) == []
     assert beyond_strict_budgets(run) == []
@@ -49,7 +56,7 @@ def test_random_cluster(seed: int) -> None:
 
 def test_random_clusters_are_worth_running() -> None:
     """Among the clusters are many that bind gangs, preempt, take whole gangs, take surplus members and wait."""
-    runs = [play(seed) for seed in range(CLUSTERS)]
+    runs = [played(seed) for seed in range(CLUSTERS)]
     decisions = [d for run in runs for _, d in run.decisions]
     preempting = [d for d in decisions if d.outcome == PREEMPT]
     assert {d.outcome for d in decisions} >= {"bind", "wait", "preempt", "unschedulable"}
@@ -64,7 +71,7 @@ def test_output_does_not_depend_on_the_hash_seed() -> None:
     """Two processes with different hash seeds print the same bytes."""
     program = (
         "from tests.properties.test_random_clusters import play, text_of\n"
-        "for seed in range(30): print(text_of(play(seed)))"
+        "for seed in range(12): print(text_of(play(seed)))"
     )
     texts = [
         subprocess.run(
