@@ -62,6 +62,7 @@ def pytest_configure() -> None:
     """No test depends on how fast it is, nor on the size of a terminal, which a worker inherits from readline, nor on
     whether the suite runs in the background of a shell, which ignores Ctrl-C for it and for all that it starts.
     """
+    gc.disable()  # until all is collected, of which nearly all stays
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.register_profile(
@@ -128,6 +129,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 10)
+    gc.enable()
 
 
 def _turn(test: str) -> int:

@@ -6,6 +6,7 @@ import pytest
 from gangsched.core.decision import BIND, PREEMPT
 from gangsched.core.planning.context import Question
 from gangsched.model.records import Gang
+from tests.amounts import amount
 from tests.bench import basic_groups, budget, peers, placement, quality_large, rivals, scale, speed
 from tests.bench.table import table
 from tests.bench.worlds import World
@@ -24,7 +25,7 @@ def without_budgets(seed, mixed):
 def test_the_optimum_has_no_gap_to_the_bound(mixed):
     """The bound of the large clusters is tight: given the exact optimum of a small one it leaves nothing to gain."""
     judged = 0
-    for seed in range(30):
+    for seed in range(amount(30, 14)):
         problem = read(without_budgets(seed, mixed))
         best = exact.least_harm(problem)
         if best is None or not best.taken:
@@ -34,13 +35,13 @@ def test_the_optimum_has_no_gap_to_the_bound(mixed):
         quality_large.judge(problem, set(best.taken), bounds, row)
         assert (row.worse, row.gap, bounds.unsolved) == ("", 0.0, []), f"seed {seed}"
         judged += 1
-    assert judged >= 10
+    assert judged >= amount(10, 4)
 
 
 def test_a_needless_victim_shows_as_a_gap():
     """One pod more than necessary at the highest priority is a gap or a worse component, never nothing."""
     shown = 0
-    for seed in range(30):
+    for seed in range(amount(30, 14)):
         problem = read(without_budgets(seed, mixed=False))
         best = exact.least_harm(problem)
         if best is None or not best.taken:
@@ -58,7 +59,7 @@ def test_a_needless_victim_shows_as_a_gap():
             assert row.worse or (row.gap or 0) > 0, f"seed {seed}"
             shown += 1
             break
-    assert shown >= 5
+    assert shown >= amount(5, 2)
 
 
 @pytest.mark.parametrize("rule", [*rivals.RULES.values()], ids=[*rivals.RULES])

@@ -29,7 +29,7 @@ def test_clusters_are_worth_judging(tally):
         assert int(str(row[2])) * 2 >= int(str(row[1])), row
 
 
-@pytest.mark.parametrize("seed", range(amount(36, 18)))
+@pytest.mark.parametrize("seed", range(amount(36, 9)))
 def test_order_of_events_does_not_matter(seed):
     """The same cluster told in another order gets the same decision: identical, mixed and with anti-affinity."""
     question = quality_small.made(seed, apart=True)
@@ -38,7 +38,7 @@ def test_order_of_events_does_not_matter(seed):
     assert told(decide(question)) == told(decide(question, events))
 
 
-@pytest.mark.parametrize("seed", [4, 5])
+@pytest.mark.parametrize("seed", [5])
 def test_order_of_events_does_not_matter_in_larger_clusters(seed):
     """Nor where sets of gangs are searched, for identical members and for mixed ones."""
     question = generate_large.case(seed, mixed=seed % 3 == 2)

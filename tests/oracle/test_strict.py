@@ -17,7 +17,7 @@ from tests.oracle.problem import read
 def test_a_plan_within_the_budgets_is_found_wherever_there_is_one(mixed):
     """It does the least harm of all; and where there is none the message says that it is for a budget."""
     found = {PREEMPT: 0, UNSCHEDULABLE: 0}
-    for seed in range(amount(240, 100)):
+    for seed in range(amount(240, 50)):
         question = case(seed, mixed=mixed)
         problem = read(question)
         if not question.budgets or not problem.may_preempt:

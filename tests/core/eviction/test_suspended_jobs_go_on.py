@@ -106,7 +106,7 @@ def test_an_owner_whose_pods_do_not_come_pauses() -> None:
             cluster.pass_time(1.0)
             held += 1.0
         cluster.show(suspended)
-        cluster.pass_time(1.0)
+        cluster.pass_time(3.0)
     assert held <= 70.0
     pauses = [later - first for first, later in itertools.pairwise(starts)]
     assert pauses[0] >= 30.0

@@ -23,6 +23,7 @@ from gangsched.core.state.snapshot import Snapshot
 from gangsched.model.constraints import PodTerm, SpreadConstraint
 from gangsched.model.records import Node, Pod, PodSelector
 from gangsched.model.selectors import selector_matches
+from tests.amounts import amount
 from tests.builders import NodeBuilder, PodBuilder, node, pod, selects
 from tests.core.harness import Built, world
 
@@ -440,7 +441,7 @@ def spread_by_definition(wanted: Pod, there: list[Pod], nodes: list[Node]) -> li
     return [0 if n.name not in sums else 100 * (most + least - sums[n.name]) // most if most else 100 for n in nodes]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=amount(200, 60), deadline=None)
 @given(a_pod, st.lists(a_pod, max_size=8, unique_by=lambda p: p.name), st.sets(st.integers(0, 7)), st.integers(0, 8))
 def test_scores_are_those_of_the_definition_and_follow_what_if(
     wanted: Pod, others: list[Pod], lifted: set[int], first_placed: int

@@ -149,7 +149,7 @@ def everything(snapshot: Snapshot) -> list[dict[str, int]]:
     return out
 
 
-@settings(max_examples=amount(300, 100), deadline=None)
+@settings(max_examples=amount(300, 50), deadline=None)
 @given(events)
 def test_kept_counts_equal_rebuilt_ones(happened: list[tuple[object, ...]]) -> None:
     """Whatever happens to pods, nodes and namespaces, and whenever a count was first asked for."""
@@ -159,7 +159,7 @@ def test_kept_counts_equal_rebuilt_ones(happened: list[tuple[object, ...]]) -> N
     assert everything(changing.snapshot) == everything(changing.rebuilt())
 
 
-@settings(max_examples=amount(60, 25), deadline=None)
+@settings(max_examples=amount(60, 12), deadline=None)
 @given(events)
 def test_counts_agree_with_asking_each_pod(happened: list[tuple[object, ...]]) -> None:
     """A selected count is the number of pods on the node for which the selection holds."""
@@ -179,7 +179,7 @@ def test_counts_agree_with_asking_each_pod(happened: list[tuple[object, ...]]) -
         assert {n.name: int(c) for n, c in zip(snapshot.nodes, found, strict=True) if c} == expected
 
 
-@settings(max_examples=amount(60, 25), deadline=None)
+@settings(max_examples=amount(60, 12), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 700), st.sampled_from([-2, 1, 5])), max_size=900))
 def test_amounts_by_node_are_the_same_however_many_nodes_have_one(changes: list[tuple[int, int]]) -> None:
     """A dict while they are few, an array when they are many: nobody can tell."""
@@ -255,7 +255,7 @@ requirements: st.SearchStrategy[tuple[str, str, set[str]]] = st.one_of(
 )
 
 
-@settings(max_examples=amount(150, 50), deadline=None)
+@settings(max_examples=amount(150, 25), deadline=None)
 @given(st.lists(labels_of_a_pod, min_size=1, max_size=12), st.lists(requirements, max_size=3))
 def test_selecting_all_at_once_is_selecting_each(
     pods: list[dict[str, str]], asked: list[tuple[str, str, set[str]]]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT, Decision, Unschedulable
 from gangsched.core.planning.topology import MAX_SEARCHES, OUTSIDE
 from gangsched.model.constraints import PodTerm
+from tests.amounts import amount
 from tests.builders import GangBuilder, NodeBuilder, PodBuilder, gang, node, pod, selects
 from tests.core.harness import Built, placed, plan, victims
 
@@ -409,7 +410,7 @@ def test_a_gang_that_no_domain_can_hold_is_not_searched_for() -> None:
 ROOM = st.lists(st.sampled_from((0, 1, 2, 3)), min_size=1, max_size=3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(60, 25), deadline=None)
 @given(st.lists(ROOM, min_size=1, max_size=4), st.integers(1, 4), st.data())
 def test_as_good_as_the_best_domain_alone(racks: list[list[int]], minimum: int, data: st.DataObject) -> None:
     """Deciding for each rack as if there were no other gives the same outcome and the same harm by priority."""

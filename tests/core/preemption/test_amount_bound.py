@@ -11,6 +11,7 @@ import pytest
 from gangsched.core.preemption import lower_bound, places
 from gangsched.core.preemption.lower_bound import amount_bound
 from gangsched.core.preemption.node_prices import MAY, Offer
+from tests.amounts import amount
 from tests.builders import gang, node, pod
 from tests.core.harness import Built
 from tests.core.preemption.asked import Asked, asked
@@ -27,7 +28,7 @@ def bound(made: Asked) -> float:
 def test_no_places_cost_less_than_the_bound(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all amounts told apart or few, exact ones or rounded ones."""
     judged = 0
-    for seed in range(14):
+    for seed in range(amount(14, 6)):
         made = asked(*crowd(seed, rule))
         _, least = found_and_least(made)
         if least is None:
@@ -37,13 +38,13 @@ def test_no_places_cost_less_than_the_bound(rule: str, monkeypatch: pytest.Monke
             monkeypatch.setattr(lower_bound, "_CELLS", cells)
             monkeypatch.setattr(lower_bound, "_AMOUNTS", amounts)
             assert bound(made) <= least.real + 1e-6, f"seed {seed}, {cells} cells, {amounts} amounts"
-    assert judged >= 4
+    assert judged >= amount(4, 1)
 
 
 def test_pods_that_cost_nothing_are_room_too() -> None:
     """Nodes that differ only in pods without a price are not equal: no places cost less than the bound."""
     judged = 0
-    for seed in range(100):
+    for seed in range(amount(100, 40)):
         chance = random.Random(seed)
         question: list[Built] = []
         for row in range(8):
@@ -58,7 +59,7 @@ def test_pods_that_cost_nothing_are_room_too() -> None:
         judged += 1
         least = amount_bound(made.places(lower=True).nodes, offer)
         assert least <= found.price.real + 1e-6, f"seed {seed}"
-    assert judged >= 10
+    assert judged >= amount(10, 4)
 
 
 def full(nodes: int, holds: int, free: float = 0.0) -> list[Built]:

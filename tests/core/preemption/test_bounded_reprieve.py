@@ -10,13 +10,14 @@ from gangsched.core.events import Event, Synced
 from gangsched.core.options import Options
 from gangsched.core.preemption.fit import PlacedFit
 from gangsched.core.scheduler import Scheduler
+from tests.amounts import amount
 from tests.bench.kinds import NOW, decide, member
 from tests.builders import gang, node, pod
 from tests.core.harness import event
 
 
 @pytest.mark.parametrize("spread", [False, True])
-@pytest.mark.parametrize("kinds", [1, 8, 62, 63, 64, 65, 128])
+@pytest.mark.parametrize("kinds", [1, 8, 62, 63, 64, 65, amount(128, 80)])
 def test_a_gang_of_any_number_of_sizes_is_decided_within_its_steps(
     kinds: int, *, spread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from gangsched.core.actions import SuspendJob
 from gangsched.core.preemption.harm import Budgets, Loss, harm
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import Budget, Job, Owner, Pod
+from tests.amounts import amount
 from tests.builders import IGNORED, gang, node, pdb, pod
 from tests.core.harness import Cluster, plan, victims
 
@@ -76,7 +77,7 @@ def least(nodes: int, members: int, *known: Any) -> tuple[Any, ...] | None:
     return min(costs, default=None)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(amount(60, 24)))
 @pytest.mark.parametrize("suspend_jobs", [True, False])
 def test_nothing_less_harmful_is_possible(seed: int, suspend_jobs: bool) -> None:
     """All pods of a Job that would end count, with their budgets and priorities, whether it is suspended or not."""
@@ -198,7 +199,7 @@ def tangled(seed: int) -> tuple[list[Any], list[Job], list[Pod]]:
     return [*nodes, *gangs, *budgets, JobSet("d", "s", "uid-JobSet-s")], jobs, out
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(amount(100, 30)))
 @pytest.mark.parametrize("mode", ["elastic", "minimal", "off"])
 def test_no_job_ends_by_halves(seed: int, mode: str) -> None:
     """Of a Job and its JobSet all pods are victims, or so few that it survives; whatever gangs they are in."""

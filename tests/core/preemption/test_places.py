@@ -10,6 +10,7 @@ import pytest
 
 from gangsched.core.preemption import node_prices, places
 from gangsched.core.preemption.node_prices import MAY, Offer
+from tests.amounts import amount
 from tests.builders import gang, node, pod
 from tests.core.harness import Built
 from tests.core.preemption.asked import asked
@@ -20,7 +21,7 @@ from tests.core.preemption.crowds import RULES, crowd, found_and_least, tariff
 def test_no_places_cost_less(rule: str) -> None:
     """Places are found whenever there are some, at the least price; a lower bound is not above it."""
     needed = 0
-    for seed in range(25):
+    for seed in range(amount(25, 10)):
         made = asked(*crowd(seed, rule))
         found, least = found_and_least(made)
         assert (found is None) == (least is None), f"seed {seed}"
@@ -37,7 +38,7 @@ def test_no_places_cost_less(rule: str) -> None:
         fit.take(made.candidates.slot[found.gone])
         assert fit.fits()
         needed += bool(found.gone.any())
-    assert needed >= 5
+    assert needed >= amount(5, 1)
 
 
 @pytest.mark.parametrize("limit", ["_TABLE", "_OPTIONS"])
@@ -47,7 +48,7 @@ def test_many_members_of_several_kinds_are_placed_in_turn(
 ) -> None:
     """Where the table would be too large: what is found works, never costs less than the least, and mostly not more."""
     both = equal = 0
-    for seed in range(25):
+    for seed in range(amount(25, 10)):
         made = asked(*crowd(seed, rule))
         exact = made.places().best(Offer(np.full(made.candidates.size, MAY), tariff(made)))
         with monkeypatch.context() as patch:
@@ -61,7 +62,7 @@ def test_many_members_of_several_kinds_are_placed_in_turn(
         fit.take(made.candidates.slot[found.gone])
         assert fit.fits(), f"seed {seed}"
         both, equal = both + 1, equal + (found.price.real == exact.price.real)
-    assert both >= 15
+    assert both >= amount(15, 4)
     assert equal >= 0.8 * both
 
 

@@ -12,7 +12,7 @@ from tests.core.preemption.asked import asked_in
 from tests.oracle.case import NOW, Case, Maker
 from tests.oracle.generate import case
 
-SEEDS = range(amount(16, 7))
+SEEDS = range(amount(16, 4))
 
 
 def among(made: Case, count: int) -> Case:
@@ -47,7 +47,7 @@ def test_among_more_pods_the_same_leave(beyond: int, mixed: bool) -> None:
             assert found is not None, f"seed {seed}"
             assert found.harm[:3] == alone.harm[:3], f"seed {seed} with {extra} more"
         compared += 1
-    assert compared >= amount(6, 2)
+    assert compared >= amount(6, 1)
 
 
 def test_with_as_many_units_as_are_pulled_along_and_with_one_more_the_same_leave(
@@ -69,7 +69,7 @@ def test_with_as_many_units_as_are_pulled_along_and_with_one_more_the_same_leave
         if first is not None and second is not None and first.taken:
             assert first.harm[:3] == second.harm[:3], f"seed {seed}"
             compared += 1
-    assert compared >= amount(6, 2)
+    assert compared >= amount(6, 1)
 
 
 def test_kinds_that_are_placed_once_more_never_cost_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,4 +88,4 @@ def test_kinds_that_are_placed_once_more_never_cost_more(monkeypatch: pytest.Mon
             prices.append(float("inf") if found is None else found.price.real)
         assert prices[0] >= prices[1] >= prices[2], f"seed {seed}"
         compared += prices[0] < float("inf")
-    assert compared >= amount(6, 2)
+    assert compared >= amount(6, 1)

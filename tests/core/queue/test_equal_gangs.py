@@ -271,7 +271,7 @@ class Chance:
         return several + [each.priority(priority).created(age) for each in made]
 
 
-@settings(deadline=None, max_examples=amount(60, 20))
+@settings(deadline=None, max_examples=amount(60, 6))
 @given(st.integers(0, 2**32))
 def test_plans_are_those_that_decide_every_gang(seed: int) -> None:
     """Whatever waits and runs. Only where gangs say who is ahead of them equal ones are told the same instead."""
@@ -289,7 +289,7 @@ def test_plans_are_those_that_decide_every_gang(seed: int) -> None:
         )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=amount(25, 8))
+@settings(deadline=None, max_examples=amount(25, 4))
 @given(st.integers(0, 2**32))
 def test_nobody_sleeps_who_could_be_placed(seed: int) -> None:
     """Pods come to an end one after another, and new ones come."""

@@ -16,6 +16,7 @@ from gangsched.core.framework.arguments import NodeResourcesFitArgs
 from gangsched.core.framework.registry import PluginSet
 from gangsched.messages.answers import NOT_NOW
 from gangsched.model.records import Stakes
+from tests.amounts import amount
 from tests.builders import LATER, OURS, PodBuilder, claim, gang, node, pod, required_affinity, volume
 from tests.core.harness import Cluster, nodes_of, plan, reserved, texts
 
@@ -275,7 +276,7 @@ def test_held_room_is_safe_from_reservations() -> None:
     assert cluster.pod("mid").node == "n1"
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=amount(8, 4), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 8)), min_size=3, max_size=12), st.integers(1, 3))
 def test_a_gang_always_starts(stream: list[tuple[int, int]], size: int) -> None:
     """Whatever mixture of (cores, tens of seconds) streams by, the gang starts."""

@@ -169,7 +169,7 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@settings(max_examples=amount(15, 6), deadline=None)
+@settings(max_examples=amount(15, 3), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(OPTIONS))
 @example(321, {})  # an equal gang is woken first
 @example(1576, OPTIONS[3])  # time alone lets go the only member that a gang can spare

@@ -8,13 +8,14 @@ from hypothesis import event, given, settings
 
 from gangsched.core.decision import BIND, PREEMPT, WAIT
 from gangsched.core.quota.workloads import PodSet
+from tests.amounts import amount
 from tests.core.quota.naive_flavors import Oracle
 from tests.core.quota.random_worlds import SEEDS, world
 from tests.core.quota.world import cluster_of, reasons
 
 
 @pytest.mark.parametrize("fair", [False, True], ids=["classic", "fair"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=amount(150, 50), deadline=None)
 @given(SEEDS)
 def test_the_decision_is_that_of_the_rules(fair, seed):
     """Admitted in the same flavors, at the expense of the same workloads for the same reasons, or refused in the same

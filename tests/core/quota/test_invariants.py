@@ -19,7 +19,7 @@ from tests.core.quota.random_worlds import SEEDS, asks, fill, objects, world
 from tests.core.quota.world import cluster_of, has_room
 
 either = pytest.mark.parametrize("fair", [False, True], ids=["classic", "fair"])
-many = settings(max_examples=amount(200, 80), deadline=None)
+many = settings(max_examples=amount(200, 30), deadline=None)
 
 
 def state(quota: Quota) -> list[object]:
@@ -69,7 +69,7 @@ def test_the_tree_is_what_the_definitions_say(seed):
                 assert node.potential[i] == empty.available(prefix + name, cell)
 
 
-@settings(max_examples=amount(500, 200))
+@settings(max_examples=amount(500, 80))
 @given(SEEDS, st.sampled_from(("x", "y")))
 def test_victims_are_those_of_the_rules(seed, flavor):
     """The lazy search chooses the same victims with the same reasons as the rules told at length."""
@@ -163,7 +163,7 @@ def test_coming_and_going_leaves_no_trace(seed):
 
 
 @either
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=amount(25, 10), deadline=None)
 @given(SEEDS)
 def test_limits_are_never_exceeded(fair, seed):
     """Whatever comes and goes, nobody is above a limit that the objects have once the victims have left."""
@@ -195,7 +195,7 @@ def limits_hold(quota: Quota) -> None:
             assert node.available(cell) >= node.local[cell] - node.usage[cell]
 
 
-@settings(max_examples=amount(500, 200))
+@settings(max_examples=amount(500, 80))
 @given(SEEDS)
 def test_a_lender_gets_its_own_back(seed):
     """A queue that may reclaim from anybody gets a request within its nominal quota, whatever others borrow; and nobody

@@ -13,6 +13,7 @@ from gangsched.core.events import Changed
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.queues import QUEUE_LABEL, ClusterQueue, QueueObject
 from gangsched.model.records import GangId, Pod
+from tests.amounts import amount
 from tests.builders import NodeBuilder, PodBuilder, gang, node, pod
 from tests.core.harness import Built, verdict, world
 from tests.core.queues import objects, queued
@@ -126,7 +127,7 @@ def of_queue(made: Pod) -> str:
     return dict(made.labels).get(QUEUE_LABEL, "").removeprefix("q-")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=amount(150, 50), deadline=None)
 @given(clusters(), st.booleans(), st.sampled_from((4, 12, 100_000)))
 def test_victims_are_enough_and_none_is_needless(built: list[Built], fair: bool, steps: int):
     """With the victims gone the gang has its quota and its nodes; with any of them back it lacks one or the other, or
@@ -149,7 +150,7 @@ def test_victims_are_enough_and_none_is_needless(built: list[Built], fair: bool,
                 assert verdict(left, [ident]).outcome not in (BIND, WAIT)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(100, 40), deadline=None)
 @given(clusters())
 def test_nobody_is_admitted_above_a_limit(built: list[Built]):
     """Whoever is bound leaves its queue within what it may use, however many are decided one after another."""
@@ -178,7 +179,7 @@ def _over(core: Scheduler, name: str) -> int:
     return queue_node.usage[cell] - queue_node.potential[cell]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(60, 25), deadline=None)
 @given(clusters(), st.randoms(use_true_random=False))
 def test_admissions_do_not_depend_on_the_order_of_events(built: list[Built], random: Any):
     """What is held of each queue follows from the objects alone."""
@@ -191,7 +192,7 @@ def test_admissions_do_not_depend_on_the_order_of_events(built: list[Built], ran
     assert one.statuses(again=True) == other.statuses(again=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(60, 25), deadline=None)
 @given(clusters(), st.data())
 def test_what_is_kept_equals_what_is_computed_afresh(built: list[Built], data: st.DataObject):
     """After pods have come and gone, usage is what a new process would find."""

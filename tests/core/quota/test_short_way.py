@@ -76,7 +76,7 @@ def life(seed: int) -> bytes:
     return encoded(cluster.log) + repr(cluster.decisions).encode()
 
 
-@settings(max_examples=amount(60, 20), deadline=None)
+@settings(max_examples=amount(60, 6), deadline=None)
 @given(st.integers(0, 2**32))
 def test_nobody_can_tell(seed: int) -> None:
     """With the short way and without it everything that is decided and done is the same."""
