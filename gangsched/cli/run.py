@@ -15,9 +15,9 @@ from gangsched.controllers.operator import GroupControllers
 from gangsched.messages import beside, failures
 from gangsched.runtime.connecting import connect
 from gangsched.runtime.http import Answer, Request, hosts_of
-from gangsched.runtime.observers import MakeSink
+from gangsched.runtime.observers import MakeControllers
 from gangsched.runtime.process import Live, Process, ShadowOf
-from gangsched.runtime.settings import Configuration, GroupStatus
+from gangsched.runtime.settings import Configuration
 
 #: The other scheduler of nearly every cluster.
 DEFAULT = "default-scheduler"
@@ -54,13 +54,18 @@ def run(args: argparse.Namespace) -> int:
         return _shadow(args, configuration)
     if args.shadow_of or args.report:
         raise answers.UsageError(beside.NO_REPORT_WITHOUT)
-    make_sink = None
+    make_controllers: MakeControllers | None = None
     if configuration.group_status.enabled and not args.dry_run and not args.once:
-        make_sink = sink_maker(configuration.group_status)
+        make_controllers = GroupControllers
     told = partial(announce, configuration=configuration, dry_run=args.dry_run)
     connection = connect(configuration, elects=not args.dry_run, announce=told)
     running = Process(
-        configuration, connection, dry_run=args.dry_run, once=args.once, make_sink=make_sink, make_page=make_page
+        configuration,
+        connection,
+        dry_run=args.dry_run,
+        once=args.once,
+        make_controllers=make_controllers,
+        make_page=make_page,
     )
     code = running.run()
     if args.once:
@@ -111,11 +116,6 @@ def site(live: Live) -> Callable[[Request], Answer]:
     from gangsched.cli.ui_sources import Own  # noqa: PLC0415 - as above
 
     return Site(Own(live), hosts_of(live.host)).answer
-
-
-def sink_maker(wanted: GroupStatus) -> MakeSink:
-    """Makes the controllers, as fast as the settings allow."""
-    return partial(GroupControllers, qps=wanted.qps, burst=wanted.burst)
 
 
 def _print_decisions(decisions: Iterable[Any], configuration: Configuration) -> None:

@@ -4,7 +4,8 @@ The same for a real cluster and for a simulated one.
 *Writes* (actions with an id) are answered, each once. For people there are conditions (PodScheduled) and Events; of
 what says why a pod is not scheduled the newest of an object replaces one that still waits, and a binding makes it
 pointless; an equal Event that waits absorbs a second. When too many wait the oldest are dropped; Events of bindings,
-which say what the pod itself says, are counted apart, so that they never drive out another one.
+which say what the pod itself says, are counted apart, so that they never drive out another one. *Statuses* of groups,
+queues and Jobs come last, and none is dropped: what one is to be is looked up when it is sent.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections import deque
 from collections.abc import Hashable
 from typing import TypeAlias
 
-from gangsched.core.actions import Bind, Report, SetCondition, SetGroupStatus, Write, overruled_by
+from gangsched.core.actions import Bind, GangStatus, Report, SetCondition, SetGroupStatus, Write, overruled_by
 
 #: The action of Events that say why a pod is not scheduled, and that it was.
 WHY_NOT, BOUND = "Scheduling", "Binding"
@@ -25,6 +26,7 @@ WHY_NOT, BOUND = "Scheduling", "Binding"
 WRITES_PER_OVERDUE = 8
 
 Sendable: TypeAlias = Write | SetCondition | SetGroupStatus | Report
+Queued: TypeAlias = Sendable | GangStatus
 
 
 class Lane(enum.IntEnum):
@@ -35,6 +37,7 @@ class Lane(enum.IntEnum):
     REASON = 2  # an Event that says why a pod is not scheduled
     EVENT = 3
     BOUND = 4
+    STATUS = 5
 
 
 class Item:
@@ -42,18 +45,18 @@ class Item:
     when it was decided.
 
     ``uid`` is that of the pod (or Job) that is written to, or for whose volumes; empty for an Event, which waits for no
-    object. ``unsure`` is True from the moment in which the bytes of an attempt leave until an answer says that it has
-    had no effect.
+    object; of a status it names the object. ``unsure`` is True from the moment in which the bytes of an attempt leave
+    until an answer says that it has had no effect.
     """
 
     __slots__ = ("action", "key", "known", "lane", "submitted_at", "uid", "unsure")
 
-    def __init__(self, action: Sendable, submitted_at: float, known: int = 0) -> None:
+    def __init__(self, action: Queued, submitted_at: float, known: int = 0) -> None:
         self.action = action
         self.submitted_at = submitted_at
         self.known = known
         self.lane, self.key = _place(action)
-        self.uid = "" if isinstance(action, Report) else action.pod.uid
+        self.uid = _object_of(action)
         self.unsure = False
 
 
@@ -66,9 +69,9 @@ class WriteQueue:
     of a plan say, are followed by the next ones. What has waited for more than ``patience_seconds`` is sent all the
     same, oldest first: while writes wait too, one after each :data:`WRITES_PER_OVERDUE` of them, and none while more
     than that share is on its way. So nothing waits for ever, but a long queue may take longer than the patience.
-    What says why a pod is not scheduled is not sent before ``kept_back_seconds``. ``dropped`` counts what was not sent,
-    by reason: ``replaced`` by something newer, ``repeated`` while an equal one waited, ``overload`` when more than
-    ``most`` of a lane waited, ``abandoned`` by :meth:`clear`.
+    What says why a pod is not scheduled, and a status, is not sent before ``kept_back_seconds``. ``dropped`` counts
+    what was not sent, by reason: ``replaced`` by something newer, ``repeated`` while an equal one waited, ``overload``
+    when more than ``most`` of a lane waited, ``abandoned`` by :meth:`clear`.
     """
 
     def __init__(
@@ -108,7 +111,7 @@ class WriteQueue:
 
     # -- what is wanted ------------------------------------------------------------------------------------
 
-    def put(self, action: Sendable, now: float, known: int = 0) -> list[Item]:
+    def put(self, action: Queued, now: float, known: int = 0) -> list[Item]:
         """This is wanted from now on. Returns the writes that are not any more and have not been taken: they must be
         answered.
         """
@@ -130,7 +133,7 @@ class WriteQueue:
         line.append(item)
         return overruled
 
-    def _overruled(self, by: Sendable, uid: str) -> list[Item]:
+    def _overruled(self, by: Queued, uid: str) -> list[Item]:
         """Take out of the line of an object what need not be sent any more. What has been sent is repeated until its
         outcome is known.
         """
@@ -143,6 +146,9 @@ class WriteQueue:
     def _put_low(self, item: Item) -> None:
         lane = self._low[item.lane]
         waiting = lane.get(item.key)
+        if item.lane is Lane.STATUS:
+            lane.setdefault(item.key, item)
+            return
         if item.lane is Lane.BOUND:
             # A group object is bound to nothing, so this is what ends its "not scheduled".
             about = item.action.regarding[4] if isinstance(item.action, Report) else ""
@@ -208,7 +214,7 @@ class WriteQueue:
     def _take_low(self, item: Item) -> Item:
         self.low_in_flight += 1
         del self._low[item.lane][item.key]
-        if item.lane is Lane.CONDITION:
+        if item.lane in (Lane.CONDITION, Lane.STATUS):
             self._sent[item.uid] = item
         return item
 
@@ -219,7 +225,7 @@ class WriteQueue:
             self._writes_in_flight -= 1
         else:
             self.low_in_flight -= 1
-        if item.lane in (Lane.WRITE, Lane.CONDITION):
+        if item.lane in (Lane.WRITE, Lane.CONDITION, Lane.STATUS):
             del self._sent[item.uid]
             if item.uid in self._lines:
                 self._turns.appendleft(item.uid)
@@ -229,7 +235,7 @@ class WriteQueue:
     def _most_telling(self, now: float) -> Item | None:
         """What goes next while there is nothing to hold it up: conditions, then why not, then what has happened."""
         newest = now - self._kept_back_seconds
-        kept_back = (Lane.CONDITION, Lane.REASON)
+        kept_back = (Lane.CONDITION, Lane.REASON, Lane.STATUS)
         ready = (item for item in self._sendable() if item.lane not in kept_back or item.submitted_at <= newest)
         return next(ready, None)
 
@@ -264,8 +270,16 @@ class WriteQueue:
         return busy
 
 
-def _place(action: Sendable) -> tuple[Lane, Hashable]:
+def _object_of(action: Queued) -> str:
+    if isinstance(action, GangStatus):
+        return f"{action.plural}.{action.family} {action.namespace}/{action.name}"
+    return "" if isinstance(action, Report) else action.pod.uid
+
+
+def _place(action: Queued) -> tuple[Lane, Hashable]:
     """The lane of an action, and what one that still waits there is replaced by: an equal key."""
+    if isinstance(action, GangStatus):
+        return Lane.STATUS, _object_of(action)
     if isinstance(action, SetCondition | SetGroupStatus):
         return Lane.CONDITION, action.pod.uid
     if not isinstance(action, Report):

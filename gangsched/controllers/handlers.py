@@ -18,14 +18,14 @@ from gangsched.cluster.kube.client import MAX_PAGE_BYTES, READ_ATTEMPT_SECONDS, 
 from gangsched.cluster.kube.discovery import Served
 from gangsched.cluster.kube.json_limits import bounded
 from gangsched.cluster.kube.session import TooLargeError, whole
-from gangsched.controllers.status import Key, StatusWriter, seen_object
+from gangsched.cluster.kube.statuses import Key, Statuses, seen_object
 from gangsched.messages import failures
 
 _PAGE_OBJECTS = 500
 
 
-async def observe(client: Client, served: Collection[Served], writer: StatusWriter) -> None:
-    """Tell ``writer`` of all objects of these kinds until cancelled; when this ends otherwise, kopf has given up.
+async def observe(client: Client, served: Collection[Served], statuses: Statuses) -> None:
+    """Tell ``statuses`` of all objects of these kinds until cancelled; when this ends otherwise, kopf has given up.
 
     kopf ends all tasks of the running event loop that began after its own.
     """
@@ -37,20 +37,20 @@ async def observe(client: Client, served: Collection[Served], writer: StatusWrit
         return kopf.AiohttpSession(server=client.connection.server, aiohttp_session=session_of(client))
 
     for each in sorted(served):
-        _observe(registry, each, writer)
+        _observe(registry, each, statuses)
     await kopf.operator(registry=registry, settings=_settings(), clusterwide=True, standalone=True)
 
 
-def _observe(registry: kopf.OperatorRegistry, served: Served, writer: StatusWriter) -> None:
+def _observe(registry: kopf.OperatorRegistry, served: Served, statuses: Statuses) -> None:
     @kopf.on.event(served.family, served.version, served.plural, registry=registry)
     async def seen(event: Mapping[str, Any], **_: Any) -> None:
         body = event["object"]
         meta = body.get("metadata") or {}
         key = Key(served.family, str(meta.get("namespace", "")), str(meta.get("name", "")), served.plural)
         if event.get("type") == "DELETED":
-            writer.lost(key, str(meta.get("uid", "")))
+            statuses.lost(key, str(meta.get("uid", "")))
         else:
-            writer.saw(key, seen_object(body))
+            statuses.saw(key, seen_object(body))
 
 
 def _settings() -> kopf.OperatorSettings:

@@ -1,4 +1,4 @@
-"""Runs the controllers in a thread of their own: kopf watches groups and queues, and a writer keeps their status."""
+"""Runs kopf in a thread of its own: it watches the groups and queues whose status this scheduler keeps."""
 
 from __future__ import annotations
 
@@ -6,66 +6,71 @@ import asyncio
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.connection import ConnectionConfigError, load_connection
-from gangsched.cluster.kube.discovery import Served
+from gangsched.cluster.kube.discovery import Served, allowed, survey
 from gangsched.cluster.kube.retry import AGAIN_SECONDS, Backoff, TokenBucket, end
-from gangsched.controllers.status import StatusWriter, discover, patch_status, read_object
-from gangsched.core.actions import GangStatus
+from gangsched.cluster.kube.statuses import Statuses
+from gangsched.model.dialects import DIALECTS
+from gangsched.model.queues import GROUP
 
 _log = logs.get("gangsched.controllers")
+
+#: Objects that have a status that we keep. Where others wait for a phase the scheduler writes it by itself.
+KEPT = (
+    *(f"podgroups.{each.family}" for each in DIALECTS if each.status is not None and not each.awaited_from),
+    *(f"{plural}.{GROUP}" for plural in ("clusterqueues", "cohorts", "localqueues")),
+)
 
 #: A CRD that is installed or removed is noticed within this time.
 DISCOVERY_SECONDS = 30.0
 #: Pause before controllers that have failed are started again.
 RESTART_SECONDS = 30.0
+#: Lists per second, and at once. They are few.
+QPS, BURST = 5.0, 20
+
+
+async def discover(client: Client) -> frozenset[Served]:
+    """The kinds that the server has now, each in the version that is preferred here.
+
+    Where Kueue runs, the statuses of queue objects are Kueue's, whoever reads them.
+    Raises :class:`~gangsched.cluster.kube.client.ApiError` and UnreachableError when the server does not say.
+    """
+    found = (await allowed(client, await survey(client))).served
+    return frozenset(found[name] for name in KEPT if name in found)
 
 
 class GroupControllers:
-    """Start it, post statuses from any thread, before or after; stop it.
+    """Tells ``statuses`` of all objects whose status is kept. Start it, stop it.
 
-    It has its own connection to the API server and its own rate limit (``qps`` requests per second on average,
-    ``burst`` at once; watches do not count), so that no amount of objects slows down scheduling. Without any of their
-    APIs it waits for one.
+    It has its own connection to the API server and its own thread, so that no amount of objects slows down scheduling.
+    Without any of their APIs it waits for one.
     """
 
     def __init__(
         self,
+        statuses: Statuses,
         kubeconfig: str | None = None,
         context: str | None = None,
         *,
-        qps: float,
-        burst: int,
         discovery_seconds: float = DISCOVERY_SECONDS,
     ) -> None:
         self._kubeconfig = kubeconfig
         self._context = context
-        self._qps = qps
-        self._burst = burst
+        self._statuses = statuses
         self._discovery_seconds = discovery_seconds
         self._thread = threading.Thread(target=self._main, name="controllers", daemon=True)
         self._begun = False
         self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
         self._stopping = threading.Event()
-        self._client: Client | None = None
-        self.writer = StatusWriter(self._send, self._read)
 
     def start(self) -> None:
         """Return at once; everything else happens in the thread. Again: nothing."""
         if not self._begun and not self._stopping.is_set():
             self._begun = True
             self._thread.start()
-
-    def post(self, action: GangStatus) -> None:
-        """The status that an object should have from now on. From any thread; never blocks."""
-        self.writer.want(action)
-
-    def set_leading(self, *, leading: bool) -> None:
-        """Whether this process may write; when not, all wanted statuses are dropped."""
-        self.writer.set_leading(leading=leading)
 
     def stop(self) -> None:
         """End the thread. May be called again."""
@@ -103,7 +108,7 @@ class GroupControllers:
             self._stopping.wait(pauses.next_seconds())
 
     async def _serve(self) -> None:
-        """Watch and write until the APIs of the server are others, or something ends; raises why."""
+        """Watch until the APIs of the server are others, or something ends; raises why."""
         # Here, since kopf takes a second to import: by now there is time for that.
         from gangsched.controllers.handlers import observe  # noqa: PLC0415
 
@@ -113,23 +118,19 @@ class GroupControllers:
         if self._stopping.is_set():
             return
         connection = await load_connection(self._kubeconfig, self._context)
-        client = self._client = Client(connection, TokenBucket(self._qps, self._burst))
+        client = Client(connection, TokenBucket(QPS, BURST))
         client.open()
         tasks: list[asyncio.Task[None]] = []
         try:
             served = await self._discover(client)
             _log.info("APIs", served=[f"{s.plural}.{s.family}/{s.version}" for s in sorted(served)])
-            self.writer.serve(served)
-            writing = asyncio.create_task(self.writer.run(), name="writing statuses")
+            self._statuses.serve(served)
             looking = asyncio.create_task(self._until_others(client, served), name="looking for APIs")
-            tasks += writing, looking
+            tasks.append(looking)
             if served:
-                tasks.append(asyncio.create_task(observe(client, served, self.writer), name="watching objects"))
+                tasks.append(asyncio.create_task(observe(client, served, self._statuses), name="watching objects"))
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for ended in done - {looking}:
-                if ended is writing:
-                    ended.result()  # raises what ended it
-                    raise RuntimeError(f"{ended.get_name()} has ended")
                 error = ended.exception()
                 _log.warning("watching groups and queues ended, it will be started again", error=repr(error))
         finally:
@@ -153,14 +154,6 @@ class GroupControllers:
             await asyncio.sleep(self._discovery_seconds)
             if await self._discover(client) != served:
                 return
-
-    async def _read(self, served: Served, namespace: str, name: str) -> dict[str, Any]:
-        assert self._client is not None
-        return await read_object(self._client, served, namespace, name)
-
-    async def _send(self, served: Served, namespace: str, name: str, patch: Any) -> dict[str, Any]:
-        assert self._client is not None
-        return await patch_status(self._client, served, namespace, name, patch)
 
 
 async def _close_the_rest() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from gangsched import logs
 from gangsched.cluster.kube.decision_record import DecisionRecord
+from gangsched.cluster.kube.statuses import Statuses
 from gangsched.core.actions import Action, GangStatus, Remove, Report, SuspendJob
 from gangsched.core.decision import Decision, FitsWhenFreed, Preempt
 from gangsched.core.events import Event, LeadershipChanged, Outcome, WriteDone
@@ -204,38 +205,32 @@ class DecisionLog(Observer):
 
 #: The controllers start so long after leadership at the latest, however busy the scheduler is.
 LATEST_SECONDS = 30.0
-#: Under load the controllers get queues so often at most; without any, at once.
+#: Under load the statuses of queues are handed on so often at most; without any, at once.
 QUEUE_SECONDS = 5.0
 
 
-class StatusSink(Protocol):
-    """What keeps the status of objects (:class:`gangsched.controllers.operator.GroupControllers`)."""
+class Controllers(Protocol):
+    """What sees the objects whose status is kept (:class:`gangsched.controllers.operator.GroupControllers`)."""
 
     def start(self) -> None:
         """Begin, in the background; again: nothing."""
-
-    def post(self, action: GangStatus) -> None:
-        """A status that an object should have. From any thread, before :meth:`start` too."""
-
-    def set_leading(self, *, leading: bool) -> None:
-        """Whether this process may write."""
 
     def stop(self) -> None:
         """End."""
 
 
-#: Makes the controllers for a kubeconfig and a context; None runs without them.
-MakeSink = Callable[[str | None, str | None], StatusSink]
+#: Makes the controllers for statuses, a kubeconfig and a context; None runs without them.
+MakeControllers = Callable[[Statuses, str | None, str | None], Controllers]
 
 
 class StartWhenQuiet(WritesUnderWay):
-    """Tells the controllers who leads, and starts them at the first quiet moment of a leader: nothing to decide and no
-    write under way, or after :data:`LATEST_SECONDS`.
+    """Starts the controllers at the first quiet moment of a leader: nothing to decide and no write under way, or after
+    :data:`LATEST_SECONDS`.
     """
 
-    def __init__(self, sink: StatusSink, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, controllers: Controllers, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._sink = sink
+        self._controllers = controllers
         self._clock = clock
         self._leading_since: float | None = None
 
@@ -244,18 +239,17 @@ class StartWhenQuiet(WritesUnderWay):
         for event in events:
             if isinstance(event, LeadershipChanged):
                 self._leading_since = self._clock() if event.leading else None
-                self._sink.set_leading(leading=event.leading)
         if self._leading_since is not None and self._clock() - self._leading_since > LATEST_SECONDS:
-            self._sink.start()
+            self._controllers.start()
 
     def idle(self) -> None:
         if self._leading_since is not None and not self.under_way:
-            self._sink.start()
+            self._controllers.start()
 
 
 class QueueStatusFeed(Observer):
-    """Hands the statuses of queues that have changed to the controllers: when there is nothing to decide, and under
-    load at most every :data:`QUEUE_SECONDS`. Whoever begins to lead tells of all of them.
+    """Hands on what the statuses of queues that have changed should be: when there is nothing to decide, under load at
+    most every :data:`QUEUE_SECONDS`. Whoever begins to lead tells of all of them.
 
     ``statuses`` gives those that are others than before; all of them when its argument is True.
     """
@@ -263,11 +257,11 @@ class QueueStatusFeed(Observer):
     def __init__(
         self,
         statuses: Callable[[bool], Sequence[GangStatus]],
-        sink: StatusSink,
+        want: Callable[[GangStatus], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._statuses = statuses
-        self._sink = sink
+        self._want = want
         self._clock = clock
         self._leading = False
         self._all = True
@@ -289,4 +283,4 @@ class QueueStatusFeed(Observer):
         self._told_at = self._clock()
         everything, self._all = self._all, False
         for status in self._statuses(everything):
-            self._sink.post(status)
+            self._want(status)

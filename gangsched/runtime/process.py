@@ -21,6 +21,7 @@ from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.cluster.kube.connection import Connection
 from gangsched.cluster.kube.decision_record import DecisionRecord
 from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
+from gangsched.cluster.kube.statuses import Statuses
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import Action
 from gangsched.core.decision import Decision
@@ -48,12 +49,12 @@ from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_threshol
 from gangsched.runtime.metrics import DecisionTime, FilterAndScoreTimes, Metrics
 from gangsched.runtime.observers import (
     FACTOR,
+    Controllers,
     Deadline,
     DecisionLog,
-    MakeSink,
+    MakeControllers,
     QueueStatusFeed,
     StartWhenQuiet,
-    StatusSink,
     UnderWay,
 )
 from gangsched.runtime.settings import Configuration
@@ -107,7 +108,7 @@ class Process:
 
     With ``dry_run`` it decides and logs and never writes; with ``once`` it decides all that is pending and ends. As the
     ``shadow`` of another scheduler it decides beside that one, never writes, and goes on.
-    ``make_sink`` makes what keeps the status of objects, and ``make_page`` the page, if anything does.
+    ``make_controllers`` makes what sees the objects whose status is kept, and ``make_page`` the page, if anything does.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Process:
         *,
         dry_run: bool = False,
         once: bool = False,
-        make_sink: MakeSink | None = None,
+        make_controllers: MakeControllers | None = None,
         shadow: ShadowOf | None = None,
         make_page: MakePage | None = None,
     ) -> None:
@@ -154,7 +155,10 @@ class Process:
         self._metrics.registry.register(FilterAndScoreTimes(scheduler.decider.stopwatch))
         self.last_decisions = LastDecisions(keep=once)
         wanted = configuration.client_connection
-        self._sink = make_sink(wanted.kubeconfig or None, wanted.context or None) if make_sink is not None else None
+        statuses = Statuses() if make_controllers is not None else None
+        self._controllers: Controllers | None = None
+        if statuses is not None and make_controllers is not None:
+            self._controllers = make_controllers(statuses, wanted.kubeconfig or None, wanted.context or None)
         self._record = DecisionRecord()
         lease = None if dry_run else _lease(configuration)
         standing = Standing(
@@ -173,7 +177,7 @@ class Process:
             burst=wanted.burst,
             writes=WriteSettings(timeout_seconds=seconds_of(wanted.request_timeout)),
             controller=configuration.profiles[0].scheduler_name,
-            on_gang_status=self._sink.post if self._sink else None,
+            statuses=statuses,
             observe=self._metrics.note,
             quota_mode=configuration.quota.mode,
             former_leases=former,
@@ -197,7 +201,8 @@ class Process:
             *([_QueueDepths(scheduler, self._metrics)] if self.report is None else [self.report]),
             self.last_decisions,
             standing,
-            *(_status_observers(scheduler, self._sink) if self._sink is not None else []),
+            *([StartWhenQuiet(self._controllers)] if self._controllers is not None else []),
+            *([QueueStatusFeed(scheduler.queue_statuses, statuses.want)] if statuses is not None else []),
             *([self._known] if self._make_page is not None else []),
         )
         self._certificate: Certificate | None = None
@@ -232,8 +237,8 @@ class Process:
         finally:
             try:
                 self._kube.stop()
-                if self._sink is not None:
-                    self._sink.stop()
+                if self._controllers is not None:
+                    self._controllers.stop()
             finally:
                 sys.setswitchinterval(switch_seconds)
                 restore_signals()
@@ -429,7 +434,3 @@ class LastDecisions(Observer):
     def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
         if self._keep:
             self.by_gang.update((each.gang.key, (each, seconds * 1000)) for each in decisions)
-
-
-def _status_observers(scheduler: Scheduler, sink: StatusSink) -> list[Observer]:
-    return [StartWhenQuiet(sink), QueueStatusFeed(scheduler.queue_statuses, sink)]

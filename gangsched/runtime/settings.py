@@ -462,25 +462,15 @@ class Events(Section, frozen=True, kw_only=True):
 
 
 class GroupStatus(Section, frozen=True, kw_only=True):
-    """The controllers that keep the status of groups, queues and Jobs."""
+    """The status of groups, queues and Jobs."""
 
     enabled: Annotated[
         bool,
         _doc(
             """Whether phase, counts and conditions are written to the status of PodGroups, usage and counts to that of
-            queues (never of Kueue's own), and conditions to Jobs with a queue."""
+            queues (never of Kueue's own), and conditions to Jobs with a queue. These writes come after all others."""
         ),
     ] = True
-    qps: Annotated[
-        float,
-        _doc(
-            """Requests per second for that, beside clientConnection.qps. Each object is written at most once in a
-            second, whatever happens to it meanwhile.""",
-            gt=0.0,
-            le=100_000.0,
-        ),
-    ] = 50.0
-    burst: Annotated[int, _doc("How many of them may be sent at once after a pause.", ge=1, le=100_000)] = 100
 
 
 def _trusted(profile: Profile) -> str:

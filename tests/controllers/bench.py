@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from gangsched.cluster.kube.bodies import Request
 from gangsched.cluster.kube.discovery import Served
-from gangsched.controllers.status import PERIOD_SECONDS, Key, Seen, StatusWriter
+from gangsched.cluster.kube.statuses import RETRY_SECONDS, Key, Seen, Statuses, Timer
 from gangsched.core.actions import GangStatus
 
 SIGS, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.k8s.io"
@@ -37,52 +39,64 @@ class Api:
         self.version = 1
         self.patched = asyncio.Event()
 
-    async def patch(self, served: Served, namespace: str, name: str, body: Any) -> dict[str, Any]:
-        self.patches.append(body)
-        self.patched.set()
-        if self.fails:
-            raise self.fails.pop(0)
-        self.version += 1
-        self.status |= {key: value for key, value in body["status"].items() if key not in self.drops}
-        return self.object()
-
-    async def read(self, served: Served, namespace: str, name: str) -> dict[str, Any]:
-        return self.object()
+    async def attempt(self, request: Request) -> bytes:
+        """One request."""
+        if request.method == "PATCH":
+            body = json.loads(request.body)
+            self.patches.append(body)
+            self.patched.set()
+            if self.fails:
+                raise self.fails.pop(0)
+            self.version += 1
+            self.status |= {key: value for key, value in body["status"].items() if key not in self.drops}
+        return json.dumps(self.object()).encode()
 
     def object(self) -> dict[str, Any]:
         return {"metadata": {"uid": "uid", "resourceVersion": str(self.version)}, "status": dict(self.status)}
 
 
+class Never:
+    """A call that is not made, or was made at once."""
+
+    def cancel(self) -> None:
+        """Nothing."""
+
+
 class Bench:
-    """A writer over that API, whose pauses end at once and are noted; those beyond the period never end if it
-    ``rests``.
-    """
+    """Statuses over that API, whose pauses are noted and end at once; but for the shortest never if it ``rests``."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
         self.pauses: list[float] = []
         self.rests = False
         self.now = NOW
-        self.writer = StatusWriter(api.patch, api.read, now=lambda: self.now, sleep=self._sleep)
-        self.writer.serve(frozenset({SIGS_API}))
+        self.statuses = Statuses(now=lambda: self.now, call_later=self._later)
+        self.statuses.serve(frozenset({SIGS_API}))
         self.key = Key(SIGS, "ns", "gang")
 
-    async def _sleep(self, seconds: float) -> None:
+    def _later(self, seconds: float, call: Callable[[], None]) -> Timer:
         self.pauses.append(seconds)
-        await (asyncio.Event().wait() if self.rests and seconds > PERIOD_SECONDS else asyncio.sleep(0))
+        return Never() if self.rests and seconds > RETRY_SECONDS[0] else asyncio.get_running_loop().call_soon(call)
 
     def want(self, phase: str, uid: str = "uid", **fields: Any) -> None:
-        self.writer.want(GangStatus(SIGS, "ns", "gang", uid, desired(phase, **fields)))
+        self.statuses.want(GangStatus(SIGS, "ns", "gang", uid, desired(phase, **fields)))
 
     def see(self, status: dict[str, Any] | None = None, uid: str = "uid") -> None:
-        self.writer.saw(self.key, Seen(uid, str(self.api.version), 1, self.api.status if status is None else status))
+        self.statuses.saw(self.key, Seen(uid, str(self.api.version), 1, self.api.status if status is None else status))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Callable[[], Awaitable[int]]]:
-        """The writer runs; yields what lets it do all that it has to do now, and counts the patches since the last
+        """Objects have their turns; yields what waits until all have had them, and counts the patches since the last
         time.
         """
-        task = asyncio.create_task(self.writer.run())
+
+        async def turns() -> None:
+            while True:
+                for action in self.statuses.asked():
+                    await self.statuses.bring_about(action, self.api.attempt)
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(turns())
         seen = len(self.api.patches)
 
         async def written() -> int:
@@ -97,7 +111,7 @@ class Bench:
         await asyncio.gather(task, return_exceptions=True)
 
     async def settle(self) -> list[dict[str, Any]]:
-        """Let the writer do all that it has to do; the patches since the last time."""
+        """Let all objects have their turns; the patches since the last time."""
         async with self.running() as written:
             await written()
         patches, self.api.patches = self.api.patches, []

@@ -11,7 +11,7 @@ import pytest
 
 from gangsched.cluster.kube.client import Client
 from gangsched.cluster.kube.discovery import Served
-from gangsched.controllers.status import discover
+from gangsched.controllers.operator import discover
 
 SIGS, UPSTREAM, KUEUE = "scheduling.sigs.k8s.io", "scheduling.k8s.io", "kueue.x-k8s.io"
 QUEUES = ("clusterqueues", "clusterqueues/status", "cohorts", "cohorts/status", "localqueues", "localqueues/status")

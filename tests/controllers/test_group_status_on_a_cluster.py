@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from gangsched.cluster.kube.adapter import KubeCluster
+from gangsched.cluster.kube.connection import load_connection
+from gangsched.cluster.kube.statuses import Statuses
 from gangsched.controllers.operator import GroupControllers
 from gangsched.core.actions import GangStatus
 from gangsched.model.dialects import upstream
@@ -24,13 +27,43 @@ SIGS, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.k8s.io"
 SIGS_KIND, UPSTREAM_KIND = f"{SIGS}/v1alpha1/PodGroup", f"{UPSTREAM}/v1beta1/PodGroup"
 
 
+class Kept:
+    """What sees groups, and what writes their status."""
+
+    def __init__(self, cluster: KubeCluster, statuses: Statuses, kubeconfig: Path) -> None:
+        self.cluster = cluster
+        self.statuses = statuses
+        self.controllers = GroupControllers(statuses, str(kubeconfig), discovery_seconds=0.5)
+
+    def post(self, action: GangStatus) -> None:
+        """A status that an object should have."""
+        self.statuses.want(action)
+
+    def start(self) -> None:
+        """Begin."""
+        self.cluster.start()
+        self.controllers.start()
+
+    def stop(self) -> None:
+        """End."""
+        self.controllers.stop()
+        self.cluster.stop()
+
+
 @pytest.fixture
-def controllers(scheduler_kubeconfig: Path) -> Iterator[GroupControllers]:
-    """Running controllers that look for new APIs often."""
-    running = GroupControllers(str(scheduler_kubeconfig), qps=50.0, burst=100, discovery_seconds=0.5)
-    running.start()
-    yield running
-    running.stop()
+async def kept(scheduler_kubeconfig: Path) -> Kept:
+    """Controllers that look for new APIs often, and a writer; neither runs."""
+    statuses = Statuses()
+    connection = await load_connection(scheduler_kubeconfig)
+    return Kept(KubeCluster(connection, lease=None, statuses=statuses), statuses, scheduler_kubeconfig)
+
+
+@pytest.fixture
+async def controllers(kept: Kept) -> AsyncIterator[Kept]:
+    """They run."""
+    kept.start()
+    yield kept
+    await asyncio.to_thread(kept.stop)
     gc.collect()  # a socket that was left open is found here, in the test that opened it
 
 
@@ -65,7 +98,7 @@ def phase(group: Object) -> str | None:
 
 
 async def test_status_is_written_and_restored(
-    admin: Client, namespace: str, crds: list[str], controllers: GroupControllers
+    admin: Client, namespace: str, crds: list[str], controllers: Kept
 ) -> None:
     """Phase, counts and condition reach the object, survive another writer, and leave everything else alone."""
     group = await admin.create(sigs_group(), namespace)
@@ -87,9 +120,7 @@ async def test_status_is_written_and_restored(
     )
 
 
-async def test_status_of_a_group_of_scheduler_plugins(
-    admin: Client, namespace: str, controllers: GroupControllers
-) -> None:
+async def test_status_of_a_group_of_scheduler_plugins(admin: Client, namespace: str, controllers: Kept) -> None:
     """Every field that is written is one of the API, and its definition is picked up while all runs."""
     kind, crd = "scheduling.x-k8s.io/v1alpha1/PodGroup", ROOT / "manifests/coscheduling/crd-podgroups.yaml"
     await admin.apply([yaml.safe_load(crd.read_text())])
@@ -108,9 +139,7 @@ async def test_status_of_a_group_of_scheduler_plugins(
     assert after["status"]["scheduleStartTime"] == began
 
 
-async def test_upstream_group_gets_its_condition_only(
-    admin: Client, namespace: str, controllers: GroupControllers
-) -> None:
+async def test_upstream_group_gets_its_condition_only(admin: Client, namespace: str, controllers: Kept) -> None:
     """An upstream PodGroup says why it is unschedulable, then that it was scheduled, and never goes back from there."""
     body = {
         "apiVersion": f"{UPSTREAM}/v1beta1",
@@ -132,7 +161,7 @@ async def test_upstream_group_gets_its_condition_only(
 
 
 async def test_a_group_that_is_too_deep_has_a_status_and_so_has_its_neighbour(
-    admin: Client, namespace: str, crds: list[str], control_plane: ControlPlane, controllers: GroupControllers
+    admin: Client, namespace: str, crds: list[str], control_plane: ControlPlane, controllers: Kept
 ) -> None:
     """What any user can create is watched, and watching goes on."""
     first = await admin.create(sigs_group("first"), namespace)
@@ -142,16 +171,14 @@ async def test_a_group_that_is_too_deep_has_a_status_and_so_has_its_neighbour(
     async with stored(control_plane.admin_kubeconfig, path, sigs_group("deep")) as uid:
         odd = {"metadata": {"namespace": namespace, "name": "deep", "uid": uid}}
         controllers.post(wanted(odd, SIGS))
-        seen = controllers.writer._seen
+        seen = controllers.statuses._seen
         await wait_until(lambda: any(k.name == "deep" and s.status.get("phase") for k, s in [*seen.items()]))
         second = await admin.create(sigs_group("second"), namespace)
         controllers.post(wanted(second, SIGS))
         await admin.wait_for(SIGS_KIND, "second", lambda g: phase(g) == "Scheduled", namespace)
 
 
-async def test_crd_without_status_subresource(
-    admin: Client, namespace: str, crds: list[str], scheduler_kubeconfig: Path
-) -> None:
+async def test_crd_without_status_subresource(admin: Client, namespace: str, crds: list[str], kept: Kept) -> None:
     """A CRD as Koordinator installs it has no status subresource and no conditions: phase and counts still arrive."""
     definition = await admin.get("CustomResourceDefinition", crds[0])
     (version,) = definition["spec"]["versions"]
@@ -159,17 +186,16 @@ async def test_crd_without_status_subresource(
     bare["subresources"] = {}
     del bare["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"]
     await admin.patch("CustomResourceDefinition", crds[0], {"spec": {"versions": [bare]}})
-    controllers = GroupControllers(str(scheduler_kubeconfig), qps=50.0, burst=100, discovery_seconds=0.5)
     try:
         await wait_until(lambda: has_status(admin, False), what="status is no subresource any more")
-        controllers.start()
+        kept.start()
         group = await admin.create(sigs_group(), namespace)
-        controllers.post(wanted(group, SIGS))
+        kept.post(wanted(group, SIGS))
         after = await admin.wait_for(SIGS_KIND, "gang", lambda g: phase(g) == "Scheduled", namespace)
         assert after["spec"] == group["spec"]
         assert condition(after) is None
     finally:
-        await asyncio.to_thread(controllers.stop)
+        await asyncio.to_thread(kept.stop)
         await admin.patch("CustomResourceDefinition", crds[0], {"spec": {"versions": [version]}})
         await wait_until(lambda: has_status(admin, True), what="status is a subresource again")
 
@@ -184,9 +210,7 @@ async def has_status(admin: Client, wanted: bool) -> bool:
     return any(each["name"] == "podgroups/status" for each in found["resources"]) is wanted
 
 
-async def test_crd_that_goes_and_comes(
-    admin: Client, namespace: str, crds: list[str], controllers: GroupControllers
-) -> None:
+async def test_crd_that_goes_and_comes(admin: Client, namespace: str, crds: list[str], controllers: Kept) -> None:
     """The controllers outlive the removal of the CRD, and pick it up again when it is installed."""
     first = await admin.create(sigs_group("first"), namespace)
     controllers.post(wanted(first, SIGS))
@@ -200,7 +224,7 @@ async def test_crd_that_goes_and_comes(
 
 
 async def test_another_object_of_the_same_name_is_left_alone(
-    admin: Client, namespace: str, crds: list[str], controllers: GroupControllers
+    admin: Client, namespace: str, crds: list[str], controllers: Kept
 ) -> None:
     """A status that was meant for a deleted group does not reach its successor of the same name."""
     old = await admin.create(sigs_group(), namespace)

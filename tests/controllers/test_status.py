@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gangsched.cli import run
+from gangsched.cluster.kube.bodies import Request
 from gangsched.cluster.kube.client import ApiError, UnreachableError
-from gangsched.cluster.kube.discovery import Served
-from gangsched.controllers.status import RETRY_SECONDS, Key, Seen, changed_fields, seen_object
+from gangsched.cluster.kube.status_fields import changed_fields
+from gangsched.cluster.kube.statuses import RETRY_SECONDS, Key, Seen, seen_object
 from gangsched.core.actions import GangStatus
-from gangsched.runtime.settings import GroupStatus
 from tests.controllers.bench import NOW, NOW_TEXT, SIGS, UPSTREAM, Api, Bench, desired
 
 
@@ -199,8 +198,8 @@ class SlowApi(Api):
         super().__init__()
         self.answers = asyncio.Semaphore(0)
 
-    async def patch(self, served: Served, namespace: str, name: str, body: Any) -> dict[str, Any]:
-        answer = await super().patch(served, namespace, name, body)
+    async def attempt(self, request: Request) -> bytes:
+        answer = await super().attempt(request)
         await self.answers.acquire()
         return answer
 
@@ -211,27 +210,16 @@ async def test_what_changes_during_a_write_is_written_together_after_it() -> Non
     bench = Bench(api)
     bench.see()
     bench.want("Scheduling", scheduled=1)
-    task = asyncio.create_task(bench.writer.run())
-    await api.patched.wait()
-    for scheduled in range(2, 9):
-        bench.want("Scheduling", scheduled=scheduled)
-        bench.see({})  # a watch that is late still shows it as it was before
-    for _ in range(9):
-        api.answers.release()
-    for _ in range(50):
-        await asyncio.sleep(0)
-    bench.see()  # the watch brings what has been written
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with bench.running() as written:
+        await api.patched.wait()
+        for scheduled in range(2, 9):
+            bench.want("Scheduling", scheduled=scheduled)
+            bench.see({})  # a watch that is late still shows it as it was before
+        for _ in range(9):
+            api.answers.release()
+        await written()
+        bench.see()  # the watch brings what has been written
     assert [patch["status"].get("scheduled") for patch in await bench.settle()] == [1, 8]
-
-
-def test_the_controllers_are_as_fast_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    """groupStatus.qps and burst are those of the controllers that the scheduler makes."""
-    made: list[dict[str, Any]] = []
-    monkeypatch.setattr(run, "GroupControllers", lambda *_, **settings: made.append(settings))
-    run.sink_maker(GroupStatus(qps=7.0, burst=9))(None, None)
-    assert made == [{"qps": 7.0, "burst": 9}]
 
 
 async def test_nothing_is_written_without_object_or_wish() -> None:
@@ -256,12 +244,12 @@ async def test_the_end_of_an_object_is_not_that_of_its_successor(seen_first: boo
     bench.want("Scheduled", uid="new")
     if seen_first:
         bench.see(uid="new")
-    bench.writer.lost(bench.key, "old")
+    bench.statuses.lost(bench.key, "old")
     if not seen_first:
         bench.see(uid="new")
     (patch,) = await bench.settle()
     assert patch["metadata"]["uid"] == "new"
-    bench.writer.lost(bench.key, "new")
+    bench.statuses.lost(bench.key, "new")
     bench.see(uid="new")
     assert await bench.settle() == []
 
@@ -274,11 +262,11 @@ async def test_lost_status_is_restored_unless_another_leads() -> None:
     await bench.settle()
     bench.see({"phase": "Failed"})
     assert len(await bench.settle()) == 1
-    bench.writer.set_leading(leading=False)
+    bench.statuses.set_leading(leading=False)
     bench.want("Running", running=2)
     bench.see({"phase": "Failed"})
     assert await bench.settle() == []
-    bench.writer.set_leading(leading=True)
+    bench.statuses.set_leading(leading=True)
     bench.want("Running", running=2)
     assert len(await bench.settle()) == 1
 
@@ -393,8 +381,8 @@ async def test_trouble_with_one_object_is_its_own(error: Exception) -> None:
     """All others are written, it is tried again later and later, and each reason is told once."""
     bench = Bench(Api(fails=[error, error]))
     for name in ("gang", "other"):
-        bench.writer.saw(Key(SIGS, "ns", name), Seen("uid", "1", 1, {}))
-        bench.writer.want(GangStatus(SIGS, "ns", name, "uid", desired("Scheduled", scheduled=2)))
+        bench.statuses.saw(Key(SIGS, "ns", name), Seen("uid", "1", 1, {}))
+        bench.statuses.want(GangStatus(SIGS, "ns", name, "uid", desired("Scheduled", scheduled=2)))
     with capture_logs() as log:
         assert len(await bench.settle()) == 4
     assert bench.pauses.count(RETRY_SECONDS[0]) >= 2

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from gangsched.cluster.kube.bodies import Request
 from gangsched.cluster.kube.client import ApiError
-from gangsched.cluster.kube.discovery import Served
-from gangsched.controllers.status import JOBS_AT_ONCE, RETRY_SECONDS, changed_fields
+from gangsched.cluster.kube.status_fields import changed_fields
+from gangsched.cluster.kube.statuses import RETRY_SECONDS
 from gangsched.core.actions import GangStatus, JobStatus
 from tests.controllers.bench import NOW, NOW_TEXT, SIGS, Api, Bench
 
@@ -78,17 +79,18 @@ async def test_jobsets_are_told_like_jobs() -> None:
     api = Api()
     api.status = {"conditions": [SUSPENDED], "restarts": 2}
     bench = Bench(api)
-    asked: list[Served] = []
-    patch = bench.api.patch
+    asked: list[str] = []
+    attempt = api.attempt
 
-    async def noted(served: Served, namespace: str, name: str, body: Any) -> dict[str, Any]:
-        asked.append(served)
-        return await patch(served, namespace, name, body)
+    async def noted(request: Request) -> bytes:
+        asked.append(f"{request.method} {request.path}")
+        return await attempt(request)
 
-    bench.writer._patch = noted
-    bench.writer.want(JobStatus("jobset.x-k8s.io", "ns", "gang", "uid", {"conditions": (RESERVED,)}, "jobsets"))
+    api.attempt = noted  # type: ignore[method-assign]
+    bench.statuses.want(JobStatus("jobset.x-k8s.io", "ns", "gang", "uid", {"conditions": (RESERVED,)}, "jobsets"))
     (written,) = await bench.settle()
-    assert asked == [Served("jobset.x-k8s.io", "v1alpha2", True, "jobsets")]
+    path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/ns/jobsets/gang"
+    assert asked == [f"GET {path}", f"PATCH {path}/status"]
     assert [c["type"] for c in written["status"]["conditions"]] == ["Suspended", "QuotaReserved"]
     assert written["status"].keys() == {"conditions"}
     assert await bench.settle() == []
@@ -97,14 +99,14 @@ async def test_jobsets_are_told_like_jobs() -> None:
 async def test_a_job_is_read_told_once_and_forgotten() -> None:
     """What is said within one period is written together; nobody restores it when it is changed."""
     bench = Bench(Api())
-    bench.writer.want(job(RESERVED))
-    bench.writer.want(job(ADMITTED))
+    bench.statuses.want(job(RESERVED))
+    bench.statuses.want(job(ADMITTED))
     (patch,) = await bench.settle()
     assert patch["metadata"] == {"uid": "uid", "resourceVersion": "1"}
     assert [c["type"] for c in patch["status"]["conditions"]] == ["QuotaReserved", "Admitted"]
     bench.api.status = {}
     assert await bench.settle() == []
-    bench.writer.want(job(RESERVED, uid="another"))
+    bench.statuses.want(job(RESERVED, uid="another"))
     assert await bench.settle() == []
 
 
@@ -120,7 +122,7 @@ async def test_a_job_is_read_told_once_and_forgotten() -> None:
 async def test_failures(error: Exception, patches: int) -> None:
     """A Job's status changes all the time: after a conflict it is read again."""
     bench = Bench(Api(fails=[error]))
-    bench.writer.want(job(RESERVED))
+    bench.statuses.want(job(RESERVED))
     assert len(await bench.settle()) == patches
 
 
@@ -128,31 +130,9 @@ async def test_what_is_refused_for_good_is_given_up() -> None:
     """Without the right to write, each Job costs a few attempts and no more."""
     refused = ApiError(403, "Forbidden", "no")
     bench = Bench(Api(fails=[refused] * 100))
-    bench.writer.want(job(RESERVED))
+    bench.statuses.want(job(RESERVED))
     assert len(await bench.settle()) == len(RETRY_SECONDS)
     assert await bench.settle() == []
-
-
-async def test_groups_do_not_wait_for_many_jobs() -> None:
-    """Of a crowd of Jobs only some are told before the groups have their turn again; none is forgotten."""
-    bench = Bench(Api())
-    order: list[str] = []
-    patch = bench.api.patch
-
-    async def noted(served: Served, namespace: str, name: str, body: Any) -> dict[str, Any]:
-        order.append(served.plural)
-        after = await patch(served, namespace, name, body)
-        bench.api.status = {}
-        return after
-
-    bench.writer._patch = noted
-    bench.see()
-    for i in range(2 * JOBS_AT_ONCE):
-        bench.writer.want(job(RESERVED, name=f"j{i}"))
-    bench.want("Scheduled", scheduled=2)
-    await bench.settle()
-    assert order == ["podgroups", *["jobs"] * 2 * JOBS_AT_ONCE]
-    assert bench.pauses[0] == 1.0
 
 
 def test_later_conditions_replace_earlier_ones_of_their_type() -> None:

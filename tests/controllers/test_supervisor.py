@@ -18,6 +18,7 @@ from gangsched.cluster.kube.client import Client
 from gangsched.cluster.kube.discovery import Served
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.session import Session as RequestSession
+from gangsched.cluster.kube.statuses import Statuses
 from gangsched.controllers import handlers, operator
 from gangsched.controllers.handlers import session_of
 from tests.cluster.kube.deep import deep
@@ -35,20 +36,20 @@ class Connection:
 
 
 @pytest.mark.parametrize("error", [ValueError("not JSON"), None], ids=["error", "return"])
-def test_a_writer_that_ends_is_told_of_and_starts_again(
+def test_a_watch_that_ends_is_told_of_and_starts_again(
     monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
-    """Statuses do not stop for ever, unseen, whatever ends the task that writes them."""
+    """Statuses do not stop for ever, unseen, whatever ends the task that sees their objects."""
 
     async def connection(*_: Any) -> Connection:
         return Connection()
 
-    async def nothing(*_: Any) -> frozenset[Served]:
-        return frozenset()
+    async def served(*_: Any) -> frozenset[Served]:
+        return frozenset({Served("batch", "v1", True, "jobs")})
 
     runs, again = 0, threading.Event()
 
-    async def run() -> None:
+    async def observe(*_: Any) -> None:
         nonlocal runs
         runs += 1
         if runs == 1:
@@ -59,17 +60,17 @@ def test_a_writer_that_ends_is_told_of_and_starts_again(
         await asyncio.sleep(3600)
 
     monkeypatch.setattr(operator, "load_connection", connection)
-    monkeypatch.setattr(operator, "discover", nothing)
+    monkeypatch.setattr(operator, "discover", served)
     monkeypatch.setattr(operator, "RESTART_SECONDS", 0.0)
-    controllers = operator.GroupControllers(qps=5.0, burst=5)
-    monkeypatch.setattr(controllers.writer, "run", run)
+    monkeypatch.setattr(handlers, "observe", observe)
+    controllers = operator.GroupControllers(Statuses())
     with capture_logs() as log:
         controllers.start()
         try:
             assert again.wait(30.0)
         finally:
             controllers.stop()
-    assert [each["log_level"] for each in log if "started again" in each["event"]] == ["error"]
+    assert [each["log_level"] for each in log if "started again" in each["event"]] == ["warning"]
 
 
 def test_the_end_waits_for_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +81,7 @@ def test_the_end_waits_for_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
         begun.set()
         go_on.wait()
 
-    controllers = operator.GroupControllers(qps=5.0, burst=5)
+    controllers = operator.GroupControllers(Statuses())
     monkeypatch.setattr(controllers, "_serve", serve)
     controllers.start()
     assert begun.wait(30.0)

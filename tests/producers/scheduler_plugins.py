@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gangsched.controllers.status import RETRY_SECONDS
+from gangsched.cluster.kube.statuses import RETRY_SECONDS
 from tests.controlplane.client import Client, Object, load, wait_until_served
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
 from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac

@@ -9,8 +9,8 @@ from gangsched.core.events import LeadershipChanged, Outcome, WriteDone
 from gangsched.runtime.observers import LATEST_SECONDS, QUEUE_SECONDS, QueueStatusFeed, StartWhenQuiet
 
 
-class Sink:
-    """Notes what it is told."""
+class Started:
+    """Controllers that note what they are told."""
 
     def __init__(self) -> None:
         self.told: list[object] = []
@@ -20,14 +20,6 @@ class Sink:
         """Noted."""
         self.told.append("start")
         self.begun.set()
-
-    def post(self, action: GangStatus) -> None:
-        """Noted."""
-        self.told.append(action.status["phase"])
-
-    def set_leading(self, *, leading: bool) -> None:
-        """Noted."""
-        self.told.append(leading)
 
     def stop(self) -> None:
         """Noted."""
@@ -46,45 +38,46 @@ def bind(number: int) -> Bind:
 
 def test_starts_when_nothing_is_under_way() -> None:
     """Neither while writes are unanswered nor before this process leads."""
-    sink = Sink()
-    quiet = StartWhenQuiet(sink, clock=lambda: 0.0)
+    controllers = Started()
+    quiet = StartWhenQuiet(controllers, clock=lambda: 0.0)
     quiet.idle()
     quiet.handled([LeadershipChanged(True)], [bind(1)], 0.0, 0.0)
     quiet.decided([], [bind(2)], 0.0, 0.0)
     quiet.idle()
     quiet.handled([WriteDone(1, Outcome.OK, "")], [], 0.0, 0.0)
     quiet.idle()
-    assert sink.told == [True]
+    assert controllers.told == []
     quiet.handled([WriteDone(2, Outcome.OK, "")], [], 0.0, 0.0)
     quiet.idle()
-    assert sink.told == [True, "start"]
+    assert controllers.told == ["start"]
 
 
 def test_starts_in_the_end_however_busy() -> None:
     """A scheduler that is never quiet gets its controllers too."""
-    sink = Sink()
+    controllers = Started()
     now = [0.0]
-    quiet = StartWhenQuiet(sink, clock=lambda: now[0])
+    quiet = StartWhenQuiet(controllers, clock=lambda: now[0])
     quiet.handled([LeadershipChanged(True)], [bind(1)], 0.0, 0.0)
     now[0] = LATEST_SECONDS + 1
     quiet.handled([], [bind(2)], 0.0, 0.0)
-    assert sink.told == [True, "start"]
+    assert controllers.told == ["start"]
 
 
 def test_queues_are_told_of_when_idle_and_seldom_under_load() -> None:
     """Only a leader tells; at first of all queues, then of what has changed, under load from time to time."""
-    sink, now, asked = Sink(), [100.0], []
+    told: list[str] = []
+    now, asked = [100.0], []
 
     def statuses(everything: bool) -> list[GangStatus]:
         asked.append(everything)
         return [status("q", f"told {len(asked)}")]
 
-    tells = QueueStatusFeed(statuses, sink, lambda: now[0])
+    tells = QueueStatusFeed(statuses, lambda action: told.append(action.status["phase"]), lambda: now[0])
     tells.idle()
     tells.handled([LeadershipChanged(True)], [], 0.0, 0.0)
     tells.idle()
     tells.decided([], [], 0.0, 0.0)
-    assert (asked, sink.told) == ([True], ["told 1"])
+    assert (asked, told) == ([True], ["told 1"])
     now[0] += QUEUE_SECONDS
     tells.decided([], [], 0.0, 0.0)
     tells.idle()

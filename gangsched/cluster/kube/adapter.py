@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -31,8 +31,9 @@ from gangsched.cluster.kube.preconditions import Preconditions
 from gangsched.cluster.kube.published import Facts, Publisher
 from gangsched.cluster.kube.reflector import CacheHealth, Caches
 from gangsched.cluster.kube.retry import TokenBucket, end
+from gangsched.cluster.kube.statuses import Statuses
 from gangsched.cluster.kube.writer import NOT_LEADING, Writer, WriteSettings
-from gangsched.core.actions import Action, GangStatus, Write
+from gangsched.core.actions import Action, Write
 from gangsched.core.events import Event, LeadershipChanged, Outcome, ServerClock, Synced, WriteDone
 from gangsched.messages import failures
 
@@ -148,7 +149,7 @@ class KubeCluster:
             since no answer would be true; the caller decides once and then stops.
         qps: requests per second on average; ``burst``: at once. Lease and watches do not count.
         controller: who signs Events (``reportingController``).
-        on_gang_status: takes the state of group objects; called on the I/O thread, must be quick.
+        statuses: what is wanted of the statuses of groups, queues and Jobs; None leaves them alone.
         observe: takes measurements; called on the I/O thread and on the decision thread.
         discovery_seconds: how often to look for gang and queue APIs that came or went.
         quota_mode: whether queue objects are read: ``auto`` (not where Kueue runs), ``own`` or ``off``.
@@ -172,7 +173,7 @@ class KubeCluster:
         burst: int = DEFAULT_BURST,
         writes: WriteSettings | None = None,
         controller: str = "py-gang-scheduler",
-        on_gang_status: Callable[[GangStatus], None] | None = None,
+        statuses: Statuses | None = None,
         observe: Observe = ignore,
         discovery_seconds: float = 60.0,
         quota_mode: str = discovery.AUTO,
@@ -242,11 +243,12 @@ class KubeCluster:
             preconditions=self._preconditions,
             controller=controller,
             instance=lease.identity if lease else unique_identity(),
-            on_gang_status=on_gang_status,
+            statuses=statuses,
             stale=self._caches.stale,
             settings=sent,
             observe=observe,
         )
+        self._statuses = statuses
         self._history: History | None = None
         self._history_namespace = history_namespace
         if history_namespace and not dry_run:
@@ -393,9 +395,17 @@ class KubeCluster:
             self._ready.set()
             self._inbox.close()
 
+    def _look_at_statuses(self) -> None:
+        """From any thread."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._writer.look_at_statuses)
+
     async def _main(self) -> None:
         self._client.open()
         self._loop = asyncio.get_running_loop()
+        if self._statuses is not None:
+            self._statuses.tell(self._look_at_statuses)
         _log.info("connecting", server=self._connection.server, source=self._connection.description)
         self._ready.set()
         tasks = [
@@ -488,7 +498,6 @@ class KubeCluster:
             if self._history is not None:
                 self._history.note(actions)
             return
-        self._writer.submit([action for action in actions if isinstance(action, GangStatus)])
         self._deliver([WriteDone(a.id, Outcome.TRANSIENT, NOT_LEADING) for a in actions if isinstance(a, Write)])
 
     def _taken_in(self, events: list[Event]) -> list[Event]:
@@ -502,6 +511,8 @@ class KubeCluster:
         self._leading = leading
         self._leading_since = time.time()
         self._term += 1
+        if self._statuses is not None:
+            self._statuses.set_leading(leading=leading)
         self._deliver([LeadershipChanged(leading)])
         if leading and not self._dry_run:
             self._warming = asyncio.create_task(self._writer.warm(), name="warm")

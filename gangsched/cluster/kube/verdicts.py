@@ -22,7 +22,7 @@ from gangsched.cluster.kube.bodies import (
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
 from gangsched.cluster.kube.json_limits import bounded, decode
 from gangsched.cluster.kube.preconditions import REWRITTEN_AT_MOST, Preconditions
-from gangsched.cluster.queue import Sendable
+from gangsched.cluster.queue import Queued, Sendable
 from gangsched.core.actions import (
     Action,
     AskRemoval,
@@ -256,7 +256,7 @@ class Verdicts:
             return None
         return Outcome.REFUSED, message
 
-    def succeeded(self, action: Sendable, body: bytes) -> None:
+    def succeeded(self, action: Queued, body: bytes) -> None:
         """A write has been answered with ``body``, which says in which version a victim bears its mark."""
         if isinstance(action, Mark):
             try:

@@ -14,6 +14,7 @@ from gangsched.cluster.kube.bodies import Request, mark_request, report_request,
 from gangsched.cluster.kube.client import ApiError, Client, Observe, UnreachableError, ignore
 from gangsched.cluster.kube.preconditions import Preconditions
 from gangsched.cluster.kube.retry import Backoff, Window, end
+from gangsched.cluster.kube.statuses import Statuses
 from gangsched.cluster.kube.verdicts import Verdict, Verdicts, left_out, next_request
 from gangsched.cluster.queue import Item, Lane, Sendable, WriteQueue
 from gangsched.core.actions import (
@@ -63,7 +64,7 @@ class Writer:
     ``answer`` gets one :class:`WriteDone` for every action with an id. ``fence`` is the monotonic time after
     which nothing may be written; ``now`` is the wall clock for condition times. ``controller`` and ``instance``
     sign Events. ``preconditions`` know what the watch has brought since a write was decided. ``stale`` says why no pod
-    may be removed at the moment.
+    may be removed at the moment. ``statuses`` of groups, queues and Jobs are kept if they are given.
     """
 
     def __init__(  # noqa: PLR0913
@@ -76,7 +77,7 @@ class Writer:
         controller: str,
         instance: str,
         preconditions: Preconditions | None = None,
-        on_gang_status: Callable[[GangStatus], None] | None = None,
+        statuses: Statuses | None = None,
         stale: Callable[[], str] = str,
         settings: WriteSettings | None = None,
         observe: Observe = ignore,
@@ -88,7 +89,7 @@ class Writer:
         self._preconditions = preconditions or Preconditions()
         self._controller = controller
         self._instance = instance
-        self._on_gang_status = on_gang_status
+        self._statuses = statuses
         self._stale = stale
         self._settings = settings or WriteSettings()
         self._observe = observe
@@ -117,10 +118,16 @@ class Writer:
             if not isinstance(action, GangStatus):
                 for item in self._queue.put(action, started, known):
                     self._answered(item, Outcome.OUTDATED, UNWANTED)
-            elif self._on_gang_status is not None:
-                self._on_gang_status(action)
-        self._changed.set()
+            elif self._statuses is not None:
+                self._statuses.want(action)
+        self.look_at_statuses()
         self._note_queue()
+
+    def look_at_statuses(self) -> None:
+        """Queue the statuses of objects that need a look. Call on the event loop."""
+        for action in self._statuses.asked() if self._statuses is not None else ():
+            self._queue.put(action, time.monotonic())
+        self._changed.set()
 
     def _note_queue(self) -> None:
         """Measure what waits, and what has been dropped since the last time."""
@@ -221,6 +228,8 @@ class Writer:
             self._preconditions.failed(action)
         kind = type(action).__name__
         self._observe("write_seconds", time.monotonic() - item.submitted_at, {"kind": kind, "outcome": outcome})
+        if isinstance(action, GangStatus):
+            return  # what failed is looked at again
         if not isinstance(action, SetCondition | SetGroupStatus | Report):
             self._tell(WriteDone(action.id, outcome, message))
         elif outcome not in (Outcome.OK, Outcome.GONE):
@@ -241,8 +250,16 @@ class Writer:
     # ------------------------------------------------------------------------------------------------------- send
 
     async def _send(self, item: Item) -> Verdict:
-        """One action until it has an outcome. A repeated write meets its own result, so repeating is safe."""
-        action, request = item.action, None
+        """One action until it has an outcome."""
+        if not isinstance(item.action, GangStatus):
+            return await self._write(item, item.action)
+        if self._statuses is not None:
+            await self._statuses.bring_about(item.action, self._attempt_for_status)
+        return Outcome.OK, ""
+
+    async def _write(self, item: Item, action: Sendable) -> Verdict:
+        """A repeated write meets its own result, so repeating is safe."""
+        request = None
         low = item.lane is not Lane.WRITE and not isinstance(action, SetGroupStatus)  # for which controllers wait
         until = time.monotonic() + LOW_TOTAL_SECONDS if low else item.submitted_at + self._settings.total_seconds
         backoff = Backoff(max_seconds=2.0)
@@ -274,6 +291,11 @@ class Writer:
             if not self._objection(item):
                 await self._client.bucket.take()
         return no
+
+    async def _attempt_for_status(self, request: Request) -> bytes:
+        if request.method == "GET":  # the write that follows has the token of the item
+            await self._client.bucket.take()
+        return await self._attempt(request)
 
     async def _prepared(self, action: Sendable) -> tuple[Request | None, Verdict | None]:
         """The request for an action, or what comes of it without one; neither when what it rests on could not be read.
@@ -308,7 +330,7 @@ class Writer:
         return await self._client.attempt(
             request.method,
             request.path,
-            body=request.body,
+            body=request.body or None,
             content_type=request.content_type,
             accept=request.accept,
             timeout_seconds=seconds,

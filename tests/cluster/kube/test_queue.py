@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangsched.cluster.queue import BOUND, WHY_NOT, WRITES_PER_OVERDUE, Item, Lane, WriteQueue
-from gangsched.core.actions import Bind, Mark, PodRef, Report, SetCondition
+from gangsched.core.actions import Bind, GangStatus, Mark, PodRef, Report, SetCondition
 from gangsched.core.lifecycle.report import pod_reference
 
 
@@ -327,3 +327,30 @@ def test_a_group_that_is_bound_does_not_say_why_it_waited() -> None:
     assert taken is not None
     assert taken.action == told
     assert (len(queue), queue.dropped["replaced"]) == (0, 1)
+
+
+def test_statuses_come_last_and_none_is_dropped() -> None:
+    """One of an object is on its way at a time; what is wanted while it waits is one with it."""
+    queue = WriteQueue(most=2, kept_back_seconds=0.5, patience_seconds=60.0)
+
+    def status(name: str, phase: str = "Pending") -> GangStatus:
+        return GangStatus("family", "ns", name, "", {"phase": phase})
+
+    for name in "abc":
+        queue.put(status(name), 1.0)
+    queue.put(status("a", "Running"), 1.25)
+    told = report("x")
+    queue.put(told, 1.25)
+    first, *others = (queue.take(1.5) for _ in range(4))
+    assert first is not None
+    assert first.action == told
+    assert [item.action for item in others if item is not None] == [status(name) for name in "abc"]
+    queue.put(status("a", "Running"), 1.5)
+    assert queue.take(9.0) is None
+    for item in others:
+        assert item is not None
+        queue.done(item, 9.0)
+    taken = queue.take(9.0)
+    assert taken is not None
+    assert taken.action == status("a", "Running")
+    assert set(queue.dropped.values()) == {0}

@@ -14,11 +14,12 @@ from gangsched.cluster.kube.client import ApiError
 from gangsched.cluster.kube.client import Client as ApiClient
 from gangsched.cluster.kube.connection import load_connection
 from gangsched.cluster.kube.retry import TokenBucket
+from gangsched.cluster.kube.statuses import Statuses
 from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import (
     AskRemoval,
     Bind,
-    GangStatus,
+    JobStatus,
     Mark,
     Nominate,
     PodRef,
@@ -333,14 +334,29 @@ async def test_stop_finishes_what_was_submitted(
     assert bound == ["node-0"] * 5
 
 
-async def test_gang_status_goes_to_the_callback(make_cluster: Make) -> None:
-    """GangStatus is not written here: it is handed on."""
-    got: list[GangStatus] = []
-    reader = await make_cluster(on_gang_status=got.append)
+async def test_the_status_of_a_job_is_what_is_wanted_when_its_turn_comes(
+    make_cluster: Make, admin: Client, namespace: str, proxy: FaultyProxy
+) -> None:
+    """Two statuses that wait are one read and one patch, which names the object and the version that was read."""
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "none"}]}}
+    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}
+    job = await admin.create({**body, "spec": {"suspend": True, "template": template}}, namespace)
+    reader = await make_cluster(statuses=Statuses())
     await reader.leading()
-    status = GangStatus("scheduling.sigs.k8s.io", "ns", "g", "uid", {"phase": "Pending"})
-    reader.cluster.submit([status])
-    await wait_until(lambda: got == [status])
+    for reason in ("Pending", "QuotaReserved"):
+        told = (("QuotaReserved", str(reason != "Pending"), reason, "why"),)
+        uid = job["metadata"]["uid"]
+        reader.cluster.submit([JobStatus("batch", namespace, "j", uid, {"conditions": told}, "jobs")])
+
+    def reserved(job: dict[str, Any]) -> bool:
+        return any(each["type"] == "QuotaReserved" for each in job.get("status", {}).get("conditions", ()))
+
+    after = await admin.wait_for("Job", "j", reserved, namespace)
+    [condition] = [each for each in after["status"]["conditions"] if each["type"] == "QuotaReserved"]
+    assert condition["reason"] == "QuotaReserved"
+    [patch] = proxy.seen("PATCH", "/jobs/j/status$")
+    assert json.loads(patch.body)["metadata"].keys() == {"uid", "resourceVersion"}
+    assert len(proxy.seen("GET", "/jobs/j$")) == 1
 
 
 async def test_bodies_are_what_the_api_documents(

@@ -1,141 +1,40 @@
-"""Keeps the status of objects as the core wants it: compares what is there with what should be, and patches."""
+"""The statuses of groups, queues and Jobs: what each should be, what each is, and the patch that makes them meet.
+
+The writer sends that patch in its lowest lane, when the object has its turn: so what changes while it waits is written
+together.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from gangsched import logs
-from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of, segment
-from gangsched.cluster.kube.discovery import Served, allowed, survey
+from gangsched.cluster.kube.bodies import Request
+from gangsched.cluster.kube.client import MERGE, ApiError, UnreachableError, answer_of, segment
+from gangsched.cluster.kube.discovery import Served
 from gangsched.cluster.kube.json_limits import bounded
+from gangsched.cluster.kube.status_fields import changed_fields
 from gangsched.core.actions import GangStatus
-from gangsched.model import conditions, jobsets
-from gangsched.model.conditions import Condition
-from gangsched.model.dialects import DIALECTS, changed_status, dialect
-from gangsched.model.queues import GROUP
+from gangsched.model import jobsets
 
-MERGE_PATCH = "application/merge-patch+json"
-_TIMEOUT_SECONDS = 10.0
-
-#: Objects that have a status that we keep. Where others wait for a phase the scheduler writes it by itself.
-KEPT = (
-    *(f"podgroups.{each.family}" for each in DIALECTS if each.status is not None and not each.awaited_from),
-    *(f"{plural}.{GROUP}" for plural in ("clusterqueues", "cohorts", "localqueues")),
-)
+_log = logs.get(__name__)
 
 #: Jobs and JobSets, by plural. There are many, and seldom anything to say: they are read then, and not watched.
 JOBS: Mapping[str, Served] = {
     each.plural: each
     for each in (Served("batch", "v1", True, "jobs"), Served(jobsets.GROUP, jobsets.VERSION, True, "jobsets"))
 }
-
-
-_object = msgspec.json.Decoder(dict[str, Any])
-
-
-async def discover(client: Client) -> frozenset[Served]:
-    """The kinds that the server has now, each in the version that is preferred here.
-
-    Where Kueue runs, the statuses of queue objects are Kueue's, whoever reads them.
-    Raises :class:`~gangsched.cluster.kube.client.ApiError` and UnreachableError when the server does not say.
-    """
-    found = (await allowed(client, await survey(client))).served
-    return frozenset(found[name] for name in KEPT if name in found)
-
-
-async def read_object(client: Client, served: Served, namespace: str, name: str) -> dict[str, Any]:
-    """The object. Raises :class:`~gangsched.cluster.kube.client.ApiError` and UnreachableError."""
-    await client.bucket.take()
-    path = _path(served, namespace, name)
-    body = await client.attempt("GET", path, timeout_seconds=_TIMEOUT_SECONDS)
-    return answer_of(_object, bounded(body), f"GET {path}")
-
-
-def _path(served: Served, namespace: str, name: str) -> str:
-    """``namespace`` is empty for kinds of the whole cluster."""
-    within = f"/namespaces/{segment(namespace)}" if namespace else ""
-    return f"/apis/{served.family}/{served.version}{within}/{served.plural}/{segment(name)}"
-
-
-async def patch_status(client: Client, served: Served, namespace: str, name: str, patch: Any) -> dict[str, Any]:
-    """Merge a patch into an object, through the status subresource where there is one; the object after it.
-
-    ``namespace`` is empty for kinds of the whole cluster.
-
-    Raises :class:`~gangsched.cluster.kube.client.ApiError` and UnreachableError.
-    """
-    path = _path(served, namespace, name)
-    if served.status_subresource:
-        path += "/status"
-    await client.bucket.take()
-    body = await client.attempt(
-        "PATCH",
-        path,
-        query={"fieldManager": "gangsched"},
-        body=msgspec.json.encode(patch),
-        content_type=MERGE_PATCH,
-        timeout_seconds=_TIMEOUT_SECONDS,
-        server_timeout=True,
-    )
-    return answer_of(_object, bounded(body), f"PATCH {path}")
-
-
-#: The API groups of Jobs and JobSets.
-_JOB_FAMILIES = ("batch", jobsets.GROUP)
-#: The condition of queues, and that of Jobs and JobSets after which those of an earlier eviction are history.
-_ACTIVE, _RESERVED = "Active", "QuotaReserved"
-_OF_EVICTION = ("Evicted", "Preempted")
-
-
-def changed_fields(
-    family: str, version: str, desired: Mapping[str, Any], current: Mapping[str, Any], generation: int, now: float
-) -> dict[str, Any]:
-    """The top-level fields of ``status`` that differ from what they should be; empty when all is well.
-
-    ``desired`` is :attr:`gangsched.core.actions.GangStatus.status`, ``current`` the object's status, ``now`` seconds
-    since the epoch for times that have to be set. Fields of others are left alone, conditions of others are kept.
-    """
-    wanted: dict[str, Any] = {}
-    if family == GROUP:
-        wanted = {name: value for name, value in desired.items() if name != "active"}
-        told = [(_ACTIVE, *desired["active"])] if "active" in desired else []
-    elif family in _JOB_FAMILIES:
-        told, generation = _of_job(desired["conditions"], current), 0
-    else:
-        return changed_status(family, desired, dialect.Seen(version, generation, current, now))
-    listed = conditions.with_these(conditions.listed(current), told, generation, now)
-    if listed or current.get("conditions"):
-        wanted["conditions"] = listed
-    return {name: value for name, value in wanted.items() if current.get(name) != value}
-
-
-def _of_job(desired: Iterable[Condition], current: Mapping[str, Any]) -> list[Condition]:
-    """The conditions of a Job or JobSet; with new quota those of its last eviction become False, as in Kueue."""
-    out = list(desired)
-    if any(name == _RESERVED and status == "True" for name, status, _, _ in out):
-        told = {name for name, *_ in out}
-        for name in _OF_EVICTION:
-            old = conditions.named(conditions.listed(current), name)
-            if name not in told and old is not None and old.get("status") == "True":
-                out.append((name, "False", _RESERVED, f"Previously: {old.get('message', '')}"))
-    return out
-
-
-_log = logs.get("gangsched.controllers")
-
-#: At most one write per object in this time; what changes meanwhile is written together.
-PERIOD_SECONDS = 1.0
-#: So many Jobs and JobSets at most in each period: groups and queues do not wait for them for long.
-JOBS_AT_ONCE = 10
 RETRY_SECONDS = (1.0, 2.0, 5.0, 15.0, 60.0)
 #: So many unforeseen reasons are remembered, and so many characters of each.
 _REASONS, _REASON_LIMIT = 100, 200
+
+_decoder: msgspec.json.Decoder[Mapping[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
 class Key(NamedTuple):
@@ -169,16 +68,26 @@ class _Written(NamedTuple):
     row_ends: float = 0.0
 
 
-#: Reads an object; raises ApiError and UnreachableError.
-Read = Callable[[Served, str, str], Awaitable[dict[str, Any]]]
-#: Sends one merge patch and returns the object after it; raises ApiError and UnreachableError.
-Patch = Callable[[Served, str, str, Any], Awaitable[dict[str, Any]]]
+#: Sends one request and returns the body of the answer; raises ApiError and UnreachableError.
+Attempt = Callable[[Request], Awaitable[bytes]]
 
 
-class StatusWriter:
-    """Wanted and seen states of objects, and the task that makes them meet.
+class Timer(Protocol):
+    """A call that is made later."""
 
-    ``want``, ``saw``, ``lost`` and ``set_leading`` may be called from any thread. ``run`` belongs to one event loop.
+    def cancel(self) -> None:
+        """It is not made."""
+
+
+def _call_later(seconds: float, call: Callable[[], None]) -> Timer:
+    return asyncio.get_running_loop().call_later(seconds, call)
+
+
+class Statuses:
+    """Wanted and seen states of objects.
+
+    ``want``, ``saw``, ``lost``, ``serve``, ``asked`` and ``set_leading`` may be called from any thread;
+    ``bring_about`` belongs to one event loop. ``now`` is the wall clock (seconds).
     A status that another client overwrites is restored when the object is seen again; one that is overwritten again and
     again, later and later. Each patch names the UID and the resourceVersion that it was made for, so that it never hits
     another object or overwrites news. Jobs and JobSets are not seen: they are read when there is something to write,
@@ -187,16 +96,12 @@ class StatusWriter:
 
     def __init__(
         self,
-        patch: Patch,
-        read: Read,
         *,
         now: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        call_later: Callable[[float, Callable[[], None]], Timer] = _call_later,
     ) -> None:
-        self._patch = patch
-        self._read = read
         self._now = now
-        self._sleep = sleep
+        self._call_later = call_later
         self._lock = threading.Lock()
         self._leading = True
         self._wanted: dict[Key, GangStatus] = {}
@@ -206,22 +111,24 @@ class StatusWriter:
         self._failures: dict[Key, int] = {}
         self._written: dict[Key, _Written] = {}
         self._told: set[str] = set()
-        #: Objects that need a look, each once, for the event loop that writes, if one does.
+        #: Objects that need a look, each once, and whom to tell when there are some.
         self._asked: dict[Key, None] = {}
-        self._reader: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
-        self._later: dict[Key, asyncio.Task[None]] = {}
+        self._wake: Callable[[], None] = _nobody
+        self._later: dict[Key, Timer] = {}
 
     # -------------------------------------------------------------------------------------------- from any thread
 
     def want(self, action: GangStatus) -> None:
         """The status that an object should have from now on. Dropped while another process leads."""
-        key = Key(action.family, action.namespace, action.name, action.plural)
+        key = _key(action)
         with self._lock:
             if not self._leading:
                 return
             earlier = self._wanted.get(key)
             self._wanted[key] = action.after(earlier) if earlier is not None else action
-        self._ask(key)
+            known = key in self._seen or key.plural in JOBS
+        if known:
+            self._ask(key)
 
     def set_leading(self, *, leading: bool) -> None:
         """Whether this process may write (it may at first). Statuses of an earlier reign are forgotten."""
@@ -258,53 +165,38 @@ class StatusWriter:
             self._seen.clear()  # all are seen anew
             self._refused_fields.clear()
 
-    # ------------------------------------------------------------------------------------------- in its event loop
-
-    async def run(self) -> None:
-        """Write until cancelled; another may go on where this one has ended."""
-        news = asyncio.Event()
+    def tell(self, wake: Callable[[], None]) -> None:
+        """Call this, on any thread, when there are objects that need a look and were none before."""
         with self._lock:
-            self._reader = asyncio.get_running_loop(), news
-            if self._asked:
-                news.set()
-        keys: list[Key] = []
-        try:
-            while True:
-                await news.wait()
-                with self._lock:
-                    keys = list(self._asked)
-                    self._asked.clear()
-                    news.clear()
-                keys.sort(key=lambda key: key.plural in JOBS)  # groups and queues first
-                jobs = 0
-                while keys and jobs < JOBS_AT_ONCE:
-                    jobs += keys[0].plural in JOBS
-                    await self._alone(keys[0])
-                    del keys[0]
-                self._ask(*keys)
-                keys = []
-                await self._sleep(PERIOD_SECONDS)
-        finally:
-            with self._lock:
-                self._reader = None
-            self._ask(*keys, *self._later)
-            for task in self._later.values():
-                task.cancel()
-            self._later.clear()
+            self._wake = wake
+            waiting = bool(self._asked)
+        if waiting:
+            wake()
 
-    def _ask(self, *keys: Key) -> None:
-        """Have a look at these objects, all at the next opportunity."""
+    def asked(self) -> list[GangStatus]:
+        """What is wanted of the objects that need a look, each once; they are not asked for again without a reason."""
+        with self._lock:
+            out = [self._wanted[key] for key in self._asked if key in self._wanted]
+            self._asked.clear()
+        return out
+
+    def _ask(self, key: Key) -> None:
         with self._lock:
             fresh = not self._asked
-            self._asked.update(dict.fromkeys(keys))
-            if fresh and self._asked and self._reader is not None:
-                loop, news = self._reader
-                loop.call_soon_threadsafe(news.set)
+            self._asked[key] = None
+            wake = self._wake
+        if fresh:
+            wake()
 
-    async def _alone(self, key: Key) -> None:
-        """Whatever is wrong with one object, or with an answer about it, the others are written."""
+    # ------------------------------------------------------------------------------------------- in its event loop
+
+    async def bring_about(self, action: GangStatus, attempt: Attempt) -> None:
+        """Compare an object with what is wanted of it by now, and patch it. Whatever is wrong with it, or with an
+        answer about it, is its own: it is looked at again later.
+        """
+        key = _key(action)
         try:
-            await self._reconcile(key)
+            await self._reconcile(key, attempt)
         except Exception as error:  # noqa: BLE001 - see above; logged once for each reason, as it may happen to all
             reason = f"{type(error).__name__}: {error}"[:_REASON_LIMIT]
             if reason not in self._told:
@@ -312,19 +204,20 @@ class StatusWriter:
                 _log.exception("a status could not be written for an unforeseen reason", what=str(key))
             self._try_again(key)
 
-    async def _reconcile(self, key: Key) -> None:
-        """Compare an object with what is wanted of it, and patch it. A Job is read first, and then done with."""
+    async def _reconcile(self, key: Key, attempt: Attempt) -> None:
+        """A Job is read first, and then done with."""
         job = key.plural in JOBS
         with self._lock:
             wanted, seen = self._wanted.get(key), self._seen.get(key)
             served = JOBS[key.plural] if job else self._served.get((key.family, key.plural))
         if wanted is None or served is None:
             return
+        path = _path(served, key.namespace, key.name)
         try:
             if job:
-                seen = seen_object(await self._read(served, key.namespace, key.name))
+                seen = await _answered(attempt, Request("GET", path, b""))
             if seen is not None and wanted.uid in ("", seen.uid):  # else: seeing the one that is meant comes back here
-                await self._bring_about(key, served, wanted, seen)
+                await self._patch(key, served, wanted, seen, attempt)
         except (ApiError, UnreachableError) as error:
             if not job or self._failures.get(key, 0) + 1 < len(RETRY_SECONDS):
                 self._failed(key, seen.uid if seen is not None else wanted.uid, error)
@@ -335,14 +228,15 @@ class StatusWriter:
             if job and self._wanted.get(key) is wanted:
                 del self._wanted[key]
 
-    async def _bring_about(self, key: Key, served: Served, wanted: GangStatus, seen: Seen) -> None:
+    async def _patch(self, key: Key, served: Served, wanted: GangStatus, seen: Seen, attempt: Attempt) -> None:
         fields = self._missing(key, served, wanted, seen)
         earlier = self._written.get(key, _Written())
         again = wanted == earlier.status
         if not fields or (again and key in self._later):
             return
-        body = {"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "status": fields}
-        after = seen_object(await self._patch(served, key.namespace, key.name, body))
+        body = msgspec.json.encode({"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "status": fields})
+        path = _path(served, key.namespace, key.name) + ("/status" if served.status_subresource else "")
+        after = await _answered(attempt, Request("PATCH", path, body, MERGE))
         if after.uid != seen.uid:
             raise UnreachableError("the answer to the patch is not this object")
         if key.plural in JOBS:
@@ -386,12 +280,30 @@ class StatusWriter:
         """Have a look at an object after a pause, the longer the more there were before."""
         if key in self._later:  # after the pause of an earlier status, or of an earlier attempt
             self._later[key].cancel()
-        self._later[key] = asyncio.create_task(self._again(key, _pause(count)))
+        self._later[key] = self._call_later(_pause(count), lambda: self._again(key))
 
-    async def _again(self, key: Key, delay: float) -> None:
-        await self._sleep(delay)
-        del self._later[key]
+    def _again(self, key: Key) -> None:
+        self._later.pop(key, None)
         self._ask(key)
+
+
+def _nobody() -> None:
+    """Nothing writes yet."""
+
+
+def _key(action: GangStatus) -> Key:
+    return Key(action.family, action.namespace, action.name, action.plural)
+
+
+def _path(served: Served, namespace: str, name: str) -> str:
+    """``namespace`` is empty for kinds of the whole cluster."""
+    within = f"/namespaces/{segment(namespace)}" if namespace else ""
+    return f"/apis/{served.family}/{served.version}{within}/{served.plural}/{segment(name)}"
+
+
+async def _answered(attempt: Attempt, request: Request) -> Seen:
+    """The object after a request. Raises ApiError and UnreachableError."""
+    return seen_object(answer_of(_decoder, bounded(await attempt(request)), f"{request.method} {request.path}"))
 
 
 def _pause(count: int) -> float:
