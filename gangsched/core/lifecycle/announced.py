@@ -17,6 +17,7 @@ from gangsched.core.ledger.ledger import announced_by
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import Group
+from gangsched.core.planning.context import KnownPlan
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.state.announced import what_of
 from gangsched.core.world.announced_room import keep_announced
@@ -55,8 +56,8 @@ class AnnouncedRoom:
         plan, membership = group.plan, self._world.membership
         absent = [pod for gang in group.gangs for pod in membership.absent_at_start(gang)]
         if plan is not None and absent:
-            found = self._decider.room_for(absent, group.gangs, plan.placements, plan.victims)
-            self.hold(group, found)
+            known = KnownPlan(group.gangs, plan.placements, plan.victims, absent=absent)
+            self.hold(group, self._decider.still_holds(known).absent)
 
     def plan_over(self, key: str) -> None:
         """Its plan is over: the time begins if members are bound, else nothing is kept any longer."""
@@ -95,7 +96,7 @@ class AnnouncedRoom:
         for _, gang, until in sorted(found):
             gangs, _ = membership.group(gang)
             absent = membership.absent(gang, membership.placed(gang))
-            places = self._decider.room_for(absent, gangs)
+            places = [*self._decider.still_holds(KnownPlan(gangs, absent=absent)).absent]
             self._until.at(group_key(gangs), until)
             self._keep(group_key(gangs), _StandIns(gangs, places, {p.uid for p in membership.pods(gang)}))
 

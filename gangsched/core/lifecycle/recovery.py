@@ -18,6 +18,7 @@ from gangsched.core.ledger.condemned import Cause
 from gangsched.core.lifecycle.binding import enough
 from gangsched.core.lifecycle.broken import Removed
 from gangsched.core.lifecycle.group import Group, Plan
+from gangsched.core.planning.context import KnownPlan
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.job_failures import failing
 from gangsched.core.preemption.removal import SUSPEND
@@ -62,7 +63,7 @@ class Recovery:
         marked = [(pod, o) for pod, o in known if o.plan == intent.plan and pod.bound and self._means(o, group)]
         victims = [self._victim(pod, o, group.gangs) for pod, o in marked if pod.gang not in group.gangs]
         leaving = any(pod.deleting_since is not None for pod, _ in marked)
-        if not self._decider.still_holds(group.gangs, placements, [v.uid for v in victims]):
+        if not self._decider.still_holds(KnownPlan(group.gangs, placements, [v.uid for v in victims])).holds:
             return None
         if not leaving and (self._in_part(victims) or failing(victims, self._world)):
             return None  # marking had not come to an end, or no decision may have warned of Jobs that fail

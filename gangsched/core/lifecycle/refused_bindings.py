@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from gangsched.core.decision import BIND, WAIT, Verdict
 from gangsched.core.lifecycle.group import Failed, Group
-from gangsched.core.planning.context import Pause, Question
+from gangsched.core.planning.context import KnownPlan, Pause, Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.world.world import World
 from gangsched.messages import notes
@@ -47,9 +47,9 @@ def other_nodes(decider: Decider, group: Group) -> Verdict | None:
     pause, keep_off = pause_of(decider.world, group), group.failures.refused_on
     verdict = decider.decide(Question(group.gangs, may_preempt=False, pause=pause, keep_off=keep_off))
     given = {uid: found for d in verdict.decisions if d.quota is not None for uid, found in d.quota.by_pod.items()}
-    if verdict.outcome in (BIND, WAIT) and decider.still_holds(
-        group.gangs, verdict.placements, (), terminating_leave=verdict.outcome == WAIT, flavors=given
-    ):
+    waits = verdict.outcome == WAIT
+    known = KnownPlan(group.gangs, verdict.placements, terminating_leave=waits, flavors=given)
+    if verdict.outcome in (BIND, WAIT) and decider.still_holds(known).holds:
         return verdict
     group.failures.refused_on.clear()
     return None

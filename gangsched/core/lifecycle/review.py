@@ -15,7 +15,7 @@ from gangsched.core.decision import BIND, WAIT, Placement, Verdict, Victim
 from gangsched.core.lifecycle.evicting import may_leave
 from gangsched.core.lifecycle.group import Failed, Group, Plan, Read
 from gangsched.core.lifecycle.table import State
-from gangsched.core.planning.context import Question
+from gangsched.core.planning.context import KnownPlan, Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.blocks import mode_of
 from gangsched.core.preemption.job_failures import failing
@@ -82,7 +82,7 @@ class Reviews:
         awaits = group.state is not State.PREBINDING and places is None
         waits = self._world.ledger.waits(group.key) if places is None else ()
         asked = plan.placements if places is None else places
-        return self._decider.still_holds(group.gangs, asked, waits, terminating_leave=awaits)
+        return self._decider.still_holds(KnownPlan(group.gangs, asked, waits, awaits)).holds
 
     # -- what the choice of victims rests on ---------------------------------------------------------------
 

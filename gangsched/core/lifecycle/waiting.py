@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.arrays import Floats
 from gangsched.core.decision import Order
 from gangsched.core.events import Change, Hint
-from gangsched.core.framework.registry import PluginError
 from gangsched.core.ledger.backfill import STRICT
 from gangsched.core.ledger.condemned import STOPS, Phase
 from gangsched.core.lifecycle import report
@@ -130,8 +128,7 @@ class Waiting:
             group.reserves_from = now + now - (since if group.waiting_since is None else group.waiting_since)
             ledger.end_turn(group.key)
         else:
-            with suppress(PluginError), self._decider.contained.about(group.gangs):  # the decision names it
-                reserve(self._decider.contexts(group.gangs), group.key, self._world)
+            reserve(self._decider, group.gangs, group.key)
         if not ledger.turn_of(group.key):
             group.reserving_since = None
         elif since is None:

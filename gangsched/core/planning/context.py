@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Ints, isin, union
-from gangsched.core.decision import Placement, group_key
+from gangsched.core.decision import Flavors, Placement, group_key
 from gangsched.core.ledger.backfill import both, kept_nodes
 from gangsched.core.ledger.ledger import Turn, announced_by
 from gangsched.core.options import Options
@@ -77,6 +77,29 @@ class Question(msgspec.Struct, frozen=True):
     def plain(self) -> bool:
         """Does it want nothing special of nodes?"""
         return not (self.prefer or self.keep_off or self.holding)
+
+
+class KnownPlan(msgspec.Struct, frozen=True):
+    """A plan that is asked about: these members on these nodes, once the pods that are ``gone`` (UIDs) have left, and
+    terminating ones unless they are taken to stay. ``flavors`` are those that members (UIDs) are to be given; others
+    have theirs, or those of their node. ``absent`` are stand-ins for members that do not exist yet.
+    """
+
+    gangs: Sequence[GangId]
+    placements: Sequence[Placement] = ()
+    gone: Collection[str] = ()
+    terminating_leave: bool = True
+    flavors: Mapping[str, Flavors] = {}
+    absent: Sequence[Pod] = ()
+
+
+class Standing(NamedTuple):
+    """Whether the members of a plan still fit on their nodes, in one domain where that is required and within their
+    quota; and, of those that are absent, where there is room beside them.
+    """
+
+    holds: bool
+    absent: Sequence[tuple[Pod, str]] = ()
 
 
 class SchedulingContext:

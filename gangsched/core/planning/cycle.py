@@ -10,7 +10,7 @@ then has its quota and its nodes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 import msgspec
@@ -19,7 +19,6 @@ from gangsched.core.decision import (
     BIND,
     Fits,
     FitsWhenFreed,
-    Flavors,
     Headline,
     Placement,
     Preempt,
@@ -32,7 +31,7 @@ from gangsched.core.framework.registry import PluginError, PluginSet
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placer
 from gangsched.core.planning.contained import Contained
-from gangsched.core.planning.context import Question, SchedulingContext
+from gangsched.core.planning.context import KnownPlan, Question, SchedulingContext, Standing
 from gangsched.core.planning.outcomes import Outcomes, refused, without_quota
 from gangsched.core.planning.victims import VictimsOf
 from gangsched.core.preemption import explain
@@ -410,51 +409,29 @@ class Decider:
     def _failed(self, asked: Question, error: PluginError) -> Verdict:
         return refused(Unschedulable, self.world, asked.gangs, str(error), failed_plugin=error.plugin)
 
-    def still_holds(
-        self,
-        gangs: Sequence[GangId],
-        placements: Sequence[Placement],
-        victims: Iterable[str],
-        *,
-        terminating_leave: bool = True,
-        flavors: Mapping[str, Flavors] = {},
-    ) -> bool:
-        """Would these members still fit on these nodes, and be in one domain where that is required, once the victims
-        (UIDs) and terminating pods are gone? Not as far as is known when a plug-in of others fails over it. If not
-        ``terminating_leave``, terminating pods stay. ``flavors`` are those that members (UIDs) are to be given; others
-        have theirs, or those of their node.
+    def still_holds(self, known: KnownPlan) -> Standing:
+        """Whether a plan still holds, and where the members would be that do not exist yet; not as far as is known when
+        a plug-in of others fails over it.
         """
         try:
-            with self.contained.about(gangs):
-                job = self.context(gangs)
-                gone = frozenset(victims)
-                nominated = Nominated(self.world.managed, gangs, flavors)
-                holds = job.holds(placements, gone, nominated.on, terminating_leave=terminating_leave)
-                return holds and self._quota_holds(job, gone)
+            with self.contained.about(known.gangs):
+                job, gone = self.context(known.gangs), frozenset(known.gone)
+                nominated = Nominated(self.world.managed, known.gangs, known.flavors)
+                holds = job.holds(known.placements, gone, nominated.on, terminating_leave=known.terminating_leave)
+                return Standing(holds and self._quota_holds(job, gone), self._places_of(known, job))
         except PluginError:
-            return False
+            return Standing(False)
 
-    def room_for(
-        self,
-        absent: Sequence[Pod],
-        gangs: Sequence[GangId],
-        placements: Sequence[Placement] = (),
-        victims: Iterable[str] = (),
-    ) -> list[tuple[Pod, str]]:
-        """Where stand-ins for announced members would be, as far as there is room for them, beside members that are
-        placed and once these victims (UIDs) and terminating pods are gone.
-        """
-        try:
-            with self.contained.about(gangs):
-                job = self.context(gangs)
-                sim = job.planned(job.staying(victims))
-                for place in placements:
-                    if place.node in sim.snapshot.row_of:
-                        sim.place(sim.class_of(self.world.pods[place.uid]), sim.snapshot.row_of[place.node])
-                found = job.placer.extras(absent, sim, {}).rows
-        except PluginError:
+    def _places_of(self, known: KnownPlan, job: SchedulingContext) -> list[tuple[Pod, str]]:
+        """Where those that are absent would be, as far as there is room for them beside the plan."""
+        if not known.absent:
             return []
-        return [(pod, sim.snapshot.nodes[found[pod.uid]].name) for pod in absent if pod.uid in found]
+        sim = job.planned(job.staying(known.gone))
+        for place in known.placements:
+            if place.node in sim.snapshot.row_of:
+                sim.place(sim.class_of(self.world.pods[place.uid]), sim.snapshot.row_of[place.node])
+        found = job.placer.extras(known.absent, sim, {}).rows
+        return [(pod, sim.snapshot.nodes[found[pod.uid]].name) for pod in known.absent if pod.uid in found]
 
     def _quota_holds(self, job: SchedulingContext, victims: Iterable[str]) -> bool:
         """Is there quota enough once the victims and terminating pods are gone, those aside that are overdue?"""

@@ -11,16 +11,19 @@ the gang is placed into that room, so every pod that ends there is one fewer to 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
 from gangsched.core.arrays import Ints, isin
 from gangsched.core.decision import group_key, names_of
 from gangsched.core.framework.pipeline import Pipeline
+from gangsched.core.framework.registry import PluginError
 from gangsched.core.ledger.backfill import Blocked
 from gangsched.core.ledger.ledger import Kind, Reservation
 from gangsched.core.planning.context import SchedulingContext
+from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.known_ends import KnownEnds
 from gangsched.core.quota.assignment import forms
 from gangsched.core.state.podtable import TERMINATING, PodClass
@@ -67,13 +70,17 @@ def _forms(world: World, gangs: Sequence[GangId]) -> tuple[tuple[PodClass, ...],
     return tuple(out.values())
 
 
-def reserve(attempts: Iterable[SchedulingContext], key: str, world: World) -> None:
-    """Reserve room for the blocked gang of this key in the first of these attempts that finds some, unless it has some
-    in one of them, it could not be given any, or a gang ahead of it that has a reservation could use the same nodes:
-    there is one turn at a time.
+def reserve(decider: Decider, gangs: Sequence[GangId], key: str) -> None:
+    """Reserve room for the blocked gangs of this key in the first flavor of quota in which there is some, unless they
+    have some in one, could not be given any, or a gang ahead of them that has a reservation could use the same nodes:
+    there is one turn at a time. Nothing is done when a plug-in of others fails, which the decision names.
     """
+    with suppress(PluginError), decider.contained.about(gangs):
+        _reserve(list(decider.contexts(gangs)), key, decider.world)
+
+
+def _reserve(jobs: Sequence[SchedulingContext], key: str, world: World) -> None:
     turns, blocked = world.turns, world.turns.get(key)
-    jobs = list(attempts)
     kept = world.ledger.turn_of(key)
     if blocked is None or (kept and any(_stands(job, kept) for job in jobs)):
         return

@@ -8,6 +8,7 @@ import pytest
 from gangsched.core.actions import Bind, Write
 from gangsched.core.decision import group_key
 from gangsched.core.events import Outcome
+from gangsched.core.planning.context import KnownPlan
 from gangsched.model.records import GangId
 from tests.builders import OURS, SIGS, GangBuilder, NodeBuilder, PodBuilder, gang, node, pod
 from tests.core.harness import Cluster, nodes_of, writes
@@ -100,7 +101,7 @@ def test_still_holds_asks_for_one_domain() -> None:
     def holds() -> bool:
         assert group.plan is not None
         decider, waits = cluster.core.decider, cluster.core.world.ledger.waits(group.key)
-        return decider.still_holds((G,), group.plan.placements, waits)
+        return decider.still_holds(KnownPlan((G,), group.plan.placements, waits)).holds
 
     assert holds()
     world = cluster.core.world

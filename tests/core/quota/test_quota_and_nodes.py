@@ -8,6 +8,7 @@ import pytest
 
 from gangsched.core.decision import UNSCHEDULABLE, Decision, Placement
 from gangsched.core.events import Changed
+from gangsched.core.planning.context import KnownPlan
 from gangsched.model.constraints import Taint, Toleration
 from gangsched.model.queues import (
     PRIORITY_LABEL,
@@ -271,9 +272,9 @@ def test_a_stuck_pod_gives_no_quota_back() -> None:
     assert cluster.core.states() == {"d/new": "WaitingForVictims"}
     where = [Placement("d", "new", "uid-d-new", "n1")]
     decider, gangs = cluster.core.decider, (cluster.pod("new").gang,)
-    assert decider.still_holds(gangs, where, [])
+    assert decider.still_holds(KnownPlan(gangs, where)).holds
     cluster.pass_time(700)
-    assert not decider.still_holds(gangs, where, [])
+    assert not decider.still_holds(KnownPlan(gangs, where)).holds
     assert cluster.decisions[-1].outcome == UNSCHEDULABLE
     cluster.delete("old")
     cluster.run()
