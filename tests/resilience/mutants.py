@@ -150,7 +150,7 @@ _WRITER = "gangsched/cluster/kube/writer.py"
 _GANGS = "gangsched/core/lifecycle/gangs.py"
 _OBSTACLES = "gangsched/core/world/obstacles.py"
 _HEALING = "gangsched/core/lifecycle/lost_members.py"
-_VERDICTS = "gangsched/cluster/kube/verdicts.py"
+_POD_WRITES = "gangsched/cluster/kube/pod_writes.py"
 _PHASES = "gangsched/core/lifecycle/phases.py"
 _BINDING = "gangsched/core/lifecycle/binding.py"
 _REVIEW = "gangsched/core/lifecycle/review.py"
@@ -183,7 +183,7 @@ MUTANTS = (
     ),
     Mutant(
         "removal although its mark was taken back",
-        ((_VERDICTS, 'c.type == "DisruptionTarget" and c.status == "True"', 'c.type == "DisruptionTarget"'),),
+        ((_POD_WRITES, 'c.type == "DisruptionTarget" and c.status == "True"', 'c.type == "DisruptionTarget"'),),
         ("tests/cluster/kube/test_marked_removals.py::test_what_a_pod_says_of_its_mark",),
     ),
     Mutant(

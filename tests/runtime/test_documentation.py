@@ -94,8 +94,8 @@ def test_every_event_reason_is_documented() -> None:
 
 def test_every_condition_reason_is_documented() -> None:
     """events.md names the reasons of all conditions that are put on pods."""
-    bodies = importlib.import_module("gangsched.cluster.kube.bodies")
-    reasons = {value for name, value in vars(bodies).items() if name.endswith("_REASON")}
+    writes = importlib.import_module("gangsched.cluster.kube.pod_writes")
+    reasons = {value for name, value in vars(writes).items() if name.endswith("_REASON")}
     text = (DOCS / "events.md").read_text()
     assert reasons
     assert {

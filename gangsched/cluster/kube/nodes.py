@@ -25,6 +25,7 @@ from gangsched.cluster.kube.client import (
     segment,
 )
 from gangsched.cluster.kube.json_limits import bounded
+from gangsched.cluster.kube.kind_of_write import KindOfWrite, Verdict
 from gangsched.core.actions import HoldNode, NodeRef, NodeWrite, ReleaseNode
 from gangsched.core.events import Outcome
 from gangsched.messages import notes
@@ -38,12 +39,12 @@ _log = logs.get(__name__)
 _node_decoder = msgspec.json.Decoder(wire.Node)
 
 
-class _Verdict(msgspec.Struct):
+class _Allowed(msgspec.Struct):
     allowed: bool = False
 
 
 class _Review(msgspec.Struct):
-    status: _Verdict = msgspec.field(default_factory=_Verdict)
+    status: _Allowed = msgspec.field(default_factory=_Allowed)
 
 
 def node_path(name: str) -> str:
@@ -67,22 +68,36 @@ def node_request(action: NodeWrite) -> Request:
     return Request("PATCH", node_path(node.name), msgspec.json.encode(steps), JSON_PATCH, _BRIEF)
 
 
-async def prepared(
-    client: Client, timeout_seconds: float, action: NodeWrite
-) -> tuple[Request | None, tuple[Outcome, str] | None]:
-    """The request for an action, or what comes of it without one. Raises :class:`ApiError`, and
-    :class:`UnreachableError`.
+class NodeWrites(KindOfWrite[NodeWrite]):
+    """PATCH of the taint by which room on a node is held."""
 
-    A taint that has not been seen yet cannot be taken off by its place: then the node is read first.
-    """
-    if isinstance(action, ReleaseNode) and action.node.held_at is None:
-        return await look_at_node(client, timeout_seconds, action)
-    return node_request(action), None
+    def request(self, action: NodeWrite) -> Request:
+        return node_request(action)
+
+    async def prepared(self, action: NodeWrite) -> tuple[Request | None, Verdict | None]:
+        """A taint that has not been seen yet cannot be taken off by its place: then the node is read first."""
+        if isinstance(action, ReleaseNode) and action.node.held_at is None:
+            return await look_at_node(self.means.client, self.means.timeout_seconds, action)
+        return self.request(action), None
+
+    async def judge(
+        self, action: NodeWrite, request: Request | None, error: ApiError
+    ) -> tuple[Verdict | None, Request | None]:
+        if error.status not in (409, 422):
+            return await super().judge(action, request, error)
+        try:
+            request, verdict = await look_at_node(self.means.client, self.means.timeout_seconds, action)
+        except ApiError as failure:
+            refused = not failure.transient and failure.status != 401
+            return ((Outcome.REFUSED, failure.message) if refused else None), None
+        except UnreachableError:
+            return None, None
+        return verdict, request
 
 
 async def look_at_node(
     client: Client, timeout_seconds: float, action: NodeWrite
-) -> tuple[Request | None, tuple[Outcome, str] | None]:
+) -> tuple[Request | None, Verdict | None]:
     """What the node says about an attempt that was refused, or has not been made: it is as it should be, it is not the
     one that is meant, or this request is to be tried. Raises :class:`ApiError` and :class:`UnreachableError`.
     """

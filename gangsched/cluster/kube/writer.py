@@ -7,27 +7,23 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gangsched import logs
-from gangsched.cluster.kube.bodies import Request, mark_request, report_request, write_request
+from gangsched.cluster.kube.bodies import Request
 from gangsched.cluster.kube.client import ApiError, Client, Observe, UnreachableError, ignore
+from gangsched.cluster.kube.kind_of_write import KindOfWrite, Means, Verdict
 from gangsched.cluster.kube.preconditions import Preconditions
 from gangsched.cluster.kube.retry import Backoff, Window, end
 from gangsched.cluster.kube.statuses import Statuses
-from gangsched.cluster.kube.verdicts import Verdict, Verdicts, left_out, next_request
-from gangsched.cluster.queue import Item, Lane, Sendable, WriteQueue
+from gangsched.cluster.kube.writes import kinds_of_writes
+from gangsched.cluster.queue import Item, Sendable, WriteQueue
 from gangsched.core.actions import (
     Action,
-    Bind,
     GangStatus,
-    NodeWrite,
-    Remove,
     Report,
-    ResumeJob,
     SetCondition,
     SetGroupStatus,
-    SuspendJob,
 )
 from gangsched.core.events import Event, Outcome, WriteDone
 from gangsched.messages import notes
@@ -84,11 +80,7 @@ class Writer:
     ) -> None:
         self._client = client
         self._answer = answer
-        self._now = now
         self._fence = fence
-        self._preconditions = preconditions or Preconditions()
-        self._controller = controller
-        self._instance = instance
         self._statuses = statuses
         self._stale = stale
         self._settings = settings or WriteSettings()
@@ -105,8 +97,16 @@ class Writer:
         self._sending: set[asyncio.Task[None]] = set()
         self._answers: list[Event] = []
         self._reported_drops: dict[str, int] = {}
-        self._verdicts = Verdicts(
-            client, self._preconditions, self._settings.timeout_seconds, lambda event: self.submit([event])
+        self._kinds = kinds_of_writes(
+            Means(
+                client,
+                preconditions or Preconditions(),
+                self._settings.timeout_seconds,
+                lambda event: self.submit([event]),
+                now,
+                controller,
+                instance,
+            )
         )
 
     # ----------------------------------------------------------------------------------------------------- intake
@@ -224,12 +224,12 @@ class Writer:
 
     def _answered(self, item: Item, outcome: Outcome, message: str) -> None:
         action = item.action
-        if isinstance(action, Bind) and outcome not in (Outcome.OK, Outcome.TRANSIENT):
-            self._preconditions.failed(action)
         kind = type(action).__name__
         self._observe("write_seconds", time.monotonic() - item.submitted_at, {"kind": kind, "outcome": outcome})
         if isinstance(action, GangStatus):
             return  # what failed is looked at again
+        if outcome not in (Outcome.OK, Outcome.TRANSIENT):
+            self._kinds[type(action)].failed(action)
         if not isinstance(action, SetCondition | SetGroupStatus | Report):
             self._tell(WriteDone(action.id, outcome, message))
         elif outcome not in (Outcome.OK, Outcome.GONE):
@@ -258,31 +258,30 @@ class Writer:
         return Outcome.OK, ""
 
     async def _write(self, item: Item, action: Sendable) -> Verdict:
-        """A repeated write meets its own result, so repeating is safe."""
-        request = None
-        low = item.lane is not Lane.WRITE and not isinstance(action, SetGroupStatus)  # for which controllers wait
-        until = time.monotonic() + LOW_TOTAL_SECONDS if low else item.submitted_at + self._settings.total_seconds
+        kind, request = self._kinds[type(action)], None
+        patience = item.submitted_at + self._settings.total_seconds, time.monotonic() + LOW_TOTAL_SECONDS
+        until = patience[not kind.patient]
         backoff = Backoff(max_seconds=2.0)
         while (no := self._not_to_be_sent(item)) is None:
             verdict, retry_after, problem = None, None, notes.PRECONDITION_UNREADABLE
             try:
                 if request is None:
-                    request, verdict = await self._prepared(action)
+                    request, verdict = await kind.prepared(action)
                 if request is not None:
-                    verdict = await self._attempted(item, request)
+                    verdict = await self._attempted(item, kind, request)
             except ApiError as error:
                 retry_after, problem = error.retry_after_seconds, str(error)
-                verdict, request = await self._verdicts.judge(action, request, error)
+                verdict, request = await kind.judge(action, request, error)
             except UnreachableError as error:
                 if (no := self._not_to_be_sent(item)) is not None:
                     return no
-                verdict, problem = await self._verdicts.unanswered(action), str(error)
-                request = next_request(action, request)
+                verdict, problem = await kind.unanswered(action), str(error)
+                request = kind.again(action, request)
             if verdict is not None:
-                if verdict[0] is Outcome.OK and isinstance(action, Remove) and action.evict and action.mark:
-                    await self._restore_mark(action)
-                if verdict[0] is Outcome.GONE and isinstance(action, Remove) and item.unsure:
-                    return Outcome.OK, verdict[1]  # an attempt without an answer has removed it, or others have
+                if verdict[0] is Outcome.OK:
+                    await self._follow(kind.followed_by(action))
+                if verdict[0] is Outcome.GONE and kind.done_when_gone and item.unsure:
+                    return Outcome.OK, verdict[1]
                 return verdict
             delay = backoff.next_seconds(retry_after)
             if time.monotonic() + delay >= until:
@@ -297,32 +296,21 @@ class Writer:
             await self._client.bucket.take()
         return await self._attempt(request)
 
-    async def _prepared(self, action: Sendable) -> tuple[Request | None, Verdict | None]:
-        """The request for an action, or what comes of it without one; neither when what it rests on could not be read.
-        Raises :class:`ApiError` and :class:`UnreachableError`.
-        """
-        if isinstance(action, Report):
-            return report_request(action, self._controller, self._instance, self._now()), None
-        if isinstance(action, Bind | Remove | ResumeJob | NodeWrite):
-            return await self._verdicts.prepared(action)
-        return write_request(action, self._now()), None
-
-    async def _attempted(self, item: Item, request: Request) -> Verdict:
+    async def _attempted(self, item: Item, kind: KindOfWrite[Any], request: Request) -> Verdict:
         """What comes of an attempt that succeeds. Raises :class:`ApiError` and :class:`UnreachableError`."""
-        action, began, unsure, too_many = item.action, time.monotonic(), item.unsure, False
+        began, unsure, too_many = time.monotonic(), item.unsure, False
         try:
             body = await self._attempt(request, item)
         except ApiError as error:
             too_many = error.status == 429 and "DisruptionBudget" not in error.causes
             if too_many or not error.transient:  # this attempt has had no effect
                 item.unsure = unsure
-                if isinstance(action, Bind) and not unsure:
-                    self._preconditions.failed(action)
+                if not unsure:
+                    kind.failed(item.action)
             raise
         finally:
             self._window.answered(time.monotonic() - began, too_many=too_many)
-        self._verdicts.succeeded(action, body)
-        return Outcome.OK, left_out(action, request)
+        return Outcome.OK, kind.succeeded(item.action, request, body)
 
     async def _attempt(self, request: Request, item: Item | None = None) -> bytes:
         now = time.monotonic()
@@ -342,13 +330,13 @@ class Writer:
 
     def _objection(self, item: Item) -> str:
         """Why a write is not wanted any more, or rests on what is not so any more, in words; else empty."""
-        return self._preconditions.overtakes(item.action, item.known) if isinstance(item.action, Bind) else ""
+        return self._kinds[type(item.action)].objection(item.action, item.known)
 
     def _not_to_be_sent(self, item: Item) -> Verdict | None:
         """The message about a write that is not to be sent (again) by now. One that was may have taken effect."""
         if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
             return Outcome.TRANSIENT, NOT_LEADING
-        if isinstance(item.action, Remove | SuspendJob) and (why := self._stale()):
+        if self._kinds[type(item.action)].removes and (why := self._stale()):
             return Outcome.TRANSIENT, why
         why = self._objection(item)
         return (Outcome.TRANSIENT if item.unsure else Outcome.OUTDATED, why) if why else None
@@ -364,13 +352,12 @@ class Writer:
         if self._objection(item):
             return -math.inf
         item.unsure = True
-        if isinstance(item.action, Bind):
-            self._preconditions.leaves(item.action)
+        self._kinds[type(item.action)].leaves(item.action)
         return until
 
-    async def _restore_mark(self, action: Remove) -> None:
-        """An eviction writes a DisruptionTarget of its own over ours; put ours back while the pod still exists."""
+    async def _follow(self, request: Request | None) -> None:
         try:
-            await self._attempt(mark_request(action.pod, action.mark, self._now(), action.reason))
+            if request is not None:
+                await self._attempt(request)
         except (ApiError, UnreachableError) as error:
-            _log.debug("the mark was not restored", pod=action.pod.key, error=str(error))
+            _log.debug("what follows a write has failed", error=str(error))

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from gangsched.cluster.kube.bodies import remove_request, write_request
+from gangsched.cluster.kube.bodies import remove_request
 from gangsched.cluster.kube.client import Client
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import MIN_ATTEMPT_SECONDS, Writer, WriteSettings
@@ -26,6 +26,7 @@ from gangsched.core.actions import (
     WithdrawNomination,
 )
 from gangsched.core.events import Event, Outcome, WriteDone
+from tests.cluster.kube.made import request_of
 
 POD = PodRef("default", "a", "uid-of-a")
 WRITES: list[PodWrite] = [
@@ -44,7 +45,7 @@ WRITES: list[PodWrite] = [
 @pytest.mark.parametrize("action", WRITES, ids=lambda a: f"{type(a).__name__}{'-evict' * getattr(a, 'evict', False)}")
 def test_every_write_to_a_pod_names_the_uid_that_it_means(action: PodWrite) -> None:
     """Where the API takes it as a condition: a precondition of a removal, the metadata of everything else."""
-    body = json.loads(write_request(action, 0.0).body)
+    body = json.loads(request_of(action).body)
     if isinstance(action, Remove | AskRemoval):
         options = body["deleteOptions"] if action.evict else body
         assert options["preconditions"] == {"uid": "uid-of-a"}

@@ -7,22 +7,23 @@ import contextlib
 import json
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
-from gangsched.cluster.kube.bodies import bind_request
+from gangsched.cluster.kube.bodies import Request, bind_request
 from gangsched.cluster.kube.client import ApiError
-from gangsched.cluster.kube.client import Client as KubeClient
+from gangsched.cluster.kube.pod_writes import UNMARKED, Bindings, Removals, SeenPod
 from gangsched.cluster.kube.preconditions import MOST, Preconditions
 from gangsched.cluster.kube.retry import TokenBucket
-from gangsched.cluster.kube.verdicts import UNMARKED, SeenPod, Verdicts
+from gangsched.cluster.kube.writes import Kinds, kinds_of_writes
 from gangsched.core.actions import Bind, Mark, PodRef, Remove, Report, Unmark
 from gangsched.core.events import Changed, Gone, Outcome, WriteDone
 from gangsched.model.records import Budget, Condition, Pod
 from tests.builders import pod
 from tests.cluster.kube.conftest import Reader, make_pod
+from tests.cluster.kube.made import means
 from tests.controlplane.client import Client, wait_until
 from tests.faulty_proxy import Fault, FaultyProxy, Seen
 
@@ -210,27 +211,30 @@ def read(body: bytes) -> SeenPod:
     return msgspec.json.decode(body, type=SeenPod)
 
 
-def books(most: int = MOST) -> tuple[Preconditions, Verdicts]:
-    """What is known of marks, and who writes it down."""
+def books(most: int = MOST) -> tuple[Preconditions, Kinds]:
+    """What is known of marks, and what writes it down."""
     preconditions = Preconditions(most)
-    return preconditions, Verdicts(cast("KubeClient", None), preconditions, 1.0, never)
+    return preconditions, kinds_of_writes(means(preconditions))
+
+
+REQUEST = Request("PATCH", "/", b"")
 
 
 def test_what_is_known_of_a_mark_ends_with_it() -> None:
     """Nothing is kept of pods that are removed, or whose mark is taken back."""
-    (preconditions, verdicts), pod = books(), PodRef("ns", "a", "u")
+    (preconditions, kinds), pod = books(), PodRef("ns", "a", "u")
     for over in (Unmark(2, pod, "stays"), Remove(3, pod, mark=TEXT)):
-        verdicts.succeeded(Mark(1, pod, TEXT), seen("True", resourceVersion="7"))
+        kinds[Mark].succeeded(Mark(1, pod, TEXT), REQUEST, seen("True", resourceVersion="7"))
         assert preconditions.marked_version(pod) == "7"
-        verdicts.succeeded(over, b"{}")
+        kinds[type(over)].succeeded(over, REQUEST, b"{}")
         assert (preconditions.marked_version(pod), len(preconditions._marked)) == ("", 0)
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b'{"metadata": 3}', b"{}"])
 def test_an_answer_without_a_version_is_no_version(answer: bytes) -> None:
     """The mark has been written all the same: the pod is read when it is to be removed."""
-    (preconditions, verdicts), pod = books(), PodRef("ns", "a", "u")
-    verdicts.succeeded(Mark(1, pod, TEXT), answer)
+    (preconditions, kinds), pod = books(), PodRef("ns", "a", "u")
+    kinds[Mark].succeeded(Mark(1, pod, TEXT), REQUEST, answer)
     assert preconditions.marked_version(pod) == ""
 
 
@@ -243,10 +247,10 @@ def shown(version: str, status: str = "True", **fields: Any) -> Changed:
 
 def test_what_the_watch_shows_of_a_mark() -> None:
     """The newest version counts, in whatever order it is heard of."""
-    (preconditions, verdicts), victim = books(), PodRef("ns", "a", "u")
+    (preconditions, kinds), victim = books(), PodRef("ns", "a", "u")
     preconditions.delivered([shown("5", "False"), shown("6")])
     assert preconditions.marked_version(victim) == "6"
-    verdicts.succeeded(Mark(1, victim, TEXT), seen("True", resourceVersion="9"))
+    kinds[Mark].succeeded(Mark(1, victim, TEXT), REQUEST, seen("True", resourceVersion="9"))
     preconditions.delivered([shown("8", "False"), shown("9")])
     assert preconditions.marked_version(victim) == "9"
     preconditions.delivered([shown("10")])
@@ -267,26 +271,26 @@ def test_nothing_is_known_of_a_pod_that_leaves(last: Changed | Gone) -> None:
 
 def test_so_many_marks_are_known_at_most() -> None:
     """The oldest is forgotten; its pod is read."""
-    preconditions, verdicts = books(2)
+    preconditions, kinds = books(2)
     pods = [PodRef("ns", name, name) for name in "abc"]
     for each in pods:
-        verdicts.succeeded(Mark(1, each, TEXT), seen("True", resourceVersion="7"))
+        kinds[Mark].succeeded(Mark(1, each, TEXT), REQUEST, seen("True", resourceVersion="7"))
     assert [preconditions.marked_version(each) for each in pods] == ["", "7", "7"]
 
 
 def test_an_answer_that_is_nested_deeply_has_a_version() -> None:
     """Whatever users have written into a pod, it comes back with the answer."""
-    (preconditions, verdicts), victim = books(), PodRef("ns", "a", "u")
+    (preconditions, kinds), victim = books(), PodRef("ns", "a", "u")
     deep = b'{"metadata": {"managedFields": ' + b'{"f:x": ' * 5000 + b"1" + b"}" * 5000 + b', "resourceVersion": "7"}}'
-    verdicts.succeeded(Mark(1, victim, TEXT), deep)
+    kinds[Mark].succeeded(Mark(1, victim, TEXT), REQUEST, deep)
     assert preconditions.marked_version(victim) == "7"
 
 
 def test_what_a_pod_says_of_its_mark() -> None:
     """It may leave while its mark is True, in that version; it is leaving already; or it stays."""
-    (preconditions, verdicts), pod = books(), PodRef("ns", "a", "u")
+    preconditions, pod = Preconditions(), PodRef("ns", "a", "u")
     removal = Remove(1, pod, mark=TEXT)
-    look = partial(verdicts._still_marked, removal, written_since=False)
+    look = partial(Removals(means(preconditions))._still_marked, removal, written_since=False)
     assert look(read(seen("True", resourceVersion="8"))) is None
     assert preconditions.marked_version(pod) == "8"
     assert look(read(seen("False", resourceVersion="9"))) == (
@@ -325,16 +329,16 @@ async def test_a_victim_that_is_rewritten_all_the_time_is_removed_by_its_uid(*, 
     Event says so, once.
     """
     preconditions, events = Preconditions(MOST), list[Report]()
-    verdicts = Verdicts(cast("KubeClient", Rewritten()), preconditions, 1.0, events.append)
+    removals = Removals(means(preconditions, Rewritten(), events.append))
     removal = Remove(1, PodRef("ns", "a", "u"), evict, TEXT)
     sent: list[dict[str, str]] = []
     for _ in range(5):
-        request, verdict = await verdicts.prepared(removal)
+        request, verdict = await removals.prepared(removal)
         assert (request is not None, verdict) == (True, None)
         assert request is not None
         body = json.loads(request.body)
         sent.append(body.get("deleteOptions", body)["preconditions"])
-        assert await verdicts.judge(removal, request, conflict()) == (None, None)
+        assert await removals.judge(removal, request, conflict()) == (None, None)
     assert [each.get("resourceVersion") for each in sent] == ["11", "12", "13", None, None]
     assert {each["uid"] for each in sent} == {"u"}
     assert [(each.regarding[3], each.kind, each.reason) for each in events] == [("a", "Warning", "VictimRewritten")]
@@ -381,17 +385,17 @@ def binding(request: Any) -> dict[str, str]:
 async def test_a_binding_is_for_the_newest_version_that_is_known() -> None:
     """From the watch; after a refusal from the pod itself; and for none when nothing is known."""
     (preconditions, _), ref = books(), PodRef("ns", "a", "u")
-    verdicts = Verdicts(cast("KubeClient", Rewritten()), preconditions, 1.0, never)
+    bindings = Bindings(means(preconditions, Rewritten()))
     bind = Bind(1, ref, "n")
-    request, _ = await verdicts.prepared(bind)
+    request, _ = await bindings.prepared(bind)
     assert request is not None
     assert "resourceVersion" not in binding(request)
     preconditions.delivered([Changed(pod("a").uid("u").field(version="7").obj())])
-    request, _ = await verdicts.prepared(bind)
+    request, _ = await bindings.prepared(bind)
     assert request is not None
     assert binding(request)["resourceVersion"] == "7"
-    assert await verdicts.judge(bind, request, conflict()) == (None, None)
-    request, _ = await verdicts.prepared(bind)
+    assert await bindings.judge(bind, request, conflict()) == (None, None)
+    request, _ = await bindings.prepared(bind)
     assert request is not None
     assert binding(request)["resourceVersion"] == "11"
     preconditions.delivered([Changed(pod("a").uid("u").on("n").field(version="12").obj())])

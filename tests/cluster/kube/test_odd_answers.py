@@ -13,9 +13,9 @@ from gangsched.cluster.kinds import CORE_KINDS
 from gangsched.cluster.kube.bodies import Request
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
 from gangsched.cluster.kube.discovery import served_resources
+from gangsched.cluster.kube.job_writes import look_at_job, read_job
 from gangsched.cluster.kube.lease import Elector, LeaseSettings
 from gangsched.cluster.kube.reflector import Reflector
-from gangsched.cluster.kube.verdicts import look_at_job, read_job
 from gangsched.core.actions import JobRef, SuspendJob
 from gangsched.core.events import Event, Gone, KindRead, records
 from gangsched.model.convert import Converter

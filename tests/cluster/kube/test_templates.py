@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangsched.cluster.kube.bodies import job_request
+from gangsched.cluster.kube.job_writes import job_request
 from gangsched.core.actions import JobRef, ResumeJob
 from gangsched.model.children import ADDED_BY_FLAVOR
 from gangsched.model.constraints import Directives, Toleration

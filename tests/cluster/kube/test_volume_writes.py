@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangsched.cluster.kube import bodies
 from gangsched.core.actions import BindVolume, PodRef, SelectNode
 from gangsched.core.events import ObjectRefused, Outcome, record_of
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass, StorageObject
 from tests.cluster.kube.conftest import Reader
+from tests.cluster.kube.made import request_of
 from tests.controlplane.client import Client, Object
 from tests.e2e.volumes import claim, storage_class, volume
 from tests.faulty_proxy import Fault, FaultyProxy
@@ -53,7 +53,7 @@ async def test_a_volume_is_bound_once(make_cluster: Make, admin: Client) -> None
 def test_a_reservation_is_not_taken_over(before: bool) -> None:
     """A volume that was nobody's is marked as bound by a controller, one that a person has reserved is not."""
     action = BindVolume(1, POD, "v", "uid-v", "7", "c", "uid-c", reserved=before)
-    meta = msgspec.json.decode(bodies.write_request(action, 0.0).body)["metadata"]
+    meta = msgspec.json.decode(request_of(action).body)["metadata"]
     marked = {} if before else {"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}}
     assert meta == {"uid": "uid-v", "resourceVersion": "7", **marked}
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from gangsched.cluster.kube.bodies import write_request
 from gangsched.cluster.kube.client import ApiError
 from gangsched.cluster.kube.client import Client as ApiClient
 from gangsched.cluster.kube.connection import load_connection
@@ -33,6 +32,7 @@ from gangsched.core.events import Gone, Outcome, WriteDone
 from gangsched.core.lifecycle.report import pod_reference
 from gangsched.model.records import Pod
 from tests.cluster.kube.conftest import Reader, make_pod
+from tests.cluster.kube.made import request_of
 from tests.controlplane.client import Client, wait_until
 from tests.faulty_proxy import Fault, FaultyProxy
 
@@ -343,10 +343,12 @@ async def test_the_status_of_a_job_is_what_is_wanted_when_its_turn_comes(
     job = await admin.create({**body, "spec": {"suspend": True, "template": template}}, namespace)
     reader = await make_cluster(statuses=Statuses())
     await reader.leading()
-    for reason in ("Pending", "QuotaReserved"):
+
+    def status(reason: str) -> JobStatus:
         told = (("QuotaReserved", str(reason != "Pending"), reason, "why"),)
-        uid = job["metadata"]["uid"]
-        reader.cluster.submit([JobStatus("batch", namespace, "j", uid, {"conditions": told}, "jobs")])
+        return JobStatus("batch", namespace, "j", job["metadata"]["uid"], {"conditions": told}, "jobs")
+
+    reader.cluster.submit([status("Pending"), status("QuotaReserved")])
 
     def reserved(job: dict[str, Any]) -> bool:
         return any(each["type"] == "QuotaReserved" for each in job.get("status", {}).get("conditions", ()))
@@ -386,7 +388,7 @@ async def test_no_more_of_a_pod_comes_back_than_its_metadata(
     client.open()
 
     async def send(action: Nominate | Mark | Remove) -> Any:
-        method, path, body, content_type, accept = write_request(action, 0.0)
+        method, path, body, content_type, accept = request_of(action)
         return json.loads(await client.attempt(method, path, body=body, content_type=content_type, accept=accept))
 
     try:
