@@ -53,8 +53,9 @@ class Reservation(msgspec.Struct, frozen=True, eq=False):
 
     It is kept from whatever has no higher ``priority``. What is kept for a gang that waits for its turn (BACKFILL) is
     kept from those behind it in the queue, of which ``turn`` is its place, and ``known_end`` whether it is known when
-    the pods end that are in its way. ``owner`` is the UID of the Job or JobSet
-    whose pods a RESUMED reservation is for, ``adopted`` are the UIDs of those that have taken their part of it.
+    the pods end that are in its way; it has been kept without a break ``since`` then (seconds). ``owner`` is the UID of
+    the Job or JobSet whose pods a RESUMED reservation is for, ``adopted`` are the UIDs of those that have taken their
+    part of it.
     """
 
     holder: str
@@ -63,6 +64,7 @@ class Reservation(msgspec.Struct, frozen=True, eq=False):
     priority: int = 0
     turn: Turn | None = None
     known_end: bool = False
+    since: float = 0.0
     owner: str = ""
     adopted: frozenset[str] = frozenset()
 
@@ -206,6 +208,11 @@ class Ledger:
         """Return whether it is known when what is kept for the turn of this holder can be used."""
         made = self._turns.get(holder)
         return made is not None and made.known_end
+
+    def turn_since(self, holder: str) -> float | None:
+        """Since when something is kept for the turn of this holder (seconds); None while nothing is."""
+        made = self._turns.get(holder)
+        return made.since if made is not None else None
 
     def turn_of(self, holder: str) -> tuple[Phantom, ...]:
         """What is kept for the turn of this holder."""

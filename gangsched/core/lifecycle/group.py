@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
@@ -34,6 +35,14 @@ class Failed(enum.Enum):
     BINDING = "binding"  # some members were bound, and others could not be
     WAIT = "wait"  # room was held for it while it waited for pods that leave, and it was not bound
     ROLLBACK = "rollback"  # those that were bound have been removed for that
+
+
+class Round(enum.Enum):
+    """How far a round of evictions has come."""
+
+    OVER = "over"  # or none has begun
+    UNDER_WAY = "under way"
+    TAKEN = "taken"  # another pod took the room that was freed
 
 
 #: So often in a row is something tried that others may undo: a rollback, the binding of a member.
@@ -73,30 +82,30 @@ class Failures:
         self.paused_until = 0.0
         self.no_hold_until = 0.0
         self._waited = 0.0
-        self._in_round = False
-        self._taken = False
+        self._round = Round.OVER
 
     def record(self, cause: Failed) -> None:
         """It has happened once more."""
         self._count[cause] += 1
         if cause is Failed.ROUND:
             self.forget(Failed.CHANGED)
-            self._in_round, self._taken = True, False
+            self._round = Round.UNDER_WAY
 
     def room_taken(self) -> None:
         """Another pod took the room that was freed in this round, and may do so again: the pause is twice as long."""
-        self._taken = True
+        if self._round is not Round.OVER:
+            self._round = Round.TAKEN
 
     def round_ended(self, now: float, *, none_left: bool) -> None:
         """A plan is over. If others were evicted for it, and the gang is not bound (:meth:`bound`), it pauses.
         ``none_left`` says that no pod can have left for it.
         """
-        if self._in_round:
-            self._in_round = False
+        how, self._round = self._round, Round.OVER
+        if how is not Round.OVER:
             if none_left:
                 self._count[Failed.ROUND] -= 1
             else:
-                first = ROUND_PAUSE_SECONDS * (2.0 if self._taken else 1.0)
+                first = ROUND_PAUSE_SECONDS * (2.0 if how is Round.TAKEN else 1.0)
                 self.paused_until = now + pause(first, self.count(Failed.ROUND))
 
     def held_in_vain(self, seconds: float, most: float, now: float) -> None:
@@ -161,12 +170,16 @@ class Plan:
         self.eviction = eviction
         self.awaited = tuple(awaited)
         self.nominated: dict[str, str] = {}
-        self.node_of = {p.uid: p.node for p in placements}
         self.neighbours: set[str] = set()
         self.claims: list[ClaimBinding] = []
         #: When room began to be held although no pod leaves for it.
         self.waits_since: float | None = None
         self.read = Read()
+
+    @cached_property
+    def node_of(self) -> dict[str, str]:
+        """The nodes of the members, by UID."""
+        return {p.uid: p.node for p in self.placements}
 
     @property
     def ident(self) -> str:
@@ -194,7 +207,7 @@ class Group:
     """One gang, or the gangs of one GangGroup. ``state`` changes only through the lifecycle table.
 
     ``waiting_since`` is when it first could not be placed, ``look_again_at`` when passing time may change that.
-    Room has been reserved for it without a break since ``reserving_since``, and may not be before ``reserves_from``.
+    No room may be reserved for it before ``reserves_from``.
     ``obstacle`` is why it cannot be decided, ``failures`` what has gone wrong. ``signature`` is what it shares with
     gangs that are decided alike, once it was asked for. While it does not fit, ``outlook`` says why; until
     ``quiet_until`` a new reason is not reported, which follows then. ``noticed`` are the victims of the plan
@@ -204,17 +217,10 @@ class Group:
     def __init__(self, gangs: tuple[GangId, ...]) -> None:
         self.gangs = gangs
         self.key = group_key(gangs)
-        #: ``namespace/name``, or all of them joined by commas for a GangGroup.
-        self.name = names_of(gangs)
-        #: A suspended Job or JobSet? Nothing can be written to its members, and they cannot be bound.
-        self.without_pods = gangs[0].family in WITHOUT_PODS
-        #: A pod without a group.
-        self.single = len(gangs) == 1 and gangs[0].family == SINGLE
         self.state = State.GATHERING
         self.plan: Plan | None = None
         self.failures = Failures()
         self.waiting_since: float | None = None
-        self.reserving_since: float | None = None
         self.reserves_from = 0.0
         self.look_again_at: float | None = None
         self.signature: Signature | None = None
@@ -226,6 +232,21 @@ class Group:
         self.message = ""
         self.told: dict[str, tuple[str, str]] = {}
         self.quota: QuotaUse | None = None
+
+    @property
+    def name(self) -> str:
+        """``namespace/name``, or all of them joined by commas for a GangGroup."""
+        return names_of(self.gangs)
+
+    @property
+    def without_pods(self) -> bool:
+        """A suspended Job or JobSet? Nothing can be written to its members, and they cannot be bound."""
+        return self.gangs[0].family in WITHOUT_PODS
+
+    @property
+    def single(self) -> bool:
+        """A pod without a group."""
+        return len(self.gangs) == 1 and self.gangs[0].family == SINGLE
 
     def seen(self, look: object) -> bool:
         """It looks so now: is that another look? Then it may be equal to other gangs than before."""

@@ -81,7 +81,8 @@ class Waiting:
 
     def look_again(self, group: Group, retry_at: float | None) -> float | None:
         """When time alone may change what was decided about the group; ``retry_at`` is what the decision says of it."""
-        gives_up_at = None if group.reserving_since is None else self._reserved_until(group, group.reserving_since)
+        since = self._ledger.turn_since(group.key)
+        gives_up_at = None if since is None else self._reserved_until(group, since)
         known = (retry_at, self._starves_at(group), gives_up_at)
         return min((t for t in known if t is not None and t > self._world.now), default=None)
 
@@ -123,20 +124,16 @@ class Waiting:
         pass as the group has been waiting in all.
         """
         ledger, now = self._ledger, self._world.now
-        since = group.reserving_since
+        since = ledger.turn_since(group.key)
         if since is not None and self._reserved_until(group, since) <= now:
             group.reserves_from = now + now - (since if group.waiting_since is None else group.waiting_since)
             ledger.end_turn(group.key)
         else:
             reserve(self._decider, group.gangs, group.key)
-        if not ledger.turn_of(group.key):
-            group.reserving_since = None
-        elif since is None:
-            group.reserving_since = now
 
     def unblock(self, group: Group) -> None:
         """The group is no longer in the way of those behind it."""
-        group.reserving_since, group.reserves_from = None, 0.0
+        group.reserves_from = 0.0
         kept = self._world.turns.drop(group.key)
         if kept is not None:
             self._work.changes.append(Change(Hint.TURN))

@@ -84,6 +84,7 @@ def _reserve(jobs: Sequence[SchedulingContext], key: str, world: World) -> None:
     kept = world.ledger.turn_of(key)
     if blocked is None or (kept and any(_stands(job, kept) for job in jobs)):
         return
+    since = world.ledger.turn_since(key)
     world.ledger.end_turn(key)
     rivals = turns.reserving()
     if rivals and jobs:
@@ -96,7 +97,8 @@ def _reserve(jobs: Sequence[SchedulingContext], key: str, world: World) -> None:
     if room:
         for behind in rivals:
             world.ledger.end_turn(behind.key)
-        world.ledger.hold(Reservation(key, Kind.BACKFILL, room, turn=blocked.order, known_end=known))
+        began = world.now if since is None else since
+        world.ledger.hold(Reservation(key, Kind.BACKFILL, room, turn=blocked.order, known_end=known, since=began))
 
 
 def _first_room(job: SchedulingContext, world: World) -> tuple[tuple[Phantom, ...], bool]:
