@@ -80,7 +80,7 @@ class WriteQueue:
         most: int = 20_000,
         low_in_flight: int = 16,
         busy_writes: int = 12,
-        patience_seconds: float = 5.0,
+        patience_seconds: float = 15.0,
         calm_seconds: float = 0.0,
         kept_back_seconds: float = 0.0,
     ) -> None:

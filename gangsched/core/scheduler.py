@@ -393,7 +393,8 @@ class Scheduler:
         self._nominated_by_others()
         for mistake in untold:
             self._tell(ev.ObjectRefused("Pod", pod.namespace, pod.name, pod.uid, *mistake))
-        self._run.work.gangs.add(pod.gang)
+        if old is None or not self._run.gangs.only_told(old, pod):
+            self._run.work.gangs.add(pod.gang)
         self._job_touched(pod)
         self._pod_may_help(old, pod, assumed_on)
         if pod.finished:

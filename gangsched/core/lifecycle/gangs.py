@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import UNBEGUN, Cause, Phase, VictimState
@@ -327,6 +329,23 @@ class Gangs:
             self.refresh(group.gangs[0])  # it goes on: nothing need happen to it any more
 
     # -- pods ----------------------------------------------------------------------------------------------
+
+    def only_told(self, old: Pod, pod: Pod) -> bool:
+        """Return whether a member shows no more than what is written to it while its gang waits for pods to leave: its
+        nomination, and why it is not scheduled. To look at a large gang for each of its members would take longer than
+        to write to them.
+        """
+        group = self.of(pod.gang)
+        if group is None or group.state is not State.EVICTING:
+            return False
+        told = msgspec.structs.replace(
+            old,
+            nominated_node=pod.nominated_node,
+            intent=pod.intent,
+            scheduled_condition=pod.scheduled_condition,
+            version=pod.version,
+        )
+        return told == pod
 
     def gone(self, uid: str, before: Pod | None) -> None:
         """A pod, as it was ``before``, no longer takes room: whoever waited for that may go on."""

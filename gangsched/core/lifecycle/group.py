@@ -159,14 +159,16 @@ class Read(NamedTuple):
 class Plan:
     """A decision that is being carried out: which pods go where, and which are evicted for it.
 
-    ``awaited`` are the UIDs of others that leave anyway, ``nominated`` the nodes to which members have been nominated,
-    by UID. Who of the victims and of those is not gone yet is in the ledger. ``neighbours`` are the UIDs of the pods
-    that were on the plan's nodes when it was made: whoever else is there later has taken room. ``claims`` are those
-    that are being bound for the members. ``read`` is what the choice of its victims rests on.
+    ``first`` is the member that messages name, ``awaited`` are the UIDs of others that leave anyway, ``nominated`` the
+    nodes to which members have been nominated, by UID. Who of the victims and of those is not gone yet is in the
+    ledger. ``neighbours`` are the UIDs of the pods that were on the plan's nodes when it was made: whoever else is
+    there later has taken room. ``claims`` are those that are being bound for the members. ``read`` is what the choice
+    of its victims rests on.
     """
 
     def __init__(self, placements: Sequence[Placement], eviction: Eviction, awaited: Sequence[str] = ()) -> None:
         self.placements = list(placements)
+        self.first = min(self.placements, key=lambda place: place.key, default=None)
         self.eviction = eviction
         self.awaited = tuple(awaited)
         self.nominated: dict[str, str] = {}

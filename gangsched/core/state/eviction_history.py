@@ -81,7 +81,8 @@ class EvictionHistory:
         return sum(self.times(unit, now) >= max(1, limit) for unit in self._when)
 
     def _forget_old(self, now: float) -> None:
-        for unit, when in list(self._when.items()):
-            if len(self._when) <= _MOST and when[-1] > now - WINDOW_SECONDS:
-                break  # they are in the order of their last evictions
+        while self._when:  # they are in the order of their last evictions
+            unit = next(iter(self._when))
+            if len(self._when) <= _MOST and self._when[unit][-1] > now - WINDOW_SECONDS:
+                break
             del self._when[unit]
