@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import shutil
 import sys
@@ -33,7 +34,8 @@ class Rule:
 
 def rules_in(path: Path, root: Path = ROOT) -> Iterator[Rule]:
     """The rules of a file of tests: each test's name in words, and the first paragraph of its docstring."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    outer = ast.parse(path.read_text()).body
+    for node in itertools.chain(outer, *(each.body for each in outer if isinstance(each, ast.ClassDef))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             name = node.name.removeprefix("test_").replace("_", " ")
             said = (ast.get_docstring(node) or "").partition("\n\n")[0]

@@ -24,6 +24,7 @@ from gangsched.model.convert import Converter
 from gangsched.model.preemptible import EXPECTED_RUN_TIME, stakes_of
 from gangsched.model.records import Pod, Stakes
 from gangsched.model.times import LONGEST_SECONDS, parse_time, render_time
+from tests.amounts import amount
 from tests.builders import PodBuilder, gang, node, pod
 from tests.cli.worlds import TWO_NODES, gang_job
 from tests.core.harness import Built, event
@@ -199,7 +200,7 @@ def test_the_nearest_run_time_counts_and_what_is_none_is_ignored() -> None:
     assert mistake is not None
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(amount(12, 4)))
 def test_declared_run_times_that_are_right_give_the_time_that_comes(seed: int) -> None:
     """In random clusters of single pods and gangs, with run times as declared, the likely time is the very time."""
     rng = random.Random(seed)

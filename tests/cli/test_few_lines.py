@@ -22,6 +22,7 @@ from gangsched.core.options import Options
 from gangsched.messages.advice import NONE_FOUND
 from gangsched.model.records import SINGLE, Pod
 from tests import builders, generators
+from tests.amounts import amount
 from tests.bench.families.catalogue import FAMILIES, cluster
 from tests.bench.families.site import SMALL
 from tests.oracle.case import NOW
@@ -87,7 +88,7 @@ def test_families(family):
 
 def test_random_clusters():
     """Gangs of which some cannot start, for all causes that the generator knows."""
-    for seed in range(12):
+    for seed in range(amount(12, 6)):
         made = generators.cluster(seed)
         assert judged(State(made.events, made.options, 1000.0)) == [], seed
 
@@ -99,6 +100,8 @@ def test_examples(name):
     assert judged(State(loaded.events, Options(), loaded.now)) == []
 
 
+#: Members of the largest gang.
+MOST = amount(2000, 800)
 #: What keeps a gang of each size from starting at once.
 CAUSES: dict[str, dict[str, Any]] = {
     "victims": {"running": 1},
@@ -114,11 +117,11 @@ CAUSES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(
     ("cause", "size"),
-    [*product(CAUSES, (1, 8, 256)), ("victims of several gangs and namespaces", 2000), ("more than there is", 2000)],
+    [*product(CAUSES, (1, 8, 256)), ("victims of several gangs and namespaces", MOST), ("more than there is", MOST)],
 )
 def test_sizes(cause, size):
-    """From one member to 2,000, with long names: victims, priorities, several refusals of nodes, racks, members that
-    are not there.
+    """From one member to a thousand and more, with long names: victims, priorities, several refusals of nodes, racks,
+    members that are not there.
     """
     assert judged(State([*_world(size, **CAUSES[cause])], Options(), NOW)) == []
 
