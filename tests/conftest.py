@@ -30,8 +30,10 @@ _granted: set[Path] = set()
 #: first, so that the workers end together.
 LONGEST_FIRST = (
     "tests/resilience/test_resilience.py",
-    "tests/beside/test_beside.py",
     "tests/bench/live/test_smoke.py",
+    "tests/e2e/test_hostile_tenants.py",
+    "tests/beside/test_beside.py",
+    "tests/e2e/test_group_api.py",
     "tests/chaos/test_chaos.py",
     "tests/controlplane/test_control_plane.py",
     "tests/sidebyside/test_side_by_side.py",

@@ -12,11 +12,13 @@ import importlib
 import os
 import pkgutil
 import selectors
+import shutil
 import signal
 import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import gangsched
 from gangsched.cli.main import main
@@ -144,7 +146,10 @@ def serve() -> int:
     server = Server(sys.argv[1])
     print("listens", flush=True)
     run = load()
-    return run() if server.serve() else 0
+    if server.serve():
+        return run()
+    shutil.rmtree(Path(sys.argv[1]).parent)
+    return 0
 
 
 if __name__ == "__main__":
