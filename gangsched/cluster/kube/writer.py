@@ -292,6 +292,9 @@ class Writer:
         return no
 
     async def _attempt_for_status(self, request: Request) -> bytes:
+        """Raises :class:`UnreachableError` behind the fence too: then the object has another turn."""
+        if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
+            raise UnreachableError(NOT_LEADING)
         if request.method == "GET":  # the write that follows has the token of the item
             await self._client.bucket.take()
         return await self._attempt(request)

@@ -13,10 +13,12 @@ import pytest
 from gangsched.cluster.kube.bodies import remove_request
 from gangsched.cluster.kube.client import Client
 from gangsched.cluster.kube.retry import TokenBucket
+from gangsched.cluster.kube.statuses import Statuses
 from gangsched.cluster.kube.writer import MIN_ATTEMPT_SECONDS, Writer, WriteSettings
 from gangsched.core.actions import (
     AskRemoval,
     Bind,
+    JobStatus,
     Mark,
     Nominate,
     PodRef,
@@ -107,6 +109,39 @@ async def test_nothing_is_written_behind_the_fence(fence_seconds: float) -> None
     server, answer = await write(fence_seconds, 2.0)
     assert server.timeouts == []
     assert answer == WriteDone(1, Outcome.TRANSIENT, "not the leader (any more)")
+
+
+async def test_no_status_is_written_behind_the_fence() -> None:
+    """It has its turn again when the lease has been renewed."""
+    server, until, again = Server(), [time.monotonic()], asyncio.Queue[Callable[[], None]]()
+
+    def later(_: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        again.put_nowait(call)
+        return asyncio.get_running_loop().call_later(60.0, str)
+
+    statuses = Statuses(call_later=later)
+    writer = Writer(
+        cast("Client", server),
+        lambda _: None,
+        now=lambda: 0.0,
+        fence=lambda: until[0],
+        controller="c",
+        instance="i",
+        statuses=statuses,
+        settings=WriteSettings(kept_back_seconds=0.0, calm_seconds=0.0),
+    )
+    task = asyncio.create_task(writer.run())
+    writer.submit([JobStatus("batch", "ns", "j", "uid", {"conditions": ()}, "jobs")])
+    look_again = await asyncio.wait_for(again.get(), 10.0)
+    assert server.timeouts == []
+    until[0] += 600.0
+    look_again()
+    writer.look_at_statuses()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert server.timeouts
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_write_ends_before_the_fence() -> None:
