@@ -217,7 +217,7 @@ MUTANTS = (
     ),
     Mutant(
         "no fence: writes begin when the lease may have passed",
-        ((_WRITER, "if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:", "if self._fence() is None:"),),
+        ((_WRITER, "return self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS", "return self._fence() is None"),),
         ("tests/cluster/kube/test_fence.py::test_nothing_is_written_behind_the_fence",),
     ),
     Mutant(

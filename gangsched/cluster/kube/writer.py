@@ -293,7 +293,7 @@ class Writer:
 
     async def _attempt_for_status(self, request: Request) -> bytes:
         """Raises :class:`UnreachableError` behind the fence too: then the object has another turn."""
-        if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
+        if self._too_late():
             raise UnreachableError(NOT_LEADING)
         if request.method == "GET":  # the write that follows has the token of the item
             await self._client.bucket.take()
@@ -335,9 +335,13 @@ class Writer:
         """Why a write is not wanted any more, or rests on what is not so any more, in words; else empty."""
         return self._kinds[type(item.action)].objection(item.action, item.known)
 
+    def _too_late(self) -> bool:
+        """Return whether the lease may pass before an attempt that began now could end."""
+        return self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS
+
     def _not_to_be_sent(self, item: Item) -> Verdict | None:
         """The message about a write that is not to be sent (again) by now. One that was may have taken effect."""
-        if self._fence() - time.monotonic() < MIN_ATTEMPT_SECONDS:
+        if self._too_late():
             return Outcome.TRANSIENT, NOT_LEADING
         if self._kinds[type(item.action)].removes and (why := self._stale()):
             return Outcome.TRANSIENT, why
