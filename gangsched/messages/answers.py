@@ -14,6 +14,16 @@ WORDS = (NEVER_FITS, NOT_NOW, WAITS)
 first_sentence = Text("{word}: {why}")
 with_more = Text("{first}. {more}")
 
+
+def taken_apart(text: str) -> tuple[str, str, str]:
+    """The word, why, and the rest, of a text that these two have made; of any other text its word is empty."""
+    word, colon, rest = text.partition(": ")
+    if not colon or word not in WORDS:
+        word, rest = "", text
+    why, _, more = rest.partition(". ")
+    return word, why, more
+
+
 # Never
 
 one_pod_too_large = Text("{each} for {asked}; the largest of the {nodes} has {largest}")
@@ -22,10 +32,14 @@ more_than_there_is = Text("{pods} pods x {each} = {asked}; {there} in the {nodes
 more_than_nodes_take = Text("the {nodes} take at most {most} of {pods}, even when they are empty")
 no_node_will_do = Text("no node takes {pods}: {why}")
 may_use = Text("{nodes} that it may use")
-NO_NODES = "there are no nodes"
+NO_NODES = "the cluster has no nodes yet"
 domain_too_small = Text("one {keys} is needed for {members}; the largest ({domain}) takes {most}")
 quota_too_small = Text("queue {queue} can never hold it: {asked} {resource} asked, {most} at most")
 no_flavor = Text("queue {queue} has no flavor for it: {why}")
+
+# Waits
+
+evicts_later = Text("until {time}, when it may evict others: {why}")
 
 # Not now
 

@@ -62,7 +62,7 @@ EVICTING_ALL_NOT_ENOUGH = "evicting all workloads and pods that may be evicted f
 NO_WORKLOADS_TO_DISPLACE = "no workloads may be displaced so that the gang has both its quota and its nodes"
 NOT_ASKED_FOR = "not asked for"
 PREEMPTION_POLICY_NEVER = "not eligible due to preemptionPolicy=Never."
-not_yet = Text("not yet: {why}; no pod is evicted for it until {time}")
+not_yet = Text("not yet: {why}, and so the gang pauses; no pod is evicted for it until {time}")
 waits_for_slow_pods = Text(
     "waits for pods that have until {time} to terminate, which is longer than preemption.maxWait: it would not fit"
     " sooner if others were evicted instead"
@@ -157,6 +157,7 @@ minimum_run_time = Text("it has not run for its minimum of {duration} yet; it ma
 not_run_for_minimum = Text("has not run for its minimum of {duration} yet")
 member_protected_until = Text("its member {pod} {late}; it may be evicted from {time}")
 preemption_delay = Text("not yet: the gang waits {duration} for room before it evicts (preemption delay), until {time}")
+delay = Text("its preemption delay is {duration}")
 member = Text("its member {pod} {why}")
 fits_without_protected = Text("it would fit without {pods}, which {are} never evicted")
 fits_without_many_protected = Text("it would fit without pods that are never evicted, among them {pods}")

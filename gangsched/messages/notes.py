@@ -94,7 +94,8 @@ MINIMUM_BOUND = "the members that the gang needs are bound"
 
 ONE_ROUND = "a round of evictions has"
 rounds = Text("{rounds} rounds of evictions in a row have")
-pauses = Text("{many} not led to its binding, and so the gang pauses")
+in_vain = Text("{many} not led to its binding{taken}")
+TAKEN = ", for others took the room"
 BINDING_REFUSED = "a binding was refused"
 node_refused = Text("{node} no longer takes {pod}")
 

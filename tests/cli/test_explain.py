@@ -271,7 +271,7 @@ def asking(resource):
         ),
         (
             (NEW.replace("spec:", "spec:\n  nodeSelector: {disk: ssd}"),),
-            "NEVER FITS there are no nodes",
+            "WAITS the cluster has no nodes yet",
             "do add 1 node with 4 cpu for one of its members each: it can start now",
         ),
     ],

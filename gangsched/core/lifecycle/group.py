@@ -70,8 +70,8 @@ class Failures:
     """How often in a row each has happened. ``begun`` are the UIDs of the members that were bound since the gang was
     last whole, ``refused_on`` the nodes on which others were refused for good, by UID. ``refusals`` are, by UID, those
     of members that have not been bound since; they keep the gang from evicting others, as the rounds that have come to
-    nothing do until ``paused_until``. While it waits for pods that leave, no room is held for it before
-    ``no_hold_until``.
+    nothing do until ``paused_until``; in the last of these the room was ``taken`` by others. While it waits for pods
+    that leave, no room is held for it before ``no_hold_until``.
     """
 
     def __init__(self) -> None:
@@ -83,6 +83,7 @@ class Failures:
         self.no_hold_until = 0.0
         self._waited = 0.0
         self._round = Round.OVER
+        self.taken = False
 
     def record(self, cause: Failed) -> None:
         """It has happened once more."""
@@ -105,7 +106,8 @@ class Failures:
             if none_left:
                 self._count[Failed.ROUND] -= 1
             else:
-                first = ROUND_PAUSE_SECONDS * (2.0 if how is Round.TAKEN else 1.0)
+                self.taken = how is Round.TAKEN
+                first = ROUND_PAUSE_SECONDS * (2.0 if self.taken else 1.0)
                 self.paused_until = now + pause(first, self.count(Failed.ROUND))
 
     def held_in_vain(self, seconds: float, most: float, now: float) -> None:

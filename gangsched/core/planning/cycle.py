@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
+from typing import NamedTuple
 
 import msgspec
 
@@ -45,10 +46,29 @@ from gangsched.core.world.world import World, queue_order
 from gangsched.messages import answers, causes
 from gangsched.messages.text import counted, listed
 from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
-from gangsched.model.times import render_time
+from gangsched.model.times import render_duration, render_time
 
 #: So many workloads that are spared are named in a message.
 _NAMED = 3
+
+
+class Barred(NamedTuple):
+    """Why a gang may not evict any pod now: the ``text`` of its message, empty if it may; where only time keeps it from
+    that, ``until`` when, and ``why`` in a few words.
+    """
+
+    text: str = ""
+    until: float | None = None
+    why: str = ""
+
+    def headline(self, found: Headline | None) -> Headline | None:
+        """The headline of a gang that might start if it evicted others: what it waits for."""
+        if self.until is None or found is None or found.word != answers.NOT_NOW:
+            return found
+        return Headline(answers.WAITS, answers.evicts_later(time=render_time(self.until), why=self.why))
+
+
+MAY_EVICT = Barred()
 
 
 class GangCycle:
@@ -162,22 +182,24 @@ class GangCycle:
         # Members beyond the minimum join where there is room now; nothing is held up for them.
         return outcomes.in_freed_room() if found is None and context.required else found
 
-    def _may_not_preempt(self, context: SchedulingContext) -> tuple[str, float | None]:
-        """Why the gang may not evict any pod now, and when it may; an empty reason if it may."""
+    def _barred(self, context: SchedulingContext) -> Barred:
+        """Why the gang may not evict any pod now."""
         asked = self._asked
         if not asked.may_preempt:
-            return causes.NOT_ASKED_FOR, None
+            return Barred(causes.NOT_ASKED_FOR)
         if self._world.membership.policy(self._gangs) == PREEMPT_NEVER:
-            return causes.PREEMPTION_POLICY_NEVER, None
+            return Barred(causes.PREEMPTION_POLICY_NEVER)
         until, why = asked.pause
         if until > self._world.now:
-            return causes.not_yet(why=why, time=render_time(until)), until
+            return Barred(causes.not_yet(why=why, time=render_time(until)), until, why)
         delay = context.patience.delay({g: census.pending for g, census in context.census.items()})
         since = asked.waiting_since
         if since is None:
             since = min((p.created for p in context.pending), default=0.0)
         until = since + delay
-        return (delayed(delay, until), until) if delay and until > self._world.now else ("", None)
+        if not delay or until <= self._world.now:
+            return MAY_EVICT
+        return Barred(delayed(delay, until), until, causes.delay(duration=render_duration(delay)))
 
     def _evict(self) -> Verdict | None:
         """Look for victims where that has not been done yet. The queue may want that before the flavors
@@ -187,7 +209,7 @@ class GangCycle:
         for context in contexts:
             if not context.required:
                 return None
-            if self._may_not_preempt(context)[0]:
+            if self._barred(context).text:
                 return self._refuse() if self._waits_in(context.gate) else None
             existing = self._of_existing(context)
             if existing is not context and existing.fit(existing.terminating()) is not None:
@@ -226,14 +248,15 @@ class GangCycle:
         outcomes = Outcomes(first)
         if not first.required:
             return outcomes.behind(outcomes.unschedulable("", None))
-        why_not, retry_at = self._may_not_preempt(first)
-        if not why_not:
-            retry_at = self._more_may_leave_at()
-            why_not = self._no_plan(first.gate)
+        barred = self._barred(first)
+        retry_at = barred.until if barred.text else self._more_may_leave_at()
+        why_not = barred.text or self._no_plan(first.gate)
         if isinstance(first.gate, QuotaAssignment) and first.gate.mode.needs_preemption:
             found = without_quota(self._world, self._gangs, first.gate, why_not, first.left_out)
+            found = found.but(headline=barred.headline(found.first.headline))
         else:
-            found = outcomes.behind(outcomes.unschedulable(why_not, units))
+            found = outcomes.unschedulable(why_not, units)
+            found = outcomes.behind(found.but(headline=barred.headline(found.first.headline)))
         gates = (context.gate for context in self._tried)
         had = {each for gate in gates if isinstance(gate, QuotaAssignment) for each in gate.had}
         return found.but(retry_at=retry_at, had_quota=tuple(sorted(had)))

@@ -53,7 +53,7 @@ def headline(context: SchedulingContext, first: Pod | None, placed: int, reasons
     if first is None:
         return None
     if not context.world.snapshot.size:
-        return Headline(answers.NEVER_FITS, answers.NO_NODES)
+        return Headline(answers.WAITS, answers.NO_NODES)
     anywhere, context.domain = context.domain, None
     try:
         never = _never(context, context.simulation())

@@ -142,7 +142,7 @@ def test_a_member_that_waits_for_the_end_of_its_pause_says_so() -> None:
     cluster = refused_for_ever(1)
     cluster.pass_time(60)
     assert (
-        "a binding was refused; no pod is evicted for it until 1970-01-01T00:02:00Z"
+        "a binding was refused, and so the gang pauses; no pod is evicted for it until 1970-01-01T00:02:00Z"
         in (texts(cluster.log, "m1")[-1][1])
     )
 

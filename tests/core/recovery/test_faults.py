@@ -235,9 +235,12 @@ def test_stolen_room_is_planned_again_after_a_pause_that_doubles() -> None:
         assert f"t{n}" not in names(cluster, Remove)
         until += pause
         why = f"{n + 1} rounds of evictions in a row have" if n else "a round of evictions has"
-        text = f"{why} not led to its binding, and so the gang pauses; no pod is evicted for it until"
+        why += " not led to its binding, for others took the room"
+        text = f"{why}, and so the gang pauses; no pod is evicted for it until"
         told = [r.note for r in reports(cluster.log, "FailedScheduling")]
         assert any(f"{text} {render_time(until)}" in note for note in told)
+        first = f"waits: until {render_time(until)}, when it may evict others: {why}"
+        assert any(note.startswith(first) for note in told)
         cluster.pass_time(1)
         assert f"t{n}" in names(cluster, Remove)
 
