@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -31,8 +30,9 @@ from gangsched.model.times import clock_time
 
 #: A record as it would be; None: it would not be there.
 Change: TypeAlias = Callable[[Record], Record | None]
-#: Nothing more is tried after this time: large clusters take long, and an answer is wanted.
-LIMIT_SECONDS = 4.0
+#: Nothing more is tried after so much work (:attr:`~.decisions.State.work`): large clusters take long, and an answer is
+#: wanted. It does not depend on the machine, so the same advice is found everywhere.
+MOST_WORK = 20_000
 #: So many nodes more are thought of.
 _MOST_NODES = 256
 _FEW = 3
@@ -45,7 +45,7 @@ class Advisor:
         self._state = state
         self._decision = decision
         self._nodes = nodes
-        self._until = time.monotonic() + LIMIT_SECONDS
+        self._most = state.work + MOST_WORK
         membership = state.world.membership
         self._gangs = membership.group(decision.gang)[0]
         self._members = {p.uid: p for gang in self._gangs for p in membership.pods(gang)}
@@ -69,14 +69,18 @@ class Advisor:
             self._more_nodes,
         )
         for kind in kinds:
-            if time.monotonic() < self._until:
+            if self._goes_on:
                 yield from kind()
+
+    @property
+    def _goes_on(self) -> bool:
+        return self._state.work < self._most
 
     # -- trying ------------------------------------------------------------------------------------------------
 
     def _try(self, change: Change, more: Sequence[Record] = ()) -> str:
         """When it can start with this change, in words; empty if it cannot."""
-        return _then(self._state.changed(self._decision.gang, change, more))
+        return how_it_starts(self._state.changed(self._decision.gang, change, more))
 
     def _with_pods(self, change: Callable[[Pod], Pod | None]) -> str:
         def changed(record: Record) -> Record | None:
@@ -184,7 +188,7 @@ class Advisor:
             return
         bound = len(self._members) - len(self._pending)
         low, high, best = bound, spec.min_member, ""
-        while high - low > 1 and time.monotonic() < self._until:
+        while high - low > 1 and self._goes_on:
             middle = (low + high) // 2
             then = self._try(_of_size(spec, self._pending, middle, bound))
             low, high, best = (middle, high, then) if then else (low, middle, best)
@@ -195,7 +199,7 @@ class Advisor:
         levels = {pod.priority for pod in self._members.values()}
         own = self._state.world.membership.own_priority(self._decision.gang)
         if own is None and len(levels) > 1:
-            then = _then(self._state.with_priority(self._gangs, self._decision.gang, max(levels)))
+            then = how_it_starts(self._state.with_priority(self._gangs, self._decision.gang, max(levels)))
             if then:
                 low = sorted(pod.name for pod in self._members.values() if pod.priority < max(levels))
                 yield advice.same_class(pods=listed(low, _FEW), lowest=min(levels), highest=max(levels), then=then)
@@ -212,9 +216,9 @@ class Advisor:
         enough = max(v.priority for v in highest.victims) + 1
         if enough <= decision.priority:
             if state.world.membership.policy(gangs) == PREEMPT_NEVER:
-                yield advice.may_preempt(then=_then(highest))
+                yield advice.may_preempt(then=how_it_starts(highest))
             return
-        if then := _then(state.with_priority(gangs, decision.gang, enough)):
+        if then := how_it_starts(state.with_priority(gangs, decision.gang, enough)):
             yield advice.higher_priority(priority=enough, then=then)
 
     def _budgets(self) -> Iterator[str]:
@@ -226,21 +230,21 @@ class Advisor:
         if isinstance(found, Preempt):
             budgets, pods = budgets_of(state.world), state.world.pods
             names = {budget.key for victim in found.victims for budget in budgets.matching(pods[victim.uid])}
-            yield advice.more_disruptions(budgets=listed(sorted(names), _FEW), then=_then(found))
+            yield advice.more_disruptions(budgets=listed(sorted(names), _FEW), then=how_it_starts(found))
 
     def _foreign_filters(self) -> Iterator[str]:
         """Filters of others, which refuse nodes for reasons of their own."""
         found, names = self._state.without_foreign_filters(self._decision.gang)
-        if then := _then(found):
+        if then := how_it_starts(found):
             yield advice.without_filters(filters=listed(names, _FEW), then=then)
 
     def _waiting(self) -> Iterator[str]:
         """What time alone changes."""
         decision, state = self._decision, self._state
         at = decision.retry_at if isinstance(decision, Unschedulable) else None
-        if at is not None and (then := _then(state.at(decision.gang, at + 1))):
+        if at is not None and (then := how_it_starts(state.at(decision.gang, at + 1))):
             yield advice.time(time=clock_time(at, state.now), then=then)
-        elif then := _then(state.without_patience(decision.gang)):
+        elif then := how_it_starts(state.without_patience(decision.gang)):
             yield advice.patience(then=then)
 
     def _quota(self) -> Iterator[str]:
@@ -249,7 +253,7 @@ class Advisor:
             yield from self._local_queue()
         if quota is None or quota.flavors or not quota.queue:
             return
-        if then := _then(self._state.without_quota(self._decision.gang)):
+        if then := how_it_starts(self._state.without_quota(self._decision.gang)):
             yield advice.more_quota(queue=quota.queue, then=then)
 
     def _local_queue(self) -> Iterator[str]:
@@ -275,14 +279,14 @@ class Advisor:
         large = sorted(kinds.values(), key=lambda node: (_fits_one(self._pending, node), node.name), reverse=True)
         for like in large[:1]:
             high, then = 1, ""
-            while high <= _MOST_NODES and not then and time.monotonic() < self._until:
+            while high <= _MOST_NODES and not then and self._goes_on:
                 then = self._with_nodes(like, high)
                 high *= 2
             if not then:
                 return
             high //= 2
             low = high // 2
-            while high - low > 1 and time.monotonic() < self._until:
+            while high - low > 1 and self._goes_on:
                 middle = (low + high) // 2
                 found = self._with_nodes(like, middle)
                 low, high, then = (low, middle, found) if found else (middle, high, then)
@@ -315,7 +319,8 @@ class Advisor:
         return self._try(lambda record: record, more)
 
 
-def _then(decision: Decision | None) -> str:
+def how_it_starts(decision: Decision | None) -> str:
+    """When it can start, and who is evicted for that, in words; empty if it cannot."""
     if not isinstance(decision, Fits | FitsWhenFreed | Preempt) or not decision.placements:
         return ""
     when = can_start(decision)

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gangsched.cli.decisions import IS_NOW, WOULD_DECIDE
+from gangsched.cli.said import Said
 from gangsched.core import decision as decided
 from gangsched.core.decision import Reason, Spared
 from gangsched.core.decision import UnitRef as Unit
@@ -118,7 +120,8 @@ class Decision(_Result, frozen=True):
     """What would be done for one pending gang; ``outcome`` is bind, wait, preempt, unschedulable or gathering.
 
     ``placements`` are nodes by pod, ``required`` the members that have to start together. ``optimal``: no less harmful
-    choice of victims exists; None where that is not asked. ``eta`` is there only where it was asked for.
+    choice of victims exists; None where that is not asked. ``eta`` is there only where it was asked for, ``said`` (the
+    first sentence of what the scheduler that leads says) only where that is something else.
     """
 
     gang: str
@@ -143,9 +146,12 @@ class Decision(_Result, frozen=True):
     gap: Gap | None
     plan_milliseconds: float
     eta: Eta | None = None
+    said: str | None = None
 
     @classmethod
-    def of(cls, decision: decided.Decision, milliseconds: float, eta: Eta | None = None) -> Decision:
+    def of(
+        cls, decision: decided.Decision, milliseconds: float, eta: Eta | None = None, said: Said | None = None
+    ) -> Decision:
         """In the words of the contract; it took so many ``milliseconds``."""
         refusal = decision if isinstance(decision, decided.Unschedulable) else None
         use, gap = decision.quota, decision.gap
@@ -172,6 +178,7 @@ class Decision(_Result, frozen=True):
             gap=None if gap is None else Gap(gap.component, gap.priority, gap.at_most),
             plan_milliseconds=round(milliseconds, 3),
             eta=eta,
+            said=None if said is None else said.first,
         )
 
 
@@ -226,7 +233,8 @@ class Planned(NamedTuple):
     queue that is stopped. ``others`` counts pending pods by the scheduler that they name and that is none of ours.
     ``etas`` says of each gang when it will start, if that was asked for; ``whole`` that no list is to be summed.
     ``actions`` has what to do first for gangs that do not start by themselves,
-    ``events`` what was read, to draw it.
+    ``events`` what was read, to draw it. ``said`` is how it is with gangs of which something else is decided;
+    ``changed``: what was decided is not on what there is.
     """
 
     decisions: Sequence[tuple[decided.Decision, float]]
@@ -237,12 +245,29 @@ class Planned(NamedTuple):
     whole: bool = False
     actions: Mapping[GangId, str] = {}
     events: Sequence[Event] = ()
+    said: Mapping[GangId, Said] = {}
+    changed: bool = False
+
+    def head(self, decision: decided.Decision) -> tuple[str, str] | None:
+        """With which word and sentence the answer about a gang begins, where these are not of the decision."""
+        said = None if self.changed else self.said.get(decision.gang)
+        return None if said is None else (said.word, said.why)
+
+    def beside(self, decision: decided.Decision) -> Iterator[tuple[str, Sequence[str]]]:
+        """What there is to say of a gang beside that: what is decided, or how it is."""
+        said = self.said.get(decision.gang)
+        lines = said.beside(decision) if said is not None else ()
+        if said is not None and lines:
+            yield (IS_NOW, [said.first]) if self.changed else (WOULD_DECIDE, lines)
 
     def plan(self) -> Plan:
         """In the words of the contract."""
         return Plan(
             drained=[Drained.of(each) for each in self.drained],
-            decisions=[Decision.of(each, spent, self.etas.get(each.gang)) for each, spent in self.decisions],
+            decisions=[
+                Decision.of(each, spent, self.etas.get(each.gang), self.said.get(each.gang))
+                for each, spent in self.decisions
+            ],
         )
 
     def fields(self) -> dict[str, Any]:

@@ -30,6 +30,10 @@ _STAYS = {"scheduling.koordinator.sh/disable-preemptible": "true"}
 WOULD_HELP = "would help"
 #: That of what keeps a pod from being evicted.
 SAFE_WITH = "safe with"
+#: That of what is decided here, where the scheduler says something else.
+WOULD_DECIDE = "would decide"
+#: That of what the scheduler says, where something else was asked.
+IS_NOW = "is now"
 #: That of when it will start.
 STARTS = "starts"
 
@@ -51,6 +55,7 @@ class State:
     """Objects, options and a moment; ``decisions`` are what would be decided, each with the milliseconds it took, and
     ``drained`` who leaves before that because of a stopped queue. Unless it ``decides`` there are none of both: less is
     known than what a decision rests on. After so many ``seconds`` no further one is begun, and it is ``partial`` too.
+    Where a scheduler ``leads``, what stands on the pods is how it is.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class State:
         now: float,
         *,
         decides: bool = True,
+        leads: bool = False,
         seconds: float = math.inf,
     ) -> None:
         self.events = list(events)
@@ -67,7 +73,11 @@ class State:
         self.now = now
         self.drained: list[DrainPlan] = []
         self.partial = not decides
+        self.leads = leads
         self.decisions: list[tuple[Decision, float]] = []
+        #: What was tried so far on a state that is a little different, in steps: each record that is read anew, each
+        #: decision, each of its members and each step of its search is one.
+        self.work = 0
         until = time.monotonic() + seconds
         for each in decide(self.events, options, now, self.drained) if decides else ():
             self.decisions.append(each)
@@ -129,7 +139,7 @@ class State:
     def without_quota(self, gang: GangId) -> Decision | None:
         """The decision about the pods of ``gang`` if no queue limited anything: they may be in other gangs then."""
         members = {pod.key for pod in self.world.membership.pods(gang)}
-        found = forecast(self.events, replace(self.options, quota=False), self.now)
+        found = self._tried(self.events, replace(self.options, quota=False), self.now)
         return next((d for d in found if any(place.key in members for place in d.placements)), None)
 
     def without_foreign_filters(self, gang: GangId) -> tuple[Decision | None, list[str]]:
@@ -151,7 +161,13 @@ class State:
 
     def _decided(self, gang: GangId, events: Sequence[Event], options: Options, now: float) -> Decision | None:
         name = gang.namespace, gang.name
-        return next((d for d in forecast(events, options, now) if d.gang == gang or _key(d) == name), None)
+        return next((d for d in self._tried(events, options, now) if d.gang == gang or _key(d) == name), None)
+
+    def _tried(self, events: Sequence[Event], options: Options, now: float) -> Iterator[Decision]:
+        self.work += len(events)
+        for decision in forecast(events, options, now):
+            self.work += 1 + len(decision.placements) + len(decision.unplaced) + decision.steps
+            yield decision
 
 
 def _key(decision: Decision) -> tuple[str, str]:

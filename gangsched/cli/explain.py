@@ -76,7 +76,9 @@ class Explained(NamedTuple):
         """What ``plan`` says of the decisions that concern it, and the words."""
         decisions = [(decision, self.state.milliseconds(decision)) for decision in self.found.decisions]
         words = msgspec.to_builtins(self.found.told())
-        return {**Planned(decisions, self.found.drained, etas=self.etas).fields(), "explanation": words}
+        own, said = self.found.own, self.found.said
+        here = {} if own is None or said is None else {own.gang: said}
+        return {**Planned(decisions, self.found.drained, etas=self.etas, said=here).fields(), "explanation": words}
 
 
 def _render(explained: Explained, _: str) -> None:
@@ -93,7 +95,8 @@ CONTRACT: Contract[Explained] = Contract(plan.CONTRACT.api_version, plan.CONTRAC
 def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
     namespace, kind, name = _asked(args)
     now, read = moment_of(args), read_either(args, namespace)
-    state = State(read.events, read.options, read.now if now is None else now, decides=not read.partial)
+    now = read.now if now is None else now
+    state = State(read.events, read.options, now, decides=not read.partial, leads=read.leads)
     found = explained(state, read.reach, namespace or read.namespace or "default", name, kind)
     if not args.eta or found.own is None:
         return Explained(state, found, whole=args.verbose), read.warnings

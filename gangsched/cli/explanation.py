@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from gangsched.cli import contracts, without_pods
-from gangsched.cli.advice import Advisor
+from gangsched.cli.advice import Advisor, how_it_starts
 from gangsched.cli.answers import UsageError
-from gangsched.cli.decisions import WOULD_HELP, State, sentence
+from gangsched.cli.decisions import WOULD_DECIDE, WOULD_HELP, State, sentence, word
+from gangsched.cli.incomplete import gathering_advice
 from gangsched.cli.pod_explanation import (
     choice,
     conditions,
@@ -21,17 +22,15 @@ from gangsched.cli.pod_explanation import (
     pod_sections,
     under,
 )
+from gangsched.cli.said import PENDING, Said, said_instead, said_of
 from gangsched.core.decision import SCHEDULER, Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Gone
 from gangsched.core.preemption.drain_plan import DrainPlan
-from gangsched.messages import absent, advice, answers, failures
+from gangsched.messages import absent, advice, failures
 from gangsched.messages.text import and_nearest, are, counted, listed
 from gangsched.model.children import JOBSET_NAME
 from gangsched.model.records import PREEMPT_NEVER, SINGLE, Gang, GangId, Node, Pod
 from gangsched.model.times import clock_time, render_time
-
-#: How near a name has to be to be the one that was meant.
-_NEAR = 0.7
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -39,7 +38,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
     ``title`` names it, ``word`` and ``sentence`` say how it stands. ``decisions`` are those that concern it.
     ``own`` is the decision about itself, None for something that is not decided about now. ``drained`` is the workload
-    that it leaves with because of a stopped queue.
+    that it leaves with because of a stopped queue. ``said`` is how it is, where that is not what was decided about it.
     """
 
     title: str
@@ -49,6 +48,14 @@ class Explanation(msgspec.Struct, frozen=True):
     decisions: tuple[Decision, ...] = ()
     own: Decision | None = None
     drained: tuple[DrainPlan, ...] = ()
+    said: Said | None = None
+
+    @property
+    def head(self) -> tuple[str, str]:
+        """The word and the sentence with which it begins."""
+        if self.own is None or self.said is not None:
+            return self.word, self.sentence
+        return word(self.own), sentence(self.own)
 
     def told(self, decisions: Sequence[contracts.Decision] = ()) -> contracts.Explanation:
         """In the words of the contract, with these ``decisions``."""
@@ -126,14 +133,10 @@ def _owns(kind: str, name: str, pod: Pod) -> bool:
 
 
 def _gang(state: State, decision: Decision, asked: Pod | None) -> Explanation:
-    return Explanation(
-        title=decision.gang.key,
-        word=decision.outcome,
-        sentence=sentence(decision),
-        sections=tuple(gang_sections(state, decision, asked)),
-        decisions=(decision,),
-        own=decision,
-    )
+    said = said_instead(state, decision)
+    sections = gang_sections(state, decision, asked, said)
+    found = Explanation(decision.gang.key, decision.outcome, sentence(decision), tuple(sections), (decision,), decision)
+    return found if said is None else msgspec.structs.replace(found, word=said.word, sentence=said.why, said=said)
 
 
 def _pod(state: State, pod: Pod) -> Explanation:
@@ -152,7 +155,7 @@ def _pod(state: State, pod: Pod) -> Explanation:
         return (
             _as_said(state, title, pod)
             if state.partial
-            else Explanation(title, "pending", "its gang is not decided now", tuple(conditions([pod])))
+            else Explanation(title, PENDING, "its gang is not decided now", tuple(conditions([pod])))
         )
     return _placed(state, title, [pod])
 
@@ -163,19 +166,15 @@ def _as_said(state: State, title: str, pod: Pod) -> Explanation:
     if pod.gang.family != SINGLE:
         placed, members = len(census.bound), len(census.bound) + len(census.pending) + len(census.gated)
         title = f"{pod.gang.key}  {_kind(state.world.membership.spec(pod.gang))} · {placed} of {members} pods on nodes"
-    said = pod.scheduled_condition
-    if said is None or said.status == "True" or not said.message:
-        return Explanation(title, "pending", failures.NOT_DECIDED, tuple(conditions([pod])))
-    word, colon, why = said.message.partition(": ")
-    if not colon or word not in answers.WORDS:
-        word, why = "pending", said.message
-    first, _, rest = why.partition(". ")
+    said = said_of(census)
+    if said is None:
+        return Explanation(title, PENDING, failures.NOT_DECIDED, tuple(conditions([pod])))
     since = [f"since {render_time(said.since)}"] if said.since else []
     sections = (
-        *under("said", [*([rest] if rest else []), *since]),
+        *under("said", [*([said.more] if said.more else []), *since]),
         *conditions([p for p in census.pending if p.nominated_node]),
     )
-    return Explanation(title, word, first, sections)
+    return Explanation(title, said.word, said.why, sections)
 
 
 def _running_gang(state: State, gang: GangId) -> Explanation:
@@ -232,17 +231,24 @@ def _unknown(state: State, key: str) -> str:
     return f"there is no gang or pod {key} among {len(state.world.pods)} pods{and_nearest(key, known, 0.6)}"
 
 
-def gang_sections(state: State, decision: Decision, asked: Pod | None) -> Iterator[contracts.Section]:
-    """What there is to say beside the decision itself; ``asked`` is the member that was asked for, if one was."""
+def gang_sections(
+    state: State, decision: Decision, asked: Pod | None, said: Said | None = None
+) -> Iterator[contracts.Section]:
+    """What there is to say beside the decision itself; ``asked`` is the member that was asked for, if one was, and
+    ``said`` what the scheduler says instead.
+    """
+    if said is not None:
+        yield from under(WOULD_DECIDE, said.beside(decision))
     if asked is not None and asked.gang.family != SINGLE:
         yield from under("asked for", [_member(asked, decision)])
     yield from under("needs", _needs(state, decision))
     stopping = isinstance(decision, FitsWhenFreed)
-    yield from under("because", [*_stopping(state, decision), *(() if stopping else _because(decision))])
+    why = () if stopping or said is not None else _because(decision)
+    yield from under("because", [*_stopping(state, decision), *why])
     if isinstance(decision, Unschedulable):
         yield from under(WOULD_HELP, _would_help(state, decision))
-    if isinstance(decision, Gathering):
-        yield from under(WOULD_HELP, [gathering_advice(state, decision)])
+    elif action := first_action(state, decision):
+        yield from under(WOULD_HELP, [action])
     census = state.world.membership.census(decision.gang)
     yield from conditions([asked] if asked is not None else [*census.pending, *census.gated])
 
@@ -322,7 +328,9 @@ def first_action(state: State, decision: Decision) -> str:
     """What to do first so that a gang starts which does not by itself; empty for one that does."""
     if isinstance(decision, Unschedulable):
         return next(_would_help(state, decision))
-    return gathering_advice(state, decision) if isinstance(decision, Gathering) else ""
+    if isinstance(decision, Gathering):
+        return gathering_advice(state, decision)
+    return advice.decided_again(then=how_it_starts(decision)) if said_instead(state, decision) is not None else ""
 
 
 def _would_help(state: State, decision: Unschedulable) -> Iterator[str]:
@@ -343,48 +351,6 @@ def _would_help(state: State, decision: Unschedulable) -> Iterator[str]:
 
 def _gangs(state: State, decision: Decision) -> tuple[GangId, ...]:
     return state.world.membership.group(decision.gang)[0]
-
-
-def gathering_advice(state: State, decision: Decision) -> str:
-    """For a gang that is not complete."""
-    if "its " in decision.message and ("is gone" in decision.message or "being deleted" in decision.message):
-        return "nothing, if its owner was deleted: the pods are removed with it; else look whether the owner is there"
-    if "no PodGroup" in decision.message:
-        return f"start what makes its PodGroup, or give {decision.gang.key} another scheduler name"
-    if "does not exist" in decision.message:
-        return _group_meant(state, decision)
-    what = "remove the scheduling gates" if "gates" in decision.message else _missing_pods(state, decision)
-    return f"{what}: nothing is scheduled or evicted for the gang before it is complete"
-
-
-def _group_meant(state: State, decision: Decision) -> str:
-    """Which group is missing, and which one of nearly that name there is, or of that name elsewhere."""
-    gang, known = decision.gang, state.world.membership.objects
-    here = sorted(name for family, space, name in known if (family, space) == (gang.family, gang.namespace))
-    close = difflib.get_close_matches(gang.name, here, 1, _NEAR)
-    if close:
-        label = without_pods.LABELS.get(gang.family, "")
-        return absent.other_label(label=label, name=close[0], gang=gang.key)
-    membership = state.world.membership
-    elsewhere = sorted(
-        space
-        for family, space, name in known
-        if (family, name) == (gang.family, gang.name) and not membership.pods_of_group(family, space, name)
-    )
-    if elsewhere:
-        return absent.other_namespace(gang=gang.key, namespace=elsewhere[0])
-    return absent.create_group(gang=gang.key)
-
-
-def _missing_pods(state: State, decision: Decision) -> str:
-    """How there come to be as many pods as are needed."""
-    pods = list(state.world.membership.pods(decision.gang))
-    owner = state.world.jobs.job_of(pods[0]) if pods else None
-    spec = state.world.membership.spec(decision.gang)
-    if owner is None or owner.suspended or spec is None or owner.parallelism >= spec.min_member:
-        return "create the missing pods"
-    most = owner.parallelism
-    return absent.more_pods(owner=f"Job {owner.key}", needed=spec.min_member, found=most)
 
 
 def _nodes(state: State) -> list[Node]:

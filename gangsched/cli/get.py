@@ -25,25 +25,24 @@ from gangsched.cli.inputs import (
     read_either,
 )
 from gangsched.cli.pod_explanation import leaving
+from gangsched.cli.said import INCOMPLETE, condition_of
 from gangsched.core.decision import Decision
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.census import Census
 from gangsched.core.state.jobs import family_of
-from gangsched.core.world.obstacles import GANG_NOT_READY, REFUSED, TWO_ADMITTERS, obstacle
+from gangsched.core.world.obstacles import obstacle
 from gangsched.core.world.world import World
 from gangsched.messages import absent, failures, standing
 from gangsched.messages.text import are, counted
 from gangsched.model.dialects.upstream import FAMILY as UPSTREAM
 from gangsched.model.errors import Problem
-from gangsched.model.records import SINGLE, Condition, GangId, Job, Pod
+from gangsched.model.records import SINGLE, GangId, Job, Pod
 from gangsched.model.times import render_time
 
 _WATCH_SECONDS = 1.0
 DEFAULT_SCHEDULER = "default-scheduler"
 #: How near to ours the name of a scheduler has to be to be a mistake.
 _NEAR = 0.8
-#: Reasons of conditions that say that a gang cannot be decided yet.
-_INCOMPLETE = (GANG_NOT_READY, REFUSED, TWO_ADMITTERS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,10 +95,10 @@ CONTRACT: Contract[Gangs] = Contract("gangsched.dev/get/v1", {"gangs": []}, Gang
 
 def _read(args: argparse.Namespace) -> tuple[Gangs, list[Problem]]:
     read = read_either(args, _within(args))
-    state = State(read.events, read.options, read.now, decides=not read.partial)
+    state = State(read.events, read.options, read.now, decides=not read.partial, leads=read.leads)
     space = "" if args.sources else read.namespace or "default"
     decisions = {decision.gang: decision for decision, _ in state.decisions}
-    found = list(_chosen(args, rows(state.world, decisions, state.now, partial=read.partial), space))
+    found = list(_chosen(args, rows(state.world, decisions, state.now, as_said=read.partial or read.leads), space))
     if args.name is not None and not found:
         raise answers.UsageError(failures.no_gang(name=args.name))
     return Gangs(found, state.now), read.warnings
@@ -109,7 +108,8 @@ def _watch(args: argparse.Namespace) -> int:
     """Print what changes; ends with Ctrl-C. Nothing is decided here: reasons are what a scheduler writes on pods."""
     if args.sources or args.output in ("json", "yaml"):
         raise answers.UsageError(failures.WATCH_FORMS)
-    options, space, _, batches, _ = follow_cluster(args, _within(args))
+    options, space, running, batches, _ = follow_cluster(args, _within(args))
+    space, leads = space or "default", bool(running.holder)
     scheduler = Scheduler(options)
     shown: dict[tuple[str, str, str], Row] = {}
     columns, above = answers.Columns(), 0
@@ -120,7 +120,7 @@ def _watch(args: argparse.Namespace) -> int:
             scheduler.handle(events, now)
             found = {
                 (row.namespace, row.kind, row.name): row
-                for row in _chosen(args, rows(scheduler.world, {}, now, partial=not scope.whole), space or "default")
+                for row in _chosen(args, rows(scheduler.world, {}, now, as_said=leads or not scope.whole), space)
             }
             changed = [row for key, row in found.items() if shown.get(key) != row]
             columns.print(lines(args.output, changed, now)[above:])
@@ -211,10 +211,10 @@ class Row(msgspec.Struct, frozen=True):
         return f"{self.bound}/{'?' if self.needed is None else self.needed}"
 
 
-def rows(world: World, decisions: Mapping[GangId, Decision], now: float, *, partial: bool = False) -> Iterator[Row]:
+def rows(world: World, decisions: Mapping[GangId, Decision], now: float, *, as_said: bool = False) -> Iterator[Row]:
     """All gangs of our scheduler names by namespace and name, where ``10`` follows ``9``. ``decisions`` are what would
-    be decided, for gangs whose pods have no condition of any scheduler. Of a ``partial`` world the conditions of
-    the scheduler go first: what is missing here may be there for it.
+    be decided, for gangs whose pods have no condition of any scheduler. It is ``as_said`` there where the scheduler
+    leads, or knows more than what is here: what is missing may be there for it.
     """
     membership = world.membership
     found = [*(filter(membership.is_ours, membership.members)), *_unserved(world), *_without_pods(world)]
@@ -228,8 +228,8 @@ def rows(world: World, decisions: Mapping[GangId, Decision], now: float, *, part
         waits = membership.waits(gang)
         hindered = obstacle(world, gangs) if waits else None
         problem = hindered.text if hindered is not None else ""
-        if partial and (said := _condition(census.pending)) is not None:
-            problem = said.message if said.reason in _INCOMPLETE else ""
+        if as_said and (said := condition_of(census.pending)) is not None:
+            problem = said.message if said.reason in INCOMPLETE else ""
         state = _state(census, needed, problem)
         reason = leaving(census.terminating, now) if state == LEAVING else ""
         if waits:
@@ -325,13 +325,8 @@ def _state(census: Census, needed: int | None, problem: str) -> str:
 
 def _said(pending: Sequence[Pod]) -> str:
     """What a scheduler has written on the first member that waits, or why it could not."""
-    found = _condition(pending)
+    found = condition_of(pending)
     return found.message if found is not None else ""
-
-
-def _condition(pending: Sequence[Pod]) -> Condition | None:
-    conditions = (pod.scheduled_condition for pod in pending)
-    return next((c for c in conditions if c is not None and c.status == "False" and c.message), None)
 
 
 def _decided(decision: Decision | None) -> str:

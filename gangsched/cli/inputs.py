@@ -51,6 +51,11 @@ class Input(NamedTuple):
         """Whether less is known than what a decision rests on."""
         return self.scope is not None and not self.scope.whole
 
+    @property
+    def leads(self) -> bool:
+        """Whether a scheduler leads in the cluster that was read: what stands on its pods is how it is."""
+        return self.running is not None and bool(self.running.holder)
+
 
 class Reach(NamedTuple):
     """How to ask more of the cluster that was read."""

@@ -137,12 +137,19 @@ class Painter:
         """The colour of the pod's gang."""
         return self._colours.get(pod.gang, "default")
 
-    def nodes(self, now: Placed, name_width: int = 20, only: Sequence[str] | None = None) -> Table:
-        """One line per node, of all or ``only`` these."""
+    def nodes(
+        self, now: Placed, name_width: int = 20, only: Sequence[str] | None = None, width: int | None = None
+    ) -> Table:
+        """One line per node, of all or ``only`` these; where it is to be no wider than ``width``, the words about the
+        pods are cut off.
+        """
+        names = sorted(now.nodes if only is None else only, key=natural)
+        shown = max((len(_clean(name)) for name in names[: self._most_nodes]), default=0)
+        left = None if width is None else max(1, width - min(name_width, shown) - self._width - 2 * len(_WALL) - 2)
         grid = Table.grid(padding=(0, 1))
         grid.add_column(no_wrap=True, style="bold", max_width=name_width, overflow="ellipsis")
         grid.add_column(no_wrap=True)
-        grid.add_column(no_wrap=True, overflow="ellipsis")
+        grid.add_column(no_wrap=True, max_width=left, overflow="ellipsis")
         here: dict[str, list[Pod]] = {}
         there: dict[str, list[Pod]] = {}
         for pod in now.pods:
@@ -150,7 +157,6 @@ class Painter:
                 here.setdefault(pod.node, []).append(pod)
             elif pod.nominated_node and not pod.node:
                 there.setdefault(pod.nominated_node, []).append(pod)
-        names = sorted(now.nodes if only is None else only, key=natural)
         for name in names[: self._most_nodes]:
             node = now.nodes[name]
             pods = sorted(here.get(name, ()), key=lambda p: (p.live, p.key))

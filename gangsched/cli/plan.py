@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -25,6 +24,7 @@ from gangsched.cli.inputs import (
     read_cluster,
     read_options,
 )
+from gangsched.cli.said import said_instead
 from gangsched.cluster.manifests import Loaded, load
 from gangsched.cluster.manifests.objects import Source
 from gangsched.cluster.manifests.overlay import Around, overlaid
@@ -35,8 +35,8 @@ from gangsched.messages import advice, failures, invalid, pictures
 from gangsched.model.errors import Problem
 from gangsched.model.records import GangId, Pod
 
-#: What would help is tried for so many gangs, and begun for none after so many seconds.
-_TRIED, _TRYING_SECONDS = 3, 2.0
+#: What would help is tried for so many gangs, and begun for none after so much work.
+_TRIED, _MOST_WORK = 3, 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,8 +84,8 @@ CONTRACT: Contract[Planned] = Contract("gangsched.dev/plan/v1", Planned([]).fiel
 
 
 def _plan(args: argparse.Namespace) -> tuple[Planned, list[Problem]]:
-    loaded, options, now = _input(args)
-    state = State(loaded.events, options, now)
+    loaded, options, now, leads = _input(args)
+    state = State(loaded.events, options, now, leads=leads)
     decisions = state.decisions
     others = others_waiting(loaded.events, options)
     found = {}
@@ -97,8 +97,13 @@ def _plan(args: argparse.Namespace) -> tuple[Planned, list[Problem]]:
         loaded.warnings.append(_for_others(options, others))
     actions = actions_for(state) if args.output != "json" else {}
     names = options.scheduler_names
-    planned = Planned(decisions, state.drained, names, others, found, args.verbose, actions, state.events)
-    return planned, loaded.warnings
+    said = {decision.gang: said for decision, _ in decisions if (said := said_instead(state, decision)) is not None}
+    changed = bool(args.sources) or args.now is not None
+    events = state.events
+    whole = args.verbose
+    return Planned(
+        decisions, state.drained, names, others, found, whole, actions, events, said, changed
+    ), loaded.warnings
 
 
 def others_waiting(events: Iterable[Event], options: Options) -> Counter[str]:
@@ -110,11 +115,10 @@ def others_waiting(events: Iterable[Event], options: Options) -> Counter[str]:
 def actions_for(state: State) -> dict[GangId, str]:
     """What to do for each gang that does not start: it is tried for the first of them only, since that takes time."""
     actions: dict[GangId, str] = {}
-    until = time.monotonic() + _TRYING_SECONDS
     for decision, _ in state.decisions:
         if not isinstance(decision, Unschedulable | Gathering):
             continue
-        if len(actions) < _TRIED and time.monotonic() < until:
+        if len(actions) < _TRIED and state.work < _MOST_WORK:
             actions[decision.gang] = first_action(state, decision)
         else:
             actions[decision.gang] = advice.ask_explain(name=decision.gang.name, namespace=decision.gang.namespace)
@@ -128,20 +132,20 @@ def _for_others(options: Options, others: Counter[str]) -> Problem:
     return Problem(file="", document=None, object="", field="spec.schedulerName", message=text)
 
 
-def _input(args: argparse.Namespace) -> tuple[Loaded, Options, float]:
-    """What to decide on, with which options, and when."""
+def _input(args: argparse.Namespace) -> tuple[Loaded, Options, float, bool]:
+    """What to decide on, with which options, when, and whether a scheduler leads there."""
     now = moment_of(args)
     if not args.cluster:
         if not args.sources or args.kubeconfig or args.context:
             raise answers.UsageError(failures.NOTHING_TO_PLAN)
         options, loaded = read_options(args), load(args.sources, skip_invalid=args.skip_invalid)
-        return loaded, options, loaded.now if now is None else now
+        return loaded, options, loaded.now if now is None else now, False
     found = read_cluster(args)  # a decision rests on all of it
     above = Loaded([], [], [], 0.0)
     if args.sources:
         above = load_above(found, args.sources, skip_invalid=args.skip_invalid)
     loaded = Loaded(overlaid(found.events, above.events), [], above.warnings, found.now)
-    return loaded, found.options, found.now if now is None else now
+    return loaded, found.options, found.now if now is None else now, found.leads
 
 
 def load_above(found: Input, sources: Sequence[str | Source], *, skip_invalid: bool = False) -> Loaded:

@@ -132,7 +132,9 @@ def render_plan(plan: Planned, console: Console | None = None, *, whole: bool = 
             when = [(STARTS, [Text(clean(line)) for line in eta.lines()])] if eta is not None else []
             if action := plan.actions.get(decision.gang):
                 when.append((WOULD_HELP, [Text(clean(action))]))
-            out.print(gang_panel(decision, milliseconds, _most(out, whole), when, whole=whole))
+            when += [(label, [Text(clean(line)) for line in lines]) for label, lines in plan.beside(decision)]
+            head = plan.head(decision)
+            out.print(gang_panel(decision, milliseconds, _most(out, whole), when, head=head, whole=whole))
             out.print()
         if out.is_terminal:
             _draw(out, plan)
@@ -149,7 +151,7 @@ def _draw(out: Console, plan: Planned) -> None:
         return
     painter = Painter([*before.nodes.values(), *before.pods, *after.pods], max(16, min(48, out.width - 46)))
     for caption, now in ((pictures.BEFORE, before), (pictures.AFTER, after)):
-        table = painter.nodes(now, out.width // 4, nodes)
+        table = painter.nodes(now, out.width // 4, nodes, out.width - 2)
         out.print(Padding(Group(Text(caption, style="italic dim"), table, ""), (0, 0, 0, 2), expand=False))
     if same := len(before.nodes) - len(nodes):
         out.print(Text(f"  {pictures.as_they_are(nodes=counted(same, 'node'))}\n", style="dim"))
@@ -169,26 +171,31 @@ def gang_panel(
     most: int,
     explained: Iterable[tuple[str, Sequence[Text]]] = (),
     *,
+    head: tuple[str, str] | None = None,
     whole: bool = False,
 ) -> RenderableType:
     """One decision with everything that is known about it, in at most so many lines; long lists are summed unless the
-    ``whole`` is asked for. What is ``explained`` goes between the outcome and the lists, what would help behind them.
+    ``whole`` is asked for. It begins with the ``head``, a word and a sentence, where that is not the decision. What is
+    ``explained`` goes between the outcome and the lists, what would help behind them.
     """
     title = headline(decision.gang.key, f"  {decision.kind} · priority {decision.priority}")
     action, given = action_of(explained)
-    head = [labelled(word(decision), _STYLES.get(decision.outcome, "bold"), sentence(decision)), *action]
+    own = word(decision), sentence(decision)
+    first, said = head or own
+    style = _STYLES.get(decision.outcome, "bold") if (first, said) == own else _EXPLAINED.get(first, "bold red")
+    lines = [labelled(first, style, said), *action]
     if decision.group:
         group = listed(decision.group, len(decision.group) if whole else _FEW)
-        head.append(Text(clean(f"decided together with {group}"), style="dim"))
-    first, last = ([each for each in given if (each[0] == WOULD_HELP) == is_last] for is_last in (False, True))
-    evidence = [*starmap(Evidence, first), *evidence_of(decision, whole), *starmap(Evidence, last)]
+        lines.append(Text(clean(f"decided together with {group}"), style="dim"))
+    before, after = ([each for each in given if (each[0] == WOULD_HELP) == is_last] for is_last in (False, True))
+    evidence = [*starmap(Evidence, before), *evidence_of(decision, whole), *starmap(Evidence, after)]
     foot = f"planned in {milliseconds:.1f} ms"
     if decision.proof:
         foot += f"; {decision.proof}"
     if decision.stopped:
         foot += "; the search was cut short at its limit"
         foot += "" if decision.optimal else ", so a less harmful choice may exist"
-    return Panel(title, head, evidence, foot, most)
+    return Panel(title, lines, evidence, foot, most)
 
 
 def action_of(
@@ -353,7 +360,7 @@ def render_explanation(
     out = console or make_console()
     explained = [(section.label, [Text(clean(line)) for line in section.lines]) for section in found.sections]
     if found.own is not None:
-        panel = gang_panel(found.own, milliseconds, _most(out, whole), explained, whole=whole)
+        panel = gang_panel(found.own, milliseconds, _most(out, whole), explained, head=found.head, whole=whole)
     else:
         head = labelled(found.word, _EXPLAINED.get(found.word, "bold"), found.sentence)
         action, rest = action_of(explained)

@@ -191,11 +191,13 @@ def _decision(plan: Planned, decision: Decision, level: int) -> str:
     about = f"{decision.kind} · priority {decision.priority}"
     action = plan.actions.get(decision.gang, "")
     do = f"<p><strong>do</strong> {escape(action)}</p>" if action else ""
-    lines = "" if level == page.RACKS else "".join(evidence_html(decision, 1 if level else _LINES))
+    lines = "".join(page.terms(label, lines, _LINES) for label, lines in plan.beside(decision))
+    lines += "" if level == page.RACKS else "".join(evidence_html(decision, 1 if level else _LINES))
     listed = f"<dl>{lines}</dl>" if lines else ""
+    first, said = plan.head(decision) or (word(decision), sentence(decision))
     return (
         f"<section><h3>{escape(decision.gang.key)} <small>{escape(about)}</small></h3>"
-        f"<p><strong>{escape(word(decision).upper())}</strong> {escape(sentence(decision))}</p>{do}{listed}</section>"
+        f"<p><strong>{escape(first.upper())}</strong> {escape(said)}</p>{do}{listed}</section>"
     )
 
 

@@ -16,7 +16,6 @@ from rich.text import Text
 from gangsched.cli import get, page
 from gangsched.cli.answers import clean
 from gangsched.cli.contracts import Planned
-from gangsched.cli.decisions import sentence, word
 from gangsched.cli.explanation import Explanation
 from gangsched.cli.history import Record
 from gangsched.cli.page import Content
@@ -114,7 +113,7 @@ def gangs(rows: Sequence[get.Row], now: float, lead: Sequence[str], *, namespace
 def explained(found: Explanation, more: str = "") -> Content:
     """What is known of one gang or pod, and a line ``more``."""
     action, sections = action_of((each.label, [Text(clean(line)) for line in each.lines]) for each in found.sections)
-    title, why = (word(found.own), sentence(found.own)) if found.own is not None else (found.word, found.sentence)
+    title, why = found.head
     shown = [page.terms(label, [line.plain for line in lines], MOST_LINES) for label, lines in sections]
     if found.own is not None:
         shown += evidence_html(found.own, MOST_LINES)

@@ -205,12 +205,12 @@ class Site:
             return view
         seen = self._source.see()
         decides = not seen.partial and not self._source.schedules
-        state = State(seen.events, seen.options, seen.now, decides=decides, seconds=PLAN_SECONDS)
+        state = State(seen.events, seen.options, seen.now, decides=decides, leads=seen.leads, seconds=PLAN_SECONDS)
         decisions = {decision.gang: decision for decision, _ in state.decisions}
         lead = [self._source.lead(seen), *([seen.scope.told] if seen.scope is not None and seen.partial else [])]
         if decides and state.partial:
             lead.append(ui.cut(decided=counted(len(decisions), "gang"), seconds=PLAN_SECONDS))
-        found = list(get.rows(state.world, decisions, seen.now, partial=seen.partial))
+        found = list(get.rows(state.world, decisions, seen.now, as_said=seen.partial or seen.leads))
         ended = self._clock()
         view = self._view = View(seen, state, found, lead, ended, ended - began)
         self._forgets.cancel()

@@ -40,6 +40,17 @@ other_label = Text(
 other_namespace = Text(
     "create the PodGroup {gang}: that of namespace {namespace} counts for pods of that namespace only"
 )
+nothing_before = Text("{what}: nothing is scheduled or evicted for the gang before it is complete")
+CREATE_PODS, REMOVE_GATES = "create the missing pods", "remove the scheduling gates"
+OWNER = "nothing, if its owner was deleted: the pods are removed with it; else look whether the owner is there"
+LEAVES = "nothing: it is decided when those of its pods that leave are gone"
+ONE_ADMITTER = "set quota.mode: auto, or take the label of the queue from it"
+QUEUE_API = "install the API of its queue, or name no queue"
+LIST_ALIKE = "create all gangs of its GangGroup, and give each the same list of them"
+mend = Text("correct {what}: kubectl edit shows it")
+install = Text("install the CRD {api}")
+say_minimum = Text("give its pods the annotation {annotation}: how many of them start together")
+start_grouper = Text("start what makes its PodGroup, or give {gang} another scheduler name")
 more_pods = Text("raise parallelism of {owner} to {needed}, or lower minMember to {found}")
 terminating = Text("it is terminating already{until}")
 evicted_for_gang = Text("it was evicted for {gang} and stops{until}")

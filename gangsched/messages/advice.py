@@ -26,6 +26,7 @@ create_local_queue = Text("create the LocalQueue {key} of ClusterQueue {queue}: 
 more_quota = Text("more quota in {queue}, which gangsched queues shows: {then}")
 more_nodes = Text("add {nodes} like {node}: {then}")
 first_nodes = Text("add {nodes} with {room} for one of its members each: {then}")
+decided_again = Text("wait until it is decided again: as it is now {then}")
 EARLIER = "a place further ahead in the queue: gangs of higher priority take the room first"
 ask_explain = Text("gangsched explain {name} -n {namespace}, with the same input, tries what would help")
 to_keep = Text("to keep it: {it}")

@@ -39,4 +39,5 @@ held = Text("{node} for {plan}")
 cache = Text("{resource} {age}")
 caches = Text("last heard of, {written} ago: {ages}")
 UNKNOWN = "not known"
+ONLY_IT_KNOWS = "the scheduler alone knows of pauses, of room that it holds, and of what it has begun"
 NO_HOLD = "no room is held on any node"

@@ -15,9 +15,13 @@ import pytest
 import yaml
 from rich.console import Console
 
+from gangsched.cli import plan as planned
 from gangsched.cli import render
+from gangsched.cli.inputs import Input
 from gangsched.cli.main import main
-from tests.cli.gpu_cluster import CLASSES, GOING, GPU, LABEL, NODES, RACK, group, job, pod
+from gangsched.messages import failures
+from gangsched.runtime.connecting import READER, StartError, by_cause
+from tests.cli.gpu_cluster import CLASSES, GOING, GPU, LABEL, NODES, RACK, group, job, pod, spec
 
 SCREENS = Path(__file__).parent / "screens"
 PIPED = 0
@@ -47,6 +51,31 @@ DRIVER = [
     pod("worker-0", labels={LABEL: "train"}, priorityClassName="research"),
     pod("worker-1", labels={LABEL: "train"}, priorityClassName="research"),
 ]
+PAUSED = (
+    "waits: until 2026-01-01T00:01:30Z, when it may evict others: a round of evictions has not led to its binding, for"
+    " others took the room. 0/4 nodes are available: 4 Insufficient nvidia.com/gpu. preemption: not yet: a round of"
+    " evictions has not led to its binding, for others took the room, and so the gang pauses; no pod is evicted for it"
+    " until 2026-01-01T00:01:30Z."
+)
+
+
+def paused(name, **more):
+    """A member of which the scheduler says that its gang pauses."""
+    made = pod(name, labels={LABEL: "train"}, **more)
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": PAUSED}
+    made["status"]["conditions"] = [said | {"lastTransitionTime": "2026-01-01T00:00:10Z"}]
+    return made
+
+
+REPLICA = {"replicas": 1, "template": {"spec": spec(containers=[spec()["containers"][0] | {"name": "pytorch"}])}}
+PYTORCHJOB = {
+    "apiVersion": "kubeflow.org/v1",
+    "kind": "PyTorchJob",
+    "metadata": {"name": "train", "annotations": {"gangsched.dev/gang": "true"}},
+    "spec": {"pytorchReplicaSpecs": {"Master": REPLICA, "Worker": REPLICA | {"replicas": 3}}},
+}
+#: What a tenant may not read of the whole cluster.
+CLOSED = ("nodes", "pods", "jobs.batch", "poddisruptionbudgets.policy", "priorityclasses.scheduling.k8s.io")
 
 #: What is asked, of which objects.
 ASKED = {
@@ -77,8 +106,21 @@ ASKED = {
     "another scheduler": (["plan"], [job(notes={}, schedulerName="default-scheduler")]),
     "a pod that stays": (["explain", "web-0"], WEB),
     "a priority that is too low": (["explain", "job/train"], [*WEB, job(priorityClassName="night")]),
+    "a pause of the scheduler": (
+        ["explain", "train"],
+        [*WEB, group(members=2), *(paused(f"train-{n}", priorityClassName="research") for n in range(2))],
+    ),
+    "a PyTorchJob that has no pods yet": (["plan"], [PYTORCHJOB]),
+    "what a tenant may not read": (["plan", "--cluster"], []),
     "a group without pods": (["get"], [group(), pod("a", labels={LABEL: "other"})]),
 }
+
+
+def refuse(args):
+    """What happens when a tenant asks about the whole cluster."""
+    problem = by_cause({name: f"403 Forbidden: {name} is forbidden at the cluster scope" for name in CLOSED})
+    asks = failures.ask_for_role(role=READER)
+    raise StartError(failures.unreadable(source="kubeconfig config, context team-a", error=problem), asks)
 
 
 @pytest.mark.parametrize("width", [80, 120, PIPED])
@@ -93,7 +135,12 @@ def test_first_lines(width, tmp_path, monkeypatch, capsys):
     for name, (command, objects) in ASKED.items():
         whole = [{"apiVersion": "v1", **each} for each in (*NODES, *CLASSES, *objects)]
         Path("objects.yaml").write_text(yaml.safe_dump_all(whole))
-        main([*command, "-f", "objects.yaml", "--now", "2026-01-01T00:01:00Z"][: None if command[0] != "get" else -2])
+        if command[-1] == "--cluster":
+            monkeypatch.setattr(planned, "read_cluster", refuse)
+        with monkeypatch.context() as patched:
+            patched.setattr(Input, "leads", "pause" in name)
+            now = ["--now", "2026-01-01T00:01:00Z"] if command[0] != "get" else []
+            main([*command, "-f", "objects.yaml", *now])
         printed = capsys.readouterr()
         lines = [line.rstrip() for line in (printed.out + printed.err).splitlines()]
         if width and command[0] == "explain":

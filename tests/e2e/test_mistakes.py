@@ -28,7 +28,7 @@ from tests.controlplane.client import Client, Object, load, wait_until, wait_unt
 from tests.controlplane.jobsets import jobset_controller, serve_jobsets
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.rbac import MANIFESTS, apply_manifests_crds, apply_manifests_rbac
-from tests.e2e.mistakes import CASES, CHIP, CLASSES, FULL, NODES, QUEUES, Case, job, priority_class
+from tests.e2e.mistakes import CASES, CHIP, CLASSES, FULL, NODES, QUEUES, Case, job, pod_spec, priority_class
 from tests.e2e.scheduler import configuration, free_port
 from tests.forked import gangsched
 from tests.runtime.plugin_packages import installed
@@ -216,6 +216,45 @@ async def test_status_shows_what_is_held(kubeconfig: Path) -> None:
                 await admin.delete("Pod", pod["metadata"]["name"], namespace, grace_seconds=0)
         await _run(admin, namespace, "train", 2)
         await wait_until(partial(shown, "no room is held on any node"), _SECONDS, "nothing is held", 0.5)
+
+
+async def test_a_pause_comes_before_what_would_be_decided(kubeconfig: Path) -> None:
+    """Others have taken the room that was freed: the scheduler pauses, which stands on the members alone. Every command
+    begins with that, and `explain` has what would be decided beside it; where the room becomes free the gang starts.
+    """
+    slow = copy.deepcopy(FULL[0])
+    slow["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 60
+    async with _namespace(kubeconfig) as (admin, namespace):
+        await _there(admin, namespace, [slow])
+        await admin.create(job(requests=CHIP, priorityClassName="research"), namespace)
+
+        async def says(pattern: str, *words: str) -> bool:
+            text = await asyncio.to_thread(answer, kubeconfig, *words)
+            return re.search(pattern, text) is not None
+
+        await wait_until(partial(says, "holds +chip-0 for", "status"), _SECONDS, "the room is held", 0.5)
+        thieves = [f"thief-{n}" for n in range(2)]
+        for n, thief in enumerate(thieves):  # as one that heeds no taint binds them
+            spec = {**pod_spec(requests=CHIP, priorityClassName="night"), "nodeName": f"chip-{n}"}
+            await admin.create(
+                {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": thief}, "spec": spec}, namespace
+            )
+        await admin.delete("Job", "web", namespace)
+        for pod in await admin.list("Pod", namespace):
+            if pod["metadata"]["name"].startswith("web-"):
+                await admin.delete("Pod", pod["metadata"]["name"], namespace, grace_seconds=0)
+        waits = r"until \S+Z, when it may evict others: a round of evictions has not led to its binding, for others"
+        asked = ("explain", "job/train", "-n", namespace)
+        await wait_until(partial(says, rf"\n  WAITS  {waits}", *asked), _SECONDS, "it pauses", 0.5)
+        text = await asyncio.to_thread(answer, kubeconfig, *asked)
+        assert re.search(r"would decide +PREEMPT: 2 members can start after 2 pods are evicted", text), text
+        assert re.search(r"\n  do  wait until it is decided again: .*/thief-0", text), text
+        assert await says(rf"{namespace} +train +Job +Queued +0/2 .* waits: {waits}", "get", "-n", namespace)
+        plan = await asyncio.to_thread(answer, kubeconfig, "plan", "--cluster")
+        assert re.search(rf"{namespace}/train .*\n  WAITS  {waits}", plan), plan
+        for thief in thieves:
+            await admin.delete("Pod", thief, namespace)
+        await _run(admin, namespace, "train", 2)
 
 
 async def test_no_scheduler_leads(cluster: Scheduler) -> None:

@@ -1,0 +1,90 @@
+"""What to do for a gang that is not complete, or cannot be decided as it is: by what is known of it, not by words."""
+
+from __future__ import annotations
+
+import difflib
+
+from gangsched.cli import without_pods
+from gangsched.cli.decisions import State
+from gangsched.core.decision import Decision
+from gangsched.core.events import Reading
+from gangsched.core.state.census import Census
+from gangsched.core.world.obstacles import queue_problem
+from gangsched.messages import absent
+from gangsched.model.dialects import group_api, minimum_key, needs_object
+from gangsched.model.records import SINGLE, GangId
+
+#: How near a name has to be to be the one that was meant.
+_NEAR = 0.7
+
+
+def gathering_advice(state: State, decision: Decision) -> str:
+    """For a gang that is not complete."""
+    world, membership = state.world, state.world.membership
+    gangs, alone = membership.group(decision.gang)
+    if world.managed.two_admitters(gangs):
+        return absent.ONE_ADMITTER
+    if queue_problem(world, gangs):
+        return absent.QUEUE_API
+    if alone:
+        return absent.LIST_ALIKE
+    for gang in gangs:
+        census = membership.census(gang)
+        if membership.missing(gang, census):
+            return _of_gang(state, gang, census)
+    return absent.LEAVES
+
+
+def _of_gang(state: State, gang: GangId, census: Census) -> str:
+    """What this gang lacks."""
+    spec = state.world.membership.spec(gang)
+    if spec is None:
+        return _without_group(state, gang)
+    if spec.mistake is not None:
+        return absent.mend(what=f"{spec.kind} {gang.key}")
+    if spec.unowned or any(pod.unowned for pod in census.gated):
+        return absent.OWNER
+    what = absent.REMOVE_GATES if any(pod.gates for pod in census.gated) else _missing_pods(state, gang)
+    return absent.nothing_before(what=what)
+
+
+def _without_group(state: State, gang: GangId) -> str:
+    """What says how many members there have to be is missing."""
+    pods = list(state.world.membership.pods(gang))
+    if gang.family == SINGLE:
+        return absent.start_grouper(gang=gang.key)
+    if not any(map(needs_object, pods)):
+        return absent.say_minimum(annotation=minimum_key(gang.family))
+    if state.world.ownership.readings.get(group_api(gang.family)) is Reading.ABSENT:
+        return absent.install(api=group_api(gang.family))
+    return _group_meant(state, gang)
+
+
+def _group_meant(state: State, gang: GangId) -> str:
+    """Which group is missing, and which one of nearly that name there is, or of that name elsewhere."""
+    known = state.world.membership.objects
+    here = sorted(name for family, space, name in known if (family, space) == (gang.family, gang.namespace))
+    close = difflib.get_close_matches(gang.name, here, 1, _NEAR)
+    if close:
+        label = without_pods.LABELS.get(gang.family, "")
+        return absent.other_label(label=label, name=close[0], gang=gang.key)
+    membership = state.world.membership
+    elsewhere = sorted(
+        space
+        for family, space, name in known
+        if (family, name) == (gang.family, gang.name) and not membership.pods_of_group(family, space, name)
+    )
+    if elsewhere:
+        return absent.other_namespace(gang=gang.key, namespace=elsewhere[0])
+    return absent.create_group(gang=gang.key)
+
+
+def _missing_pods(state: State, gang: GangId) -> str:
+    """How there come to be as many pods as are needed."""
+    pods = list(state.world.membership.pods(gang))
+    owner = state.world.jobs.job_of(pods[0]) if pods else None
+    spec = state.world.membership.spec(gang)
+    if owner is None or owner.suspended or spec is None or owner.parallelism >= spec.min_member:
+        return absent.CREATE_PODS
+    most = owner.parallelism
+    return absent.more_pods(owner=f"Job {owner.key}", needed=spec.min_member, found=most)

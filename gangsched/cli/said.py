@@ -1,0 +1,71 @@
+"""What a scheduler says of a gang that waits, by the conditions of its members.
+
+While one leads, that is how it is. What a command decides may be something else: the scheduler alone knows of pauses,
+of room that it holds, and of what it has begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from gangsched.cli.decisions import State, can_start, sentence, word
+from gangsched.core.decision import UNSCHEDULABLE, Decision
+from gangsched.core.lifecycle.report import SCHEDULER_ERROR
+from gangsched.core.state.census import Census
+from gangsched.core.world.obstacles import GANG_NOT_READY, REFUSED, TWO_ADMITTERS
+from gangsched.messages import answers, standing
+from gangsched.model.records import Condition, Pod
+
+#: Reasons of conditions that say that a gang cannot be decided yet.
+INCOMPLETE = (GANG_NOT_READY, REFUSED, TWO_ADMITTERS)
+#: Words for a gang of which the condition has none: its nodes are held while victims leave, or nothing more is known.
+NOMINATED, PENDING = "nominated", "pending"
+
+
+class Said(NamedTuple):
+    """A condition: its word, why in a sentence, what it says beside that, and since when it stands."""
+
+    word: str
+    why: str
+    more: str
+    since: float
+    text: str
+
+    @property
+    def first(self) -> str:
+        """As people read it."""
+        return answers.first_sentence(word=self.word, why=self.why)
+
+    def beside(self, decision: Decision) -> Sequence[str]:
+        """What is decided here, where that is another word."""
+        if self.word == word(decision):
+            return ()
+        return f"{word(decision).upper()}: {sentence(decision)}", standing.ONLY_IT_KNOWS
+
+
+def condition_of(pods: Iterable[Pod]) -> Condition | None:
+    """What a scheduler has written on the first of these pods that waits, or why it could not be written."""
+    conditions = (pod.scheduled_condition for pod in pods)
+    return next((c for c in conditions if c is not None and c.status == "False" and c.message), None)
+
+
+def said_of(census: Census) -> Said | None:
+    """What a scheduler says of the gang with these members; None where it says nothing."""
+    found = condition_of(census.pending) or condition_of(census.gated)
+    if found is None:
+        return None
+    known, why, more = answers.taken_apart(found.message)
+    if not known:
+        nominated = any(pod.on_record for pod in census.pending)
+        known = NOMINATED if nominated else PENDING
+        known = {**dict.fromkeys(INCOMPLETE, answers.WAITS), SCHEDULER_ERROR: UNSCHEDULABLE}.get(found.reason, known)
+    return Said(known, why, more, found.since, found.message)
+
+
+def said_instead(state: State, decision: Decision) -> Said | None:
+    """How it is with a gang, where that is not what is decided here; None where nothing is known of that."""
+    found = said_of(state.world.membership.census(decision.gang)) if state.leads else None
+    if found is None or found.text == decision.said or found.word == PENDING:
+        return None
+    return None if found.word == NOMINATED and can_start(decision) else found
