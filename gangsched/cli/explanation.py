@@ -13,6 +13,7 @@ from gangsched.cli.advice import Advisor, how_it_starts
 from gangsched.cli.answers import UsageError
 from gangsched.cli.decisions import WOULD_DECIDE, WOULD_HELP, State, sentence, word
 from gangsched.cli.incomplete import gathering_advice
+from gangsched.cli.owners import above
 from gangsched.cli.pod_explanation import (
     choice,
     conditions,
@@ -81,7 +82,7 @@ def explain(state: State, namespace: str, name: str, kind: str = "") -> Explanat
     placed = next((gang for gang in gangs if state.world.membership.placed(gang)), None)
     if placed is not None:
         return _running_gang(state, placed)
-    owned = [p for p in state.world.pods.values() if p.namespace == namespace and _owns(kind, name, p)]
+    owned = [p for p in state.world.pods.values() if p.namespace == namespace and _owns(state, kind, name, p)]
     if any(p.live for p in owned):
         return _owner(state, namespace, name, kind, owned)
     alone = None if kind == "Pod" else without_pods.without_pods(state, namespace, name, kind)
@@ -91,7 +92,7 @@ def explain(state: State, namespace: str, name: str, kind: str = "") -> Explanat
         return _owner(state, namespace, name, kind, owned)
     if gangs:
         return _running_gang(state, gangs[0])
-    raise UsageError(_unknown(state, f"{namespace}/{name}"))
+    raise UsageError(_unknown(state, f"{namespace}/{name}", kind))
 
 
 def answered(answer: without_pods.Answer, *more: contracts.Section) -> Explanation:
@@ -125,11 +126,11 @@ def _owner(state: State, namespace: str, name: str, kind: str, owned: Sequence[P
     return _placed(state, f"{namespace}/{name}  {kind or 'owner'} · {counted(len(placed), 'pod')} on nodes", placed)
 
 
-def _owns(kind: str, name: str, pod: Pod) -> bool:
-    """Is this the owner of the pod, or the JobSet of its Job?"""
+def _owns(state: State, kind: str, name: str, pod: Pod) -> bool:
+    """Is this an owner of the pod, however far above it?"""
     if kind in ("", "JobSet") and pod.labels.get(JOBSET_NAME) == name:
         return True
-    return pod.owner is not None and pod.owner.name == name and kind in ("", pod.owner.of_api()[1])
+    return any(called == name and kind in ("", of) for of, called in above(state.world, pod))
 
 
 def _gang(state: State, decision: Decision, asked: Pod | None) -> Explanation:
@@ -226,7 +227,11 @@ def _interesting(pods: Sequence[Pod], taking: Sequence[Decision]) -> list[Pod]:
     return [next((p for p in pods if p.uid in gone), pods[0])]
 
 
-def _unknown(state: State, key: str) -> str:
+def _unknown(state: State, key: str, kind: str) -> str:
+    kinds = [_kind(state.world.membership.spec(g)) for g in state.world.membership.members if g.key == key]
+    kinds += ["Pod" for pod in state.world.pods.values() if pod.key == key]
+    if kind and kinds:
+        return absent.of_another_kind(kind=kind, key=key, found=kinds[0])
     known = {g.key for g in state.world.membership.members} | {p.key for p in state.world.pods.values()}
     return f"there is no gang or pod {key} among {len(state.world.pods)} pods{and_nearest(key, known, 0.6)}"
 

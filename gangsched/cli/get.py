@@ -24,6 +24,7 @@ from gangsched.cli.inputs import (
     named,
     read_either,
 )
+from gangsched.cli.owners import above
 from gangsched.cli.pod_explanation import leaving
 from gangsched.cli.said import INCOMPLETE, condition_of
 from gangsched.core.decision import Decision
@@ -143,7 +144,8 @@ def _chosen(args: argparse.Namespace, found: Iterable[Row], space: str) -> Itera
     given, kind, name = named(args.name, args.namespace) if args.name else (args.namespace or "", "", "")
     space = given or ("" if args.all_namespaces else space)
     for row in found:
-        if space in ("", row.namespace) and name in ("", row.name) and kind in ("", row.kind):
+        owns = kind and (kind, name) in row.owners
+        if space in ("", row.namespace) and (owns or (name in ("", row.name) and kind in ("", row.kind))):
             yield row
 
 
@@ -189,7 +191,7 @@ WAITS = (GATHERING, QUEUED, NOMINATED)
 class Row(msgspec.Struct, frozen=True):
     """One gang. ``bound`` of ``needed`` members have a node (None: the group that says so is missing), ``pending``
     have none; ``created`` is in seconds since the epoch (0 where it is not known). ``reason`` says why it waits or
-    leaves and is empty when it does neither.
+    leaves and is empty when it does neither. ``owners`` are kind and name of what is above its pods.
     """
 
     namespace: str
@@ -204,6 +206,7 @@ class Row(msgspec.Struct, frozen=True):
     reason: str
     scheduler: str
     nodes: tuple[str, ...]
+    owners: tuple[tuple[str, str], ...] = ()
 
     @property
     def ready(self) -> str:
@@ -247,15 +250,19 @@ def rows(world: World, decisions: Mapping[GangId, Decision], now: float, *, as_s
             reason=reason,
             scheduler=gang.scheduler,
             nodes=tuple(sorted({pod.node for pod in census.bound if pod.node}, key=natural)),
+            owners=tuple(above(world, next(iter(membership.kinds(gang))))),
         )
 
 
 def _without_pods(world: World) -> Iterator[GangId]:
-    """Groups and gangs by owner of which there is no pod, and that have not ended."""
+    """Groups and gangs by owner of which there is no pod, and that have not ended. What is above pods that are another
+    gang has some.
+    """
     membership = world.membership
     named = {(gang.family, gang.namespace, gang.name) for gang in membership.members}
-    for family, namespace, name in membership.objects:
-        if (family, namespace, name) not in named:
+    over = {(kind, pod.namespace, name) for pod in world.pods.values() for kind, name in above(world, pod)}
+    for (family, namespace, name), spec in membership.objects.items():
+        if (family, namespace, name) not in named and (spec.kind, namespace, name) not in over:
             yield GangId(family, namespace, name, "")
     for owner in world.jobs.all():
         key = family_of(owner), owner.namespace, owner.name

@@ -19,6 +19,7 @@ from gangsched.cluster.manifests import load
 from gangsched.core.events import Event
 from gangsched.core.options import Options
 from gangsched.messages import failures
+from gangsched.model.dialects.operators import OPERATORS
 from gangsched.model.errors import FieldError, Problem
 from gangsched.model.times import parse_time
 
@@ -338,9 +339,14 @@ _KINDS = {
     "Deployment": ("deploy", "deployment", "deployments"),
     "JobSet": ("jobset", "jobsets"),
     "ReplicaSet": ("rs", "replicaset", "replicasets"),
+    "LeaderWorkerSet": ("lws",),
+    "SparkApplication": ("sparkapp",),
     "StatefulSet": ("sts", "statefulset", "statefulsets"),
 }
-_KIND_OF = {short: kind for kind, shorts in _KINDS.items() for short in shorts}
+_KIND_OF = {
+    **{name: each.kind for each in OPERATORS.values() for name in (each.kind.lower(), each.plural)},
+    **{short: kind for kind, shorts in _KINDS.items() for short in shorts},
+}
 
 
 def add_namespace_argument(parser: argparse.ArgumentParser) -> None:
@@ -368,7 +374,8 @@ def named(text: str, namespace: str | None) -> tuple[str, str, str]:
         raise UsageError(failures.not_a_name(text=text))
     kind = _KIND_OF.get(before.lower().partition(".")[0], "")
     if before and not kind and namespace not in (None, before):
-        raise UsageError(failures.kind_unknown(kind=before, names=", ".join(sorted(_KIND_OF))))
+        names = ", ".join(sorted({each.lower() for each in _KIND_OF.values()}))
+        raise UsageError(failures.kind_unknown(kind=before, names=names))
     return namespace or ("" if kind else before), kind, name
 
 

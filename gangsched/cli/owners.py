@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gangsched.cli.decisions import State
+from gangsched.core.world.owner_gangs import key_in_labels
+from gangsched.core.world.world import World
 from gangsched.model.jobsets import JOBSET
-from gangsched.model.records import JOB, SINGLE, GangId, Owner
+from gangsched.model.records import JOB, SINGLE, GangId, Owner, Pod
 
 #: Kind, namespace, name and UID.
 Controller = tuple[str, str, str, str]
@@ -18,7 +20,7 @@ def controllers_of(state: State, gang: GangId) -> list[Controller]:
     """
     world, found = state.world, dict[Controller, None]()
     for pod in world.membership.pods(gang):
-        found |= dict.fromkeys(_above(state, pod.owner, gang.namespace))
+        found |= dict.fromkeys(_above(world, pod.owner, gang.namespace))
     spec = world.membership.spec(gang)
     if gang.family != SINGLE and spec is not None and spec.uid:
         found[spec.kind, gang.namespace, gang.name, spec.uid] = None
@@ -29,7 +31,18 @@ def controllers_of(state: State, gang: GangId) -> list[Controller]:
     return list(found)
 
 
-def _above(state: State, owner: Owner | None, namespace: str) -> Iterator[Controller]:
+def above(world: World, pod: Pod) -> Iterator[tuple[str, str]]:
+    """Kind and name of what owns a pod, as far up as that is known, by references and by the labels of operators."""
+    for kind, _, name, _ in _above(world, pod.owner, pod.namespace):
+        yield kind.partition(".")[0], name
+    named = key_in_labels(pod)
+    if named is not None:
+        yield named[0], named[2]
+        for kind, _, name, _ in _above(world, Owner(named[0], named[2], ""), pod.namespace):
+            yield kind.partition(".")[0], name
+
+
+def _above(world: World, owner: Owner | None, namespace: str) -> Iterator[Controller]:
     seen: set[Controller] = set()
     while owner is not None:
         each = owner.kind, namespace, owner.name, owner.uid
@@ -37,7 +50,7 @@ def _above(state: State, owner: Owner | None, namespace: str) -> Iterator[Contro
             return
         seen.add(each)
         yield each
-        link = state.world.ownership.find(owner, namespace)
+        link = world.ownership.find(owner, namespace)
         owner = link.owner if link is not None else None
 
 

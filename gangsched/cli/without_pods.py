@@ -13,6 +13,7 @@ from gangsched.core.state.jobs import Suspendable, family_of
 from gangsched.messages import absent
 from gangsched.messages.text import are, counted, nearest
 from gangsched.model.dialects import DIALECTS, coscheduling, koordinator
+from gangsched.model.dialects.operators import OPERATORS
 from gangsched.model.dialects.owners import GANG
 from gangsched.model.jobsets import JOBSET
 from gangsched.model.records import JOB, SINGLE, Gang, Job, Pod
@@ -77,6 +78,10 @@ def _owner(kind: str, owner: Suspendable) -> Answer:
 
 
 def _group(spec: Gang) -> Answer:
+    if spec.kind in OPERATORS:
+        low = spec.kind.lower()
+        action = absent.see_events(kind=low, name=spec.name, namespace=spec.namespace)
+        return absent.title(what=f"{spec.key}  {spec.kind}"), "waits", absent.NO_PODS, action
     members = counted(spec.min_member, "pod")
     label = f"{LABELS[spec.family]}={spec.name}" if spec.family in LABELS else spec.name
     title = absent.title(what=f"{spec.key}  {spec.kind}")

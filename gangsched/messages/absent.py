@@ -29,6 +29,7 @@ make_ours = Text(
     "gangsched init makes a gang of its manifest; for a pod: spec.schedulerName: {names}"
     " (--scheduler-name {scheduler} decides as if it were ours)"
 )
+of_another_kind = Text("there is no {kind} {key}; there is a {found} of that name")
 no_gang = Text("{pods} {are} no gang: each starts by itself")
 near_annotation = Text("it has the annotation {found}; did you mean {meant}?")
 neither = Text('its annotation {key} is {found!r}: set it to "true"')

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import yaml
+
 GPU = "nvidia.com/gpu"
 LABEL = "pod-group.scheduling.sigs.k8s.io"
 RACK = "topology.kubernetes.io/rack"
@@ -57,3 +59,10 @@ def group(name="train", members=2, **notes):
 
 #: Of a pod that stops until half past one.
 GOING = {"deletionTimestamp": "2026-01-01T00:01:30Z", "deletionGracePeriodSeconds": 30}
+
+
+def written(folder, *objects):
+    """A file of these manifests."""
+    file = folder / "objects.yaml"
+    file.write_text(yaml.safe_dump_all([{"apiVersion": "v1", **each} for each in objects]))
+    return file

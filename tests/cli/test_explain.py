@@ -101,9 +101,9 @@ def test_names_as_kubectl_has_them(name, args, found, explain):
 @pytest.mark.parametrize(
     ("name", "args", "words"),
     [
-        ("job/other", (), "there is no gang or pod default/other"),
+        ("job/other", (), "there is no Job default/other; there is a Pod of that name"),
         ("other", ("-n", "elsewhere"), "there is no gang or pod elsewhere/other"),
-        ("gadget/other", ("-n", "default"), "'gadget' is no kind that is known here; known are deploy, "),
+        ("gadget/other", ("-n", "default"), "'gadget' is no kind that is known here; known are deployment, "),
     ],
 )
 def test_names_that_lead_nowhere(name, args, words, explain):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tests.controlplane.client import Client, Object, wait_until
 from tests.controlplane.jobsets import KIND as JOBSET_KIND
+from tests.e2e.kinds import definition
 
 GPU = "nvidia.com/gpu"
 TAINT = {"key": GPU, "value": "present", "effect": "NoSchedule"}
@@ -278,6 +279,32 @@ def jobset(classes: Sequence[str]) -> Object:
         "kind": "JobSet",
         "metadata": meta,
         "spec": {"replicatedJobs": jobs},
+    }
+
+
+#: The kind of Kubeflow Trainer that makes a JobSet, and its definition here.
+TRAINJOB = "trainer.kubeflow.org/v1alpha1/TrainJob"
+TRAINJOBS = definition("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs")
+
+
+def trainjob() -> Object:
+    """One that is a gang."""
+    meta = {"name": "train", "annotations": MAKES_A_GANG}
+    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 2}}
+    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": meta, "spec": spec}
+
+
+def jobset_of(made: Object, amount: int) -> Object:
+    """What the Trainer makes of it: a JobSet of its name with a Job of two pods, which ask for so many GPUs each."""
+    owner = {key: made["metadata"][key] for key in ("name", "uid")}
+    owner |= {"apiVersion": made["apiVersion"], "kind": made["kind"], "controller": True}
+    template = {"spec": pod_spec(requests=gpus(amount))}
+    spec = {"parallelism": 2, "completions": 2, "template": template}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "train", "ownerReferences": [owner]},
+        "spec": {"replicatedJobs": [{"name": "node", "replicas": 1, "template": {"spec": spec}}]},
     }
 
 

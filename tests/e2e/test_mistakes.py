@@ -25,10 +25,27 @@ from gangsched.cli.main import main
 from tests.controlplane import plane
 from tests.controlplane.cleanup import wipe
 from tests.controlplane.client import Client, Object, load, wait_until, wait_until_served
+from tests.controlplane.jobsets import KIND as JOBSET_KIND
 from tests.controlplane.jobsets import jobset_controller, serve_jobsets
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.rbac import MANIFESTS, apply_manifests_crds, apply_manifests_rbac
-from tests.e2e.mistakes import CASES, CHIP, CLASSES, FULL, NODES, QUEUES, Case, job, pod_spec, priority_class
+from tests.e2e.mistakes import (
+    CASES,
+    CHIP,
+    CLASSES,
+    FULL,
+    NODES,
+    QUEUES,
+    TRAINJOB,
+    TRAINJOBS,
+    Case,
+    job,
+    jobset_of,
+    none_left,
+    pod_spec,
+    priority_class,
+    trainjob,
+)
 from tests.e2e.scheduler import configuration, free_port
 from tests.forked import gangsched
 from tests.runtime.plugin_packages import installed
@@ -42,6 +59,8 @@ async def set_up(admin: Client) -> None:
     await apply_manifests_crds(admin)
     await apply_manifests_rbac(admin, plane.SCHEDULER_USER)
     await serve_jobsets(admin)
+    await admin.apply([TRAINJOBS])
+    await wait_until_served(admin, TRAINJOB)
     definitions = load(MANIFESTS / "kueue" / "crds.yaml")
     await admin.apply(definitions)
     await wait_until_served(admin, *(f"kueue.x-k8s.io/v1beta1/{each['spec']['names']['kind']}" for each in definitions))
@@ -216,6 +235,35 @@ async def test_status_shows_what_is_held(kubeconfig: Path) -> None:
                 await admin.delete("Pod", pod["metadata"]["name"], namespace, grace_seconds=0)
         await _run(admin, namespace, "train", 2)
         await wait_until(partial(shown, "no room is held on any node"), _SECONDS, "nothing is held", 0.5)
+
+
+async def test_a_training_job_of_the_trainer(kubeconfig: Path) -> None:
+    """A TrainJob is answered for by its name and kind: before it has pods, and when the JobSet that is made of it does
+    not fit; `get` shows that gang once. It starts when its pods ask for what the action says.
+    """
+    async with _namespace(kubeconfig) as (admin, namespace), jobset_controller(admin):
+        made = await admin.create(trainjob(), namespace)
+        text = await asyncio.to_thread(answer, kubeconfig, "explain", "trainjob/train", "-n", namespace)
+        assert re.search(r"\n  WAITS  it has no pods yet\n  do  kubectl describe trainjob train", text), text
+        await admin.create(jobset_of(made, 16), namespace)
+
+        async def answered() -> bool:
+            found = await asyncio.to_thread(answer, kubeconfig, "explain", "trainjob/train", "-n", namespace)
+            first = (
+                r"\n  NEVER FITS  each pod asks for 16 nvidia.com/gpu; .* has 8\n  do  ask for at most 8 nvidia.com/gpu"
+            )
+            return re.search(first, found) is not None
+
+        await wait_until(answered, _SECONDS, "the answer about its JobSet", 1.0)
+        for words in (["trainjob/train"], []):
+            text = await asyncio.to_thread(answer, kubeconfig, "get", *words, "-n", namespace)
+            assert re.findall(r"(\w+) +Queued +0/2", text) == ["JobSet"], text
+            assert "TrainJob" not in text
+        await admin.delete(JOBSET_KIND, "train", namespace)
+        await none_left(admin, namespace)
+        await admin.create(jobset_of(made, 8), namespace)
+        await _run(admin, namespace, "train", 2)
+        await admin.delete(JOBSET_KIND, "train", namespace)
 
 
 async def test_a_pause_comes_before_what_would_be_decided(kubeconfig: Path) -> None:

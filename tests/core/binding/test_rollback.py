@@ -43,7 +43,7 @@ def test_by_default_the_gang_waits_and_says_that_it_is_bound_in_part() -> None:
     assert names(cluster, Remove) == names(cluster, Mark) == set()
     reason, text = texts(cluster.log, "m2")[-1]
     assert reason == "Unschedulable"
-    assert text.startswith("not now: ")
+    assert text.startswith("waits: until 1970-01-01T00:02:00Z, when it may evict others: a binding was refused")
     assert "0/2 nodes are available" in text
     assert IN_PART in text
     assert any(IN_PART in r.note for r in reports(cluster.log, "FailedScheduling"))
