@@ -222,6 +222,22 @@ async def test_what_changes_during_a_write_is_written_together_after_it() -> Non
     assert [patch["status"].get("scheduled") for patch in await bench.settle()] == [1, 8]
 
 
+async def test_what_others_write_before_the_answer_comes_is_restored() -> None:
+    """The answer to a write is older than what the watch has shown since."""
+    api = SlowApi()
+    bench = Bench(api)
+    bench.see()
+    bench.want("Scheduled", scheduled=2)
+    async with bench.running() as written:
+        await api.patched.wait()
+        api.version += 1
+        bench.see({"phase": "Failed"})
+        for _ in range(9):
+            api.answers.release()
+        await written()
+    assert [patch["status"].get("phase") for patch in api.patches] == ["Scheduled", "Scheduled"]
+
+
 async def test_nothing_is_written_without_object_or_wish() -> None:
     """A status without an object waits for the object, and an object without a status is left alone."""
     bench = Bench(Api())

@@ -65,7 +65,7 @@ class Preconditions:
                     self._pending.pop(pod.uid, None)
                     if pod.uid not in self._bound:
                         self._seen_on_a_node(pod)
-                elif _newer(pod.version, self._pending.get(pod.uid, "")):
+                elif newer(pod.version, self._pending.get(pod.uid, "")):
                     self._put(self._pending, pod.uid, pod.version)
                 if pod.disruption is not None or pod.uid in self._marked:
                     self._seen_with_a_mark(pod)
@@ -95,7 +95,7 @@ class Preconditions:
 
     def unbound(self, pod: PodRef, version: str) -> None:
         """The pod has been read, and has no node in this version."""
-        if _newer(version, self.unbound_version(pod)):
+        if newer(version, self.unbound_version(pod)):
             self._put(self._pending, pod.uid, version)
 
     def leaves(self, action: Bind) -> None:
@@ -123,7 +123,7 @@ class Preconditions:
 
     def marked(self, pod: PodRef, version: str) -> None:
         """A mark has been written, or read; older news may follow."""
-        if _newer(version, self.marked_version(pod)):
+        if newer(version, self.marked_version(pod)):
             self._put(self._marked, pod.uid, version)
 
     def rewritten(self, pod: PodRef) -> bool:
@@ -143,7 +143,7 @@ class Preconditions:
         self._marked.pop(pod.uid, None)
 
     def _seen_with_a_mark(self, pod: Pod) -> None:
-        if not _newer(pod.version, self._marked.get(pod.uid, "")):
+        if not newer(pod.version, self._marked.get(pod.uid, "")):
             return  # the answer to a mark comes before the watch shows it
         if pod.live and pod.disruption_target:
             self._put(self._marked, pod.uid, pod.version)
@@ -158,7 +158,7 @@ class Preconditions:
         into[key] = value
 
 
-def _newer(version: str, known: str) -> bool:
+def newer(version: str, known: str) -> bool:
     """Is a version of an object newer than another of it, which may be empty? Versions are numbers that grow.
     (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions)
     """

@@ -19,6 +19,7 @@ from gangsched.cluster.kube.bodies import Request
 from gangsched.cluster.kube.client import MERGE, ApiError, UnreachableError, answer_of, segment
 from gangsched.cluster.kube.discovery import Served
 from gangsched.cluster.kube.json_limits import bounded
+from gangsched.cluster.kube.preconditions import newer
 from gangsched.cluster.kube.status_fields import changed_fields
 from gangsched.core.actions import GangStatus
 from gangsched.model import jobsets
@@ -242,7 +243,9 @@ class Statuses:
         if key.plural in JOBS:
             return
         with self._lock:
-            self._seen[key] = after
+            known = self._seen.get(key)
+            if known is None or not newer(known.version, after.version):  # else others wrote it before the answer came
+                self._seen[key] = after
             count = earlier.restored if again and self._now() < earlier.row_ends else 0
             row_ends = self._now() + _pause(count) + RETRY_SECONDS[-1]
             self._written[key] = _Written(wanted, count + 1 if again else 0, row_ends)
