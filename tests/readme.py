@@ -27,6 +27,7 @@ from gangsched.model.dialects import upstream
 from tests.bench import rivals
 from tests.bench.compare import record, tables
 from tests.bench.compare.offline import THIS
+from tests.bench.live import cells
 from tests.bench.live.picture import picture
 from tests.bench.live.report import Report
 from tests.cluster import dialects, stages
@@ -36,7 +37,8 @@ from tests.pages import ROOT, between, text_of
 PERFORMANCE = ROOT / "docs/internals/performance.json"
 RIVALS = json.loads(text_of("docs/internals/rivals.json"))
 OURS, BARE, KUBE = "gangsched", "floor", "kube-scheduler"
-IN_README = ("10,000 single pods", "500 gangs of 20", "1 gang of 5,000", "1,000 evict 10 gangs of 100")
+#: One for each kind of load.
+IN_README = (*(cell for cell in cells.BACKLOG if cell.name != "20 gangs of 500"), cells.PREEMPTION[-1])
 OTHERS = ("Volcano", "Koordinator", "KAI")
 
 
@@ -90,10 +92,10 @@ def measured() -> dict[str, dict[str, str]]:
 
 
 def the_speed() -> str:
-    """Four loads, the bare client beside."""
-    found = measured()
-    lines = [[cell, *(found[cell][who] for who in (BARE, OURS, KUBE))] for cell in IN_README]
-    return table(["", "bare client", "this", "kube-scheduler 1.36"], lines)
+    """Beside the newest kube-scheduler: the first and the last pod, the bare client, and memory."""
+    found = tables.beside(record.read(), of=IN_README)
+    columns = (0, 3, 4, 5, 7)
+    return table([found.header[i] for i in columns], [[row[i] for i in columns] for row in found.rows])
 
 
 def the_speed_of_all() -> str:
