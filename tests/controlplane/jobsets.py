@@ -57,13 +57,22 @@ async def serve_jobsets(admin: Client) -> None:
 
 @asynccontextmanager
 async def jobset_controller(admin: Client) -> AsyncIterator[None]:
-    """The stand-in, while the block lasts. What went wrong in it is raised at the end."""
+    """The stand-in, while the block lasts. What went wrong in it is raised at the end; what passes is tried again, as
+    any controller does.
+    """
     over = asyncio.Event()
+
+    async def look() -> None:
+        try:
+            for jobset in await admin.list(KIND):
+                await _reconcile(admin, jobset)
+        except ApiError as error:
+            if error.status not in (429, 500, 503, 504):
+                raise
 
     async def work() -> None:
         while not over.is_set():
-            for jobset in await admin.list(KIND):
-                await _reconcile(admin, jobset)
+            await look()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(over.wait(), PERIOD_SECONDS)
 
