@@ -100,8 +100,9 @@ async def _reconcile(admin: Client, jobset: Object) -> None:
                 change = {"suspend": suspended} | ({} if suspended else _directives(job, found))
                 await admin.patch("Job", name, {"spec": change}, namespace=meta["namespace"])
         except ApiError as error:
-            # It was created, or has gone, meanwhile; or its template cannot be changed while its pods are leaving.
-            if error.status not in (404, 409, 422):
+            # It was created, or has gone, or its namespace is going, meanwhile; or its template cannot be changed while
+            # its pods are leaving.
+            if error.status not in (404, 409, 422) and "being terminated" not in str(error):
                 raise
 
 
