@@ -24,7 +24,7 @@ import yaml
 from gangsched.cli.main import main
 from tests.controlplane import plane
 from tests.controlplane.cleanup import wipe
-from tests.controlplane.client import Client, Object, load, wait_until, wait_until_served
+from tests.controlplane.client import ApiError, Client, Object, load, wait_until, wait_until_served
 from tests.controlplane.jobsets import KIND as JOBSET_KIND
 from tests.controlplane.jobsets import jobset_controller, serve_jobsets
 from tests.controlplane.plane import ControlPlane
@@ -337,7 +337,11 @@ async def _run(admin: Client, namespace: str, job: str, count: int) -> None:
 async def _leave(admin: Client, namespace: str) -> None:
     """The room is free again."""
     for each in await admin.list("Job", namespace):
-        await admin.delete("Job", each["metadata"]["name"], namespace)
+        try:
+            await admin.delete("Job", each["metadata"]["name"], namespace)
+        except ApiError as error:
+            if error.status != 404:  # its owner went before it
+                raise
     await admin.delete("Namespace", namespace)
 
     async def gone() -> bool:
