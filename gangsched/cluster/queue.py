@@ -40,6 +40,10 @@ class Lane(enum.IntEnum):
     STATUS = 5
 
 
+#: Of these one write of an object is on its way at a time.
+_ONE_AT_A_TIME = (Lane.WRITE, Lane.CONDITION, Lane.STATUS)
+
+
 class Item:
     """An action until it is answered: when it was submitted (monotonic seconds), and how many events had been taken in
     when it was decided.
@@ -214,7 +218,7 @@ class WriteQueue:
     def _take_low(self, item: Item) -> Item:
         self.low_in_flight += 1
         del self._low[item.lane][item.key]
-        if item.lane in (Lane.CONDITION, Lane.STATUS):
+        if item.lane in _ONE_AT_A_TIME:
             self._sent[item.uid] = item
         return item
 
@@ -225,7 +229,7 @@ class WriteQueue:
             self._writes_in_flight -= 1
         else:
             self.low_in_flight -= 1
-        if item.lane in (Lane.WRITE, Lane.CONDITION, Lane.STATUS):
+        if item.lane in _ONE_AT_A_TIME:
             del self._sent[item.uid]
             if item.uid in self._lines:
                 self._turns.appendleft(item.uid)
@@ -272,7 +276,7 @@ class WriteQueue:
 
 def _object_of(action: Queued) -> str:
     if isinstance(action, GangStatus):
-        return f"{action.plural}.{action.family} {action.namespace}/{action.name}"
+        return str(action.key)
     return "" if isinstance(action, Report) else action.pod.uid
 
 

@@ -18,7 +18,8 @@ from gangsched.cluster.kube.client import MAX_PAGE_BYTES, READ_ATTEMPT_SECONDS, 
 from gangsched.cluster.kube.discovery import Served
 from gangsched.cluster.kube.json_limits import bounded
 from gangsched.cluster.kube.session import TooLargeError, whole
-from gangsched.cluster.kube.statuses import Key, Statuses, seen_object
+from gangsched.cluster.kube.statuses import Statuses, seen_object
+from gangsched.core.actions import ObjectKey
 from gangsched.messages import failures
 
 _PAGE_OBJECTS = 500
@@ -46,7 +47,7 @@ def _observe(registry: kopf.OperatorRegistry, served: Served, statuses: Statuses
     async def seen(event: Mapping[str, Any], **_: Any) -> None:
         body = event["object"]
         meta = body.get("metadata") or {}
-        key = Key(served.family, str(meta.get("namespace", "")), str(meta.get("name", "")), served.plural)
+        key = ObjectKey(served.family, str(meta.get("namespace", "")), str(meta.get("name", "")), served.plural)
         if event.get("type") == "DELETED":
             statuses.lost(key, str(meta.get("uid", "")))
         else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import NoneType, UnionType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -270,6 +270,20 @@ class Report(_Action, frozen=True):
     related: tuple[str, str, str, str, str] | None = None
 
 
+class ObjectKey(NamedTuple):
+    """An object whose status is kept, by API family, name and kind; ``namespace`` is empty for kinds of the whole
+    cluster.
+    """
+
+    family: str
+    namespace: str
+    name: str
+    plural: str = "podgroups"
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.family} {self.namespace}{'/' if self.namespace else ''}{self.name}"
+
+
 class GangStatus(_Action, frozen=True):
     """The state of a group object for its status; handled by the low-rate controller. No answer."""
 
@@ -279,6 +293,11 @@ class GangStatus(_Action, frozen=True):
     uid: str
     status: Mapping[str, Any]
     plural: str = "podgroups"
+
+    @property
+    def key(self) -> ObjectKey:
+        """The object."""
+        return ObjectKey(self.family, self.namespace, self.name, self.plural)
 
     def after(self, earlier: GangStatus) -> GangStatus:
         """What is to be written when an earlier status of the same object has not been written yet."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from gangsched.cluster.kube.bodies import Request
 from gangsched.cluster.kube.discovery import Served
-from gangsched.cluster.kube.statuses import RETRY_SECONDS, Key, Seen, Statuses, Timer
-from gangsched.core.actions import GangStatus
+from gangsched.cluster.kube.statuses import RETRY_SECONDS, Seen, Statuses, Timer
+from gangsched.core.actions import GangStatus, ObjectKey
 
 SIGS, UPSTREAM = "scheduling.sigs.k8s.io", "scheduling.k8s.io"
 
@@ -72,7 +72,7 @@ class Bench:
         self.now = NOW
         self.statuses = Statuses(now=lambda: self.now, call_later=self._later)
         self.statuses.serve(frozenset({SIGS_API}))
-        self.key = Key(SIGS, "ns", "gang")
+        self.key = ObjectKey(SIGS, "ns", "gang")
 
     def _later(self, seconds: float, call: Callable[[], None]) -> Timer:
         self.pauses.append(seconds)

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from gangsched.cluster.kube.bodies import Request
 from gangsched.cluster.kube.client import ApiError, UnreachableError
 from gangsched.cluster.kube.status_fields import changed_fields
-from gangsched.cluster.kube.statuses import RETRY_SECONDS, Key, Seen, seen_object
-from gangsched.core.actions import GangStatus
+from gangsched.cluster.kube.statuses import RETRY_SECONDS, Seen, seen_object
+from gangsched.core.actions import GangStatus, ObjectKey
 from tests.controllers.bench import NOW, NOW_TEXT, SIGS, UPSTREAM, Api, Bench, desired
 
 
@@ -397,7 +397,7 @@ async def test_trouble_with_one_object_is_its_own(error: Exception) -> None:
     """All others are written, it is tried again later and later, and each reason is told once."""
     bench = Bench(Api(fails=[error, error]))
     for name in ("gang", "other"):
-        bench.statuses.saw(Key(SIGS, "ns", name), Seen("uid", "1", 1, {}))
+        bench.statuses.saw(ObjectKey(SIGS, "ns", name), Seen("uid", "1", 1, {}))
         bench.statuses.want(GangStatus(SIGS, "ns", name, "uid", desired("Scheduled", scheduled=2)))
     with capture_logs() as log:
         assert len(await bench.settle()) == 4

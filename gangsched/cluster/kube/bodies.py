@@ -31,6 +31,12 @@ class Request(NamedTuple):
     accept: str = JSON
 
 
+def object_path(api: str, plural: str, namespace: str, name: str) -> str:
+    """The URL path of an object of ``group/version``; ``namespace`` is empty for kinds of the whole cluster."""
+    within = f"/namespaces/{segment(namespace)}" if namespace else ""
+    return f"/apis/{api}{within}/{plural}/{segment(name)}"
+
+
 def pod_path(pod: PodRef, subresource: str = "") -> str:
     """The URL path of a pod or of one of its subresources."""
     path = f"/api/v1/namespaces/{segment(pod.namespace)}/pods/{segment(pod.name)}"

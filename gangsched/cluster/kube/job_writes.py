@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from gangsched import logs
-from gangsched.cluster.kube.bodies import Request
-from gangsched.cluster.kube.client import MERGE, ApiError, Client, UnreachableError, answer_of, segment
+from gangsched.cluster.kube.bodies import Request, object_path
+from gangsched.cluster.kube.client import MERGE, ApiError, Client, UnreachableError, answer_of
 from gangsched.cluster.kube.job_templates import template_change
 from gangsched.cluster.kube.json_limits import bounded
 from gangsched.cluster.kube.kind_of_write import KindOfWrite, Verdict
@@ -65,7 +65,7 @@ def job_path(job: JobRef) -> str:
     """The URL path of a Job, or of a JobSet."""
     jobset = job.kind == jobsets.JOBSET
     api, plural = (f"{jobsets.GROUP}/{jobsets.VERSION}", "jobsets") if jobset else ("batch/v1", "jobs")
-    return f"/apis/{api}/namespaces/{segment(job.namespace)}/{plural}/{segment(job.name)}"
+    return object_path(api, plural, job.namespace, job.name)
 
 
 def job_request(action: SuspendJob | ResumeJob, version: str, found: Mapping[str, Any] | None = None) -> Request:

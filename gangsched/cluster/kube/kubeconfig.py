@@ -22,8 +22,8 @@ import msgspec
 import yaml
 
 from gangsched import logs
+from gangsched.cluster.kube.client_library import PACKAGE, credentials_only
 from gangsched.cluster.kube.exec_plugin import log_in
-from gangsched.cluster.kube.library import PACKAGE, credentials_only
 from gangsched.messages import failures
 
 with credentials_only():

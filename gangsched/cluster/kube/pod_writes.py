@@ -219,14 +219,16 @@ class Removals(_Evictions[Remove]):
         return remove_request(action)
 
     async def prepared(self, action: Remove) -> tuple[Request | None, Verdict | None]:
+        if not action.mark:
+            return self.request(action), None
         known, pod = self.means.preconditions, action.pod
-        if action.mark and not known.marked_version(pod):
+        if not known.marked_version(pod):
             await self.means.client.bucket.take()
             verdict = await self.look(action, 0, notes.MARK_UNKNOWN)
             if verdict is not None or not known.marked_version(pod):
                 return None, verdict
-        version = known.marked_version(pod) if action.mark else ""
-        return remove_request(action, "" if known.always_rewritten(pod) else version), None
+        version = "" if known.always_rewritten(pod) else known.marked_version(pod)
+        return remove_request(action, version), None
 
     async def judge(
         self, action: Remove, request: Request | None, error: ApiError

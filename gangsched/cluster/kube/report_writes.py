@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gangsched.cluster.kube.bodies import BRIEF, Request, cut, reference
+from gangsched.cluster.kube.bodies import BRIEF, Request, cut, object_path, reference
 from gangsched.cluster.kube.client import MERGE, ApiError, segment
 from gangsched.cluster.kube.kind_of_write import KindOfWrite, Verdict
 from gangsched.core.actions import Report, SetGroupStatus
@@ -61,8 +61,7 @@ class GroupStatuses(KindOfWrite[SetGroupStatus]):
 
     def request(self, action: SetGroupStatus) -> Request:
         group = action.pod
-        space, name = segment(group.namespace), segment(group.name)
-        path = f"/apis/{group.family}/{group.version}/namespaces/{space}/podgroups/{name}"
+        path = object_path(f"{group.family}/{group.version}", "podgroups", group.namespace, group.name)
         body = msgspec.json.encode({"metadata": {"uid": group.uid}, "status": action.status})
         return Request("PATCH", path, body, MERGE, BRIEF)
 

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from gangsched import logs
-from gangsched.cluster.kube.bodies import Request
-from gangsched.cluster.kube.client import MERGE, ApiError, UnreachableError, answer_of, segment
+from gangsched.cluster.kube.bodies import Request, object_path
+from gangsched.cluster.kube.client import MERGE, ApiError, UnreachableError, answer_of
 from gangsched.cluster.kube.discovery import Served
 from gangsched.cluster.kube.json_limits import bounded
 from gangsched.cluster.kube.preconditions import newer
 from gangsched.cluster.kube.status_fields import changed_fields
-from gangsched.core.actions import GangStatus
+from gangsched.core.actions import GangStatus, ObjectKey
 from gangsched.model import jobsets
 
 _log = logs.get(__name__)
@@ -36,18 +36,6 @@ RETRY_SECONDS = (1.0, 2.0, 5.0, 15.0, 60.0)
 _REASONS, _REASON_LIMIT = 100, 200
 
 _decoder: msgspec.json.Decoder[Mapping[str, Any]] = msgspec.json.Decoder(dict[str, Any])
-
-
-class Key(NamedTuple):
-    """One object, by API family, name and kind; ``namespace`` is empty for kinds of the whole cluster."""
-
-    family: str
-    namespace: str
-    name: str
-    plural: str = "podgroups"
-
-    def __str__(self) -> str:
-        return f"{self.plural}.{self.family} {self.namespace}{'/' if self.namespace else ''}{self.name}"
 
 
 class Seen(NamedTuple):
@@ -105,23 +93,23 @@ class Statuses:
         self._call_later = call_later
         self._lock = threading.Lock()
         self._leading = True
-        self._wanted: dict[Key, GangStatus] = {}
-        self._seen: dict[Key, Seen] = {}
+        self._wanted: dict[ObjectKey, GangStatus] = {}
+        self._seen: dict[ObjectKey, Seen] = {}
         self._served: dict[tuple[str, str], Served] = {}
         self._refused_fields: dict[tuple[str, str], set[str]] = {}
-        self._failures: dict[Key, int] = {}
-        self._written: dict[Key, _Written] = {}
+        self._failures: dict[ObjectKey, int] = {}
+        self._written: dict[ObjectKey, _Written] = {}
         self._told: set[str] = set()
         #: Objects that need a look, each once, and whom to tell when there are some.
-        self._asked: dict[Key, None] = {}
+        self._asked: dict[ObjectKey, None] = {}
         self._wake: Callable[[], None] = _nobody
-        self._later: dict[Key, Timer] = {}
+        self._later: dict[ObjectKey, Timer] = {}
 
     # -------------------------------------------------------------------------------------------- from any thread
 
     def want(self, action: GangStatus) -> None:
         """The status that an object should have from now on. Dropped while another process leads."""
-        key = _key(action)
+        key = action.key
         with self._lock:
             if not self._leading:
                 return
@@ -139,7 +127,7 @@ class Statuses:
                 self._wanted.clear()
                 self._written.clear()
 
-    def saw(self, key: Key, seen: Seen) -> None:
+    def saw(self, key: ObjectKey, seen: Seen) -> None:
         """An object exists in this state."""
         with self._lock:
             self._seen[key] = seen
@@ -147,7 +135,7 @@ class Statuses:
         if wanted:
             self._ask(key)
 
-    def lost(self, key: Key, uid: str) -> None:
+    def lost(self, key: ObjectKey, uid: str) -> None:
         """The object of this UID is gone. One of the same name may have been seen, or be wanted, by now: it stays."""
         with self._lock:
             if key in self._seen and self._seen[key].uid == uid:
@@ -181,7 +169,7 @@ class Statuses:
             self._asked.clear()
         return out
 
-    def _ask(self, key: Key) -> None:
+    def _ask(self, key: ObjectKey) -> None:
         with self._lock:
             fresh = not self._asked
             self._asked[key] = None
@@ -195,7 +183,7 @@ class Statuses:
         """Compare an object with what is wanted of it by now, and patch it. Whatever is wrong with it, or with an
         answer about it, is its own: it is looked at again later.
         """
-        key = _key(action)
+        key = action.key
         try:
             await self._reconcile(key, attempt)
         except Exception as error:  # noqa: BLE001 - see above; logged once for each reason, as it may happen to all
@@ -205,7 +193,7 @@ class Statuses:
                 _log.exception("a status could not be written for an unforeseen reason", what=str(key))
             self._try_again(key)
 
-    async def _reconcile(self, key: Key, attempt: Attempt) -> None:
+    async def _reconcile(self, key: ObjectKey, attempt: Attempt) -> None:
         """A Job is read first, and then done with."""
         job = key.plural in JOBS
         with self._lock:
@@ -213,7 +201,7 @@ class Statuses:
             served = JOBS[key.plural] if job else self._served.get((key.family, key.plural))
         if wanted is None or served is None:
             return
-        path = _path(served, key.namespace, key.name)
+        path = _path(served, key)
         try:
             if job:
                 seen = await _answered(attempt, Request("GET", path, b""))
@@ -229,14 +217,14 @@ class Statuses:
             if job and self._wanted.get(key) is wanted:
                 del self._wanted[key]
 
-    async def _patch(self, key: Key, served: Served, wanted: GangStatus, seen: Seen, attempt: Attempt) -> None:
+    async def _patch(self, key: ObjectKey, served: Served, wanted: GangStatus, seen: Seen, attempt: Attempt) -> None:
         fields = self._missing(key, served, wanted, seen)
         earlier = self._written.get(key, _Written())
         again = wanted == earlier.status
         if not fields or (again and key in self._later):
             return
         body = msgspec.json.encode({"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "status": fields})
-        path = _path(served, key.namespace, key.name) + ("/status" if served.status_subresource else "")
+        path = _path(served, key) + ("/status" if served.status_subresource else "")
         after = await _answered(attempt, Request("PATCH", path, body, MERGE))
         if after.uid != seen.uid:
             raise UnreachableError("the answer to the patch is not this object")
@@ -258,12 +246,12 @@ class Statuses:
             kept = f"{key.plural}.{key.family}"
             _log.info("the API does not keep some status fields", api=kept, fields=sorted(refused))
 
-    def _missing(self, key: Key, served: Served, wanted: GangStatus, seen: Seen) -> dict[str, Any]:
+    def _missing(self, key: ObjectKey, served: Served, wanted: GangStatus, seen: Seen) -> dict[str, Any]:
         fields = changed_fields(key.family, served.version, wanted.status, seen.status, seen.generation, self._now())
         refused = self._refused_fields.get((key.family, key.plural), ())
         return {name: value for name, value in fields.items() if name not in refused}
 
-    def _failed(self, key: Key, uid: str, error: ApiError | UnreachableError) -> None:
+    def _failed(self, key: ObjectKey, uid: str, error: ApiError | UnreachableError) -> None:
         status = error.status if isinstance(error, ApiError) else 0
         if status == 404:
             self.lost(key, uid)
@@ -274,18 +262,18 @@ class Statuses:
         log("a status could not be written", what=str(key), error=str(error))
         self._try_again(key)
 
-    def _try_again(self, key: Key) -> None:
+    def _try_again(self, key: ObjectKey) -> None:
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
         self._look_later(key, count)
 
-    def _look_later(self, key: Key, count: int) -> None:
+    def _look_later(self, key: ObjectKey, count: int) -> None:
         """Have a look at an object after a pause, the longer the more there were before."""
         if key in self._later:  # after the pause of an earlier status, or of an earlier attempt
             self._later[key].cancel()
         self._later[key] = self._call_later(_pause(count), lambda: self._again(key))
 
-    def _again(self, key: Key) -> None:
+    def _again(self, key: ObjectKey) -> None:
         self._later.pop(key, None)
         self._ask(key)
 
@@ -294,14 +282,8 @@ def _nobody() -> None:
     """Nothing writes yet."""
 
 
-def _key(action: GangStatus) -> Key:
-    return Key(action.family, action.namespace, action.name, action.plural)
-
-
-def _path(served: Served, namespace: str, name: str) -> str:
-    """``namespace`` is empty for kinds of the whole cluster."""
-    within = f"/namespaces/{segment(namespace)}" if namespace else ""
-    return f"/apis/{served.family}/{served.version}{within}/{served.plural}/{segment(name)}"
+def _path(served: Served, key: ObjectKey) -> str:
+    return object_path(f"{served.family}/{served.version}", served.plural, key.namespace, key.name)
 
 
 async def _answered(attempt: Attempt, request: Request) -> Seen:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -14,12 +14,41 @@ from gangsched.core.events import Outcome
 from gangsched.model import volumes
 from gangsched.model.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
 
-_volume_decoder = msgspec.json.Decoder(volumes.RawPersistentVolume)
-_claim_decoder = msgspec.json.Decoder(volumes.RawPersistentVolumeClaim)
+A = TypeVar("A")
+O = TypeVar("O")
 
 
-class BoundVolumes(KindOfWrite[BindVolume]):
+class _ReadAfterConflict(KindOfWrite[A], Generic[A, O]):
+    """The object says what an attempt means that was refused: it may be as it should be."""
+
+    decoder: msgspec.json.Decoder[O]
+
+    def path(self, action: A) -> str:
+        """The URL path of the object."""
+        raise NotImplementedError
+
+    def found(self, action: A, read: O) -> tuple[bool, bool]:
+        """Whether it is the object that is meant, and is as it should be."""
+        raise NotImplementedError
+
+    async def conflict(self, action: A, error: ApiError) -> Verdict | None:
+        path = self.path(action)
+        try:
+            body = await self.means.client.attempt("GET", path, timeout_seconds=self.means.timeout_seconds)
+            meant, done = self.found(action, answer_of(self.decoder, body, f"GET {path}"))
+        except ApiError as failure:
+            return (Outcome.GONE, error.message) if failure.status == 404 else None
+        except UnreachableError:
+            return None
+        if not meant:
+            return Outcome.GONE, error.message
+        return (Outcome.OK, "") if done else (Outcome.CONFLICT, error.message)
+
+
+class BoundVolumes(_ReadAfterConflict[BindVolume, volumes.RawPersistentVolume]):
     """PATCH that gives a volume to a claim."""
+
+    decoder = msgspec.json.Decoder(volumes.RawPersistentVolume)
 
     def request(self, action: BindVolume) -> Request:
         # The version is a precondition too: another client may have found another claim for the volume meanwhile.
@@ -38,49 +67,31 @@ class BoundVolumes(KindOfWrite[BindVolume]):
                 }
             },
         }
-        return Request("PATCH", volume_path(action.volume), msgspec.json.encode(body), MERGE)
+        return Request("PATCH", self.path(action), msgspec.json.encode(body), MERGE)
 
-    async def conflict(self, action: BindVolume, error: ApiError) -> Verdict | None:
-        path = volume_path(action.volume)
-        try:
-            body = await self.means.client.attempt("GET", path, timeout_seconds=self.means.timeout_seconds)
-            volume = answer_of(_volume_decoder, body, f"GET {path}")
-        except (ApiError, UnreachableError) as failure:
-            return _unread(failure, error.message)
-        ref = volume.spec.claim_ref
-        done = ref is not None and ref.uid == action.claim_uid
-        return _as_found(error.message, meant=volume.metadata.uid == action.volume_uid, done=done)
+    def path(self, action: BindVolume) -> str:
+        return volume_path(action.volume)
+
+    def found(self, action: BindVolume, read: volumes.RawPersistentVolume) -> tuple[bool, bool]:
+        ref = read.spec.claim_ref
+        return read.metadata.uid == action.volume_uid, ref is not None and ref.uid == action.claim_uid
 
 
-class SelectedNodes(KindOfWrite[SelectNode]):
+class SelectedNodes(_ReadAfterConflict[SelectNode, volumes.RawPersistentVolumeClaim]):
     """PATCH that asks for a new volume for a claim."""
+
+    decoder = msgspec.json.Decoder(volumes.RawPersistentVolumeClaim)
 
     def request(self, action: SelectNode) -> Request:
         body = {"metadata": {"uid": action.claim_uid, "annotations": {SELECTED_NODE: action.node}}}
-        path = claim_path(action.pod.namespace, action.claim)
-        return Request("PATCH", path, msgspec.json.encode(body), MERGE)
+        return Request("PATCH", self.path(action), msgspec.json.encode(body), MERGE)
 
-    async def conflict(self, action: SelectNode, error: ApiError) -> Verdict | None:
-        path = claim_path(action.pod.namespace, action.claim)
-        try:
-            body = await self.means.client.attempt("GET", path, timeout_seconds=self.means.timeout_seconds)
-            claim = answer_of(_claim_decoder, body, f"GET {path}")
-        except (ApiError, UnreachableError) as failure:
-            return _unread(failure, error.message)
-        done = (claim.metadata.annotations or {}).get(SELECTED_NODE) == action.node
-        return _as_found(error.message, meant=claim.metadata.uid == action.claim_uid, done=done)
+    def path(self, action: SelectNode) -> str:
+        return claim_path(action.pod.namespace, action.claim)
 
-
-def _unread(failure: ApiError | UnreachableError, message: str) -> Verdict | None:
-    gone = isinstance(failure, ApiError) and failure.status == 404
-    return (Outcome.GONE, message) if gone else None
-
-
-def _as_found(message: str, *, meant: bool, done: bool) -> Verdict:
-    """What an object says about an attempt that was refused: it may be as it should be."""
-    if not meant:
-        return Outcome.GONE, message
-    return (Outcome.OK, "") if done else (Outcome.CONFLICT, message)
+    def found(self, action: SelectNode, read: volumes.RawPersistentVolumeClaim) -> tuple[bool, bool]:
+        done = (read.metadata.annotations or {}).get(SELECTED_NODE) == action.node
+        return read.metadata.uid == action.claim_uid, done
 
 
 def volume_path(name: str) -> str:

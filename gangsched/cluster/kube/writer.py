@@ -259,8 +259,8 @@ class Writer:
 
     async def _write(self, item: Item, action: Sendable) -> Verdict:
         kind, request = self._kinds[type(action)], None
-        patience = item.submitted_at + self._settings.total_seconds, time.monotonic() + LOW_TOTAL_SECONDS
-        until = patience[not kind.patient]
+        patient = item.submitted_at + self._settings.total_seconds
+        until = patient if kind.patient else time.monotonic() + LOW_TOTAL_SECONDS
         backoff = Backoff(max_seconds=2.0)
         while (no := self._not_to_be_sent(item)) is None:
             verdict, retry_after, problem = None, None, notes.PRECONDITION_UNREADABLE

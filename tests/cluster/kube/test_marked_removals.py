@@ -34,11 +34,6 @@ EVICT = pytest.mark.parametrize("evict", [False, True])
 REMOVALS = r"/pods/a(/eviction)?$"
 
 
-def never(event: Report) -> None:
-    """No owner has anything to learn."""
-    raise AssertionError(event)
-
-
 def removals(proxy: FaultyProxy) -> list[Seen]:
     """The requests that would remove pod a."""
     return proxy.select(lambda s: s.method == "DELETE" or s.path.endswith("/eviction"))

@@ -47,7 +47,7 @@ def test_whoever_else_imports_the_library_gets_all_of_it(code: tuple[str, ...]) 
 def test_a_library_of_another_form_is_imported_whole() -> None:
     """Where the configuration is not where it is looked for, the package is imported as it is."""
     assert _said(
-        "import gangsched.cluster.kube.library as library",
+        "import gangsched.cluster.kube.client_library as library",
         "def elsewhere(): library.sys.modules[library.PACKAGE] = None; raise ImportError",
         "library._bare = elsewhere",
         _CREDENTIALS,
