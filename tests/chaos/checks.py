@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from gangsched.cluster.sim import SimCluster
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry, History, ends_object
-from gangsched.cluster.sim.others import OTHER_SCHEDULER
 from gangsched.core.actions import Bind, WithdrawNomination
 from gangsched.core.decision import BIND, PREEMPT, WAIT
 from gangsched.core.events import Outcome
@@ -28,6 +27,7 @@ from tests.chaos import notices, part_checks, removals, rooms, together
 from tests.chaos.part_checks import RACE_SECONDS
 from tests.chaos.play import UNTIL_SECONDS, Played
 from tests.chaos.told import Told
+from tests.cluster.sim.others import OTHER_SCHEDULER
 from tests.judge import disrupted, invariants
 
 #: Who binds pods beside the scheduler.

@@ -7,13 +7,13 @@ import random
 import msgspec
 
 from gangsched.cluster.sim import World
-from gangsched.cluster.sim.others import OtherScheduler, ReplicaController
 from gangsched.core.actions import HoldNode, ReleaseNode
 from gangsched.core.events import Changed, Event
 from gangsched.model.constraints import Taint
 from gangsched.model.records import SINGLE, GangId, Node, Owner, Pod
 from tests import generators
 from tests.chaos.trouble import CHANGED, CREATED, Crash, Part, Trouble, at_random
+from tests.cluster.sim.others import OtherScheduler, ReplicaController
 
 NAME = "default-scheduler"
 #: What somebody else keeps on every node.

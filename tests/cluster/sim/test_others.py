@@ -6,7 +6,6 @@ import msgspec
 
 from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim.others import OTHER_SCHEDULER, OtherScheduler, ReplicaController
 from gangsched.core.events import Changed, Event
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
@@ -15,6 +14,7 @@ from gangsched.model.held import Held
 from gangsched.model.records import Owner
 from gangsched.runtime.loop import run_loop
 from tests.builders import OTHERS, gang, node, pod
+from tests.cluster.sim.others import OTHER_SCHEDULER, OtherScheduler, ReplicaController
 
 NODES = 4
 
