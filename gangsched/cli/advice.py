@@ -228,7 +228,7 @@ class Advisor:
             return
         found = state.changed(self._decision.gang, lambda record: None if isinstance(record, Budget) else record)
         if isinstance(found, Preempt):
-            budgets, pods = budgets_of(state.world), state.world.pods
+            budgets, pods = budgets_of(state.world, state.scheduler.ledger.condemned), state.world.pods
             names = {budget.key for victim in found.victims for budget in budgets.matching(pods[victim.uid])}
             yield advice.more_disruptions(budgets=listed(sorted(names), _FEW), then=how_it_starts(found))
 

@@ -86,9 +86,16 @@ class State:
                 break
 
     @functools.cached_property
+    def scheduler(self) -> Scheduler:
+        """One that knows all of the objects. It does not lead: nothing is intended."""
+        scheduler = Scheduler(self.options)
+        scheduler.handle(self.events, self.now)
+        return scheduler
+
+    @property
     def world(self) -> World:
         """All that is known of the objects."""
-        return _world(self.events, self.options, self.now)
+        return self.scheduler.world
 
     def decision(self, gang: GangId) -> Decision | None:
         """The decision about a gang; None when none of its members is pending."""
@@ -198,12 +205,6 @@ def _impatient(record: Record) -> Record:
         case Pod():
             return replace(record, hints={k: v for k, v in record.hints.items() if k != PREEMPTION_DELAY})
     return record
-
-
-def _world(events: Sequence[Event], options: Options, now: float) -> World:
-    scheduler = Scheduler(options)
-    scheduler.handle(events, now)  # without leadership: what is under way is neither finished nor taken back
-    return scheduler.world
 
 
 # -- in a sentence ----------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def _read(args: argparse.Namespace) -> tuple[Gangs, list[Problem]]:
     state = State(read.events, read.options, read.now, decides=not read.partial, leads=read.leads)
     space = "" if args.sources else read.namespace or "default"
     decisions = {decision.gang: decision for decision, _ in state.decisions}
-    found = list(_chosen(args, rows(state.world, decisions, state.now, as_said=read.partial or read.leads), space))
+    found = list(_chosen(args, rows(state.scheduler, decisions, state.now, as_said=read.partial or read.leads), space))
     if args.name is not None and not found:
         raise answers.UsageError(failures.no_gang(name=args.name))
     return Gangs(found, state.now), read.warnings
@@ -121,7 +121,7 @@ def _watch(args: argparse.Namespace) -> int:
             scheduler.handle(events, now)
             found = {
                 (row.namespace, row.kind, row.name): row
-                for row in _chosen(args, rows(scheduler.world, {}, now, as_said=leads or not scope.whole), space)
+                for row in _chosen(args, rows(scheduler, {}, now, as_said=leads or not scope.whole), space)
             }
             changed = [row for key, row in found.items() if shown.get(key) != row]
             columns.print(lines(args.output, changed, now)[above:])
@@ -214,11 +214,14 @@ class Row(msgspec.Struct, frozen=True):
         return f"{self.bound}/{'?' if self.needed is None else self.needed}"
 
 
-def rows(world: World, decisions: Mapping[GangId, Decision], now: float, *, as_said: bool = False) -> Iterator[Row]:
+def rows(
+    scheduler: Scheduler, decisions: Mapping[GangId, Decision], now: float, *, as_said: bool = False
+) -> Iterator[Row]:
     """All gangs of our scheduler names by namespace and name, where ``10`` follows ``9``. ``decisions`` are what would
     be decided, for gangs whose pods have no condition of any scheduler. It is ``as_said`` there where the scheduler
     leads, or knows more than what is here: what is missing may be there for it.
     """
+    world, condemned = scheduler.world, scheduler.ledger.condemned
     membership = world.membership
     found = [*(filter(membership.is_ours, membership.members)), *_unserved(world), *_without_pods(world)]
     for gang in sorted(found, key=_order):
@@ -229,7 +232,7 @@ def rows(world: World, decisions: Mapping[GangId, Decision], now: float, *, as_s
         needed = spec.min_member if spec is not None else None if gang.family != SINGLE else 1
         gangs = membership.group(gang)[0]
         waits = membership.waits(gang)
-        hindered = obstacle(world, gangs) if waits else None
+        hindered = obstacle(world, condemned, gangs) if waits else None
         problem = hindered.text if hindered is not None else ""
         if as_said and (said := condition_of(census.pending)) is not None:
             problem = said.message if said.reason in INCOMPLETE else ""

@@ -234,7 +234,7 @@ def leaving(pods: Sequence[Pod], now: float) -> str:
 
 def _budgets(state: State, pod: Pod, taking: Sequence[Decision]) -> Iterator[str]:
     """The budgets that select the pod, and what they allow."""
-    budgets = budgets_of(state.world)
+    budgets = budgets_of(state.world, state.scheduler.ledger.condemned)
     matching = budgets.matching(pod)
     if not matching:
         yield "no PodDisruptionBudget selects it"

@@ -173,7 +173,7 @@ def _read(args: argparse.Namespace) -> tuple[Found, list[Problem]]:
     pods = list(records(read.events, Pod))
     scheduler = Scheduler(read.options)
     scheduler.handle(read.events, read.now)
-    rows = list(get.rows(scheduler.world, {}, read.now))
+    rows = list(get.rows(scheduler, {}, read.now))
     waiting = [row for row in rows if row.state in get.WAITS and row.created and row.pending]
     oldest = min(waiting, key=lambda row: row.created, default=None)
     space = read.running.lease.partition("/")[0]

@@ -210,7 +210,7 @@ class Site:
         lead = [self._source.lead(seen), *([seen.scope.told] if seen.scope is not None and seen.partial else [])]
         if decides and state.partial:
             lead.append(ui.cut(decided=counted(len(decisions), "gang"), seconds=PLAN_SECONDS))
-        found = list(get.rows(state.world, decisions, seen.now, as_said=seen.partial or seen.leads))
+        found = list(get.rows(state.scheduler, decisions, seen.now, as_said=seen.partial or seen.leads))
         ended = self._clock()
         view = self._view = View(seen, state, found, lead, ended, ended - began)
         self._forgets.cancel()

@@ -29,9 +29,9 @@ from gangsched.core.queue.rounds import Rounds
 from gangsched.core.queue.signature import Refusal, Signature, signature_of, speaks_for_others
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.volumes.binding import assign
-from gangsched.core.world.announced_room import keep_announced
+from gangsched.core.world.kept_room import keep_announced, keep_room
 from gangsched.core.world.obstacles import obstacle
-from gangsched.core.world.world import World, for_its_minimum, keep_room, queue_order, share_of, surplus_waits
+from gangsched.core.world.world import World, for_its_minimum, queue_order, share_of, surplus_waits
 from gangsched.messages import notes
 from gangsched.model.records import GangId
 
@@ -58,15 +58,15 @@ def foretell(scheduler: Scheduler, drained: list[DrainPlan] | None = None) -> It
     """The decisions of :func:`forecast` on what a scheduler knows that does not lead. What they intend stays in its
     ledger until it learns again that it does not lead.
     """
-    world, decider = scheduler.world, scheduler.decider
-    for each in list(all_leaving(world, scheduler.options)):
+    decider, condemned = scheduler.decider, scheduler.ledger.condemned
+    for each in list(all_leaving(scheduler.world, condemned, scheduler.options)):
         if drained is not None:
             drained.append(each)
         drain = Eviction(Cause.DRAIN, f"drain {each.uid}", "", "", "")
-        world.ledger.condemned.begin(drain)
-        _condemn(world, f"drain {each.uid}", each.victims)
+        condemned.begin(drain)
+        _condemn(decider, f"drain {each.uid}", each.victims)
     refusals: dict[Signature, Refusal] = {}
-    for _, level in groupby(_queue_order(world), key=lambda each: each[0][0]):
+    for _, level in groupby(_queue_order(scheduler.world), key=lambda each: each[0][0]):
         yield from _of_one_priority(decider, refusals, [*level])
 
 
@@ -78,10 +78,10 @@ def _of_one_priority(
     """
     world, rounds = decider.world, Rounds()
     held: list[tuple[tuple[GangId, ...], Verdict, list[GangId]]] = []
-    for gangs, after in _in_turn(world, waiting, rounds):
+    for gangs, after in _in_turn(decider, waiting, rounds):
         others = world.surplus_after and any(map(for_its_minimum, after))
         minimum_first = others and surplus_waits(world, gangs)
-        found = obstacle(world, gangs)
+        found = obstacle(world, decider.ledger.condemned, gangs)
         if found is None:
             verdict = _as_told(world, gangs, _decide(decider, refusals, gangs, minimum_first=minimum_first))
         else:
@@ -89,7 +89,7 @@ def _of_one_priority(
         if isinstance(verdict.first, Unschedulable):
             rounds.refused(queue_order(world, gangs), share_of(world, gangs), world.membership.size(gangs))
         told = [d.gang for d in verdict.decisions if world.membership.waits(d.gang)]
-        _leave(world, gangs, verdict, decider)
+        _leave(gangs, verdict, decider)
         if held or (minimum_first and isinstance(verdict.first, Fits)):
             held.append((gangs, verdict, told))
         else:
@@ -97,7 +97,7 @@ def _of_one_priority(
     for gangs, verdict, told in held:
         if isinstance(verdict.first, Fits) and any(world.membership.waits(gang) for gang in gangs):
             more = decider.decide(Question(gangs))
-            _leave(world, gangs, more, decider)
+            _leave(gangs, more, decider)
             if isinstance(more.first, Fits):
                 refusals.clear()
             verdict = with_more(verdict, more)
@@ -105,14 +105,14 @@ def _of_one_priority(
 
 
 def _in_turn(
-    world: World, waiting: list[tuple[Order, tuple[GangId, ...]]], rounds: Rounds
+    decider: Decider, waiting: list[tuple[Order, tuple[GangId, ...]]], rounds: Rounds
 ) -> Iterator[tuple[tuple[GangId, ...], list[Order]]]:
     """The groups as their turn comes, each with the place of the next one behind it, if there is any."""
     left = dict(waiting)
     while left:
         first = next(iter(left))
-        if not world.turns.strict:
-            first = rounds.first(first, lambda: left, lambda order: share_of(world, left[order]))
+        if not decider.ledger.turns.strict:
+            first = rounds.first(first, lambda: left, lambda order: share_of(decider.world, left[order]))
         gangs = left.pop(first)
         yield gangs, list(islice((order for order in left if order > first), 1))
 
@@ -130,7 +130,7 @@ def _decide(
 ) -> Verdict:
     """The decision about these gangs. Equal ones get the same message until one has a place."""
     world = decider.world
-    signature = signature_of(world, gangs, group_key(gangs))
+    signature = signature_of(world, decider.ledger, gangs, group_key(gangs))
     if signature in refusals:
         return refusals[signature].said_of(world, gangs)
     verdict = decider.decide(Question(gangs, minimum_first=minimum_first))
@@ -141,27 +141,29 @@ def _decide(
     return verdict
 
 
-def _condemn(world: World, key: str, victims: Iterable[Victim]) -> None:
+def _condemn(decider: Decider, key: str, victims: Iterable[Victim]) -> None:
     """These pods are to leave for a plan, or for a queue that is drained."""
+    world = decider.world
     for victim in victims:
         pod = world.pods[victim.uid]
-        world.ledger.condemned.add(pod, key, suspended_for(world, victim))
+        decider.ledger.condemned.add(pod, key, suspended_for(world, victim))
         world.membership.changed.add(pod.gang)
 
 
-def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, decider: Decider) -> None:
+def _leave(gangs: tuple[GangId, ...], verdict: Verdict, decider: Decider) -> None:
     """Intend what the verdict says: victims are to leave, members are being bound or their room is held."""
+    world, ledger = decider.world, decider.ledger
     for decision in verdict.decisions:
         if decision.quota is not None:
             world.managed.choose(decision.quota.by_pod, world.now)
     priority = world.membership.preemptor_priority(gangs)
     key = group_key(gangs)
     if isinstance(verdict.first, Unschedulable) and not verdict.first.short_of_quota:
-        block(world, gangs, decider.pipeline(gangs[0].scheduler))
+        block(world, ledger.turns, gangs, decider.pipeline(gangs[0].scheduler))
     eviction = Eviction(Cause.PREEMPTION, key, names_of(gangs), gangs[0].scheduler, "", verdict.victims)
     eviction.priority = priority
-    world.ledger.condemned.begin(eviction, for_gang=True)
-    _condemn(world, key, verdict.victims)
+    ledger.condemned.begin(eviction, for_gang=True)
+    _condemn(decider, key, verdict.victims)
     fits = isinstance(verdict.first, Fits)
     claims = assign(world.snapshot, world.pods, verdict.placements) if fits else ()
     for binding in claims if not isinstance(claims, str) else ():
@@ -170,9 +172,9 @@ def _leave(world: World, gangs: tuple[GangId, ...], verdict: Verdict, decider: D
         for place in verdict.placements:
             world.assume(place.uid, place.node)
     elif verdict.placements:
-        keep_room(world, key, gangs, [(world.pods[p.uid], p.node) for p in verdict.placements])
+        keep_room(world, ledger, key, gangs, [(world.pods[p.uid], p.node) for p in verdict.placements])
     if verdict.announced:
-        keep_announced(world, gangs, verdict.announced, decider.options.announced_share)
+        keep_announced(world, ledger, gangs, verdict.announced, decider.options.announced_share)
 
 
 def _queue_order(world: World) -> list[tuple[Order, tuple[GangId, ...]]]:

@@ -12,7 +12,7 @@ from gangsched.core import events as ev
 from gangsched.core.actions import Action, QueueStatus
 from gangsched.core.decision import Decision
 from gangsched.core.events import Change, Hint
-from gangsched.core.ledger.backfill import STRICT
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle.executor import Executor, Ids
 from gangsched.core.lifecycle.holding import HeldRoom
 from gangsched.core.lifecycle.table import State
@@ -35,7 +35,7 @@ from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import GROUP, JOBSET
 from gangsched.model.preemptible import DAEMON_SET, DAEMON_SETS, MARKS, as_of, claims_daemon_set, marked
 from gangsched.model.queues import QUEUE_KINDS, QueueObject, foreign_queue
-from gangsched.model.records import JOB, SINGLE, Gang, GangId, Job, Pod, PriorityClass
+from gangsched.model.records import JOB, SINGLE, Budget, Gang, GangId, Job, Pod, PriorityClass
 
 #: So many objects that cannot be understood are remembered, lest each is reported twice.
 _REFUSED_AT_MOST = 10_000
@@ -50,11 +50,9 @@ class Scheduler:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        strict = options.queue_policy == STRICT
         self.world = World(
             options.scheduler_names,
             options.evict_daemonset_pods,
-            strict,
             options.fair_sharing,
             options.overdue_after_seconds,
             options.gang_owners,
@@ -76,6 +74,11 @@ class Scheduler:
     def _begin(self) -> Executor:
         """Nothing is intended yet."""
         return Executor(self.world, self.decider, self.options, self._ids)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What is intended."""
+        return self.decider.ledger
 
     @property
     def _acts(self) -> bool:
@@ -131,7 +134,7 @@ class Scheduler:
 
     def _settled(self) -> list[Action]:
         actions = self._run.settle()
-        self.world.stand_ins.fold(self.world.ledger.holders())
+        self.world.stand_ins.fold(self.ledger.holders())
         return actions
 
     def wake_at(self) -> float | None:
@@ -340,6 +343,8 @@ class Scheduler:
         may_declare = kind == "Namespace" and now is not None
         declared = may_declare and gangs.declared_in(name)
         news = kind == "Node" and now is not None and self._other_node(name, now.uid)
+        if isinstance(now, Budget):
+            self.ledger.condemned.counted(now, self.world.budgets.get((namespace, name), now))
         change = take_in(self.world, kind, namespace, name, now)
         if change is not None:
             self._note(change)
@@ -385,7 +390,7 @@ class Scheduler:
         if old is not None and old.gang != pod.gang:
             self._run.work.gangs.add(old.gang)
             self._note(Change(Hint.VICTIMS))
-        assumed_on = self.world.ledger.assumed.get(pod.uid, "")
+        assumed_on = self.world.assumed.get(pod.uid, "")
         if self._acts and self.world.names.guarded:  # else another process of ours binds them
             self.world.names.seen(old, pod, self.world.now)
         untold = self._new_mistakes(pod) if pod.mistake is not None or pod.remark is not None else ()
@@ -496,12 +501,12 @@ class Scheduler:
         """Something has happened that may help gangs that do not fit."""
         if not self._acts:
             return
-        self.world.ledger.work.changes.append(change)
+        self._run.work.changes.append(change)
         if change.kind & Hint.NODE and change.node:
             self._run.work.nodes_changed.add(change.node)
 
     def _pod_gone(self, uid: str) -> None:
-        assumed_on = self.world.ledger.assumed.get(uid, "")
+        assumed_on = self.world.assumed.get(uid, "")
         pod = self.world.drop_pod(uid)
         self._nominated_by_others()
         self._run.gangs.gone(uid, pod)

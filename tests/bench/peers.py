@@ -162,7 +162,7 @@ def run(case: Case, clock: Callable[[], float] = time.perf_counter) -> Run:
     verdicts: list[Verdict] = []
     for _, gangs in _queue_order(warm.world):
         verdicts.append(warm.decider.decide(Question(gangs)))
-        _leave(warm.world, gangs, verdicts[-1], warm.decider)
+        _leave(gangs, verdicts[-1], warm.decider)
         if len(verdicts) == 1:
             first = clock() - start
     total = clock() - start

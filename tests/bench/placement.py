@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from gangsched.core.decision import BIND
 from gangsched.core.forecast import _leave
-from gangsched.core.ledger.ledger import Kind, Reservation
+from gangsched.core.ledger.reservation import Kind, Reservation
 from gangsched.core.options import Options
 from gangsched.core.planning.context import Question
 from gangsched.core.state.simulation import Phantom
@@ -54,13 +54,13 @@ def backlog(count: int, size: int) -> tuple[Case, list[GangId]]:
 
 def hold(world: World, gang: GangId, count: int) -> None:
     """Room for so many members like those of this gang is held for others, eight to a gang."""
-    core = world.world
+    core, ledger = world.world, world.decider.ledger
     pod = next(iter(core.membership.members[gang].values()))
     kind = core.snapshot.class_of(pod)
     for n in range(count):
         group = f"held{n // 8:05d}"
-        room = (*core.ledger.pods_of(group), Phantom(kind, f"held{n}", f"n{n % 5000:05d}"))
-        core.ledger.hold(Reservation(group, Kind.NOMINATED, room, 10**6))
+        room = (*ledger.pods_of(group), Phantom(kind, f"held{n}", f"n{n % 5000:05d}"))
+        ledger.hold(Reservation(group, Kind.NOMINATED, room, 10**6))
 
 
 def measure(count: int, size: int, held: int, clock: Callable[[], float]) -> list[float]:
@@ -80,7 +80,7 @@ def measure(count: int, size: int, held: int, clock: Callable[[], float]) -> lis
         times.append(1e3 * (clock() - start))
         if verdict.outcome != BIND:
             raise ValueError(f"{gang.key}: {verdict.message}")
-        _leave(world.world, (gang,), verdict, world.decider)
+        _leave((gang,), verdict, world.decider)
     gc.unfreeze()
     restore()
     return sorted(times)

@@ -130,7 +130,7 @@ def test_a_backlog_has_room(size):
     case, gangs = placement.backlog(3, size)
     world = World(case)
     placement.hold(world, gangs[0], 16)
-    assert len(world.world.ledger.holders()) == 2
+    assert len(world.decider.ledger.holders()) == 2
     assert {world.decider.decide(Question((g,))).outcome for g in gangs} == {BIND}
 
 

@@ -408,11 +408,11 @@ def placed(decision: Decision) -> dict[str, str]:
 
 def kept(cluster: Cluster) -> dict[str, Sequence[Phantom]]:
     """The room that is kept for pods still to come, by the key of their group; that for turns aside."""
-    ledger = cluster.core.world.ledger
+    ledger = cluster.core.ledger
     return {holder: ledger.pods_of(holder) for holder in ledger.holders()}
 
 
 def reserved(cluster: Cluster) -> dict[str, Sequence[Phantom]]:
     """The room that is kept for the turns of gangs, by name."""
-    world = cluster.core.world
-    return {blocked.name: world.ledger.turn_of(blocked.key) for blocked in world.turns.reserving()}
+    turns = cluster.core.ledger.turns
+    return {blocked.name: turns.room_of(blocked.key) for blocked in turns.reserving()}

@@ -93,9 +93,9 @@ def told(job: RandomJob, found: Object, pods: list[Object]) -> tuple[Fate, Fate,
     victims = {pod.uid for pod in known if job.pods[pod.name] == EVICTED}
     there = core.world.jobs.get((NAMESPACE, job.name))
     assert there is not None
-    exactly = fate_of(there, victims, core.world, codes=(job.code,))
-    others = [fate_of(there, victims, core.world, codes=(code,)) for code in (137, 143)]
-    at_worst = fate_of(there, victims, core.world)
+    exactly = fate_of(there, victims, core.world, core.ledger.condemned, codes=(job.code,))
+    others = [fate_of(there, victims, core.world, core.ledger.condemned, codes=(code,)) for code in (137, 143)]
+    at_worst = fate_of(there, victims, core.world, core.ledger.condemned)
     rules = job.spec.get("podFailurePolicy", {}).get("rules", ())
     named = any("containerName" in rule.get("onExitCodes", {}) for rule in rules)  # two may end differently
     assert at_worst.ends == any(other.ends for other in others) or (at_worst.ends and named)

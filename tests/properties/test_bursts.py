@@ -46,7 +46,7 @@ def test_gangs_that_come_in_any_order_come_to_rest(first: int) -> None:
         cluster.answer()
         cluster.run(400)
         let_leave(cluster)
-        ledger = cluster.core.world.ledger
+        ledger = cluster.core.ledger
         live = [p.uid for p in cluster.pods.values() if p.live]
         assert [uid for uid in live if uid in ledger.condemned] == [], seed
         assert (set(ledger.holders()), ledger.awaited) == (set(), {}), seed

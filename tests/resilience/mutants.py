@@ -249,7 +249,7 @@ MUTANTS = (
     ),
     Mutant(
         "nominated room is not held",
-        ((_CONTEXT, "[*self.world.ledger.seen_by(self.priority, self._turn, {*self._mine, *self._later})]", "[]"),),
+        ((_CONTEXT, "[*self.ledger.seen_by(self.priority, self._turn, {*self._mine, *self._later})]", "[]"),),
         ("tests/core/lifecycle/test_from_pods_to_bindings.py::test_held_room_is_for_its_gang",),
     ),
     Mutant(
@@ -341,7 +341,16 @@ MUTANTS = (
     ),
     Mutant(
         "the room of members that were lost is not held",
-        ((_HEALING, "        keep_room(world, key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)\n", ""),),
+        (
+            (
+                _HEALING,
+                (
+                    "        keep_room(world, self._ledger, key, gangs, [(r.pod, r.node) for r in rooms],"
+                    " Kind.REPLACEMENT)\n"
+                ),
+                "",
+            ),
+        ),
         ("tests/core/recovery/test_healing.py::test_a_successor_that_comes_later_gets_the_room",),
     ),
     Mutant(

@@ -37,7 +37,8 @@ from gangsched.core.actions import (
 )
 from gangsched.core.actuation.records import EvictionOwner, Intent, Owners, written
 from gangsched.core.decision import Placement
-from gangsched.core.ledger.condemned import Eviction, unit_of
+from gangsched.core.ledger.condemned import Condemned, Eviction, unit_of
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.options import Options
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.stop_policy import STOPPED
@@ -127,9 +128,9 @@ def bind_claim(world: World, binding: ClaimBinding) -> VolumeWrite:
     return BindVolume(_UNSENT, pod, volume.name, volume.uid, version, claim.name, claim.uid, reserved=taken)
 
 
-def mark(world: World, pod: Pod) -> Mark | None:
+def mark(condemned: Condemned, pod: Pod, now: float) -> Mark | None:
     """Let a victim bear what is to stand on it; None if no eviction owns it."""
-    wanted = marked(pod.uid, world.ledger.condemned.named(pod.uid), world.now)
+    wanted = marked(pod.uid, condemned.named(pod.uid), now)
     if wanted is None:
         return None
     if not wanted.message:
@@ -137,11 +138,11 @@ def mark(world: World, pod: Pod) -> Mark | None:
     return Mark(_UNSENT, reference(pod), wanted.message, wanted.reason, wanted.owners)
 
 
-def mark_or_unmark(world: World, pod: Pod, former: str) -> Mark | Unmark:
+def mark_or_unmark(condemned: Condemned, pod: Pod, former: str, now: float) -> Mark | Unmark:
     """The same for a pod that has left for ``former`` too, a gang (``ns/name``) or a queue (its kind and its name). If
     none owns it any more it need not leave.
     """
-    wanted = mark(world, pod)
+    wanted = mark(condemned, pod, now)
     if wanted is not None:
         return wanted
     kind = former.partition(" ")[0]
@@ -172,24 +173,28 @@ def resume(
     return ResumeJob(_UNSENT, job, version, scheduler, held=held, templates=templates)
 
 
-def hold(world: World, node: Node, last: str) -> HoldNode | ReleaseNode:
-    """Let a node bear the taint that is to stand on it, or none. ``last`` is what was asked for, or seen, last."""
-    value = world.ledger.held.get(node.name)
+def hold(held: Mapping[str, str], node: Node, last: str) -> HoldNode | ReleaseNode:
+    """Let a node bear the taint that is to stand on it, as it is ``held``, or none. ``last`` is what was asked for, or
+    seen, last.
+    """
+    value = held.get(node.name)
     at = node.held.place if node.held is not None else None
     taints = len(node.taints) + (at is not None)
     about = NodeRef("", node.name, node.uid or node.name, node.version, taints, at)
     return ReleaseNode(_UNSENT, about, last) if value is None else HoldNode(_UNSENT, about, value)
 
 
-def again(world: World, options: Options, asked: Kept) -> Kept | str:
+def again(world: World, ledger: Ledger, options: Options, asked: Kept) -> Kept | str:
     """What is desired instead of this, which had no effect that is known. Nothing any more: why it has come to nothing,
     or an empty text where it is as desired.
     """
     if isinstance(asked, HoldNode | ReleaseNode):
         node = world.snapshot.node(asked.node.name)
-        if isinstance(asked, HoldNode) and asked.node.name not in world.ledger.held:
+        if isinstance(asked, HoldNode) and asked.node.name not in ledger.held:
             return ""
-        return hold(world, node, asked.value) if node is not None and asked.node.uid in (node.uid, node.name) else ""
+        return (
+            hold(ledger.held, node, asked.value) if node is not None and asked.node.uid in (node.uid, node.name) else ""
+        )
     pod = world.pods.get(asked.pod.uid)
     if pod is None:
         return ""
@@ -202,7 +207,7 @@ def again(world: World, options: Options, asked: Kept) -> Kept | str:
         case _ if not pod.live:
             return ""
         case _:
-            return mark(world, pod) or (asked if isinstance(asked, Unmark) else "")
+            return mark(ledger.condemned, pod, world.now) or (asked if isinstance(asked, Unmark) else "")
 
 
 def nominated_elsewhere(pods: Iterable[Pod], asked: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Pod]:

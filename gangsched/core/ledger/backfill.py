@@ -11,14 +11,14 @@ scheduling system", 1995). See :mod:`gangsched.core.queue.blocked_gang`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 import numpy as np
 
 from gangsched.core.decision import Headline, Order, Verdict
 from gangsched.core.framework.pipeline import Pipeline
-from gangsched.core.ledger.ledger import Ledger
+from gangsched.core.ledger.reservation import Reservation, Turn
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Phantom, Restriction, Simulation
 from gangsched.core.state.snapshot import Bools
@@ -52,12 +52,12 @@ class Blocked(msgspec.Struct, frozen=True, eq=False):
 
 
 class Turns:
-    """The blocked gangs. ``strict`` is the policy. What is reserved for them is in the ledger, under their keys."""
+    """The blocked gangs, and the room that is reserved for their turns, by key. ``strict`` is the policy."""
 
-    def __init__(self, strict: bool, ledger: Ledger) -> None:
+    def __init__(self, strict: bool) -> None:
         self.strict = strict
-        self._ledger = ledger
         self._blocked: dict[str, Blocked] = {}
+        self._reserved: dict[str, Reservation] = {}
 
     def put(self, gang: Blocked) -> None:
         """A gang does not fit."""
@@ -69,12 +69,32 @@ class Turns:
 
     def drop(self, key: str) -> tuple[Phantom, ...] | None:
         """The gang is not blocked any more; returns what was reserved for it, or None if it was not blocked."""
-        return self._ledger.end_turn(key) if self._blocked.pop(key, None) is not None else None
+        return self.end(key) if self._blocked.pop(key, None) is not None else None
+
+    def reserve(self, made: Reservation) -> None:
+        """From now on exactly this is reserved for the turn of a blocked gang."""
+        self._reserved[made.holder] = made
+
+    def end(self, key: str) -> tuple[Phantom, ...]:
+        """Nothing is reserved for the turn of this gang any more; returns what was."""
+        made = self._reserved.pop(key, None)
+        return made.pods if made is not None else ()
+
+    def move(self, key: str, turn: Turn) -> None:
+        """The place of this gang in the queue is another now."""
+        made = self._reserved.get(key)
+        if made is not None:
+            self._reserved[key] = msgspec.structs.replace(made, turn=turn)
+
+    def reclass(self, of_its_class: Callable[[Phantom], Phantom]) -> None:
+        """Pods that were alike are distinguished from now on."""
+        for key, made in self._reserved.items():
+            self._reserved[key] = made.of_classes(of_its_class)
 
     @property
     def keep_something(self) -> bool:
         """Does any gang keep anything from those behind it?"""
-        return bool(self._blocked if self.strict else self._ledger.turns())
+        return bool(self._blocked if self.strict else self._reserved)
 
     def ahead(self, order: Order) -> list[Blocked]:
         """Those that keep something from a gang with this place in the queue, first first."""
@@ -83,7 +103,26 @@ class Turns:
 
     def reserving(self) -> list[Blocked]:
         """Those for which room is reserved."""
-        return [self._blocked[key] for key in self._ledger.turns()]
+        return [self._blocked[key] for key in self._reserved]
+
+    def reserved(self) -> list[Reservation]:
+        """What is reserved, in the order of the queue."""
+        return sorted(self._reserved.values(), key=lambda made: made.turn or (0, 0.0, ""))
+
+    def room_of(self, key: str) -> tuple[Phantom, ...]:
+        """What is reserved for the turn of this gang."""
+        made = self._reserved.get(key)
+        return made.pods if made is not None else ()
+
+    def since(self, key: str) -> float | None:
+        """Since when something is reserved for the turn of this gang (seconds); None while nothing is."""
+        made = self._reserved.get(key)
+        return made.since if made is not None else None
+
+    def known_end(self, key: str) -> bool:
+        """Return whether it is known when what is reserved for the turn of this gang can be used."""
+        made = self._reserved.get(key)
+        return made is not None and made.known_end
 
 
 def usable(members: Iterable[Sequence[PodClass]], pipeline: Pipeline, sim: Simulation) -> Bools:

@@ -1,29 +1,25 @@
-"""The ledger: room that is kept, bindings on their way, flavors that were given, pods that are to leave, and who waits
-for which to be gone.
+"""The ledger: room that is kept, gangs that are being bound, flavors that were given, pods that are to leave, and who
+waits for which to be gone.
 
 Nothing in it can be read off the cluster. A process that loses its leadership begins a new one, and so forgets all.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from typing import TypeAlias
 
 import msgspec
 
 from gangsched.core.agenda import Agenda, Page
 from gangsched.core.decision import Flavors
 from gangsched.core.events import Change, Hint
+from gangsched.core.ledger.backfill import Turns
 from gangsched.core.ledger.condemned import Condemned
+from gangsched.core.ledger.reservation import Kind, Reservation, Turn
 from gangsched.core.ledger.worklist import Worklist
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.records import GangId
-
-#: A place in the queue: smaller is earlier.
-Turn: TypeAlias = tuple[int, float, str]
-
 
 _ANNOUNCED = " announced"
 
@@ -38,65 +34,21 @@ def group_of(holder: str) -> str:
     return holder.removesuffix(_ANNOUNCED)
 
 
-class Kind(enum.Enum):
-    """Why room is kept."""
-
-    NOMINATED = "nominated"  # the members of a plan, until the pods in their way are gone
-    REPLACEMENT = "replacement"  # members that a gang has lost, until they are made again
-    RESUMED = "resumed"  # the pods of a Job that goes on, until they are there
-    ANNOUNCED = "announced"  # members that do not exist before others of their gang run
-    BACKFILL = "backfill"  # a gang that keeps losing to work behind it, until others have ended
-
-
-class Reservation(msgspec.Struct, frozen=True, eq=False):
-    """Room for the ``pods`` of a holder (the key of a group), each on its node.
-
-    It is kept from whatever has no higher ``priority``. What is kept for a gang that waits for its turn (BACKFILL) is
-    kept from those behind it in the queue, of which ``turn`` is its place, and ``known_end`` whether it is known when
-    the pods end that are in its way; it has been kept without a break ``since`` then (seconds). ``owner`` is the UID of
-    the Job or JobSet whose pods a RESUMED reservation is for, ``adopted`` are the UIDs of those that have taken their
-    part of it.
-    """
-
-    holder: str
-    kind: Kind
-    pods: tuple[Phantom, ...]
-    priority: int = 0
-    turn: Turn | None = None
-    known_end: bool = False
-    since: float = 0.0
-    owner: str = ""
-    adopted: frozenset[str] = frozenset()
-
-    def binds(self, priority: int, turn: Turn | None, own: Container[str]) -> bool:
-        """Is the room taken as far as a gang of this priority and place in the queue is concerned? Not if its group, or
-        one that keeps room for it, is among the holders ``own``. Without a place nothing is kept for others' turns.
-        """
-        if self.holder in own:
-            return False
-        if self.turn is not None:
-            return turn is not None and self.turn < turn
-        return self.priority >= priority
-
-
 class Ledger:
-    """What is intended; see each attribute.
+    """What is intended; see each attribute. With ``strict`` the gangs that do not fit keep their nodes from those
+    behind them.
 
-    Room that is *assumed* is charged to its node, and no priority takes it. All other room is a :class:`Reservation`:
-    a holder has one for its members, whatever the reason, and another one for its turn.
+    Kept room is a :class:`Reservation`: a holder has one for its members, whatever the reason, and another one for its
+    turn.
     """
 
-    def __init__(self) -> None:
-        #: By UID the node to which our binding of a pod is on its way.
-        self.assumed: dict[str, str] = {}
+    def __init__(self, strict: bool = False) -> None:
         #: By UID the flavors in which a pod was given quota, and when (seconds): for as long as the pod is there.
         self.flavors: dict[str, tuple[Flavors, float]] = {}
         #: The gangs whose bindings are on their way.
         self.binding: set[GangId] = set()
         #: By UID the keys of the groups that wait for a pod to be gone; and the same from their side.
         self.awaited: dict[str, set[str]] = {}
-        #: Keys of groups of which an earlier process has left some members bound, and fewer than they need.
-        self.begun: set[str] = set()
         #: UIDs of Jobs and JobSets for whose pods room is kept, and of which the cluster has shown that they go on.
         self.resumed: set[str] = set()
         #: What of it has to be looked at again, here and by those who carry it out. When the time of groups is over,
@@ -110,7 +62,10 @@ class Ledger:
         self.held: dict[str, str] = {}
         self._waits: dict[str, set[str]] = {}
         self._rooms: dict[str, Reservation] = {}
-        self._turns: dict[str, Reservation] = {}
+        #: The gangs that do not fit, and what they keep from those behind them.
+        self.turns = Turns(strict)
+        #: What :attr:`Snapshot.told_apart` was when kept room was last given the classes of its members.
+        self.told_apart = 0
         #: By UID of a Job or JobSet that goes on the holder that keeps room for its pods.
         self.resuming: dict[str, str] = {}
         self._holders_on: dict[str, set[str]] = {}
@@ -118,10 +73,7 @@ class Ledger:
     # -- reservations --------------------------------------------------------------------------------------
 
     def hold(self, made: Reservation) -> None:
-        """From now on exactly this is kept for its holder, beside what is kept for its turn; or for its turn."""
-        if made.kind is Kind.BACKFILL:
-            self._turns[made.holder] = made
-            return
+        """From now on exactly this is kept for its holder, beside what is kept for its turn."""
         self._take_out(made.holder)
         self._rooms[made.holder] = made
         for pod in made.pods:
@@ -150,17 +102,6 @@ class Ledger:
             self.resuming.pop(made.owner, None)
             self.resumed.discard(made.owner)
         return made.pods
-
-    def end_turn(self, holder: str) -> tuple[Phantom, ...]:
-        """Nothing is kept for the turn of this holder any more; returns what was."""
-        made = self._turns.pop(holder, None)
-        return made.pods if made is not None else ()
-
-    def move_turn(self, holder: str, turn: Turn) -> None:
-        """The place of this holder in the queue is another now."""
-        made = self._turns.get(holder)
-        if made is not None:
-            self._turns[holder] = msgspec.structs.replace(made, turn=turn)
 
     def resume(self, holder: str, owner: str) -> None:
         """What is kept for this holder is for the pods of a Job or JobSet (UID) that goes on."""
@@ -200,31 +141,12 @@ class Ledger:
         made = self._rooms.get(holder)
         return made.pods if made is not None else ()
 
-    def turns(self) -> Collection[str]:
-        """The holders of which something is kept for their turn."""
-        return self._turns.keys()
-
-    def turn_ends(self, holder: str) -> bool:
-        """Return whether it is known when what is kept for the turn of this holder can be used."""
-        made = self._turns.get(holder)
-        return made is not None and made.known_end
-
-    def turn_since(self, holder: str) -> float | None:
-        """Since when something is kept for the turn of this holder (seconds); None while nothing is."""
-        made = self._turns.get(holder)
-        return made.since if made is not None else None
-
-    def turn_of(self, holder: str) -> tuple[Phantom, ...]:
-        """What is kept for the turn of this holder."""
-        made = self._turns.get(holder)
-        return made.pods if made is not None else ()
-
     def seen_by(self, priority: int, turn: Turn | None, own: Container[str]) -> Iterator[Phantom]:
         """The pods whose room is taken as far as this gang is concerned; see :meth:`Reservation.binds`."""
         for holder in sorted(self._rooms):
             if self._rooms[holder].binds(priority, turn, own):
                 yield from self._rooms[holder].pods
-        for made in sorted(self._turns.values(), key=lambda r: r.turn or (0, 0.0, "")):
+        for made in self.turns.reserved():
             if made.binds(priority, turn, own):
                 yield from made.pods
 
@@ -241,13 +163,13 @@ class Ledger:
     @property
     def empty(self) -> bool:
         """Is no room kept?"""
-        return not self._rooms and not self._turns
+        return not self._rooms and not self.turns.reserved()
 
     def reclass(self, of_its_class: Callable[[Phantom], Phantom]) -> None:
         """Pods that were alike are distinguished from now on."""
-        for made in (*self._rooms.values(), *self._turns.values()):
-            store = self._turns if made.kind is Kind.BACKFILL else self._rooms
-            store[made.holder] = msgspec.structs.replace(made, pods=tuple(map(of_its_class, made.pods)))
+        for made in self._rooms.values():
+            self._rooms[made.holder] = made.of_classes(of_its_class)
+        self.turns.reclass(of_its_class)
 
     # -- who waits for whom --------------------------------------------------------------------------------
 

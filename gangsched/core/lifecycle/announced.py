@@ -20,7 +20,7 @@ from gangsched.core.lifecycle.group import Group
 from gangsched.core.planning.context import KnownPlan
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.state.announced import what_of
-from gangsched.core.world.announced_room import keep_announced
+from gangsched.core.world.kept_room import keep_announced
 from gangsched.messages import notes
 from gangsched.model.records import GangId, Pod
 
@@ -38,7 +38,7 @@ class AnnouncedRoom:
 
     def __init__(self, decider: Decider, reporter: Reporter) -> None:
         self._world = decider.world
-        self._ledger = decider.world.ledger
+        self._ledger = decider.ledger
         self._hold_seconds = decider.options.announced_hold_seconds
         self._share = decider.options.announced_share
         self._decider = decider
@@ -107,7 +107,7 @@ class AnnouncedRoom:
         lacking: Counter[str] = Counter()
         for gang in room.gangs if bound else ():
             lacking += self._sizes(room, ((pod, "") for pod in membership.absent(gang, membership.placed(gang))))
-        assumed = self._ledger.assumed
+        assumed = self._world.assumed
         new = {pod.uid: pod.node or assumed.get(pod.uid, "") for pod in bound if pod.uid not in room.seen}
         room.seen.update(new)
         kept: Counter[str] = Counter()
@@ -132,7 +132,7 @@ class AnnouncedRoom:
     def _keep(self, key: str, room: _StandIns) -> None:
         if room.places:
             self.rooms[key] = room
-            keep_announced(self._world, room.gangs, room.places, self._share)
+            keep_announced(self._world, self._ledger, room.gangs, room.places, self._share)
         else:
             self.rooms.pop(key, None)
             self._until.never(key)

@@ -16,6 +16,7 @@ from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Actuator, Aspect
 from gangsched.core.decision import Flavors, Placement, Verdict
 from gangsched.core.events import Change, Failure, Hint, Outcome
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import Group, Plan
@@ -23,8 +24,9 @@ from gangsched.core.options import Options
 from gangsched.core.quota.assignment import in_flavors
 from gangsched.core.state.jobs import Suspendable
 from gangsched.core.volumes.binding import assign, progress
+from gangsched.core.world.kept_room import keep_room
 from gangsched.core.world.suspended import held
-from gangsched.core.world.world import World, keep_room
+from gangsched.core.world.world import World
 from gangsched.messages import causes
 from gangsched.messages.text import listed
 from gangsched.model.constraints import NO_DIRECTIVES, Directives, PodShape
@@ -40,10 +42,10 @@ def enough(world: World, gangs: Sequence[GangId], uids: Container[str]) -> bool:
 class Bindings:
     """Asks ``actuator`` for what brings members to their nodes, each for the gang of a group with a plan."""
 
-    def __init__(self, world: World, options: Options, actuator: Actuator, reporter: Reporter) -> None:
+    def __init__(self, world: World, ledger: Ledger, options: Options, actuator: Actuator, reporter: Reporter) -> None:
         self._world = world
-        self._ledger = world.ledger
-        self._work = world.ledger.work
+        self._ledger = ledger
+        self._work = ledger.work
         self._options = options
         self._actuator = actuator
         self._reporter = reporter
@@ -88,7 +90,7 @@ class Bindings:
             plan.waits_since, seconds = self._world.now, min(seconds, self._options.longest_wait)
         self._ledger.deadlines.at(group.key, max(self._world.now, plan.eviction.begins) + seconds)
         places = [(self._world.pods[place.uid], place.node) for place in plan.placements]
-        keep_room(self._world, group.key, group.gangs, places)
+        keep_room(self._world, self._ledger, group.key, group.gangs, places)
         on_nodes = map(self._world.snapshot.pods_on, {node for _, node in places})
         plan.neighbours = {pod.uid for pods in on_nodes for pod in pods}
 
@@ -118,8 +120,8 @@ class Bindings:
         bindings were not sent take no room any more.
         """
         for uid, outcome, _ in self._actuator.failures(group.key):
-            if outcome is Outcome.OUTDATED and uid in self._ledger.assumed:
-                self._work.changes.append(Change(Hint.ROOM, self._ledger.assumed[uid]))
+            if outcome is Outcome.OUTDATED and uid in self._world.assumed:
+                self._work.changes.append(Change(Hint.ROOM, self._world.assumed[uid]))
                 self._world.forget(uid)
         self.clear(group, {}, group.message or group.problem or "plan withdrawn")
 

@@ -14,6 +14,7 @@ from gangsched.core.agenda import Page
 from gangsched.core.decision import Victim
 from gangsched.core.events import Outcome
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import Evictions
@@ -44,14 +45,21 @@ class BrokenGangs:
     """Finishes the eviction of gangs of which a member was removed and that run on with too few."""
 
     def __init__(
-        self, world: World, options: Options, actuator: Actuator, reporter: Reporter, evictions: Evictions
+        self,
+        world: World,
+        ledger: Ledger,
+        options: Options,
+        actuator: Actuator,
+        reporter: Reporter,
+        evictions: Evictions,
     ) -> None:
         self._world = world
+        self._condemned = ledger.condemned
         self._options = options
         self._actuator = actuator
         self._reporter = reporter
         self._evictions = evictions
-        self._due: Page[GangId] = world.ledger.agenda.page()
+        self._due: Page[GangId] = ledger.agenda.page()
         self._removed: dict[GangId, Removed] = {}
         #: What is being finished of gangs.
         self.open: dict[GangId, tuple[Eviction, Removed]] = {}
@@ -67,7 +75,7 @@ class BrokenGangs:
         for gang in self._due.due(self._world.now):
             removed = self._removed.pop(gang)
             pods = self._rest(gang)
-            if any(pod.uid in self._world.ledger.condemned for pod in pods):
+            if any(pod.uid in self._condemned for pod in pods):
                 self.note(gang, removed)  # a plan takes some of the rest: look again when that is over
             elif pods and self._below_minimum(gang):
                 self._finish(gang, removed, pods)

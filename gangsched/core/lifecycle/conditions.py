@@ -29,6 +29,7 @@ from gangsched.core.actions import (
 from gangsched.core.agenda import Page
 from gangsched.core.decision import QuotaUse, Verdict, Victim, group_key
 from gangsched.core.ledger.condemned import Eviction, Phase
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.report import ADMITTED, EVICTED, PENDING, PREEMPTED, RESERVED
@@ -117,12 +118,13 @@ def gang_status(gang: Gang, census: Census, problem: str, message: str, evicted:
 class Reporter:
     """Adds reports about gangs to the ``actions``; see each attribute for what it remembers of them."""
 
-    def __init__(self, world: World, options: Options, actions: list[Action]) -> None:
+    def __init__(self, world: World, ledger: Ledger, options: Options, actions: list[Action]) -> None:
         self._world = world
+        self._ledger = ledger
         self._options = options
         self._actions = actions
         #: When reports follow that were held back, by the key of the group.
-        self.to_tell: Page[str] = world.ledger.agenda.page()
+        self.to_tell: Page[str] = ledger.agenda.page()
         #: Groups that have their quota and do not run yet, by key: the ClusterQueue, and since when.
         self.reserved: dict[str, tuple[str, float]] = {}
         #: The statuses of group objects that were written last, and their text about the last eviction.
@@ -296,7 +298,7 @@ class Reporter:
 
     def waits_for(self, group: Group) -> str:
         """What a gang is doing, and which pods it waits for to be gone."""
-        uids = self._world.ledger.waits(group.key) if group.evicts(Phase.LEAVING) else ()
+        uids = self._ledger.waits(group.key) if group.evicts(Phase.LEAVING) else ()
         stay = {pod.uid for pod in group.plan.eviction.to_go(self._world.pods)} if group.plan is not None else ()
         names = sorted(self._world.pods[uid].key for uid in uids if uid in self._world.pods and uid not in stay)
         return notes.still_terminating(message=group.message, names=listed(names, 5)) if names else group.message

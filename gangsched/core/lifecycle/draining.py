@@ -19,6 +19,7 @@ from gangsched.core.agenda import Page
 from gangsched.core.decision import Victim, names_of
 from gangsched.core.events import Outcome
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase, VictimState
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.gangs import Gangs
@@ -70,9 +71,17 @@ class Drains:
     :meth:`follow` is called whenever anything may have changed, as long as they are ``at_work``.
     """
 
-    def __init__(self, world: World, options: Options, actuator: Actuator, reporter: Reporter, gangs: Gangs) -> None:
+    def __init__(
+        self,
+        world: World,
+        ledger: Ledger,
+        options: Options,
+        actuator: Actuator,
+        reporter: Reporter,
+        gangs: Gangs,
+    ) -> None:
         self._world = world
-        self._ledger = world.ledger
+        self._ledger = ledger
         self._options = options
         self._actuator = actuator
         self._reporter = reporter
@@ -87,7 +96,7 @@ class Drains:
         self._budgets: Budgets | None = None
         #: When a workload that rests is tried again, or by when its removals must show; and, by the key of its writes,
         #: when that is tried again of a Job that goes on and is to be suspended.
-        self._due: Page[str] = world.ledger.agenda.page()
+        self._due: Page[str] = ledger.agenda.page()
         #: Those Jobs, by group; a failure is counted each time that is tried.
         self._starting: dict[str, Drain] = {}
 
@@ -119,7 +128,7 @@ class Drains:
                 drain = self._of(workload.uid, stop)
                 self._say(drain, stop)
                 self._open[workload.uid] = drain
-            world.ledger.condemned.name(pod, drain.eviction)
+            self._ledger.condemned.name(pod, drain.eviction)
             self._condemn(drain, (pod.uid,))
             if pod.disruption_target and bears(pod, drain.eviction.owner, drain.eviction.ident):
                 drain.eviction.state[pod.uid] = VictimState.MARKED
@@ -194,7 +203,7 @@ class Drains:
         if group is None or group.state is not State.STARTING or job is None or stop is None:
             self._started(key)
             return
-        runs = any(p.bound or p.uid in self._ledger.assumed for p in self._world.jobs.pods_of(job))
+        runs = any(p.bound or p.uid in self._world.assumed for p in self._world.jobs.pods_of(job))
         if runs or not may_suspend(job, self._world, self._options):
             self._started(key)
             self._gangs.no_longer_kept(group)
@@ -229,7 +238,7 @@ class Drains:
         group = self._groups.get(drain.uid)
         if group is not None and (group.state is State.BINDING or group.rolled_back):
             return False
-        return not any(p.uid in self._ledger.assumed for p in self._world.managed.pods_of(drain.uid))
+        return not any(p.uid in self._world.assumed for p in self._world.managed.pods_of(drain.uid))
 
     def _stop_of(self, uid: str) -> Stop | None:
         """The queue that makes a workload leave; None if it holds no quota, too."""
@@ -288,9 +297,12 @@ class Drains:
             return None
         if self._budgets is None:
             theirs = {uid for each in self._open.values() for uid in each.eviction.state}
-            self._budgets = budgets_of(self._world, but=theirs)  # each of these is charged below where it is to be
+            self._budgets = budgets_of(
+                self._world, self._ledger.condemned, but=theirs
+            )  # each of these is charged below where it is to be
         also = self._others(drain) if self._budgets else ()
-        return leaving(self._world, self._options, drain.uid, drain.stop, pods, self._budgets, also)
+        condemned = self._ledger.condemned
+        return leaving(self._world, condemned, self._options, drain.uid, drain.stop, pods, self._budgets, also)
 
     def _others(self, drain: Drain) -> list[Pod]:
         """The pods of other workloads that leave too and that budgets do not count yet."""

@@ -20,6 +20,7 @@ from gangsched.core.agenda import Page
 from gangsched.core.decision import Verdict, Victim
 from gangsched.core.events import Change, Failure, Hint, Outcome
 from gangsched.core.ledger.condemned import NO_PLAN, Cause, Eviction, Phase, VictimState, unit_of
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.options import Options
@@ -39,15 +40,16 @@ _AT_ONCE_SECONDS = 0.1
 class Evictions:
     """Carries evictions out: ``actuator`` is asked for what they need."""
 
-    def __init__(self, world: World, options: Options, actuator: Actuator, reporter: Reporter) -> None:
+    def __init__(self, world: World, ledger: Ledger, options: Options, actuator: Actuator, reporter: Reporter) -> None:
         self._world = world
-        self._condemned = world.ledger.condemned
-        self._work = world.ledger.work
+        self._ledger = ledger
+        self._condemned = ledger.condemned
+        self._work = ledger.work
         self._options = options
         self._actuator = actuator
         self._reporter = reporter
         #: When more victims are removed, by the key of the eviction.
-        self.removals: Page[str] = world.ledger.agenda.page()
+        self.removals: Page[str] = ledger.agenda.page()
 
     def begin(self, eviction: Eviction, *, for_gang: bool = False) -> None:
         """The victims are condemned from now on."""
@@ -72,7 +74,10 @@ class Evictions:
         self._actuator.begin(eviction.key)
         for pod in eviction.to_go(self._world.pods):
             self._condemned.name(pod, eviction)
-            if not eviction.stands(pod.uid) and (wanted := desired.mark(self._world, pod)) is not None:
+            if (
+                not eviction.stands(pod.uid)
+                and (wanted := desired.mark(self._condemned, pod, self._world.now)) is not None
+            ):
                 eviction.marking(pod.uid)
                 self._actuator.want(wanted, eviction.key)
         self._work.phases.add(eviction.key)
@@ -139,7 +144,7 @@ class Evictions:
             if uid in world.pods:
                 unit = self._goes_with(victim)
                 takes[unit] = max(takes.get(unit, 0.0), world.pods[uid].grace_seconds)
-        awaited = (pod for uid in world.ledger.waits(eviction.key) if (pod := world.pods.get(uid)) is not None)
+        awaited = (pod for uid in self._ledger.waits(eviction.key) if (pod := world.pods.get(uid)) is not None)
         last = max((world.leaves_by(pod) for pod in awaited), default=0.0)
         begins = {pod.uid: last - takes[self._goes_with(eviction.victims[pod.uid])] for pod in waiting}
         soon = self._world.now + _AT_ONCE_SECONDS
@@ -208,7 +213,7 @@ class Evictions:
         """The pod is to name its owners, to whom the one of this name does not belong any more, and no phase waits for
         that: it is on its way for one of them. If it has none it need not leave.
         """
-        self._actuator.want(desired.mark_or_unmark(self._world, pod, former))
+        self._actuator.want(desired.mark_or_unmark(self._condemned, pod, former, self._world.now))
 
     def end(self, eviction: Eviction) -> None:
         """It is given up: those of its victims stay whose removal has not been sent, or has failed."""
@@ -265,7 +270,7 @@ class Evictions:
 
     def depends(self, plan: Plan) -> bool:
         """Does it count on pods that others make leave, and that do not terminate yet? It removes no pod before."""
-        pods, awaited = self._world.pods, self._world.ledger.waits(plan.eviction.key)
+        pods, awaited = self._world.pods, self._ledger.waits(plan.eviction.key)
         return any(uid not in plan.victims and (pod := pods.get(uid)) is not None and pod.live for uid in awaited)
 
     def awaited(self, verdict: Verdict) -> list[str]:

@@ -23,6 +23,7 @@ from gangsched.core.decision import (
     Verdict,
 )
 from gangsched.core.events import Change, Hint
+from gangsched.core.ledger.backfill import STRICT
 from gangsched.core.ledger.condemned import NO_PLAN, STOPS, Cause, Eviction, Phase, VictimState
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import report, rollback
@@ -64,19 +65,22 @@ class Executor:
     """
 
     def __init__(self, world: World, decider: Decider, options: Options, ids: Ids) -> None:
-        world.intend(Ledger())
+        self._ledger = ledger = Ledger(options.queue_policy == STRICT)
+        world.forget_ours()
+        world.managed.intend(ledger)
+        world.agenda.intended = ledger.agenda
+        decider.ledger = ledger
         self.world = world
         self.decider = decider
         self.options = options
-        self._ledger = ledger = world.ledger
         self.work = ledger.work
         self._observed, self._intended = world.agenda.soonest, ledger.agenda.soonest
         #: The gangs that wait to be decided.
         self.queue = Queue(ledger.agenda.page(), options.flush_seconds)
         self._actions: list[Action] = []
-        self._reporter = reporter = Reporter(world, options, self._actions)
+        self._reporter = reporter = Reporter(world, ledger, options, self._actions)
         send, over = self._actions.append, ledger.work.phases.add
-        again, later = partial(desired.again, world, options), ledger.agenda.page()
+        again, later = partial(desired.again, world, ledger, options), ledger.agenda.page()
         actuator = Actuator(send, ids.writes, options.backoff, later, again, over, self._named)
         self._actuator = actuator
         self.gangs = Gangs(decider, actuator, reporter, self.queue)
@@ -84,8 +88,8 @@ class Executor:
         self._evictions, self._bindings, self._waiting = self.gangs.evictions, self.gangs.bindings, self.gangs.waiting
         self._losses, self._announced, self._review = self.gangs.losses, self.gangs.announced, self.gangs.review
         self._unschedulable = self.gangs.unschedulable
-        self.drains = Drains(world, options, actuator, reporter, self.gangs)
-        self._nominated = NominatedGangs(world, actuator, self.groups)
+        self.drains = Drains(world, ledger, options, actuator, reporter, self.gangs)
+        self._nominated = NominatedGangs(world, ledger, actuator, self.groups)
         self.phases = Phases(decider, actuator, reporter, self.gangs, self.drains, self._nominated)
         self._restless: set[str] = set()
         self._plans = ids.plans
@@ -376,7 +380,7 @@ class Executor:
 
     def _signature(self, group: Group, *, apart: bool = False) -> Signature:
         apart = apart or group.failures.matter
-        return signature_of(self.world, group.gangs, group.key, apart=apart)
+        return signature_of(self.world, self._ledger, group.gangs, group.key, apart=apart)
 
     def _look_again(self, group: Group) -> Sequence[Decision]:
         """A gang that waits for room is bound if it fits now: what has not begun for it is taken back. One that was
@@ -405,7 +409,7 @@ class Executor:
         if group.signature is None or unschedulable.refusal(group.signature, place) is None:
             group.signature = self._signature(group, apart=not speaks_for_others(why))
             unschedulable.refused(group.signature, place, verdict, why)
-        if not self.world.turns.strict:
+        if not self._ledger.turns.strict:
             self.queue.refused(place, self._waiting.share(group), self.world.membership.size(group.gangs))
         self._signal(group, Signal.NO_FIT)
 
@@ -454,7 +458,7 @@ class Executor:
         paused = verdict.outcome == UNSCHEDULABLE and pause_of(self.world, group).until > self.world.now
         if paused and self.options.rollback and group.failures.begun:
             verdict = self.phases.decided(group, group.waiting_since)  # it waits if it will be able to evict
-        leaving = rollback.leaving(self.world, group, verdict) if self.options.rollback else ()
+        leaving = rollback.leaving(self.world, self._ledger.condemned, group, verdict) if self.options.rollback else ()
         if not leaving or any(victim.uid in self._ledger.condemned for victim in leaving):
             return False
         group.plan = Plan((), group.eviction(self._new_ident(), leaving, Cause.ROLLBACK))
@@ -478,7 +482,7 @@ class Executor:
             plan = found.plan(group)
             if plan is None:
                 continue
-            goes_on = key in self._ledger.begun or self._priority(group) not in completed_first
+            goes_on = key in self.world.begun or self._priority(group) not in completed_first
             if plan.eviction.begun or goes_on:
                 self._resume(group, plan)
                 resumed.append((group, plan))
@@ -501,7 +505,7 @@ class Executor:
         """
         membership = self.world.membership
         begun = [g for g in self.groups.values() if g.state is State.QUEUED and membership.half_bound(g.gangs)]
-        self._ledger.begun.update(group.key for group in begun)
+        self.world.begun.update(group.key for group in begun)
         for group in begun:
             self._waiting.enqueue(group)
         return {self._priority(group) for group in begun}

@@ -44,21 +44,21 @@ class Gangs:
 
     def __init__(self, decider: Decider, actuator: Actuator, reporter: Reporter, queue: Queue) -> None:
         self._world = world = decider.world
-        self._ledger = world.ledger
-        self._work = world.ledger.work
+        self._ledger = ledger = decider.ledger
+        self._work = ledger.work
         self._actuator = actuator
         self._reporter = reporter
         self._queue = queue
         self._longest_wait = decider.options.longest_wait
-        self.evictions = Evictions(world, decider.options, actuator, reporter)
-        self.bindings = Bindings(world, decider.options, actuator, reporter)
+        self.evictions = Evictions(world, ledger, decider.options, actuator, reporter)
+        self.bindings = Bindings(world, ledger, decider.options, actuator, reporter)
         self.groups: dict[str, Group] = {}
-        self.holding = Holding(world, decider.options.hold_room, actuator, reporter, self.groups)
-        self.losses = Losses(world)
+        self.holding = Holding(world, ledger, decider.options.hold_room, actuator, reporter, self.groups)
+        self.losses = Losses(world, ledger)
         self.announced = AnnouncedRoom(decider, reporter)
         self.review = Reviews(decider)
         self.notices = Notices(world, decider.options, reporter)
-        self.broken = BrokenGangs(world, decider.options, actuator, reporter, self.evictions)
+        self.broken = BrokenGangs(world, ledger, decider.options, actuator, reporter, self.evictions)
         self.waiting = Waiting(decider, queue)
         self.unschedulable = UnschedulableGangs(world, decider, decider.options.strict_budgets, queue, self._wake)
         self._group_of: dict[GangId, str] = {}
@@ -198,8 +198,8 @@ class Gangs:
         self._actuator.end(group.key)
         self.holding.touch([group.key])
         self._reporter.reserved.pop(group.key, None)
-        world.ledger.stop_waiting(group.key)
-        world.ledger.release(group.key)
+        self._ledger.stop_waiting(group.key)
+        self._ledger.release(group.key)
         self.announced.plan_over(group.key)
 
     # -- gangs ---------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class Gangs:
         if group is not None or pending:  # else it is of no interest any more
             look = membership.look(gangs)
         if pending:  # else it keeps no member waiting
-            found = obstacle(self._world, gangs, leave=group is not None and group.rolled_back)
+            found = obstacle(self._world, self._ledger.condemned, gangs, leave=group is not None and group.rolled_back)
         if group is None and pending:
             group = self._begin(gangs)
             group.obstacle = found

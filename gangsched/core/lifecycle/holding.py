@@ -28,6 +28,7 @@ from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Actuator, Answer
 from gangsched.core.events import Outcome
 from gangsched.core.ledger.condemned import Cause, Eviction, Phase
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import Group, Plan
@@ -90,10 +91,16 @@ class Holding:
     """
 
     def __init__(
-        self, world: World, mode: str, actuator: Actuator, reporter: Reporter, groups: Mapping[str, Group]
+        self,
+        world: World,
+        ledger: Ledger,
+        mode: str,
+        actuator: Actuator,
+        reporter: Reporter,
+        groups: Mapping[str, Group],
     ) -> None:
-        self._world, self._ledger = world, world.ledger
-        self._work = world.ledger.work
+        self._world, self._ledger = world, ledger
+        self._work = ledger.work
         self._mode = mode
         self._actuator = actuator
         self._reporter = reporter
@@ -104,10 +111,10 @@ class Holding:
         self._touched: set[str] = set()
         self._dirty: set[str] = set()
         self._heard: set[str] = set()  # of these plans a node has changed, or a write to one is answered
-        self._until = world.ledger.agenda.page()  # by key, when a plan has had its time
-        self._linger = world.ledger.agenda.page()  # by node, until when it stays held without a plan
-        self._look = world.ledger.agenda.page()  # by node, when what was acknowledged should show
-        self._try_again = world.ledger.agenda.page()
+        self._until = ledger.agenda.page()  # by key, when a plan has had its time
+        self._linger = ledger.agenda.page()  # by node, until when it stays held without a plan
+        self._look = ledger.agenda.page()  # by node, when what was acknowledged should show
+        self._try_again = ledger.agenda.page()
         self._refused = False  # for a while
         self._refused_last = ""  # why, until a node could be held again
         self._others_wait = False
@@ -332,7 +339,7 @@ class Holding:
         if self._others_wait and not others_wait:
             self._touched |= ledger.condemned.evictions.keys()
         for name in self._linger.due(world.now):
-            if name in ledger.assumed.values():  # a member was not seen to be bound there yet
+            if name in world.assumed.values():  # a member was not seen to be bound there yet
                 self._linger.at(name, world.now + LINGER_SECONDS)
             self._dirty.add(name)
         for name in self._look.due(world.now):
@@ -365,7 +372,7 @@ class Holding:
     def _ask(self, node: Node, wanted: str, stands: str) -> None:
         self._asked[node.name] = _Asked(node.uid, wanted)
         self._look.never(node.name)
-        self._actuator.want(desired.hold(self._world, node, stands))
+        self._actuator.want(desired.hold(self._ledger.held, node, stands))
 
     def _wanted(self, name: str, stands: str) -> str:
         """What the taint on a node is to say, which says this now; empty: there is to be none."""

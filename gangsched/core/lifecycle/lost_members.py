@@ -17,14 +17,16 @@ from gangsched.core.actions import MARK_REASON, Bind
 from gangsched.core.agenda import Page
 from gangsched.core.decision import group_key
 from gangsched.core.events import Change, Hint
-from gangsched.core.ledger.ledger import Kind
+from gangsched.core.ledger.ledger import Ledger
+from gangsched.core.ledger.reservation import Kind
 from gangsched.core.lifecycle.group import Group, Refusal, pause
 from gangsched.core.lifecycle.refused_bindings import FIRST_PAUSE_SECONDS, asked_by
 from gangsched.core.lifecycle.table import State
 from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.state.membership import ONLY_WAITING
-from gangsched.core.world.world import World, keep_room
+from gangsched.core.world.kept_room import keep_room
+from gangsched.core.world.world import World
 from gangsched.model.records import SINGLE, GangId, Pod
 
 #: How long room is held from when it became free, and once more from when a successor has been seen.
@@ -52,14 +54,15 @@ class Losses:
     before :meth:`begin`, which a process that only stands by does not call.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, ledger: Ledger) -> None:
         self._world = world
+        self._ledger = ledger
         self._begun = False
         self.rooms: dict[GangId, dict[str, _Room]] = {}
         self._leaving: dict[str, GangId] = {}
         self._shown: dict[GangId, str] = {}
-        self._work = world.ledger.work
-        self._due: Page[tuple[GangId, str]] = world.ledger.agenda.page()
+        self._work = ledger.work
+        self._due: Page[tuple[GangId, str]] = ledger.agenda.page()
 
     def begin(self) -> None:
         """From now on what is lost is noted."""
@@ -203,7 +206,7 @@ class Losses:
     def _show(self, key: str, gangs: tuple[GangId, ...], rooms: list[_Room]) -> None:
         """From now on exactly this is held under a key."""
         world = self._world
-        before = world.ledger.of(key)
+        before = self._ledger.of(key)
         priority = world.membership.preemptor_priority(gangs) if rooms else 0
         for gang in gangs:
             if rooms:
@@ -215,11 +218,11 @@ class Losses:
         if same and (not pods or (before is not None and before.priority == priority)):
             return
         if not rooms:
-            world.ledger.release(key)
+            self._ledger.release(key)
             return
         if any(p.pod.volumes is not None for p in pods):
-            world.ledger.work.changes.append(Change(Hint.VOLUMES))
-        keep_room(world, key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)
+            self._work.changes.append(Change(Hint.VOLUMES))
+        keep_room(world, self._ledger, key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)
 
 
 # -- members whose binding was refused --------------------------------------------------------------------

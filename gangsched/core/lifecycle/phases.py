@@ -52,8 +52,8 @@ class Phases:
     ) -> None:
         self._drains = drains
         self._world = decider.world
-        self._ledger = decider.world.ledger
-        self._work = decider.world.ledger.work
+        self._ledger = decider.ledger
+        self._work = decider.ledger.work
         self._decider = decider
         self._actuator = actuator
         self._reporter = reporter
@@ -322,7 +322,7 @@ class Phases:
     def _reviewed(self, group: Group, plan: Plan) -> Review:
         """What becomes of a plan before (further) victims are removed."""
         if group.rolled_back:
-            keep = self._hopeless(group) and not failing(plan.victims.values(), self._world)
+            keep = self._hopeless(group) and not failing(plan.victims.values(), self._world, self._ledger.condemned)
             return Review.KEEP if keep else Review.REPLACE
         return self._review.of(group, plan)
 

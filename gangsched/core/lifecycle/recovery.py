@@ -38,6 +38,7 @@ class Recovery:
 
     def __init__(self, decider: Decider) -> None:
         self._world = world = decider.world
+        self._condemned = decider.ledger.condemned
         self._decider = decider
         self.owned: list[tuple[Pod, list[EvictionOwner]]] = []
         self._by_owner: dict[tuple[str, str], list[tuple[Pod, EvictionOwner]]] = {}
@@ -65,7 +66,7 @@ class Recovery:
         leaving = any(pod.deleting_since is not None for pod, _ in marked)
         if not self._decider.still_holds(KnownPlan(group.gangs, placements, [v.uid for v in victims])).holds:
             return None
-        if not leaving and (self._in_part(victims) or failing(victims, self._world)):
+        if not leaving and (self._in_part(victims) or failing(victims, self._world, self._condemned)):
             return None  # marking had not come to an end, or no decision may have warned of Jobs that fail
         plan = Plan(placements, group.eviction(intent.plan, victims))
         plan.nominated = {p.uid: p.node for p in placements}

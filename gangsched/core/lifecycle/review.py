@@ -36,6 +36,7 @@ class Reviews:
 
     def __init__(self, decider: Decider) -> None:
         self._world = decider.world
+        self._ledger = decider.ledger
         self._options = decider.options
         self._decider = decider
 
@@ -49,7 +50,9 @@ class Reviews:
         if incomplete([plan.victims[pod.uid] for pod in standing], plan.victims, world):
             return Review.REPLACE
         victims = [plan.victims[pod.uid] for pod in standing]
-        if any(job.uid not in plan.read.failing for job, *_ in failing(victims, world, group.key)):
+        if any(
+            job.uid not in plan.read.failing for job, *_ in failing(victims, world, self._ledger.condemned, group.key)
+        ):
             return Review.REPLACE
         if not eviction.begun and self._changed(group, plan, standing):
             return Review.REPLACE
@@ -66,7 +69,7 @@ class Reviews:
         found = self._decider.decide(Question(group.gangs, may_preempt=False, prefer=plan.node_of, wait_until=until))
         if found.outcome not in (BIND, WAIT) or any(each.uid in stay for each in found.awaiting):
             return None
-        owners = (self._world.ledger.condemned.owned_by(each.uid) for each in found.awaiting)
+        owners = (self._ledger.condemned.owned_by(each.uid) for each in found.awaiting)
         later = any(owner is not None and owner.number > plan.eviction.number for owner in owners)
         return None if later else found
 
@@ -80,7 +83,7 @@ class Reviews:
         that only waits for its volumes, or of which ``places`` are bound anew, counts on no pod to leave.
         """
         awaits = group.state is not State.PREBINDING and places is None
-        waits = self._world.ledger.waits(group.key) if places is None else ()
+        waits = self._ledger.waits(group.key) if places is None else ()
         asked = plan.placements if places is None else places
         return self._decider.still_holds(KnownPlan(group.gangs, asked, waits, awaits)).holds
 
@@ -92,17 +95,17 @@ class Reviews:
         required = world.membership.lacking(gangs)
         if not victims:
             return Read(required)
-        fails = frozenset(job.uid for job, *_ in failing(victims.values(), world, key))
+        fails = frozenset(job.uid for job, *_ in failing(victims.values(), world, self._ledger.condemned, key))
         pods = [pod for uid in victims if (pod := world.pods.get(uid)) is not None]
         budgets: dict[str, float] = {}
         if world.budgets:
-            found = budgets_of(world, key, victims)
+            found = budgets_of(world, self._ledger.condemned, key, victims)
             budgets = {each: found.allowed[each] for each in found.draws(pods)}
         return Read(required, tuple(self._staying(pods, key, victims)), fails, budgets)
 
     def _staying(self, pods: Iterable[Pod], key: str, victims: Mapping[str, Victim]) -> Iterable[tuple[object, ...]]:
         """Of each gang of these victims how it may be taken apart, and how many others of it run."""
-        world, counts_on = self._world, self._world.ledger.condemned.counts_on
+        world, counts_on = self._world, self._ledger.condemned.counts_on
         for gang in sorted({pod.gang for pod in pods if pod.gang.family != SINGLE}):
             spec, bound = world.membership.spec(gang), world.membership.census(gang).bound
             stay = sum(p.uid not in victims and not counts_on(p.uid, key) for p in bound)
@@ -125,6 +128,6 @@ class Reviews:
 
     def _beyond(self, group: Group, plan: Plan, standing: Sequence[Pod]) -> bool:
         """Return whether more victims are beyond a budget than the plan has announced."""
-        budgets = budgets_of(self._world, group.key, plan.victims)
+        budgets = budgets_of(self._world, self._ledger.condemned, group.key, plan.victims)
         said = budgets.draws(pod for pod in standing if plan.victims[pod.uid].over_budget)
         return any(count - budgets.allowed[key] > said[key] for key, count in budgets.draws(standing).items())

@@ -7,6 +7,7 @@ their controllers create again, and only when all bound members are of this kind
 from __future__ import annotations
 
 from gangsched.core.decision import UnitRef, Unschedulable, Verdict, Victim
+from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.lifecycle.group import TRIES, Failed, Group
 from gangsched.core.preemption.job_failures import failing
 from gangsched.core.world.world import World
@@ -15,7 +16,7 @@ from gangsched.model.preemptible import protected
 from gangsched.model.records import Pod
 
 
-def leaving(world: World, group: Group, verdict: Verdict) -> list[Victim]:
+def leaving(world: World, condemned: Condemned, group: Group, verdict: Verdict) -> list[Victim]:
     """The members to remove; none when the gang has to go on as it is.
 
     It is rolled back when its other members have no place, or when their bindings fail again and again; only so often
@@ -35,7 +36,7 @@ def leaving(world: World, group: Group, verdict: Verdict) -> list[Victim]:
     if any(census.succeeded for census in members) or not all(_may_go(group, pod) for pod in bound):
         return []
     found = [_as_victim(pod) for pod in bound]
-    return [] if failing(found, world) else found  # a Job would count them as failed, and end
+    return [] if failing(found, world, condemned) else found  # a Job would count them as failed, and end
 
 
 def hopeless(verdict: Verdict) -> bool:

@@ -19,6 +19,7 @@ from gangsched.core.decision import Order
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.backfill import STRICT
 from gangsched.core.ledger.condemned import STOPS, Phase
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import Failed, Group
 from gangsched.core.planning.cycle import Decider
@@ -33,12 +34,12 @@ RESERVED_AT_MOST, RESERVED_WITHOUT_END = 86400.0, 600.0
 
 
 class Waiting:
-    """Puts groups into the ``queue``, and keeps ``world.turns`` in line with those that do not fit."""
+    """Puts groups into the ``queue``, and keeps ``ledger.turns`` in line with those that do not fit."""
 
     def __init__(self, decider: Decider, queue: Queue) -> None:
         self._world = decider.world
-        self._ledger = decider.world.ledger
-        self._work = decider.world.ledger.work
+        self._ledger = decider.ledger
+        self._work = decider.ledger.work
         self._decider = decider
         self._options = decider.options
         self._queue = queue
@@ -81,7 +82,7 @@ class Waiting:
 
     def look_again(self, group: Group, retry_at: float | None) -> float | None:
         """When time alone may change what was decided about the group; ``retry_at`` is what the decision says of it."""
-        since = self._ledger.turn_since(group.key)
+        since = self._ledger.turns.since(group.key)
         gives_up_at = None if since is None else self._reserved_until(group, since)
         known = (retry_at, self._starves_at(group), gives_up_at)
         return min((t for t in known if t is not None and t > self._world.now), default=None)
@@ -95,11 +96,11 @@ class Waiting:
 
     def block(self, group: Group) -> None:
         """The group does not fit: from now on those behind it have to leave it what is its due."""
-        turns = self._world.turns
-        ledger = self._ledger
-        before, rooms = turns.get(group.key), list(map(ledger.turn_of, ledger.turns()))
+        turns = self._ledger.turns
+        before, rooms = turns.get(group.key), [made.pods for made in turns.reserved()]
         pipeline = self._decider.pipeline(group.gangs[0].scheduler)
-        if group.outlook.short_of_quota or self._unadmitted(group) or not block(self._world, group.gangs, pipeline):
+        aside = group.outlook.short_of_quota or self._unadmitted(group)
+        if aside or not block(self._world, turns, group.gangs, pipeline):
             self.unblock(group)  # it runs; members beyond its minimum wait without holding up others
             return
         starved = self._starves_at(group)
@@ -108,7 +109,7 @@ class Waiting:
         after = turns.get(group.key)
         if before is not None and after is not None and (before.order, before.classes) != (after.order, after.classes):
             self._work.changes.append(Change(Hint.TURN))
-        kept = list(map(ledger.turn_of, ledger.turns()))
+        kept = [made.pods for made in turns.reserved()]
         self._work.changes += [Change(Hint.ROOM, p.node) for room in rooms if room not in kept for p in room]
 
     def _unadmitted(self, group: Group) -> bool:
@@ -117,24 +118,24 @@ class Waiting:
 
     def _reserved_until(self, group: Group, since: float) -> float:
         """When the room that has been reserved for the group since then is given up (seconds)."""
-        return since + (RESERVED_AT_MOST if self._ledger.turn_ends(group.key) else RESERVED_WITHOUT_END)
+        return since + (RESERVED_AT_MOST if self._ledger.turns.known_end(group.key) else RESERVED_WITHOUT_END)
 
     def _reserve(self, group: Group) -> None:
         """Reserve room, or keep what is reserved; give up what has not come true for too long, and let as much time
         pass as the group has been waiting in all.
         """
-        ledger, now = self._ledger, self._world.now
-        since = ledger.turn_since(group.key)
+        turns, now = self._ledger.turns, self._world.now
+        since = turns.since(group.key)
         if since is not None and self._reserved_until(group, since) <= now:
             group.reserves_from = now + now - (since if group.waiting_since is None else group.waiting_since)
-            ledger.end_turn(group.key)
+            turns.end(group.key)
         else:
             reserve(self._decider, group.gangs, group.key)
 
     def unblock(self, group: Group) -> None:
         """The group is no longer in the way of those behind it."""
         group.reserves_from = 0.0
-        kept = self._world.turns.drop(group.key)
+        kept = self._ledger.turns.drop(group.key)
         if kept is not None:
             self._work.changes.append(Change(Hint.TURN))
             self._work.changes += [Change(Hint.ROOM, p.node) for p in kept]
@@ -143,9 +144,9 @@ class Waiting:
 class NominatedGangs:
     """Of ``groups`` those that something has happened for since they were decided."""
 
-    def __init__(self, world: World, actuator: Actuator, groups: Mapping[str, Group]) -> None:
+    def __init__(self, world: World, ledger: Ledger, actuator: Actuator, groups: Mapping[str, Group]) -> None:
         self._world = world
-        self._ledger = world.ledger
+        self._ledger = ledger
         self._actuator = actuator
         self._groups = groups
         #: Their places in the queue, by key.

@@ -14,7 +14,8 @@ import numpy as np
 from gangsched.core.arrays import Bools, Ints, isin, union
 from gangsched.core.decision import Flavors, Placement, group_key
 from gangsched.core.ledger.backfill import both, kept_nodes
-from gangsched.core.ledger.ledger import Turn, announced_by
+from gangsched.core.ledger.ledger import Ledger, announced_by
+from gangsched.core.ledger.reservation import Turn
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placed, Placer, Want
 from gangsched.core.planning.topology import Domain, DomainDemand, Topology, wishes_met
@@ -23,6 +24,7 @@ from gangsched.core.quota.assignment import NO_QUOTA, NoQuota, QuotaAssignment
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Classes, Phantom, Restriction, Simulation
 from gangsched.core.watchdog import Watchdog
+from gangsched.core.world.kept_room import renew_classes
 from gangsched.core.world.world import World, queue_order
 from gangsched.model.constraints import NOT_IN, NodeTerm, Requirement
 from gangsched.model.queues import foreign_queue
@@ -108,6 +110,7 @@ class SchedulingContext:
     def __init__(
         self,
         world: World,
+        ledger: Ledger,
         options: Options,
         placer: Placer,
         watchdog: Watchdog,
@@ -118,6 +121,7 @@ class SchedulingContext:
         self.asked = asked
         self.watchdog = watchdog
         self.world = world
+        self.ledger = ledger
         self.options = options
         self.placer = placer
         self.gangs = tuple(asked.gangs)
@@ -132,16 +136,16 @@ class SchedulingContext:
         self.census = {g: copy(member.census(g)) for g in self.gangs}
         #: Pods of other schedulers to which the nodes are left to which they are nominated.
         self._foreign = world.foreign_nominations.above(self.priority)
-        if not world.ledger.empty or self._foreign:
+        if not ledger.empty or self._foreign:
             for pod in (*self._foreign, *(p for census in self.census.values() for p in census.kinds)):
                 world.snapshot.class_of(pod)  # its own terms may tell the others apart
-            world.renew_classes()
+            renew_classes(world, ledger)
         self._classes = Classes(world.snapshot)
         self._turn: Turn | None = None if asked.holding else queue_order(self.world, self.gangs)
-        self.ahead = self.world.turns.ahead(self._turn) if self._turn is not None else []
+        self.ahead = self.ledger.turns.ahead(self._turn) if self._turn is not None else []
         #: What the gangs ahead keep from it under the strict queue policy.
         self.kept: Restriction | None = None
-        if self.ahead and self.world.turns.strict:
+        if self.ahead and self.ledger.turns.strict:
             self.kept = kept_nodes(self.ahead, Simulation(world.snapshot))
         self.needs = {g: member.required(g, self.census[g]) for g in self.gangs}
         for census in self.census.values():
@@ -205,7 +209,7 @@ class SchedulingContext:
         """
         restriction = both(self.domain.restriction if self.domain is not None else None, self.kept)
         class_of = self.world.snapshot.class_of
-        held = [*self.world.ledger.seen_by(self.priority, self._turn, {*self._mine, *self._later})]
+        held = [*self.ledger.seen_by(self.priority, self._turn, {*self._mine, *self._later})]
         held += [Phantom(class_of(pod), pod.uid, pod.nominated_node) for pod in self._foreign]
         sim = Simulation(self.world.snapshot, held, restriction, self.placer.pipeline.unlimited, self._classes)
         if len(leaving):
@@ -221,17 +225,17 @@ class SchedulingContext:
         plans that were made after it, with that room taken, take nothing from it, whether or not their victims have
         left: it cannot count on these.
         """
-        held = {(place.uid, place.node) for place in self.world.ledger.pods_of(self.group)}
+        held = {(place.uid, place.node) for place in self.ledger.pods_of(self.group)}
         self._later = self._later_plans() if held.issuperset(placements) else frozenset()
         return self.simulation(leaving)
 
     def _later_plans(self) -> frozenset[str]:
-        return frozenset(self.world.ledger.condemned.after(self.group))
+        return frozenset(self.ledger.condemned.after(self.group))
 
     def hold_later(self, sim: Simulation) -> None:
         """Members have their places as planned: for others the room of later plans is taken."""
         rows = sim.snapshot.row_of
-        for each in (pod for holder in sorted(self._later) for pod in self.world.ledger.pods_of(holder)):
+        for each in (pod for holder in sorted(self._later) for pod in self.ledger.pods_of(holder)):
             if each.node in rows:
                 sim.place(each.pod, rows[each.node])
 
@@ -244,7 +248,7 @@ class SchedulingContext:
         """Slots of the pods that plans under way remove, as far as this gang may count on them; unless ``weaker``,
         other than for plans whose room it could take. With a plan of its own it has taken what it needs of that.
         """
-        known = self.world.ledger.condemned
+        known = self.ledger.condemned
         table, uids = self.world.snapshot.table, known.gone_for(self.group, self.priority)
         paused = self.asked.pause.until > self.now
         may_evict = not paused and self.world.membership.policy(self.gangs) != PREEMPT_NEVER
@@ -275,7 +279,7 @@ class SchedulingContext:
         """
         until = self.asked.wait_until if until is None else until
         out = [self._gone_by(until, self._terminating)]
-        if self.world.ledger.condemned.records:
+        if self.ledger.condemned.records:
             surely, perhaps = self.condemned(weaker=False), self.condemned()
             out = [np.sort(np.concatenate([out[0], self._gone_by(until, slots)])) for slots in (surely, perhaps)]
         return out if len(out[-1]) > len(out[0]) else out[:1]

@@ -29,6 +29,7 @@ from gangsched.core.decision import (
 )
 from gangsched.core.framework.pipeline import Pipeline, Stopwatch, pipeline_of
 from gangsched.core.framework.registry import PluginError, PluginSet
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placer
 from gangsched.core.planning.contained import Contained
@@ -74,8 +75,11 @@ MAY_EVICT = Barred()
 class GangCycle:
     """One decision, about to be made."""
 
-    def __init__(self, world: World, options: Options, placer: Placer, watchdog: Watchdog, asked: Question) -> None:
+    def __init__(
+        self, world: World, ledger: Ledger, options: Options, placer: Placer, watchdog: Watchdog, asked: Question
+    ) -> None:
         self._world = world
+        self._ledger = ledger
         self._options = options
         self._placer = placer
         self._watchdog = watchdog
@@ -105,7 +109,7 @@ class GangCycle:
                 if anywhere:
                     continue
             elif gate.mode == Mode.FIT and self._asked.plain:
-                found = one_of_many(self._world, self._placer, self._gangs, gate)
+                found = one_of_many(self._world, self._ledger, self._placer, self._gangs, gate)
                 if found is not None:
                     return found
             context = self._context(gate)
@@ -140,7 +144,7 @@ class GangCycle:
 
     def _context(self, gate: QuotaAssignment | NoQuota, *, announced: bool = True) -> SchedulingContext:
         asked = self._asked if announced else msgspec.structs.replace(self._asked, announced=False)
-        return SchedulingContext(self._world, self._options, self._placer, self._watchdog, asked, gate)
+        return SchedulingContext(self._world, self._ledger, self._options, self._placer, self._watchdog, asked, gate)
 
     # -- quota ---------------------------------------------------------------------------------------------
 
@@ -287,14 +291,14 @@ class GangCycle:
 
 
 def one_of_many(
-    world: World, placer: Placer, gangs: Sequence[GangId], gate: QuotaAssignment | NoQuota
+    world: World, ledger: Ledger, placer: Placer, gangs: Sequence[GangId], gate: QuotaAssignment | NoQuota
 ) -> Verdict | None:
     """The short way to a decision for a gang of one pod that wants nothing special, as thousands may come one after
     another: to bind it now, as the whole cycle would; None when it has to be looked at more closely. By ``gate`` it has
     its quota, if it needs any, and without evictions.
     """
     gang, member = gangs[0], world.membership
-    if len(gangs) != 1 or world.ledger.holders() or world.foreign_nominations:
+    if len(gangs) != 1 or ledger.holders() or world.foreign_nominations:
         return None
     census, spec = member.census(gang), member.spec(gang)
     if spec is None or spec.topology or spec.min_member != 1 or spec.announces:
@@ -302,7 +306,7 @@ def one_of_many(
     if len(census.pending) != 1 or member.required(gang, census) != 1:
         return None
     (pod,) = census.pending
-    if pod.nominated_node or (world.turns.keep_something and world.turns.ahead(queue_order(world, gangs))):
+    if pod.nominated_node or (ledger.turns.keep_something and ledger.turns.ahead(queue_order(world, gangs))):
         return None
     row = placer.streak.next(world.snapshot.class_of(gate.member(pod)), pod.uid, world.snapshot)
     if row is None:
@@ -322,6 +326,8 @@ class Decider:
 
     def __init__(self, world: World, options: Options) -> None:
         self.world = world
+        #: What is intended; another one from the next leadership on.
+        self.ledger = Ledger()
         self.options = options
         self.watchdog = Watchdog()
         self.stopwatch = Stopwatch()
@@ -348,7 +354,9 @@ class Decider:
         return self._placers[scheduler].pipeline
 
     def _cycle(self, asked: Question) -> GangCycle:
-        return GangCycle(self.world, self.options, self._placers[asked.gangs[0].scheduler], self.watchdog, asked)
+        return GangCycle(
+            self.world, self.ledger, self.options, self._placers[asked.gangs[0].scheduler], self.watchdog, asked
+        )
 
     def context(self, gangs: Sequence[GangId], *, kinds: bool = False) -> SchedulingContext:
         """Where the gangs could go if no gang were ahead of them, for questions of other kinds; it may raise
@@ -356,7 +364,7 @@ class Decider:
         With ``kinds`` it is not about places.
         """
         placer, asked = self._placers[gangs[0].scheduler], Question(gangs, holding=True, kinds=kinds)
-        return SchedulingContext(self.world, self.options, placer, self.watchdog, asked)
+        return SchedulingContext(self.world, self.ledger, self.options, placer, self.watchdog, asked)
 
     def contexts(self, gangs: Sequence[GangId], *, displacing: bool = False) -> Iterator[SchedulingContext]:
         """Where gangs that may need quota could go: in each of the flavors in which they have it, in the order in which

@@ -224,7 +224,7 @@ class Outcomes:
         )
         known = {a.uid for a in found}
         found = (*found, *(a for a in context.gate.awaited if a.uid not in known))
-        removed_for = self._world.ledger.condemned.removed_for
+        removed_for = self.context.ledger.condemned.removed_for
         return tuple(msgspec.structs.replace(a, plan=removed_for(a.uid)) for a in found)
 
     # -- with victims --------------------------------------------------------------------------------------
@@ -233,7 +233,9 @@ class Outcomes:
         """The victims are known: place the members in the room that they leave. None when they do not fit there."""
         context = self.context
         found = explain.victims(units, choice, budgets, context.options)
-        victims = by_suspension(found, self._world, context.options, context.priority, budgets)
+        victims = by_suspension(
+            found, self._world, context.ledger.condemned, context.options, context.priority, budgets
+        )
         gone = sorted(v.uid for v in victims)
         slots = [self._snapshot.table.slot_of[uid] for uid in gone]
         sim = context.planned(context.slots(gone))
@@ -253,7 +255,7 @@ class Outcomes:
             awaiting=awaiting,
             victims=victims,
             spared=explain.spared(units, choice, victims),
-            warnings=job_failures.warnings(victims, self._world),
+            warnings=job_failures.warnings(victims, self._world, context.ledger.condemned),
             stopped=choice.stopped or context.left_out,
             steps=choice.steps,
             optimal=choice.gap is None if choice.floor is not None else None,
@@ -338,7 +340,7 @@ class Outcomes:
         names = [b.name for b in context.ahead]
         context.ignore_turns()
         if context.fit(NO_PODS) is not None:
-            found = waits_behind(found, names, self._world.turns.strict)
+            found = waits_behind(found, names, self.context.ledger.turns.strict)
         return found.but(behind=True)
 
     def _nearest(self, units: Units | None) -> Domain:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from gangsched.core.arrays import Bools
 from gangsched.core.decision import Awaited
 from gangsched.core.framework.pipeline import Pipeline
+from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.options import Options
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.topology import Domain, least_harmful
@@ -66,7 +67,7 @@ class VictimsOf:
         self._context = context
         self._world = context.world
         self._gate = context.gate if isinstance(context.gate, QuotaAssignment) else None
-        self.budgets = budgets_of(context.world, context.group)
+        self.budgets = budgets_of(context.world, context.ledger.condemned, context.group)
         self._unsaved = unsaved(context.world, context.now, always=context.options.harm_by_work)
         self._cap = cap_of(context.options, context.required)
         self._smallest: list[int] = []  # choices found that have more victims than that
@@ -87,7 +88,7 @@ class VictimsOf:
             displaced = self._displaced[choice.taken]
             self._gate.freed = [(holder.node, amounts) for holder, amounts in displaced]
             evicted = {holder.admission.workload.uid for holder, _ in displaced if holder.evicted}
-            self._gate.awaited = tuple(_leaving_anyway(self._world, evicted))
+            self._gate.awaited = tuple(_leaving_anyway(self._world, context.ledger.condemned, evicted))
         return units, choice
 
     def _in_domains(self) -> tuple[Units, Choice | None]:
@@ -235,7 +236,8 @@ class VictimsOf:
             if choice is None or self._cap is None:
                 return units, choice, spent
             named = explain.victims(units, choice, self.budgets, context.options)
-            count = len(by_suspension(named, world, context.options, context.priority, self.budgets))
+            condemned, options = context.ledger.condemned, context.options
+            count = len(by_suspension(named, world, condemned, options, context.priority, self.budgets))
             if count <= self._cap.most:
                 return units, choice, spent
             self._smallest.append(count)
@@ -298,7 +300,7 @@ class VictimsOf:
         """Whoever may be taken, those aside of which quota decides that."""
         context, world = self._context, self._world
         queued: Collection[GangId] = self._gate.managed.holding() if self._gate is not None else ()
-        condemned = frozenset(map(int, context.condemned() if world.ledger.condemned.records else ()))
+        condemned = frozenset(map(int, context.condemned() if context.ledger.condemned.records else ()))
         limit, guard = context.options.protect_after_evictions, None
         if self._gate is not None:
             guard = LoopGuard(world, self._gate, context.priority, limit, context.now)
@@ -310,7 +312,7 @@ class VictimsOf:
             context.priority,
             usable,
             self._unbreakable() | self._slow(),
-            frozenset(world.ledger.binding),
+            frozenset(context.ledger.binding),
             context.patience,
             context.now,
             queued,
@@ -345,11 +347,11 @@ class VictimsOf:
         return frozenset(table.slot_of[uid] for uid in slow)
 
 
-def _leaving_anyway(world: World, uids: Iterable[str]) -> Iterator[Awaited]:
+def _leaving_anyway(world: World, condemned: Condemned, uids: Iterable[str]) -> Iterator[Awaited]:
     """The pods of these workloads (UIDs) that are on their way out already."""
     for uid in sorted(uids):
         for pod in world.managed.pods_of(uid):
-            if pod.node and (pod.deleting_since is not None or pod.uid in world.ledger.condemned):
+            if pod.node and (pod.deleting_since is not None or pod.uid in condemned):
                 yield Awaited(pod.key, pod.node, pod.uid)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gangsched.core.decision import Victim, names_of
+from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.options import Options
 from gangsched.core.preemption.blocks import ref_of
 from gangsched.core.preemption.harm import Budgets
@@ -64,6 +65,7 @@ def movable(pods: Sequence[Pod], options: Options) -> bool:
 
 def leaving(
     world: World,
+    condemned: Condemned,
     options: Options,
     uid: str,
     stop: Stop,
@@ -79,7 +81,7 @@ def leaving(
     gangs = world.managed.gangs_of(uid)
     unit, why = ref_of(world.membership, gangs), causes.stopped_and_drained(stop=stop)
     found = [Victim.of(pod, unit, why, method=options.removal, reason=stop.reason) for pod in pods]
-    victims = by_suspension(found, world, options, _ABOVE_ALL, budgets)
+    victims = by_suspension(found, world, condemned, options, _ABOVE_ALL, budgets)
     all_pods = [world.pods[v.uid] for v in victims]
     beyond = (budgets.beyond([*also, *all_pods]) - budgets.beyond(also)) if budgets else set()
     if options.strict_budgets and budgets:
@@ -93,15 +95,15 @@ def leaving(
     return DrainPlan(uid, gangs, stop, marked)
 
 
-def all_leaving(world: World, options: Options) -> Iterator[DrainPlan]:
+def all_leaving(world: World, condemned: Condemned, options: Options) -> Iterator[DrainPlan]:
     """All pods that are evicted because of a stopped queue now, in this order."""
     if not world.managed.active:
         return
     world.managed.settle()
-    budgets = budgets_of(world)
+    budgets = budgets_of(world, condemned)
     for uid, stop in list(workloads(world.managed, drained_queues(world.managed.quota))):
         pods = standing(world, uid)
         if pods and movable(pods, options):
-            found = leaving(world, options, uid, stop, pods, budgets)
+            found = leaving(world, condemned, options, uid, stop, pods, budgets)
             budgets.charge(world.pods[v.uid] for v in found.victims if not v.over_budget)
             yield found

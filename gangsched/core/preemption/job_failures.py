@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gangsched.core.decision import Victim
+from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.preemption.blocks import uncounted, with_failed
 from gangsched.messages import causes
 from gangsched.messages.text import counted, listed
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 _NAMED = 3
 
 
-def warnings(gone: Sequence[Victim], world: World) -> tuple[str, ...]:
+def warnings(gone: Sequence[Victim], world: World, condemned: Condemned) -> tuple[str, ...]:
     """Jobs that would fail, and other owners of which it is known that they would, or may."""
-    failed = failing(gone, world)
+    failed = failing(gone, world, condemned)
     out = [_would_fail_by(job, found, count) for job, found, count in failed]
     out += _with_jobs(failed, world)
     owners: dict[tuple[str, str, str], list[Pod]] = {}
@@ -81,11 +82,11 @@ def _would_fail_by(job: Job, found: Fate, count: int) -> str:
     return causes.job_would_lose_indexes(job=job.key, indexes=indexes, limit=job.limit_per_index)
 
 
-def failing(gone: Iterable[Victim], world: World, key: str = "") -> list[tuple[Job, Fate, int]]:
+def failing(gone: Iterable[Victim], world: World, condemned: Condemned, key: str = "") -> list[tuple[Job, Fate, int]]:
     """The Jobs that would fail by the loss of these victims, how, and how many of them each loses. See :func:`fate_of`
     for the ``key``.
     """
-    found = ((job, fate_of(job, uids, world, key), len(uids)) for job, uids in losing(gone, world))
+    found = ((job, fate_of(job, uids, world, condemned, key), len(uids)) for job, uids in losing(gone, world))
     return [each for each in found if each[1].ends]
 
 
@@ -102,19 +103,26 @@ def losing(gone: Iterable[Victim], world: World) -> list[tuple[Job, set[str]]]:
     return [(job, uids) for job, uids in found if job is not None]
 
 
-def fate_of(job: Job, lost: Collection[str], world: World, key: str = "", *, codes: Sequence[int] = EVICTED) -> Fate:
+def fate_of(
+    job: Job,
+    lost: Collection[str],
+    world: World,
+    condemned: Condemned,
+    key: str = "",
+    *,
+    codes: Sequence[int] = EVICTED,
+) -> Fate:
     """What becomes of a Job of which these pods (UIDs) are deleted, which end with one of these exit codes.
 
     Others that are leaving may not have been counted yet. Those that only plans remove which were made after the one
     with this ``key`` are theirs to count.
     """
-    counts_on = world.ledger.condemned.counts_on
     others = (p for p in world.jobs.pods_of(job) if p.uid not in lost)
-    leaving = (p for p in others if not p.live or counts_on(p.uid, key))
+    leaving = (p for p in others if not p.live or condemned.counts_on(p.uid, key))
     pods = (pod for uid in sorted(lost) if (pod := world.pods.get(uid)) is not None)
     return fate(with_failed(job, world), uncounted(job, [*leaving, *pods]), codes=codes)
 
 
-def would_fail(job: Job, lost: Collection[str], world: World, key: str = "") -> bool:
+def would_fail(job: Job, lost: Collection[str], world: World, condemned: Condemned) -> bool:
     """Return whether the Job fails if these of its pods (UIDs) are deleted; see :func:`fate_of`."""
-    return fate_of(job, lost, world, key).ends
+    return fate_of(job, lost, world, condemned).ends

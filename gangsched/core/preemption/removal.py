@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gangsched.core.decision import UnitRef, Victim
+from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.options import Options
 from gangsched.core.preemption.harm import Budgets
 from gangsched.core.preemption.job_failures import fate_of, would_fail
@@ -36,7 +37,12 @@ SUSPEND = "suspend"
 
 
 def by_suspension(
-    victims: Sequence[Victim], world: World, options: Options, priority: int, budgets: Budgets
+    victims: Sequence[Victim],
+    world: World,
+    condemned: Condemned,
+    options: Options,
+    priority: int,
+    budgets: Budgets,
 ) -> tuple[Victim, ...]:
     """The victims by namespace/name, with how they leave: with their Job or JobSet where it would end otherwise and all
     of its pods are victims, or where nothing would be left of the JobSet.
@@ -50,7 +56,7 @@ def by_suspension(
         return tuple(victims)
     out = {v.uid: v for v in victims}
     for job, chosen in jobs:
-        whole = _as_a_whole(job, chosen, out, world, options, priority, budgets)
+        whole = _as_a_whole(job, chosen, out, world, condemned, options, priority, budgets)
         if whole is None or (whole[0] and not _holds_quota(chosen)):
             continue
         others, beyond = whole
@@ -67,6 +73,7 @@ def _as_a_whole(
     chosen: Sequence[Victim],
     leaving: Collection[str],
     world: World,
+    condemned: Condemned,
     options: Options,
     priority: int,
     budgets: Budgets,
@@ -77,9 +84,9 @@ def _as_a_whole(
     """
     if any(v.partial for v in chosen) or not may_suspend(job, world, options):
         return None
-    if not (_holds_quota(chosen) or _would_end(job, chosen, world)):
+    if not (_holds_quota(chosen) or _would_end(job, chosen, world, condemned)):
         return None
-    others = staying(job, world, leaving)
+    others = staying(job, world, condemned, leaving)
     if any(protected(p, options.evict_daemonset_pods) or p.priority >= priority or not p.bound for p in others):
         return None
     going = [p for uid in leaving if (p := world.pods[uid]).live]
@@ -87,16 +94,16 @@ def _as_a_whole(
     return None if options.strict_budgets and beyond else (others, beyond)
 
 
-def staying(job: Suspendable, world: World, leaving: Container[str]) -> list[Pod]:
+def staying(job: Suspendable, world: World, condemned: Condemned, leaving: Container[str]) -> list[Pod]:
     """The pods of a Job or JobSet that run, or whose binding is on its way, and that are not among those that leave
     (UIDs), nor made to leave by others.
     """
-    return [p for p in _beside(job, world, leaving) if p.uid not in world.ledger.condemned]
+    return [p for p in _beside(job, world, leaving) if p.uid not in condemned]
 
 
 def _beside(job: Suspendable, world: World, listed: Container[str]) -> list[Pod]:
     """The same with those that others make leave."""
-    pods = (p for p in world.jobs.pods_of(job) if (p.bound and p.live) or p.uid in world.ledger.assumed)
+    pods = (p for p in world.jobs.pods_of(job) if (p.bound and p.live) or p.uid in world.assumed)
     return [p for p in pods if p.uid not in listed]
 
 
@@ -132,22 +139,22 @@ def _holds_quota(chosen: Sequence[Victim]) -> bool:
     return any(v.reason in REASON_TEXT or v.reason in STOPPED.values() for v in chosen)
 
 
-def _would_end(owner: Suspendable, chosen: Sequence[Victim], world: World) -> bool:
+def _would_end(owner: Suspendable, chosen: Sequence[Victim], world: World, condemned: Condemned) -> bool:
     """Would it end the Job or the JobSet, or start the JobSet anew, if these were deleted? Or would nothing be left of
     the JobSet?
     """
     mine = {v.uid for v in chosen}
     if isinstance(owner, Job):
-        return would_fail(owner, mine, world)
+        return would_fail(owner, mine, world, condemned)
     jobs = world.jobs.jobs_of(owner)
     of_job = {job.name: {p.uid for p in world.jobs.pods_of(job)} & mine for job in jobs}
     touched = [job for job in jobs if of_job[job.name]]
-    fates = ((job, fate_of(job, of_job[job.name], world)) for job in touched)
+    fates = ((job, fate_of(job, of_job[job.name], world, condemned)) for job in touched)
     failed = [(job, found.reason) for job, found in fates if found.ends]
     after = owner.after(failed)
     if failed and (after.ends or after.restarted):
         return True
-    return not staying(owner, world, mine) and not all(ignores_evictions(job) for job in touched)
+    return not staying(owner, world, condemned, mine) and not all(ignores_evictions(job) for job in touched)
 
 
 def _by_job(victims: Iterable[Victim], world: World) -> list[tuple[Suspendable, list[Victim]]]:
@@ -177,11 +184,11 @@ def _whole(job: Suspendable) -> str:
     return causes.job_suspended_whole(job=job.key)
 
 
-def budgets_of(world: World, key: str = "", but: Container[str] = ()) -> Budgets:
+def budgets_of(world: World, condemned: Condemned, key: str = "", but: Container[str] = ()) -> Budgets:
     """The budgets as they are now for the plan with this key, charged for what is to leave before, other than these
     pods (UIDs). Where one has no status, all pods are walked: nothing to be done per workload.
     """
     found = Budgets(world.budgets.values(), (p for p in world.pods.values() if p.bound and p.live))
     if found:
-        found.count(world.ledger.condemned.charges(key, but, world.now))
+        found.count(condemned.charges(key, but, world.now))
     return found

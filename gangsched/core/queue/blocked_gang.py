@@ -20,8 +20,8 @@ from gangsched.core.arrays import Ints, isin
 from gangsched.core.decision import group_key, names_of
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.framework.registry import PluginError
-from gangsched.core.ledger.backfill import Blocked
-from gangsched.core.ledger.ledger import Kind, Reservation
+from gangsched.core.ledger.backfill import Blocked, Turns
+from gangsched.core.ledger.reservation import Kind, Reservation
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.known_ends import KnownEnds
@@ -35,8 +35,8 @@ from gangsched.model.records import GangId, Pod
 _KEPT_RUNNING = ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")
 
 
-def block(world: World, gangs: Sequence[GangId], pipeline: Pipeline) -> bool:
-    """Note in ``world.turns`` that these gangs, whose filters are those of ``pipeline``, do not fit; what is reserved
+def block(world: World, turns: Turns, gangs: Sequence[GangId], pipeline: Pipeline) -> bool:
+    """Note in ``turns`` that these gangs, whose filters are those of ``pipeline``, do not fit; what is reserved
     for them stays so as long as their members are the same.
 
     False when none of them lacks a required member: such a gang keeps nothing from others.
@@ -47,12 +47,12 @@ def block(world: World, gangs: Sequence[GangId], pipeline: Pipeline) -> bool:
     key = group_key(gangs)
     found = {c.ident: c for gang in gangs for c in map(class_of, membership.census(gang).pending)}
     classes = tuple(found[ident] for ident in sorted(found))
-    known = world.turns.get(key)
+    known = turns.get(key)
     order = queue_order(world, gangs)
     if known is not None and known.classes != classes:
-        world.ledger.end_turn(key)
-    world.ledger.move_turn(key, order)
-    world.turns.put(Blocked(key, names_of(gangs), order, classes, pipeline, _forms(world, gangs)))
+        turns.end(key)
+    turns.move(key, order)
+    turns.put(Blocked(key, names_of(gangs), order, classes, pipeline, _forms(world, gangs)))
     return True
 
 
@@ -76,16 +76,15 @@ def reserve(decider: Decider, gangs: Sequence[GangId], key: str) -> None:
     there is one turn at a time. Nothing is done when a plug-in of others fails, which the decision names.
     """
     with suppress(PluginError), decider.contained.about(gangs):
-        _reserve(list(decider.contexts(gangs)), key, decider.world)
+        _reserve(list(decider.contexts(gangs)), key, decider.world, decider.ledger.turns)
 
 
-def _reserve(jobs: Sequence[SchedulingContext], key: str, world: World) -> None:
-    turns, blocked = world.turns, world.turns.get(key)
-    kept = world.ledger.turn_of(key)
+def _reserve(jobs: Sequence[SchedulingContext], key: str, world: World, turns: Turns) -> None:
+    blocked, kept = turns.get(key), turns.room_of(key)
     if blocked is None or (kept and any(_stands(job, kept) for job in jobs)):
         return
-    since = world.ledger.turn_since(key)
-    world.ledger.end_turn(key)
+    since = turns.since(key)
+    turns.end(key)
     rivals = turns.reserving()
     if rivals and jobs:
         sim = jobs[0].simulation()
@@ -96,9 +95,9 @@ def _reserve(jobs: Sequence[SchedulingContext], key: str, world: World) -> None:
     room, known = next((found for job in jobs if (found := _first_room(job, world))[0]), ((), False))
     if room:
         for behind in rivals:
-            world.ledger.end_turn(behind.key)
+            turns.end(behind.key)
         began = world.now if since is None else since
-        world.ledger.hold(Reservation(key, Kind.BACKFILL, room, turn=blocked.order, known_end=known, since=began))
+        turns.reserve(Reservation(key, Kind.BACKFILL, room, turn=blocked.order, known_end=known, since=began))
 
 
 def _first_room(job: SchedulingContext, world: World) -> tuple[tuple[Phantom, ...], bool]:

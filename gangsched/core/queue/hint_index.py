@@ -219,7 +219,7 @@ class _Look:
         known = np.array(rows, dtype=np.int64)
         whole = np.where(known >= 0, snapshot.allocatable[known, row], 0.0)
         level = np.where(known >= 0, whole - snapshot.used[known, row], 0.0)
-        condemned = self._world.ledger.condemned
+        condemned = self._index.decider.ledger.condemned
         here = snapshot.pods_on(node)
         going = [pod for pod in here if pod.deleting_since is not None or pod.uid in condemned]
         gone = {pod.uid for pod in going}

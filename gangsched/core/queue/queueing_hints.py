@@ -83,7 +83,7 @@ class QueueingHints:
         self._strict_budgets = strict_budgets
         self._changes = changes
         # Under strict order, what those ahead could use depends on the nodes and on where their volumes are.
-        turning = Hint.TURN | Hint.NODE | Hint.VOLUMES if world.turns.strict else Hint.TURN
+        turning = Hint.TURN | Hint.NODE | Hint.VOLUMES if decider.ledger.turns.strict else Hint.TURN
         #: May gangs be helped that others ahead of them keep something from?
         self.turns = any(c.kind & turning for c in changes)
         self._freed = {c.tree for c in changes if c.kind & Hint.QUOTA}
@@ -106,8 +106,8 @@ class QueueingHints:
     def reserving(self) -> list[str]:
         """Groups for which room is reserved that may be worth nothing now."""
         nodes = {c.node for c in self._changes if c.kind & Hint.NODE}
-        ledger = self._world.ledger
-        return sorted(key for key in ledger.turns() if any(p.node in nodes for p in ledger.turn_of(key)))
+        turns = self._decider.ledger.turns
+        return sorted(made.holder for made in turns.reserved() if any(p.node in nodes for p in made.pods))
 
     def gives_quota(self, signature: Signature, had: Amounts = ()) -> bool:
         """May such gangs have quota that they had not, or ask for what they ``had`` in another way? Any gang may be
@@ -168,7 +168,7 @@ class QueueingHints:
         for change in self._changes if managed.active else ():
             if change.kind & (Hint.VICTIMS | Hint.PODS | Hint.PROMISED) and change.pod is not None:
                 holder = managed.holder_of(change.pod.gang)
-                if holder is not None and change.pod.gang not in self._world.ledger.binding:
+                if holder is not None and change.pod.gang not in self._decider.ledger.binding:
                     found[holder.admission.workload.uid] = holder
         out: dict[str, list[Holder]] = {}
         for uid in sorted(found):
@@ -319,7 +319,7 @@ class _Judge:
         free = sim.free[:, row].copy()
         for other in sim.snapshot.pods_on(node):
             leaves = other.priority < self.job.priority or (self.may_leave is not None and self.may_leave(other))
-            going = other.deleting_since is not None or other.uid in self.job.world.ledger.condemned
+            going = other.deleting_since is not None or other.uid in self.job.ledger.condemned
             if going or (self.preempts and leaves):
                 used, units = sim.snapshot.vector(other.shape)
                 np.add.at(free, used, units)

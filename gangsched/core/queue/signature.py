@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from gangsched.core.decision import Decision, Unplaced, Unschedulable, Verdict
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.world.world import World
 from gangsched.model.records import PREEMPT_NEVER, GangId
@@ -58,7 +59,7 @@ class Signature(msgspec.Struct, frozen=True, eq=False):
         return self.number
 
 
-def signature_of(world: World, gangs: Sequence[GangId], key: str, *, apart: bool = False) -> Signature:
+def signature_of(world: World, ledger: Ledger, gangs: Sequence[GangId], key: str, *, apart: bool = False) -> Signature:
     """The signature of the gangs of the group with this key. It is ``apart`` if more has happened to it than a
     signature has; so it is when it has members or room already of which a decision takes account.
     """
@@ -70,7 +71,7 @@ def signature_of(world: World, gangs: Sequence[GangId], key: str, *, apart: bool
     members = [*(found.pending for found in census), *map(membership.absent_at_start, gangs)]
     bound = any(found.bound for found in census) and (any(needs) or any(topology))
     gated = any(found.gated for found in census)
-    held = key in world.ledger.holders() or any(p.nominated_node for p in pending)
+    held = key in ledger.holders() or any(p.nominated_node for p in pending)
     own = apart or bound or gated or held or world.managed.rooms_of(pending)
     return Signature(
         tuple(tuple(map(class_of, found)) for found in members),

@@ -14,7 +14,6 @@ from itertools import zip_longest
 import msgspec
 
 from gangsched.core.decision import Flavors
-from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.plugins.node import tolerates
 from gangsched.core.quota.tree import Amounts, Cell, Tree, lowest_fitting
 from gangsched.core.quota.workloads import PODS, Admission, PodSet, Workload, quantity
@@ -398,15 +397,19 @@ class PodFlavors:
     """The flavors of pods, by UID: those that they were given, as the ledger has it, else those that were found for the
     node of each.
 
-    ``flavors`` are those that exist, by name; ``node`` finds a node. Both change with the world.
+    ``flavors`` are those that exist, by name; ``node`` finds a node; ``given`` is kept in the ledger. They change with
+    the world.
     """
 
     def __init__(
-        self, flavors: Mapping[str, ResourceFlavor], node: Callable[[str], Node | None], ledger: Ledger
+        self,
+        flavors: Mapping[str, ResourceFlavor],
+        node: Callable[[str], Node | None],
+        given: dict[str, tuple[Flavors, float]],
     ) -> None:
         self._existing = flavors
         self._node = node
-        self._given = ledger.flavors
+        self._given = given
         self._found: dict[str, tuple[Flavors, float]] = {}
         self._gone: set[str] = set()
 

@@ -8,7 +8,7 @@ managed, and nothing here is kept.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -61,7 +61,7 @@ class Managed:
         snapshot: Snapshot,
         membership: Membership,
         jobs: Jobs,
-        ledger: Ledger,
+        assumed: Container[str],
         fair_sharing: bool = False,
     ) -> None:
         self.quota = Quota(fair_sharing)
@@ -72,10 +72,11 @@ class Managed:
         self._snapshot = snapshot
         self._membership = membership
         self._jobs = jobs
-        self._ledger = ledger
+        self._ledger = Ledger()
+        self._assumed = assumed
         self._key_of: dict[GangId, str] = {}
         self._gangs_of: dict[str, tuple[GangId, ...]] = {}
-        self._flavors = PodFlavors(self.quota.flavors, snapshot.node, ledger)
+        self._flavors = PodFlavors(self.quota.flavors, snapshot.node, self._ledger.flavors)
         self._promised: dict[str, tuple[str, ...]] = {}
         self._pending: dict[str, list[tuple[Place, str]]] = {}
         self._place: dict[str, tuple[str, Place]] = {}
@@ -92,7 +93,7 @@ class Managed:
         every workload holds is worked out anew.
         """
         self._ledger = ledger
-        self._flavors = PodFlavors(self.quota.flavors, self._snapshot.node, ledger)
+        self._flavors = PodFlavors(self.quota.flavors, self._snapshot.node, ledger.flavors)
         self._membership.changed.update(self._membership.members)
 
     def put(self, item: QueueObject) -> None:
@@ -307,7 +308,7 @@ class Managed:
     def pods_of(self, uid: str) -> list[Pod]:
         """The pods that hold a workload's quota on nodes, terminating ones included, in name order."""
         pods = (p for gang in self._gangs_of.get(uid, ()) for p in self._membership.known_pods(gang))
-        return [p for p in pods if p.bound or p.uid in self._ledger.assumed]
+        return [p for p in pods if p.bound or p.uid in self._assumed]
 
     def gangs_of(self, uid: str) -> tuple[GangId, ...]:
         """The gangs of a workload that is known."""

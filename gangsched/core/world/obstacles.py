@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gangsched.core.events import Reading
+from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.world.world import World
 from gangsched.messages import causes
 from gangsched.messages.text import listed
@@ -34,7 +35,7 @@ class Obstacle(NamedTuple):
     text: str
 
 
-def obstacle(world: World, gangs: Sequence[GangId], *, leave: bool = False) -> Obstacle | None:
+def obstacle(world: World, condemned: Condemned, gangs: Sequence[GangId], *, leave: bool = False) -> Obstacle | None:
     """Why these gangs cannot be decided now, together; None: they can. That members are about to be evicted is no
     reason where all of them ``leave`` of their own accord.
     """
@@ -50,7 +51,7 @@ def obstacle(world: World, gangs: Sequence[GangId], *, leave: bool = False) -> O
     if text:
         text = "; ".join((text, *_failed_indexes(world, gangs)))
     elif not leave:
-        text = _leaving(world, gangs)
+        text = _leaving(world, condemned, gangs)
     return Obstacle(GANG_NOT_READY, text) if text else None
 
 
@@ -102,11 +103,10 @@ def _group_problem(world: World, gangs: Sequence[GangId]) -> str:
     return ""
 
 
-def _leaving(world: World, gangs: Sequence[GangId]) -> str:
+def _leaving(world: World, condemned: Condemned, gangs: Sequence[GangId]) -> str:
     """Why no further members of these gangs may start: those who are bound are being evicted, or their Job is. They
     would be less than the gang needs, or leave at once with the others.
     """
-    condemned = world.ledger.condemned
     if not condemned.records:
         return ""
     for gang in gangs:

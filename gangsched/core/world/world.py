@@ -16,8 +16,6 @@ import msgspec
 from gangsched.core.agenda import Agenda
 from gangsched.core.decision import Order, group_key, names_of
 from gangsched.core.events import Change, Hint, ObjectRefused
-from gangsched.core.ledger.backfill import Turns
-from gangsched.core.ledger.ledger import Kind, Ledger, Reservation
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.quota import Quota
 from gangsched.core.state.columns import HyperNodes
@@ -30,7 +28,6 @@ from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINAT
 from gangsched.core.state.refused_removals import RefusedRemovals
 from gangsched.core.state.scheduler_names import SchedulerNames
 from gangsched.core.state.sightings import Sightings
-from gangsched.core.state.simulation import Phantom
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.world.cut_decisions import CutDecisions
 from gangsched.core.world.owner_gangs import OwnerGangs, key_in_labels
@@ -56,17 +53,13 @@ class World:
 
     Bound pods are charged to their node until they are gone or finished; pods that we are binding (*assumed*)
     are charged to the node they are going to. ``managed`` knows the gangs that need quota; ``fair_sharing`` weighs
-    their queues by their share.
-
-    What is intended is not here: ``ledger`` and ``turns`` (the gangs that do not fit; with ``strict_order`` they keep
-    their nodes from those behind them) are those of :meth:`intend`.
+    their queues by their share. What is intended is not here: that is in the ledger.
     """
 
     def __init__(
         self,
         ours: Iterable[str],
         evict_daemonset_pods: bool = False,
-        strict_order: bool = False,
         fair_sharing: bool = False,
         overdue_after_seconds: float = 30.0,
         gang_owners: Iterable[str] = (),
@@ -107,9 +100,12 @@ class World:
             self.names,
             self.refused_removals,
         )
-        self.ledger = Ledger()
-        self.turns = Turns(strict_order, self.ledger)
         self.pods: dict[str, Pod] = {}
+        #: By UID the node to which our binding of a pod is on its way. The room is charged, and no priority takes it.
+        self.assumed: dict[str, str] = {}
+        self.membership.assumed = self.assumed
+        #: Keys of groups of which an earlier process has left some members bound, and fewer than they need.
+        self.begun: set[str] = set()
         #: The UIDs of pods that wait for other schedulers.
         self.waits_for_others: set[str] = set()
         #: Nodes on which the taint of this scheduler was seen, by name, and those of which that has changed: whoever
@@ -118,8 +114,7 @@ class World:
         self.held_changed: set[str] = set()
         #: By namespace and name, of pods that the cluster knows.
         self.uid_of: dict[tuple[str, str], str] = {}
-        self._told_apart = 0
-        self.managed = Managed(self.snapshot, self.membership, self.jobs, self.ledger, fair_sharing)
+        self.managed = Managed(self.snapshot, self.membership, self.jobs, self.assumed, fair_sharing)
         self.stand_ins = StandIns(self.membership, self.snapshot, self.managed, self.pods)
         self.owner_gangs = OwnerGangs(
             self.jobs,
@@ -134,16 +129,11 @@ class World:
         #: Members beyond the minimum are placed after the minimum of all gangs of their priority.
         self.surplus_after = surplus_after
 
-    def intend(self, ledger: Ledger) -> None:
-        """From now on this is what is intended, and nothing that was before."""
-        before, self.ledger = self.ledger, ledger
-        self.turns = Turns(self.turns.strict, ledger)
-        self.managed.intend(ledger)
-        self.membership.assumed = ledger.assumed
-        self.agenda.intended = ledger.agenda
-        for uid in before.assumed:
-            if uid in self.pods:
-                self._assumed_changed(self.pods[uid])
+    def forget_ours(self) -> None:
+        """Of what we have begun nothing counts any more: what came of it is seen, or it is not there."""
+        for uid in list(self.assumed):
+            self.forget(uid)
+        self.begun.clear()
         self.snapshot.volumes.forget_all()
 
     # -- what Kueue admits ---------------------------------------------------------------------------------
@@ -196,7 +186,7 @@ class World:
         if len(self.snapshot.shapes) > 2 * len(self.pods) + _SPARE_SHAPES:
             self.snapshot.keep_shapes(chain((p.shape for p in self.pods.values()), self.stand_ins.shapes()))
         if pod.node:
-            self.ledger.assumed.pop(pod.uid, None)
+            self.assumed.pop(pod.uid, None)
         if pod.live and not (pod.node or pod.gates or self.membership.is_ours(pod.gang)):
             self.waits_for_others.add(pod.uid)
         else:
@@ -207,7 +197,7 @@ class World:
     def drop_pod(self, uid: str) -> Pod | None:
         """Remove a pod; returns its last record."""
         pod = self.pods.pop(uid, None)
-        self.ledger.assumed.pop(uid, None)
+        self.assumed.pop(uid, None)
         self.waits_for_others.discard(uid)
         self.sightings.gone(uid, pod, self.now)
         if pod is None:
@@ -232,21 +222,9 @@ class World:
         """The current pod of that name."""
         return self.pods.get(self.uid_of.get((namespace, name), ""))
 
-    def renew_classes(self) -> None:
-        """Held and reserved room is for pods of the classes that its members are of now: by the labels that terms have
-        asked for since, members that were alike may differ now.
-        """
-        while self._told_apart != self.snapshot.told_apart:
-            self._told_apart = self.snapshot.told_apart
-            self.ledger.reclass(self._of_its_class)
-
-    def _of_its_class(self, held: Phantom) -> Phantom:
-        pod = self.pods.get(held.uid)
-        return held if pod is None else msgspec.structs.replace(held, pod=self.snapshot.class_of(pod))
-
     def assume(self, uid: str, node: str) -> None:
         """Our binding of this pod is on its way: it takes room on ``node`` from now on."""
-        self.ledger.assumed[uid] = node
+        self.assumed[uid] = node
         self.names.assumed(self.pods[uid])
         self._assumed_changed(self.pods[uid])
 
@@ -260,7 +238,7 @@ class World:
         """
         self.snapshot.settle()
         row = self.snapshot.row_of.get(node)
-        if row is None or uid not in self.ledger.assumed:
+        if row is None or uid not in self.assumed:
             return False
         record = self.snapshot.nodes[row]
         if record.unschedulable or record.deleting or record.outdated:
@@ -271,13 +249,13 @@ class World:
 
     def forget(self, uid: str) -> None:
         """The binding failed or was not needed: the room is free again unless the pod is bound after all."""
-        if self.ledger.assumed.pop(uid, None) is not None and uid in self.pods:
+        if self.assumed.pop(uid, None) is not None and uid in self.pods:
             self._assumed_changed(self.pods[uid])
 
     def _recharge(self, pod: Pod) -> None:
         if self.jobs.known:
             self.jobs.pod_moved(pod)
-        node = "" if pod.finished else pod.node or self.ledger.assumed.get(pod.uid, "")
+        node = "" if pod.finished else pod.node or self.assumed.get(pod.uid, "")
         self.snapshot.put(pod, node, self._flags(pod))
 
     def _flags(self, pod: Pod) -> int:
@@ -310,7 +288,7 @@ def queue_order(world: World, gangs: Sequence[GangId]) -> Order:
     if priority is None:
         priority = membership.preemptor_priority(gangs)
     key = group_key(gangs)
-    first = key in world.ledger.begun and membership.half_bound(gangs)
+    first = key in world.begun and membership.half_bound(gangs)
     late = _AFTER_OTHERS if world.surplus_after and not first and membership.has_minimum(gangs) else 0.0
     since = -math.inf if first else membership.created(gangs)
     if world.cut:
@@ -339,21 +317,6 @@ def surplus_waits(world: World, gangs: Sequence[GangId]) -> bool:
     membership = world.membership
     census = {gang: membership.census(gang) for gang in gangs}
     return any(len(found.pending) > membership.required(gang, found) > 0 for gang, found in census.items())
-
-
-def keep_room(
-    world: World, key: str, gangs: Sequence[GangId], places: Sequence[tuple[Pod, str]], kind: Kind = Kind.NOMINATED
-) -> None:
-    """From now on exactly this room is kept under a key: for such pods on these nodes, with the gangs' priority."""
-    ledger, priority = world.ledger, world.membership.preemptor_priority(gangs)
-    nodes = {node for _, node in places}
-    left = {p.node for p in ledger.pods_of(key)} - nodes
-    ledger.work.changes += [Change(Hint.ROOM, name) for name in sorted(left)]
-    pods = tuple(Phantom(world.snapshot.class_of(pod), pod.uid, node) for pod, node in places)
-    ledger.hold(Reservation(key, kind, pods, priority))
-    if world.managed.active:
-        ledger.work.changes += [Change(Hint.PROMISED, pod=pod) for pod, _ in places[:1]]
-    ledger.may_have_taken(key, nodes, priority)
 
 
 def take_in(world: World, kind: str, namespace: str, name: str, now: Any) -> Change | None:
@@ -449,7 +412,6 @@ def _budget(world: World, namespace: str, name: str, budget: Budget | None) -> C
     if budget is None:
         world.budgets.pop((namespace, name), None)
     else:
-        world.ledger.condemned.counted(budget, world.budgets.get((namespace, name), budget))
         world.budgets[(namespace, name)] = budget
     return Change(Hint.BUDGET)
 

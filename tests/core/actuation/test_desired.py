@@ -17,6 +17,7 @@ from gangsched.core.actuation.records import EvictionOwner, Owners, written
 from gangsched.core.agenda import Page
 from gangsched.core.decision import UnitRef, Victim
 from gangsched.core.ledger.condemned import NO_PLAN, Cause, Condemned, Eviction
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.options import Options
 from gangsched.core.world.world import World
 from gangsched.model.records import Pod
@@ -99,15 +100,15 @@ def test_what_is_asked_for_instead(
     asked: desired.Kept, seen: Pod | None, again: desired.Kept | str, *, owned: bool
 ) -> None:
     """What had no effect that is known is asked for again as it is desired by now, or no more."""
-    world = World(["sched"])
+    world, ledger = World(["sched"]), Ledger()
     world.snapshot.set_node(node("n1").cpu(4).obj())
     if seen is not None:
         world.set_pod(seen)
     if isinstance(asked, Bind) and seen is not None:
         world.assume(seen.uid, asked.node)
     if owned and seen is not None:
-        world.ledger.condemned.name(seen, eviction("a", 5))
-    assert desired.again(world, Options(), asked) == again
+        ledger.condemned.name(seen, eviction("a", 5))
+    assert desired.again(world, ledger, Options(), asked) == again
 
 
 def test_writes_have_one_author() -> None:

@@ -420,7 +420,7 @@ def test_a_nomination_by_somebody_else_is_not_taken_for_a_plan() -> None:
     cluster.show(wish.gated())
     cluster.pass_time(20)
     assert nodes_of(cluster.log) == {"small": "n1"}
-    assert not cluster.core.world.ledger.holders()
+    assert not cluster.core.ledger.holders()
 
 
 def test_an_object_that_is_refused_stops_nobody() -> None:

@@ -100,7 +100,7 @@ def test_still_holds_asks_for_one_domain() -> None:
 
     def holds() -> bool:
         assert group.plan is not None
-        decider, waits = cluster.core.decider, cluster.core.world.ledger.waits(group.key)
+        decider, waits = cluster.core.decider, cluster.core.ledger.waits(group.key)
         return decider.still_holds(KnownPlan((G,), group.plan.placements, waits)).holds
 
     assert holds()

@@ -9,6 +9,7 @@ import pytest
 from gangsched.core.actions import JobStatus, Mark, Remove, SuspendJob, Unmark
 from gangsched.core.events import LeadershipChanged, Outcome
 from gangsched.core.forecast import forecast
+from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.lifecycle import draining
 from gangsched.core.lifecycle.draining import AT_ONCE
 from gangsched.core.options import Options
@@ -174,9 +175,9 @@ def test_budgets_are_read_once_for_all_that_leave(monkeypatch: pytest.MonkeyPatc
     """One without a status is computed from all pods: not once more for each workload."""
     built: list[int] = []
 
-    def counted(world: World, but: Container[str] = ()) -> Budgets:
+    def counted(world: World, condemned: Condemned, but: Container[str] = ()) -> Budgets:
         built[-1] += 1
-        return budgets_of(world, but=but)
+        return budgets_of(world, condemned, but=but)
 
     monkeypatch.setattr(draining, "budgets_of", counted)
     for count in (2, AT_ONCE):

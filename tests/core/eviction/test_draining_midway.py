@@ -143,7 +143,7 @@ def test_a_job_without_running_pods_is_suspended_again(pods: int) -> None:
     made.leave()
     made.pass_time(60)
     assert made.jobs["d", "train"].suspended_by == OURS
-    assert not made.core.world.ledger.holders()
+    assert not made.core.ledger.holders()
     made.show(opened())
     assert [a.job.name for a in made.pass_time(60) if isinstance(a, ResumeJob)] == ["train"]
 

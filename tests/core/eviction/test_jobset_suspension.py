@@ -227,7 +227,7 @@ def test_it_goes_on_when_the_whole_fits_and_its_room_is_kept() -> None:
     assert not cluster.pod("thief").node
     cluster.show(*waiting())
     assert len(nodes_of(cluster.run())) == 8
-    assert not cluster.core.world.ledger.holders()
+    assert not cluster.core.ledger.holders()
 
 
 def test_what_has_succeeded_already_needs_no_room() -> None:
@@ -258,7 +258,7 @@ def test_the_end_of_the_jobset_ends_its_wait() -> None:
             cluster.show(ending)
             cluster.run()
             assert cluster.core.states() == {}
-            assert not cluster.core.world.ledger.holders()
+            assert not cluster.core.ledger.holders()
 
 
 def test_another_process_lets_it_go_on() -> None:

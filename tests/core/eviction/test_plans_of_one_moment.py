@@ -241,7 +241,7 @@ def test_a_failed_removal_is_counted_on_no_more() -> None:
     )  # fmt: skip
     cluster.judge = lambda write: (Outcome.REFUSED, "no") if isinstance(write, Remove) else None
     cluster.run()
-    assert not cluster.core.world.ledger.condemned.records
+    assert not cluster.core.ledger.condemned.records
     assert cluster.decisions[-1].outcome != WAIT
 
 
@@ -294,9 +294,9 @@ def test_a_stronger_gang_that_pauses_leaves_a_weaker_plan_alone(until: float, st
 def test_a_standby_condemns_no_pod() -> None:
     """With the leadership all that was to leave is forgotten."""
     cluster = depending()
-    assert cluster.core.world.ledger.condemned.records
+    assert cluster.core.ledger.condemned.records
     cluster.handle(LeadershipChanged(False))
-    assert not cluster.core.world.ledger.condemned.records
+    assert not cluster.core.ledger.condemned.records
 
 
 # -- both with and without those that leave -----------------------------------------------------------------
@@ -354,7 +354,7 @@ def allowed_after(*steps: str) -> int:
             case "time":
                 cluster.pass_time(31)
     world = cluster.core.world
-    return budgets_of(world).allowed["d/keep"]
+    return budgets_of(world, cluster.core.ledger.condemned).allowed["d/keep"]
 
 
 @pytest.mark.parametrize(

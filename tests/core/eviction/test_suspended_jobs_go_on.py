@@ -59,8 +59,8 @@ def test_the_room_is_kept_until_its_pods_have_it() -> None:
     cluster.pass_time(60.0)
     assert not cluster.pod("thief").node
     assert cluster.core.states() == {"d/thief": "Backoff"}
-    assert not cluster.core.world.ledger.holders()
-    assert not cluster.core.world.ledger.resuming
+    assert not cluster.core.ledger.holders()
+    assert not cluster.core.ledger.resuming
 
 
 def test_room_that_nobody_comes_for_is_given_up() -> None:
@@ -133,7 +133,7 @@ def test_a_stronger_gang_takes_the_room_of_a_job_that_starts() -> None:
     cluster.show(wide("late", priority=5))
     cluster.run()
     assert cluster.pod("late").node
-    assert not cluster.core.world.ledger.holders()
+    assert not cluster.core.ledger.holders()
     assert cluster.core.states() == {}
 
 
@@ -169,7 +169,7 @@ def test_the_end_of_the_job_ends_its_wait(gone: bool) -> None:
         cluster.show(Gone("Job", "d", "train") if gone else over)
         cluster.run()
         assert cluster.core.states() == {}
-        assert not cluster.core.world.ledger.holders()
+        assert not cluster.core.ledger.holders()
         assert cluster.core.wake_at() is None
 
 
@@ -197,7 +197,7 @@ def test_pods_that_form_a_gang_take_the_room_of_their_job() -> None:
     cluster.show(*(member(i).gang("g").uid(f"again-{i}") for i in range(MEMBERS)))
     cluster.run()
     assert all(cluster.pod(f"train-{i}").node for i in range(MEMBERS))
-    assert not cluster.core.world.ledger.holders()
+    assert not cluster.core.ledger.holders()
 
 
 def test_a_users_own_suspension_is_not_ended() -> None:
@@ -224,7 +224,7 @@ def test_a_job_that_may_not_be_resumed_is_tried_again() -> None:
     cluster.judge = lambda write: answers.pop() if isinstance(write, ResumeJob) and answers else None
     cluster.delete("vip")
     cluster.run()
-    assert not cluster.core.world.ledger.holders()
+    assert not cluster.core.ledger.holders()
     cluster.pass_time(5.0)
     assert len([a for a in cluster.log if isinstance(a, ResumeJob)]) == 2
     assert cluster.core.states() == {"d/train": "Starting"}

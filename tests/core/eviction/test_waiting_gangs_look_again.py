@@ -52,7 +52,7 @@ def test_nodes_that_appear_are_used() -> None:
     assert set(nodes_of(cluster.log).values()) == {"n3", "n4"}
     cluster.leave()
     cluster.run()
-    ledger = cluster.core.world.ledger
+    ledger = cluster.core.ledger
     assert (names(cluster, Remove), ledger.awaited, set(ledger.holders())) == ({"v1", "v2"}, {}, set())
 
 

@@ -35,7 +35,7 @@ class Asked:
         self._now = decider.world.now
         self.sim = self._context.planned()
         self.wants = self._context.wants
-        self.budgets = budgets_of(decider.world, group_key(gangs))
+        self.budgets = budgets_of(decider.world, decider.ledger.condemned, group_key(gangs))
         self.demands = demands_of(self.sim, self._context.placer.pipeline, self.wants)
 
     @property

@@ -121,7 +121,7 @@ def test_what_is_ahead_in_the_queue_is_not_held_up() -> None:
         *big(created=50.0), gang("big").min(2).created(50), starvation_seconds=10,
     )  # fmt: skip
     cluster.pass_time(20)
-    assert [b.name for b in cluster.core.world.turns.reserving()] == ["d/big"]
+    assert [b.name for b in cluster.core.ledger.turns.reserving()] == ["d/big"]
     cluster.show(pod("high").cpu(2).priority(1).created(99))
     cluster.show(pod("old").cpu(2).created(40), pod("young").cpu(2).created(60))
     cluster.pass_time(5)
@@ -156,7 +156,7 @@ def test_a_reservation_that_does_not_come_true_is_given_up(monkeypatch: pytest.M
     """What it counts on runs for ever: room that others could use lies idle for a while, and again much later."""
     monkeypatch.setattr("gangsched.core.lifecycle.waiting.RESERVED_WITHOUT_END", 4000.0)
     cluster = Cluster(node("n1"), node("n2"), pod("for-ever").cpu(4).on("n1"), *big(), starvation_seconds=60)
-    reserving = cluster.core.world.turns.reserving
+    reserving = cluster.core.ledger.turns.reserving
     cluster.pass_time(120)
     cluster.show(small("s"))
     cluster.pass_time(4050 - cluster.now)
@@ -219,11 +219,11 @@ def test_one_turn_at_a_time() -> None:
         starvation_seconds=10,
     )  # fmt: skip
     cluster.pass_time(20)
-    assert sorted(b.name for b in cluster.core.world.turns.reserving()) == ["d/first", "d/third"]
+    assert sorted(b.name for b in cluster.core.ledger.turns.reserving()) == ["d/first", "d/third"]
     cluster.delete("a")
     cluster.pass_time(400)
     assert cluster.pod("first").node == "n1"
-    assert sorted(b.name for b in cluster.core.world.turns.reserving()) == ["d/second", "d/third"]
+    assert sorted(b.name for b in cluster.core.ledger.turns.reserving()) == ["d/second", "d/third"]
 
 
 @pytest.mark.parametrize("how", ["deleted", "bound", "no longer complete"])
@@ -246,7 +246,7 @@ def test_a_reservation_ends_with_its_reason(how: str) -> None:
         cluster.delete("big0")
     cluster.run()
     assert cluster.pod("s").node in ("n1", "n2")
-    assert not list(cluster.core.world.turns.reserving())
+    assert not list(cluster.core.ledger.turns.reserving())
 
 
 def test_a_reservation_moves_when_its_node_is_lost() -> None:

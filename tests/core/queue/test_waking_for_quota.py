@@ -271,7 +271,7 @@ class Chance:
 def sleeping_in_vain(cluster: Cluster) -> list[str]:
     """Gangs that are parked although a decision would now place them."""
     run, world = cluster.core._run, cluster.core.world
-    if world.ledger.holders() and world.managed.quota.fair_sharing:
+    if cluster.core.ledger.holders() and world.managed.quota.fair_sharing:
         return []  # shares count what is promised: those concerned are asked when it is bound, or given up
     out, world.now = [], cluster.now
     for key in run.queue.parked():

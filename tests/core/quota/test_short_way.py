@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gangsched.core.decision import BIND, Verdict
 from gangsched.core.events import Changed
+from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.placement.placer import Placer
 from gangsched.core.planning import cycle
 from gangsched.core.planning.cycle import one_of_many
@@ -90,8 +91,10 @@ def test_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod that wants nothing special goes this way, in its flavor; one with a port does not."""
     found: dict[str, Verdict | None] = {}
 
-    def noted(world: World, placer: Placer, gangs: Sequence[GangId], gate: QuotaAssignment | NoQuota) -> Verdict | None:
-        found[gangs[0].name] = verdict = one_of_many(world, placer, gangs, gate)
+    def noted(
+        world: World, ledger: Ledger, placer: Placer, gangs: Sequence[GangId], gate: QuotaAssignment | NoQuota
+    ) -> Verdict | None:
+        found[gangs[0].name] = verdict = one_of_many(world, ledger, placer, gangs, gate)
         return verdict
 
     monkeypatch.setattr(cycle, "one_of_many", noted)

@@ -42,7 +42,7 @@ def test_regained_leadership_goes_on_from_what_the_cluster_shows(phase: type[Wri
     cluster.run()
     assert {n for (_, n), p in cluster.pods.items() if p.node} == {"m1", "m2"}
     assert cluster.core.states() == {}
-    assert not cluster.core.world.ledger.holders()
+    assert not cluster.core.ledger.holders()
 
 
 def test_nothing_is_done_before_the_first_leadership() -> None:

@@ -149,7 +149,7 @@ def test_leadership_that_is_lost_and_won_a_hundred_times_leaves_nothing_behind()
 
     first = again(10)
     assert again(90) <= first * 1.02
-    ledger = cluster.core.world.ledger
+    ledger = cluster.core.ledger
     assert len(ledger.holders()) <= 2
 
 

@@ -124,10 +124,10 @@ def test_leadership_that_comes_and_goes_leaves_nothing() -> None:
     seen = []
     for _ in range(100):
         cluster.run()
-        assert cluster.core.world.ledger.holders()
+        assert cluster.core.ledger.holders()
         cluster.handle(LeadershipChanged(False))
         seen.append(sizes(cluster.core))
-        ledger = cluster.core.world.ledger
+        ledger = cluster.core.ledger
         assert ledger.agenda.next() is None
         assert [path for path, size in sizes(ledger).items() if size] == [".agenda._pages"]  # each of them is empty
         cluster.waiting.clear()

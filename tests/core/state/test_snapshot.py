@@ -149,8 +149,8 @@ def test_incremental_equals_rebuilt(changes: list[tuple[str, Any]]) -> None:
         fresh.snapshot.set_node(made)
     for uid, found in sorted(world.pods.items(), reverse=True):
         fresh.set_pod(found)
-        if uid in world.ledger.assumed:
-            fresh.assume(uid, world.ledger.assumed[uid])
+        if uid in world.assumed:
+            fresh.assume(uid, world.assumed[uid])
     assert seen(world) == seen(fresh)
 
 
@@ -235,7 +235,7 @@ def test_assumed_pods_take_room_until_forgotten() -> None:
     assert (world.snapshot.used[1, 0], world.snapshot.table.flags[0]) == (1000, ASSUMED)
     world.forget("uid-d-a")
     assert world.snapshot.used[1, 0] == 0
-    assert "uid-d-a" not in world.ledger.assumed
+    assert "uid-d-a" not in world.assumed
 
 
 def test_the_echo_of_a_binding_replaces_the_assumption() -> None:

@@ -83,7 +83,7 @@ def test_the_time_is_over() -> None:
     )
     assert len(reports(cluster.log, "FailedScheduling")) == 2
     assert cluster.core.world.snapshot.volumes.assumed == {}
-    assert not any(p.uid in cluster.core.world.ledger.assumed for p in cluster.pods.values())
+    assert not any(p.uid in cluster.core.world.assumed for p in cluster.pods.values())
     assert bound(cluster) == set()
     cluster.pass_time(5)
     assert cluster.core.states() == {G: "PreBinding"}

@@ -31,7 +31,7 @@ def test_a_stronger_gang_gets_the_room_at_once() -> None:
     assert names(cluster, Remove) == set()
     assert cluster.core.states() == {G: "Backoff"}
     assert cluster.core.world.snapshot.volumes.assumed == {}
-    assert not cluster.core.world.ledger.holders()
+    assert not cluster.core.ledger.holders()
 
 
 @pytest.mark.parametrize("priority", [0, -1])

@@ -1,0 +1,94 @@
+"""Room that is kept for gangs: for their members, and for those that they announce.
+
+Of what is announced no more of each resource is kept for one namespace than its share. Members that do not exist count
+against no ResourceQuota. So whoever may write a group in one namespace could keep a whole cluster from all others with
+it, and again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+import numpy as np
+
+from gangsched.core.arrays import Floats
+from gangsched.core.decision import group_key
+from gangsched.core.events import Change, Hint
+from gangsched.core.ledger.ledger import Ledger, announced_by, group_of
+from gangsched.core.ledger.reservation import Kind, Reservation
+from gangsched.core.state.podtable import PodClass
+from gangsched.core.state.simulation import Phantom
+from gangsched.core.world.world import World
+from gangsched.model.records import GangId, Pod
+
+
+def keep_room(
+    world: World,
+    ledger: Ledger,
+    key: str,
+    gangs: Sequence[GangId],
+    places: Sequence[tuple[Pod, str]],
+    kind: Kind = Kind.NOMINATED,
+) -> None:
+    """From now on exactly this room is kept under a key: for such pods on these nodes, with the gangs' priority."""
+    priority = world.membership.preemptor_priority(gangs)
+    nodes = {node for _, node in places}
+    left = {p.node for p in ledger.pods_of(key)} - nodes
+    ledger.work.changes += [Change(Hint.ROOM, name) for name in sorted(left)]
+    pods = tuple(Phantom(world.snapshot.class_of(pod), pod.uid, node) for pod, node in places)
+    ledger.hold(Reservation(key, kind, pods, priority))
+    if world.managed.active:
+        ledger.work.changes += [Change(Hint.PROMISED, pod=pod) for pod, _ in places[:1]]
+    ledger.may_have_taken(key, nodes, priority)
+
+
+def renew_classes(world: World, ledger: Ledger) -> None:
+    """Kept room is for pods of the classes that its members are of now: by the labels that terms have asked for since,
+    members that were alike may differ now.
+    """
+    while ledger.told_apart != world.snapshot.told_apart:
+        ledger.told_apart = world.snapshot.told_apart
+        ledger.reclass(partial(_of_its_class, world))
+
+
+def _of_its_class(world: World, kept: Phantom) -> Phantom:
+    pod = world.pods.get(kept.uid)
+    return kept if pod is None else msgspec.structs.replace(kept, pod=world.snapshot.class_of(pod))
+
+
+def keep_announced(
+    world: World, ledger: Ledger, gangs: Sequence[GangId], places: Sequence[tuple[Pod, str]], share: float
+) -> None:
+    """From now on exactly this is kept for what these gangs announce, as far as the share of their namespace goes."""
+    key, snapshot = announced_by(group_key(tuple(gangs))), world.snapshot
+    classes = [snapshot.class_of(pod) for pod, _ in places]
+    left = _left(world, ledger, key, gangs[0].namespace, share)
+    kept = []
+    for place, pod in zip(places, classes, strict=True):
+        index, amounts = snapshot.vector(pod.shape)
+        if (left[index] >= amounts).all():
+            np.subtract.at(left, index, amounts)
+            kept.append(place)
+    keep_room(world, ledger, key, gangs, kept, Kind.ANNOUNCED)
+
+
+def _left(world: World, ledger: Ledger, key: str, namespace: str, share: float) -> Floats:
+    """``(R,)``: what may still be kept for this namespace, beside what its other gangs have."""
+    snapshot = world.snapshot
+    snapshot.settle()
+    left: Floats = snapshot.allocatable.sum(axis=1) * share
+    for holder in ledger.holders():
+        made = ledger.of(holder)
+        if made is None or made.kind is not Kind.ANNOUNCED or holder == key:
+            continue
+        if group_of(holder).startswith(f"{namespace}/"):
+            for phantom in made.pods:
+                _charge(left, world, phantom.pod)
+    return left
+
+
+def _charge(left: Floats, world: World, pod: PodClass) -> None:
+    index, amounts = world.snapshot.vector(pod.shape)
+    np.subtract.at(left, index, amounts)
