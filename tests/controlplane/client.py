@@ -31,6 +31,8 @@ PATCH_TYPES = {
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Eight times as fast where PyYAML has it."""
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 0.25
+"""Seconds between two looks at what is waited for."""
 LIMIT_SECONDS = 30.0
 """How long waits last unless told otherwise: far longer than anything should take, so that only a hang reaches it."""
 
@@ -66,10 +68,15 @@ class Resource:
 
 
 async def wait_until(
-    predicate: Callable[[], Any], timeout: float = LIMIT_SECONDS, what: str = "", interval: float = 0.05
+    predicate: Callable[[], Any], timeout: float = LIMIT_SECONDS, what: str = "", interval: float | None = None
 ) -> Any:
-    """Poll a function, plain or async, until it returns something true, and return that; AssertionError in the end."""
-    deadline = time.monotonic() + timeout
+    """Poll a function, plain or async, until it returns something true, and return that; AssertionError in the end.
+
+    Without an interval it is polled more rarely the longer it takes: a wait gets a tenth longer at most, and twenty
+    questions a second cost the API server more than what is waited for.
+    """
+    began = time.monotonic()
+    deadline = began + timeout
     while True:
         result = predicate()
         value = await result if inspect.isawaitable(result) else result
@@ -77,7 +84,8 @@ async def wait_until(
             return value
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout:.0f} s: {what or inspect.getsource(predicate).strip()}")
-        await asyncio.sleep(interval)
+        rarer = min(max(SHORTEST_PAUSE, (time.monotonic() - began) / 10), LONGEST_PAUSE)
+        await asyncio.sleep(rarer if interval is None else interval)
 
 
 def load(source: str | Path | Object | Iterable[Object]) -> list[Object]:

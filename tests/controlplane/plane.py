@@ -434,7 +434,7 @@ class ControlPlane:
                     answer = f"{error.code} {error.read().decode(errors='replace')[-500:]}"
             except OSError as error:
                 answer = str(error)
-            time.sleep(0.05)
+            time.sleep(0.2)  # each question costs a handshake, and a look at all that has to be ready
         raise ControlPlaneError(f"{name} was not ready after {START_SECONDS:.0f} s; {url} last said: {answer}")
 
 
