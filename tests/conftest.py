@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import itertools
 import logging
@@ -150,13 +151,13 @@ def _places(items: list[pytest.Item]) -> dict[Path, tuple[float, Path]]:
     return {path: ((n + 0.5) / len(kind), path) for kind in kinds for n, path in enumerate(kind)}
 
 
-@pytest.fixture(scope="session")
-def make_control_plane(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+@contextlib.contextmanager
+def _control_planes(
+    tmp_path_factory: pytest.TempPathFactory, config: pytest.Config
 ) -> Iterator[Callable[..., ControlPlane]]:
-    """A function that starts one more control plane, with the options of ControlPlane; stopped after the session."""
+    """A function that starts control planes, with the options of ControlPlane, while the block lasts."""
     started: list[ControlPlane] = []
-    capture = request.config.pluginmanager.getplugin("capturemanager")
+    capture = config.pluginmanager.getplugin("capturemanager")
 
     def report(text: str) -> None:
         with capture.global_and_fixture_disabled():  # a build takes minutes: nobody should look at nothing
@@ -168,15 +169,29 @@ def make_control_plane(
         new.start()
         return new
 
-    yield make
-    for each in reversed(started):
-        each.stop()
+    try:
+        yield make
+    finally:
+        for each in reversed(started):
+            each.stop()
+
+
+@pytest.fixture(scope="module")
+def make_control_plane(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[Callable[..., ControlPlane]]:
+    """A function that starts one more control plane, stopped after the file: one that idles until the session ends
+    takes the tests' processor time, a minute of it in half an hour.
+    """
+    with _control_planes(tmp_path_factory, pytestconfig) as make:
+        yield make
 
 
 @pytest.fixture(scope="session")
-def control_plane(make_control_plane: Callable[..., ControlPlane]) -> ControlPlane:
+def control_plane(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
     """The control plane that tests share: controllers, KWOK, and the gang API of upstream turned on."""
-    return make_control_plane()
+    with _control_planes(tmp_path_factory, pytestconfig) as make:
+        yield make()
 
 
 @pytest.fixture
