@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -89,6 +90,13 @@ class Reader:
         """Everything so far."""
         self.events += self.cluster.poll()[1]
         return self.events
+
+
+@pytest.fixture(autouse=True)
+def no_public_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To load those of the machine, which nothing here is signed by, takes longer than most of these tests."""
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.setenv(name, os.devnull)
 
 
 @pytest.fixture
