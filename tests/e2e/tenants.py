@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from tests.amounts import amount
 from tests.controlplane.client import Client, Object, load
 from tests.e2e.jobs import SCHEDULER
 
@@ -258,9 +259,9 @@ ATTACKS = {
     "D1 8,000 resource names": Attack(
         lambda: [pod("names", requests={f"example.com/r{n}": "1" for n in range(8000)})],
     ),
-    "D2 300 shapes that never fit": Attack(
+    "D2 shapes that never fit": Attack(
         lambda: [
-            *(pod(f"shape-{n}", f"{4001 + n}m") for n in range(300)),
+            *(pod(f"shape-{n}", f"{4001 + n}m") for n in range(amount(300, 100))),
             *(pod(f"passes-{n}", f"{1 + n}m") for n in range(20)),
         ],
         deletes=tuple(f"passes-{n}" for n in range(20)),

@@ -87,8 +87,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 _WHOLE_NODE = 3900
 
 BACKLOG = (
-    Cell(name="10,000 single pods", gangs=10_000, smoke=50),
-    Cell(name="500 gangs of 20", gangs=500, size=20, smoke=50),
+    Cell(name="10,000 single pods", gangs=10_000, smoke=250),
+    Cell(name="500 gangs of 20", gangs=500, size=20, smoke=125),
     Cell(name="20 gangs of 500", gangs=20, size=500, smoke=50),
     Cell(name="1 gang of 5,000", gangs=1, size=5_000, smoke=50),
 )
@@ -114,7 +114,7 @@ PREEMPTION = (
         victims_per_node=4,
         victim_milli_cpu=990,
         evicted=800,
-        smoke=25,
+        smoke=50,
     ),
     Cell(
         name="1,000 evict 10 gangs of 100",
@@ -126,7 +126,7 @@ PREEMPTION = (
         victim_milli_cpu=_WHOLE_NODE,
         victim_gang=100,
         evicted=1000,
-        smoke=20,
+        smoke=50,
     ),
 )
 
@@ -244,7 +244,7 @@ PEERS = (
 
 ALL = (*BACKLOG, *PREEMPTION, *HARM, *UPSTREAM, *PEERS)
 #: Our scheduler alone, with all it tells and with less.
-TELLING = Cell(name="what Events cost: 500 gangs", gangs=500, size=20, smoke=50)
+TELLING = Cell(name="what Events cost: 500 gangs", gangs=500, size=20, smoke=125)
 
 
 #: What an orderly stop leaves. Where there is none at all, a scheduler waits for writes of one that nobody has seen.

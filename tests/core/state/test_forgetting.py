@@ -96,14 +96,17 @@ def come_and_go(cluster: Cluster, pods: Iterable[PodBuilder], nodes: Iterable[st
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_standby_keeps_nothing_of_what_has_come_and_gone(kind: str) -> None:
-    """A process that does not lead observes: its tables are as large after a thousand pods as after a hundred."""
+    """A process that does not lead observes: its tables are as large after hundreds of pods as after one hundred."""
     quota: list[Built] = objects(queue("a", cpu=4))
     cluster = Cluster(big(), *quota, gang("other").min(1), wait_for_leadership=True)
     cluster.handle()
     come_and_go(cluster, map(KINDS[kind], range(100)), (f"extra{i}" for i in range(100)))
     before = sizes(cluster.core)
-    come_and_go(cluster, map(KINDS[kind], range(100, 1000)), (f"extra{i}" for i in range(100, 1000)))
-    grown = {path: size for path, size in sizes(cluster.core).items() if size > before.get(path, 0)}
+    more = range(100, PODS)
+    come_and_go(cluster, map(KINDS[kind], more), (f"extra{i}" for i in more))
+    slack = {path: _SLACK for path in before if path.endswith(".heap")}
+    after = sizes(cluster.core)
+    grown = {path: size for path, size in after.items() if size > before.get(path, 0) + slack.get(path, 0)}
     assert grown == {}
 
 
