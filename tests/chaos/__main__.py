@@ -21,8 +21,8 @@ from functools import partial
 import msgspec
 
 from gangsched.cluster.sim import history as log
-from tests.chaos import removals
 from tests.chaos.checks import problems
+from tests.chaos.counted import beyond
 from tests.chaos.play import play
 from tests.chaos.refusals import REFUSED
 from tests.chaos.scenario import PARTS, scenario
@@ -55,8 +55,7 @@ def run(seed: int, parts: Collection[str] | None = None) -> Result:
     seen["pods evicted"] = sum(
         1 for e in history.of(log.DELETE, log.EVICT, actor=log.SCHEDULER) if e.outcome == log.OK and e.changed
     )
-    seen["beyond the promise: let off after the first removal"] = removals.let_off(played)
-    seen["beyond the promise: removals that were outdated when they were sent"] = removals.outdated(played)
+    seen.update({f"beyond the promise: {what}": count for what, count in beyond(played).items()})
     seen["Jobs suspended"] = sum(e.changed and e.outcome == log.OK for e in history.of(log.SUSPEND))
     seen["Jobs resumed"] = sum(e.changed and e.outcome == log.OK for e in history.of(log.RESUME))
     removed = [e for e in history.of(log.DELETE, log.EVICT, log.SUSPEND) if e.outcome == log.OK and e.changed]

@@ -19,6 +19,8 @@ from tests.chaos.trouble import Crash
 
 #: Long enough for every gang to be looked at again after the last trouble, and for stale marks to be taken back.
 UNTIL_SECONDS = 420.0
+#: Between a decision and its effect pass at most a watch delay and a write delay, each with its answer.
+RACE_SECONDS = 4 * MAX_WRITE_DELAY
 
 
 class Played(msgspec.Struct):

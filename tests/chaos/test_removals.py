@@ -1,135 +1,183 @@
-"""What the judge wants of a victim in the moment in which its removal is asked for, and what it only counts."""
+"""Whom the judge lets a process remove, and what plans may take together, by what it had been told."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
 import pytest
 
-from gangsched.core.actions import Mark, Nominate, Remove, Unmark
-from gangsched.core.actuation.records import Intent, written
-from gangsched.core.events import Gone
+from gangsched.cluster.sim import history as log
+from gangsched.cluster.sim.history import Cause
+from gangsched.core.actions import Mark, Remove
+from gangsched.core.actuation.records import EvictionOwner, Owners, written
+from gangsched.core.decision import Placement, Preempt, UnitRef, Victim
+from gangsched.core.events import Changed, Event, Gone
 from gangsched.core.lifecycle.report import mark_message
-from gangsched.core.state.membership import Membership
 from gangsched.messages.notes import rolling_back
 from gangsched.model.queues import QUEUE_LABEL
-from gangsched.model.records import PREEMPT_NEVER, GangId
-from tests.builders import OURS, SIGS, gang, node, pod
+from gangsched.model.records import PREEMPT_NEVER, SINGLE, GangId
+from tests.builders import OURS, SIGS, PodBuilder, gang, node, pdb, pod
+from tests.chaos.checks import charged
 from tests.chaos.made_up import about, does, played, told
-from tests.chaos.play import Played, play
-from tests.chaos.removals import forbidden, let_off, outdated
-from tests.chaos.scenario import scenario
+from tests.chaos.play import Played
+from tests.chaos.removals import Allowed
+from tests.chaos.told import judged
 from tests.core.harness import Built
 
-BACK = rolling_back(scheduler=OURS, gang="d/g", trigger="d/m1")
 FOR_G = mark_message(OURS, "d/g", "d/m1")
 MEMBER = pod("m1").gang("g").priority(5).cpu(4)
-VICTIM = pod("v").priority(3).cpu(4).on("n1")
-THERE: list[Built] = [node("n1").cpu(8), gang("g").min(1), MEMBER, VICTIM]
+THERE: list[Built] = [node("n1").cpu(8), gang("g").min(1), MEMBER, pod("v").priority(3).cpu(4).on("n1")]
 
-
-def marked(*others: Built) -> Played:
-    """Gang g has nominated its member and marked the victim."""
-    run = played(*THERE, *others)
-    told(run, *THERE, *others)
-    mark = Mark(2, about(run, "v"), FOR_G)
-    told(run, asks=[Nominate(1, about(run, "m1"), "n1", "p", written(Intent("p", 1))), mark])
-    does(run, mark)
-    return run
-
-
-def removes(run: Played, name: str = "v") -> list[str]:
-    """What is wrong when the victim is removed now."""
-    removal = Remove(3, about(run, name), mark=FOR_G)
-    told(run, asks=[removal])
-    does(run, removal)
-    return [text.split(": ", 2)[2] for text in forbidden(run)]
-
-
-WRONG: dict[str, tuple[Built, str]] = {
-    "ended": (pod("v").priority(3).cpu(4).on("n1").phase("Succeeded"), "it was known to have ended"),
+#: What the process is told before the removal, and what is wrong with it then.
+WRONG: dict[str, tuple[Built | Event, str]] = {
+    "all is well": (pod("other"), ""),
+    "ended": (pod("v").priority(3).cpu(4).on("n1").phase("Succeeded"), "it has ended"),
+    "gone": (Gone("Pod", "d", "v", "uid-d-v"), "it is known to be gone"),
+    "not lower": (pod("v").priority(5).cpu(4).on("n1"), "its priority 5 is not below 5"),
     "joined by a weaker one": (pod("m2").gang("g").priority(3), "its priority 3 is not below 3"),
     "joined by one that may not": (pod("m2").gang("g").priority(9).never(), "that gang does not preempt"),
     "of less priority": (gang("g").min(1).priority(2), "its priority 3 is not below 2"),
     "not to preempt": (gang("g").min(1).field(preemption_policy=PREEMPT_NEVER), "that gang does not preempt"),
     "whole": (pod("m2").gang("g").priority(5).on("n2"), "that gang lacks nobody"),
+    "without its group": (Gone("PodGroup", "d", "g", group=SIGS), "that gang lacks nobody"),
+    "without members": (Gone("Pod", "d", "m1", "uid-d-m1"), "nobody is left of that gang"),
 }
+
+
+def wrong(run: Played) -> list[str]:
+    """Why the victims of a run may not leave."""
+    return [text.rpartition(": ")[2] for text in judged(run.batches, Allowed, run.processes)]
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_a_removal_that_what_is_known_forbids_is_found(case: str) -> None:
     """The victim or the gang is not what it was when the plan was made, and the process has been told."""
     change, text = WRONG[case]
-    run = marked()
-    told(run, change)
-    assert removes(run) == [text]
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_a_removal_that_waits_meanwhile_is_counted(case: str) -> None:
-    """It was right when it was asked for, and is not when it is sent: that is no error."""
-    run = marked()
-    removal = Remove(3, about(run, "v"), mark=FOR_G)
-    told(run, asks=[removal])
-    run.world.clock.advance_to(1.0)
-    told(run, WRONG[case][0])
-    assert outdated(run) == 0
-    run.world.clock.advance_to(2.0)
-    does(run, removal)
-    assert forbidden(run) == []
-    assert outdated(run) == 1
-
-
-@pytest.mark.parametrize(("ended", "found"), [(True, ["it was known to have ended"]), (False, [])])
-def test_a_pod_that_had_ended_is_not_rolled_back(ended: bool, found: list[str]) -> None:
-    """Nobody's priority counts in a rollback, and a pod that has ended cannot be evicted."""
-    there: list[Built] = [node("n1").cpu(4), gang("g").min(2), MEMBER, pod("m2").gang("g").priority(5).on("n1")]
-    run = played(*there)
-    told(run, *there)
-    mark, removal = Mark(1, about(run, "m2"), BACK), Remove(2, about(run, "m2"), mark=BACK)
-    does(run, mark)
-    told(run, *([pod("m2").gang("g").priority(5).on("n1").phase("Succeeded")] if ended else []), asks=[removal])
-    does(run, removal)
-    assert [text.split(": ", 2)[2] for text in forbidden(run)] == found
-
-
-def test_a_removal_for_a_gang_that_is_gone_is_found() -> None:
-    """Without its group nobody knows how many it needs; without its members nobody needs anything."""
-    for gone, text in (
-        ([Gone("PodGroup", "d", "g", group=SIGS)], "that gang lacks nobody"),
-        ([Gone("Pod", "d", "m1", "uid-d-m1")], "nobody is left of that gang"),
-    ):
-        run = marked()
-        told(run, *gone)
-        assert removes(run) == [text]
+    run = played(*THERE)
+    told(run, *THERE)
+    told(run, change, asks=[Remove(3, about(run, "v"), mark=FOR_G)])
+    assert wrong(run) == [text] * bool(text)
 
 
 def test_between_workloads_of_queues_it_is_not_priority_that_decides() -> None:
     """Both name a queue; one that does is not enough."""
     in_queue = pod("v").priority(9).cpu(4).on("n1").labels({QUEUE_LABEL: "team"})
     for also, found in (([], 1), ([pod("m1").gang("g").priority(5).cpu(4).labels({QUEUE_LABEL: "team"})], 0)):
-        run = marked()
-        told(run, in_queue, *also)
-        assert len(removes(run)) == found
+        run = played(*THERE)
+        told(run, *THERE)
+        told(run, in_queue, *also, asks=[Remove(3, about(run, "v"), mark=FOR_G)])
+        assert len(wrong(run)) == found
 
 
-@pytest.mark.parametrize("begun", [True, False])
-def test_victims_that_are_let_off_after_the_first_removal_are_counted(begun: bool) -> None:
-    """Before it the list may change; who leaves by itself is not let off."""
-    run = marked(pod("w").priority(3).cpu(2).on("n1"), pod("x").priority(3).cpu(2).on("n1"))
-    nominated = Nominate(1, about(run, "m1"), "n1", "p", written(Intent("p", 3)))
-    marks = [Mark(n, about(run, name), FOR_G) for n, name in ((5, "v"), (6, "w"), (7, "x"))]
-    does(run, nominated, *marks)
-    if begun:
-        assert removes(run) == []
-    does(run, Unmark(8, about(run, "w"), "", ""))
-    assert let_off(run) == begun
+@pytest.mark.parametrize(
+    ("who", "text"),
+    [
+        (pod("x").gang("g").owner("Job", "j"), ""),
+        (pod("x").gang("g").owner("Job", "j").on("n1").phase("Succeeded"), "it has ended"),
+        (pod("x").gang("h").owner("Job", "j"), "it is no member"),
+        (pod("x").gang("g"), "nobody makes it again"),
+        (pod("x").gang("g").owner("DaemonSet", "s"), "nobody makes it again"),
+    ],
+)
+def test_a_rollback_takes_members_that_a_controller_makes_again(who: PodBuilder, text: str) -> None:
+    """Their priority does not count."""
+    owner = written(Owners.of([EvictionOwner("p", "rollback", OURS, "d/g")]))
+    run = played(node("n1").cpu(8), who if text == "it has ended" else who.on("n1"))
+    back = rolling_back(scheduler=OURS, gang="d/g", trigger="d/m1")
+    does(run, Mark(1, about(run, "x"), back, owners=owner))
+    told(run, *run.world.store.listing())
+    told(run, asks=[Remove(2, about(run, "x"), mark=back)])
+    assert wrong(run) == [text] * bool(text)
 
 
-def test_a_scheduler_that_goes_by_the_highest_priority_of_a_gang_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gang whose members differ preempts as the least of them."""
+# -- what plans take together --------------------------------------------------------------------------------------
 
-    def highest(self: Membership, gangs: tuple[GangId, ...]) -> int:
-        return max((pod.priority for gang in gangs for pod in self.pods(gang) if pod.live), default=0)
+WEB = [pod(f"web{i}").label(app="web").on("n1") for i in range(4)]
+LOW = [pod(f"low{i}").gang("low").on("n1") for i in range(3)]
+WAITING = [pod(name).priority(5) for name in ("h", "k")]
 
-    monkeypatch.setattr(Membership, "preemptor_priority", highest)
-    found = [text for seed in (9800011, 9800044) for text in forbidden(play(scenario(seed, parts=("priorities",))))]
-    assert any("is not below" in text for text in found)
+
+def there(*objects: Built, mode: str = "elastic") -> Played:
+    """Two pods wait beside these objects."""
+    run = played(node("n1"), *objects, *WAITING, gang_mode=mode)
+    told(run, *run.world.store.listing())
+    return run
+
+
+def takes(run: Played, gang: str, *names: str, over: Sequence[str] = (), removes: bool = True) -> None:
+    """A plan for this gang takes these pods, ``over`` of them beyond a budget, and they leave at once, if it does."""
+    victims = tuple(Victim.of(run.world.store.pods["d", n], UnitRef("Pod", n), over_budget=n in over) for n in names)
+    place = Placement("d", gang, about(run, gang).uid, "n1")
+    decision = Preempt(GangId(SINGLE, "d", gang, OURS), "Pod", (), 5, 1, placements=(place,), victims=victims)
+    text = mark_message(OURS, f"d/{gang}", f"d/{gang}")
+    told(run, decides=[decision], asks=[Remove(3, about(run, n), mark=text) for n in names if removes])
+
+
+def later(run: Played, key: str, allowed: int, **fields: object) -> None:
+    """This status of a budget is told."""
+    shown = msgspec.structs.replace(run.world.store.budgets["d", key], allowed=allowed, **fields)
+    run.world.store.apply(Changed(shown), Cause(log.USER, log.CHANGE))
+    told(run, *run.world.store.listing())
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "over", "found"),
+    [
+        (("web0", "web1"), (), (), 0),
+        (("web0", "web1", "web2"), (), (), 1),
+        (("web0", "web1", "web2"), (), ("web2",), 0),
+        (("web0",), ("web1",), (), 0),
+        (("web0",), ("web1", "web2"), (), 1),
+        (("web0",), ("web1", "web2"), ("web2",), 0),
+        (("web0", "web1"), ("web2",), (), 1),
+    ],
+)
+@pytest.mark.parametrize("reworded", [False, True])
+def test_plans_that_spend_a_budget_twice_are_found(
+    first: Sequence[str], second: Sequence[str], over: Sequence[str], found: int, reworded: bool
+) -> None:
+    """Of four replicas two have to be available. The status says nothing of who leaves for the first plan, and still
+    does not where it is shown again with another change. What a plan announces is no surprise.
+    """
+    run = there(pdb("keep").selects(app="web").field(min_available=2), *WEB)
+    takes(run, "h", *first, over=over)
+    if reworded:
+        later(run, "keep", 2, min_available="50%")
+    if second:
+        takes(run, "k", *second, over=over)
+    assert len(charged(run)) == found
+
+
+def test_a_status_that_is_another_counts_what_has_left_before() -> None:
+    """A budget is charged once."""
+    run = there(pdb("keep").selects(app="web").field(min_available=1), *WEB)
+    takes(run, "h", "web0")
+    later(run, "keep", 2)
+    takes(run, "k", "web1", "web2")
+    assert charged(run) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "mode", "found"),
+    [
+        (("low0",), (), "elastic", []),
+        (("low0",), ("low1",), "elastic", ["1 of 2 of d/low"]),
+        (("low0",), ("low1", "low2"), "elastic", []),
+        (("low0", "low1"), (), "elastic", ["2 of 3 of d/low"]),
+        (("low0", "low1"), (), "minimal", []),
+        (("low0",), (), "atomic", ["1 of 3 of d/low"]),
+    ],
+)
+@pytest.mark.parametrize("removes", [True, False])
+def test_plans_that_take_the_same_surplus_are_found(
+    first: Sequence[str], second: Sequence[str], mode: str, found: list[str], removes: bool
+) -> None:
+    """Of a gang of three two are enough: one may go singly, or all together. A plan that removes nobody takes nothing,
+    and others count on it all the same.
+    """
+    run = there(gang("low").min(2), *LOW, mode=mode)
+    takes(run, "h", *first, removes=removes or not second)
+    if second:
+        takes(run, "k", *second)
+    assert [text.partition("takes ")[2] for text in charged(run)] == found

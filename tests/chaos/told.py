@@ -5,36 +5,19 @@ What was so in the cluster and had not been told yet excuses a deed; what had be
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from gangsched.cluster.sim.history import preemptor_of
-from gangsched.core.actions import (
-    Action,
-    Bind,
-    BindVolume,
-    Mark,
-    Nominate,
-    Remove,
-    SelectNode,
-    SuspendJob,
-    Unmark,
-    WithdrawNomination,
-    Write,
-)
+from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove, SuspendJob, Unmark, WithdrawNomination, Write
+from gangsched.core.actuation.records import read_owners
 from gangsched.core.decision import Decision
-from gangsched.core.events import Changed, Event, Gone, Outcome, ServerClock, WriteDone
-from gangsched.messages import notes
+from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
 from gangsched.model import dialects
 from gangsched.model.jobsets import JobSet
-from gangsched.model.queues import queue_labels
+from gangsched.model.queues import STOP_NONE, ClusterQueue, LocalQueue, queue_labels
 from gangsched.model.records import SINGLE, Budget, Gang, GangId, Job, Node, Pod
-from tests.judge.invariants import owners_in
-
-#: Times are whole microseconds, told by fractions.
-AT_ONCE = 1e-6
 
 
 class Batch(msgspec.Struct):
@@ -53,14 +36,9 @@ class Told(msgspec.Struct):
     """What one process knows: objects by identity (pods by UID), and what has become of its own writes.
 
     ``bindings`` are the nodes of pods that it binds, or has bound and not seen there yet; ``tried`` has also those of
-    which it was told that the binding has failed, or that nobody knows. ``unsure`` are the pods (UIDs) of which the
-    last was not known: they may be bound. ``marked`` are the pods that it has marked and that stay marked. ``jobsets``
-    are those that were ever seen (``namespace/name``). ``left`` is when a member of a gang was last told to have left a
-    node, or one that was to be bound there, or to be about to, ``leaves_by`` when the grace period of a pod (UID) that
-    terminates ends. ``open`` has the writes without an answer: by id, the gangs (``namespace/name``) for which they
-    are; of ``removals`` also the pods (UIDs) that they are about. ``lost`` are those of removals whose answer was lost
-    since any was asked for, by the gangs for which they are. ``moving`` are the pods (UIDs) that are to be bound to
-    another node than the one to which they were nominated, as soon as no nomination stands.
+    which it was told that the binding has failed, or that nobody knows. ``marked`` are the pods that it has marked and
+    that stay marked. ``jobsets`` are those that were ever seen (``namespace/name``). ``open`` has the writes without an
+    answer: by id, the gangs (``namespace/name``) for which they are.
     """
 
     pods: dict[str, Pod] = {}
@@ -69,33 +47,25 @@ class Told(msgspec.Struct):
     budgets: dict[str, Budget] = {}
     jobs: dict[tuple[str, str], Job] = {}
     jobsets: set[str] = set()
+    queues: dict[str, LocalQueue | ClusterQueue] = {}
     bindings: dict[str, str] = {}
     tried: dict[str, str] = {}
-    unsure: set[str] = set()
     marked: set[str] = set()
     open: dict[int, frozenset[str]] = {}
-    removals: dict[int, str] = {}
-    lost: dict[str, set[str]] = {}
-    left: dict[str, float] = {}
-    leaves_by: dict[str, float] = {}
-    moving: set[str] = set()
     _binds: dict[int, str] = {}
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
-    def hear(self, event: Event, now: float) -> None:  # noqa: C901, PLR0912
-        """Go on to the state after this event, which is told now (seconds from the start)."""
+    def hear(self, event: Event) -> None:  # noqa: C901, PLR0912
+        """Go on to the state after this event."""
         match event:
             case Changed(Pod() as pod):
-                if (old := self.pods.get(pod.uid)) is None:
-                    self._read_end(pod, now)
-                elif pod.deleting_since not in (None, old.deleting_since):
-                    self.leaves_by[pod.uid] = now + pod.grace_seconds
                 self.pods[pod.uid] = pod
-                self._hear_of(pod, now, live=pod.live)
+                if pod.node or not pod.live:
+                    self.bindings.pop(pod.uid, None)
             case Gone("Pod", _, _, uid):
-                if (gone := self.pods.pop(uid, None)) is not None:
-                    self._hear_of(gone, now, live=False)
+                self.pods.pop(uid, None)
+                self.bindings.pop(uid, None)
             case Changed(Node() as node):
                 self.nodes[node.name] = node
             case Gone("Node", _, name):
@@ -114,38 +84,13 @@ class Told(msgspec.Struct):
                 self.jobs.pop((namespace, name), None)
             case Changed(JobSet() as jobset):
                 self.jobsets.add(jobset.key)
-            case ServerClock(ahead):
-                for pod in self.pods.values():
-                    self._read_end(pod, now, ahead)
+            case Changed((LocalQueue() | ClusterQueue()) as queue):
+                self.queues[queue.key if isinstance(queue, LocalQueue) else queue.name] = queue
             case WriteDone(action_id, outcome):
-                self._answered(action_id, outcome)
-
-    def _hear_of(self, pod: Pod, now: float, *, live: bool) -> None:
-        node = pod.node or self.tried.get(pod.uid, "")
-        if node and not live and pod.gang.family != SINGLE:
-            self.left[node] = now
-        if pod.node or not live:
-            self.bindings.pop(pod.uid, None)
-            self.unsure.discard(pod.uid)
-
-    def _read_end(self, pod: Pod, now: float, ahead: float = 0.0) -> None:
-        """Of a pod that terminated before the process began the API server's stamp tells, by a clock that is so many
-        seconds ahead.
-        """
-        if pod.deleting_since is not None:
-            self.leaves_by[pod.uid] = min(now + pod.grace_seconds, pod.deleting_since - ahead)
-
-    def _answered(self, action_id: int, outcome: Outcome) -> None:
-        for gang in self.open.pop(action_id, ()):
-            if outcome is Outcome.TRANSIENT and action_id in self.removals:
-                self.lost.setdefault(gang, set()).add(self.removals[action_id])
-        self.removals.pop(action_id, None)
-        uid = self._binds.pop(action_id, "")
-        self.unsure.discard(uid)
-        if outcome is Outcome.TRANSIENT and uid in self.bindings:
-            self.unsure.add(uid)
-        if outcome is not Outcome.OK:
-            self.bindings.pop(uid, None)
+                self.open.pop(action_id, None)
+                uid = self._binds.pop(action_id, "")
+                if outcome is not Outcome.OK:
+                    self.bindings.pop(uid, None)
 
     def asked(self, action: Action) -> None:
         """Go on to the state after the process has asked for this."""
@@ -154,39 +99,25 @@ class Told(msgspec.Struct):
         match action:
             case Bind(action_id, pod, node):
                 self._binds[action_id] = pod.uid
-                self.moving.discard(pod.uid)
                 if pod.uid in self.pods and not self.pods[pod.uid].node:
                     self.bindings[pod.uid] = self.tried[pod.uid] = node
-            case WithdrawNomination(message=notes.OTHER_NODE):
-                self.moving.add(action.pod.uid)
-            case Nominate() | WithdrawNomination():
-                self.moving.discard(action.pod.uid)
-            case Remove():
-                self.removals[action.id] = action.pod.uid
-                self.lost.pop(preemptor_of(action.mark), None)
             case Mark():
                 self.marked.add(action.pod.uid)
             case Unmark():
                 self.marked.discard(action.pod.uid)
 
     def _for_whom(self, action: Write) -> frozenset[str]:
+        known = self.pods.get(action.pod.uid) if isinstance(action, Bind | Nominate | WithdrawNomination) else None
         match action:
             case Mark():
-                return frozenset(name for name, _ in owners_in(action.owners, action.message))
+                return frozenset(owner.name for owner in read_owners(action.owners) or ())
             case Remove():
                 return frozenset((preemptor_of(action.mark),))
             case SuspendJob():
                 return frozenset((action.preemptor,))
-            case Bind() | Nominate() | WithdrawNomination() | BindVolume() | SelectNode() if (
-                action.pod.uid in self.pods
-            ):
-                return frozenset((self.pods[action.pod.uid].gang.key,))
+            case Bind() | Nominate() | WithdrawNomination() if known is not None:
+                return frozenset((known.gang.key,))
         return frozenset()
-
-    def binding_of(self, action_id: int) -> tuple[Pod | None, str]:
-        """The pod that is being bound by this write, and the node; None: by no write that has no answer."""
-        uid = self._binds.get(action_id, "")
-        return self.pods.get(uid), self.bindings.get(uid, "")
 
     @property
     def busy(self) -> set[str]:
@@ -218,12 +149,21 @@ class Told(msgspec.Struct):
         members = self.members(gang)
         return min((p.priority for p in members if p.live), default=min((p.priority for p in members), default=0))
 
-    def queued(self, pod: Pod) -> bool:
-        """Is it the pod, its Job or its group that names a queue? Between those that do priority does not decide."""
+    def queue_of(self, pod: Pod) -> str:
+        """``namespace/name`` of the LocalQueue that the pod, its Job or its group names; empty if none does. Between
+        those in queues priority does not decide.
+        """
         job = self.jobs.get((pod.namespace, pod.owner.name)) if pod.owner is not None else None
         known = self.group(pod.gang)
-        labels = (queue_labels(pod.labels), job.queue if job is not None else None, known.queue if known else None)
-        return any(each is not None and each.local_queue for each in labels)
+        labels = (job.queue if job is not None else None, known.queue if known else None, queue_labels(pod.labels))
+        names = (each.local_queue for each in labels if each is not None and each.local_queue)
+        return next((f"{pod.namespace}/{name}" for name in names), "")
+
+    def stopped(self, pod: Pod) -> bool:
+        """Return whether the pod's LocalQueue, or the ClusterQueue behind it, admits nobody."""
+        local = self.queues.get(self.queue_of(pod))
+        behind = self.queues.get(local.cluster_queue) if isinstance(local, LocalQueue) else None
+        return any(queue is not None and queue.stop != STOP_NONE for queue in (local, behind))
 
     def lacking(self, gang: GangId) -> int:
         """How many members are still to be bound before the gang may run; those that wait to be bound are counted
@@ -240,25 +180,65 @@ class Told(msgspec.Struct):
         return [p for p in self.members(gang) if p.live and (p.node or p.uid in self.bindings)]
 
     def leaving(self, pod: Pod) -> bool:
-        """Does it terminate, or bear a mark that says that it will?"""
-        told = pod.disruption_target
-        return not pod.live or told or pod.uid in self.marked
+        """Return whether it terminates, or bears a mark that says that it will."""
+        return not pod.live or pod.disruption_target or pod.uid in self.marked
 
-    def staying_on(self, node: str) -> list[Pod]:
-        """The pods that take room on a node, are not about to leave it, and those that are about to come."""
-        there = (p for p in self.pods.values() if p.node == node and p.bound and not self.leaving(p))
-        coming = (self.pods[uid] for uid, to in self.bindings.items() if to == node and uid in self.pods)
-        return [*there, *coming]
+    def on(self, node: str) -> list[Pod]:
+        """The pods that take room on a node, those included that are about to leave it, or to come."""
+        there = [p for p in self.pods.values() if p.node == node and p.bound]
+        return [*there, *(self.pods[uid] for uid, to in self.bindings.items() if to == node and uid in self.pods)]
 
 
-def short_of(node: Node, pods: Iterable[Pod], beside: Pod | None = None) -> list[str]:
-    """The resources of which the node has less than these pods ask for together: only those ``beside`` asks for, if
-    it is given, which is one of them.
+class Life:
+    """One process, judged by what it knows. Each method is called before ``told`` knows what it is about; ``now`` is in
+    seconds from the start.
     """
-    used: dict[str, int] = defaultdict(int)
-    for pod in pods:
-        for resource, units in (*pod.shape.requests, ("pods", 1)):
-            used[resource] += units
-    room = dict(node.allocatable)
-    asks = {**dict(beside.shape.requests), "pods": 1} if beside is not None else used
-    return [name for name in sorted(used) if used[name] > room.get(name, 0) and asks.get(name, 0) > 0]
+
+    def __init__(self, told: Told) -> None:
+        self.told = told
+        self.now = 0.0
+
+    def begins(self) -> None:
+        """It has been told of all that there is."""
+
+    def hears(self, event: Event) -> None:
+        """It is told this."""
+
+    def decides(self, decision: Decision) -> None:
+        """It makes this decision."""
+
+    def asks(self, action: Action) -> Iterator[str]:
+        """What is wrong when it asks for this."""
+        yield from ()
+
+    def rests(self) -> Iterator[str]:
+        """What is wrong when it has asked for all that it wanted now."""
+        yield from ()
+
+
+def judged(batches: Sequence[Batch], kind: type[Life], processes: int) -> list[str]:
+    """What is wrong with what each of so many processes did. A process that dies in the middle of what it asks for has
+    left nothing undone.
+    """
+    out: list[str] = []
+    lives: dict[int, Life] = {}
+    for number, batch in enumerate(batches):
+        fresh = batch.process not in lives
+        life = lives.setdefault(batch.process, kind(Told())) if fresh else lives[batch.process]
+        life.now = batch.at_seconds
+        for event in batch.events:
+            life.hears(event)
+            life.told.hear(event)
+        if fresh:
+            life.begins()
+        for decision in batch.decisions:
+            life.decides(decision)
+        found: list[str] = []
+        for action in batch.actions:
+            found += life.asks(action)
+            life.told.asked(action)
+        last = number + 1 == len(batches) or batches[number + 1].process != batch.process
+        if not last or batch.process == processes:
+            found += life.rests()
+        out += (f"at {batch.at_seconds:.3f} s: {text}" for text in found)
+    return out

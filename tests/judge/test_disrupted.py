@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from gangsched.cli.simulation import Simulation, simulate
-from gangsched.cluster.sim.history import DECIDE, DELETE, GONE, KUBELET, SCHEDULER, SUCCEED, USER, Cause
+from gangsched.cluster.sim.history import DECIDE, DELETE, EVENT, GONE, KUBELET, SCHEDULER, SUCCEED, USER, Cause
 from gangsched.core.actions import Mark, Remove
-from gangsched.core.events import Changed, Gone, Outcome
+from gangsched.core.events import Gone
 from gangsched.core.ledger.condemned import Condemned
+from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.review import Reviews
 from gangsched.core.options import Options
 from tests import builders
@@ -39,7 +40,13 @@ def three(**options: Any) -> Any:
 def evict(there: Any, *names: str) -> list[str]:
     """These are marked and removed; what is said of it then."""
     outcomes(there, *(Mark(1, ref(n), MESSAGE) for n in names), *(Remove(2, ref(n)) for n in names))
-    there.clock.advance_to(30.0)
+    return ends(there)
+
+
+def ends(there: Any, seconds: float = 100.0) -> list[str]:
+    """What is said of it so much later."""
+    there.clock.advance_to(there.clock.now + seconds)
+    there.store.put_pod(objects.pod(f"later-{there.clock.now}"), Cause(USER, GONE))
     return broken_gangs(there.history, Options())
 
 
@@ -80,59 +87,23 @@ def test_who_has_done_its_work_counts_for_the_minimum(phase: str, broken: bool) 
     assert bool(evict(there, "x")) == broken
 
 
-@pytest.mark.parametrize(("seconds", "broken"), [(0.9, False), (1.1, True)])
-def test_what_cannot_be_known_yet_is_no_fault(seconds: float, broken: bool) -> None:
-    """A member is gone by itself so long before another is evicted, which was surplus until then."""
-    there = three()
-    user_deletes(there, "x")
-    there.clock.advance_to(seconds)
-    assert bool(evict(there, "y")) == broken
-
-
-@pytest.mark.parametrize(("change", "broken"), [("raised", True), ("gone", False)])
-def test_a_gang_needs_what_its_object_says_once_that_is_known(change: str, broken: bool) -> None:
-    """Its user has changed its minimum, or deleted its object: then one member is enough."""
-    for seconds in (0.5, 30.0):
-        there = three()
-        spec = objects.gang("low", 3)
-        gone = Gone("PodGroup", "ns", "low", group=spec.family)
-        there.store.apply(Changed(spec) if change == "raised" else gone, Cause(USER, GONE))
-        there.clock.advance_to(seconds)
-        assert bool(evict(there, *("x" if change == "raised" else "xy"))) == (broken and seconds > 1.0)
-
-
-@pytest.mark.parametrize(("there", "broken"), [(True, True), (False, False)])
-def test_how_a_gang_leaves_is_not_known_without_its_object(there: bool, broken: bool) -> None:
-    """It may have said that its pods go one by one, where others leave whole."""
-    run = three()
-    if not there:
-        run.store.apply(Gone("PodGroup", "ns", "low", group=objects.gang("low", 2).family), Cause(USER, GONE))
-        run.clock.advance_to(10.0)
-    evict(run, "x")
-    run.store.apply(Changed(objects.gang("low", 3)), Cause(USER, GONE))
-    assert bool(broken_gangs(run.history, Options(gang_mode="atomic"))) == broken
-
-
-@pytest.mark.parametrize("outcome", [Outcome.BLOCKED, Outcome.REFUSED, Outcome.CONFLICT])
-def test_who_may_not_be_removed_stays(outcome: Outcome) -> None:
-    """The API server has refused to let it go."""
-    there = three()
-    there.history.add(Cause(SCHEDULER, DELETE), "Pod", "ns/z", uid="uid-z", outcome=outcome, changed=False)
-    assert evict(there, "x", "y") == []
-
-
-@pytest.mark.parametrize(("seconds", "broken"), [(0.0, False), (30.0, True)])
-def test_what_was_begun_stops_with_a_refusal(seconds: float, broken: bool) -> None:
-    """One member may not go, so another, which could, stays too; later its user deletes the first. What was refused
-    long before is no reason.
-    """
+@pytest.mark.parametrize(("about", "broken"), [("y", False), ("elsewhere", True)])
+def test_a_gang_whose_rest_may_not_leave_is_reported(about: str, broken: bool) -> None:
+    """An Event on a member that runs on says so; one about others does not."""
     there = three(min_member=3)
-    there.history.add(Cause(SCHEDULER, DELETE), "Pod", "ns/z", uid="uid-z", outcome=Outcome.REFUSED, changed=False)
-    there.clock.advance_to(seconds)
     outcomes(there, Mark(1, ref("x"), MESSAGE), Remove(2, ref("x")))
-    user_deletes(there, "z")
-    there.clock.advance_to(60.0)
-    assert bool(broken_gangs(there.history, Options())) == broken
+    there.clock.advance_to(40.0)
+    cause = Cause(SCHEDULER, EVENT, {"reason": report.GANG_BROKEN})
+    there.history.add(cause, "Pod", f"ns/{about}", uid=f"uid-{about}", changed=False)
+    assert bool(ends(there)) == broken
+
+
+@pytest.mark.parametrize(("seconds", "broken"), [(50.0, False), (70.0, True)])
+def test_a_gang_has_half_a_minute_to_be_made_whole_and_as_long_to_be_finished(seconds: float, broken: bool) -> None:
+    """Its controller makes pods again; only then the rest is of no use."""
+    there = three(min_member=3)
+    outcomes(there, Mark(1, ref("x"), MESSAGE), Remove(2, ref("x")))
+    assert bool(ends(there, seconds)) == broken
 
 
 def test_the_gangs_of_a_group_leave_together() -> None:

@@ -297,7 +297,7 @@ MUTANTS = (
     Mutant(
         "a budget that is shown again with the status that it had counts who has left",
         ((_CONDEMNED, "anew = status != (before.allowed, before.disrupted) and named", "anew = named"),),
-        ("tests/chaos/test_together.py::test_nothing_is_taken_twice",),
+        ("tests/chaos/test_promise.py::test_nothing_is_taken_twice",),
     ),
     Mutant(
         "no plan counts on what another removes",
