@@ -346,10 +346,11 @@ class Executor:
         while self._takes_over(group, verdict):
             verdict = self.phases.decided(group, since, pause, minimum_first=ahead)
         group.waiting_since = None if verdict.outcome == BIND else since
-        group.outlook, retry_at = Outlook(), None
+        group.outlook = Outlook()
         if isinstance(why := verdict.first, Unschedulable):
-            group.outlook, retry_at = Outlook(why.short_of_quota, why.failed_plugin), why.retry_at
-        group.look_again_at = self._waiting.look_again(group, retry_at)
+            group.outlook = Outlook(
+                why.short_of_quota, why.failed_plugin, self._waiting.look_again(group, why.retry_at)
+            )
         return verdict
 
     def _minimum_first(self, group: Group) -> bool:

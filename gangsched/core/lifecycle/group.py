@@ -43,6 +43,7 @@ class Round(enum.Enum):
     OVER = "over"  # or none has begun
     UNDER_WAY = "under way"
     TAKEN = "taken"  # another pod took the room that was freed
+    LOST = "lost"  # it is over, and that was so
 
 
 #: So often in a row is something tried that others may undo: a rollback, the binding of a member.
@@ -70,8 +71,8 @@ class Failures:
     """How often in a row each has happened. ``begun`` are the UIDs of the members that were bound since the gang was
     last whole, ``refused_on`` the nodes on which others were refused for good, by UID. ``refusals`` are, by UID, those
     of members that have not been bound since; they keep the gang from evicting others, as the rounds that have come to
-    nothing do until ``paused_until``; in the last of these the room was ``taken`` by others. While it waits for pods
-    that leave, no room is held for it before ``no_hold_until``.
+    nothing do until ``paused_until``. While it waits for pods that leave, no room is held for it before
+    ``no_hold_until``.
     """
 
     def __init__(self) -> None:
@@ -83,7 +84,6 @@ class Failures:
         self.no_hold_until = 0.0
         self._waited = 0.0
         self._round = Round.OVER
-        self.taken = False
 
     def record(self, cause: Failed) -> None:
         """It has happened once more."""
@@ -94,21 +94,27 @@ class Failures:
 
     def room_taken(self) -> None:
         """Another pod took the room that was freed in this round, and may do so again: the pause is twice as long."""
-        if self._round is not Round.OVER:
+        if self._round is Round.UNDER_WAY:
             self._round = Round.TAKEN
 
     def round_ended(self, now: float, *, none_left: bool) -> None:
         """A plan is over. If others were evicted for it, and the gang is not bound (:meth:`bound`), it pauses.
         ``none_left`` says that no pod can have left for it.
         """
-        how, self._round = self._round, Round.OVER
-        if how is not Round.OVER:
-            if none_left:
-                self._count[Failed.ROUND] -= 1
-            else:
-                self.taken = how is Round.TAKEN
-                first = ROUND_PAUSE_SECONDS * (2.0 if self.taken else 1.0)
-                self.paused_until = now + pause(first, self.count(Failed.ROUND))
+        if self._round not in (Round.UNDER_WAY, Round.TAKEN):
+            return
+        if none_left:
+            self._count[Failed.ROUND] -= 1
+            self._round = Round.OVER
+        else:
+            self._round = Round.LOST if self._round is Round.TAKEN else Round.OVER
+            first = ROUND_PAUSE_SECONDS * (2.0 if self.taken else 1.0)
+            self.paused_until = now + pause(first, self.count(Failed.ROUND))
+
+    @property
+    def taken(self) -> bool:
+        """Return whether the room was taken by others in the last round that came to nothing."""
+        return self._round is Round.LOST
 
     def held_in_vain(self, seconds: float, most: float, now: float) -> None:
         """Room was held so long for a wait that did not end in its binding. After ``most`` in all nothing is held until
@@ -161,8 +167,8 @@ class Read(NamedTuple):
 class Plan:
     """A decision that is being carried out: which pods go where, and which are evicted for it.
 
-    ``first`` is the member that messages name, ``awaited`` are the UIDs of others that leave anyway, ``nominated`` the
-    nodes to which members have been nominated, by UID. Who of the victims and of those is not gone yet is in the
+    ``awaited`` are the UIDs of others that leave anyway, ``nominated`` the nodes to which members have been nominated,
+    by UID. Who of the victims and of those is not gone yet is in the
     ledger. ``neighbours`` are the UIDs of the pods that were on the plan's nodes when it was made: whoever else is
     there later has taken room. ``claims`` are those that are being bound for the members. ``read`` is what the choice
     of its victims rests on.
@@ -170,7 +176,6 @@ class Plan:
 
     def __init__(self, placements: Sequence[Placement], eviction: Eviction, awaited: Sequence[str] = ()) -> None:
         self.placements = list(placements)
-        self.first = min(self.placements, key=lambda place: place.key, default=None)
         self.eviction = eviction
         self.awaited = tuple(awaited)
         self.nominated: dict[str, str] = {}
@@ -201,16 +206,19 @@ class Plan:
 
 
 class Outlook(NamedTuple):
-    """Why a gang that was decided does not fit: no room on nodes would help, or the plug-in of this name has failed."""
+    """Why a gang that was decided does not fit: no room on nodes would help, or the plug-in of this name has failed; and
+    ``until`` when (seconds), where passing time may change that.
+    """
 
     short_of_quota: bool = False
     failed_plugin: str = ""
+    until: float | None = None
 
 
 class Group:
     """One gang, or the gangs of one GangGroup. ``state`` changes only through the lifecycle table.
 
-    ``waiting_since`` is when it first could not be placed, ``look_again_at`` when passing time may change that.
+    ``waiting_since`` is when it first could not be placed.
     No room may be reserved for it before ``reserves_from``.
     ``obstacle`` is why it cannot be decided, ``failures`` what has gone wrong. ``signature`` is what it shares with
     gangs that are decided alike, once it was asked for. While it does not fit, ``outlook`` says why; until
@@ -226,7 +234,6 @@ class Group:
         self.failures = Failures()
         self.waiting_since: float | None = None
         self.reserves_from = 0.0
-        self.look_again_at: float | None = None
         self.signature: Signature | None = None
         self.outlook = Outlook()
         self.quiet_until = 0.0

@@ -69,7 +69,7 @@ class Waiting:
         in_part = self._world.membership.half_bound(group.gangs)
         not_before = self._world.now + (0.0 if in_part else self._backoff(group))
         order = queue_order(self._world, group.gangs)
-        self._queue.park(order, self._world.now, not_before, group.look_again_at)
+        self._queue.park(order, self._world.now, not_before, group.outlook.until)
 
     def retry(self, group: Group) -> None:
         """It is tried again after its backoff."""

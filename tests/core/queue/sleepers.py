@@ -14,7 +14,7 @@ def sleeping_in_vain(core: Scheduler, now: float) -> list[str]:
     out = []
     for key in run.queue.parked():
         group = run.groups[key]
-        if group.look_again_at is not None and group.look_again_at <= now:
+        if group.outlook.until is not None and group.outlook.until <= now:
             continue  # time alone has helped: it sits out its backoff
         if _behind_its_equal(run.gangs.unschedulable, key):
             continue  # it is decided next if that one gets what it needs

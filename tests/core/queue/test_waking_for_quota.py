@@ -276,7 +276,7 @@ def sleeping_in_vain(cluster: Cluster) -> list[str]:
     out, world.now = [], cluster.now
     for key in run.queue.parked():
         group = run.groups[key]
-        if (group.look_again_at is not None and group.look_again_at <= cluster.now) or group.failures.count(
+        if (group.outlook.until is not None and group.outlook.until <= cluster.now) or group.failures.count(
             Failed.ROUND
         ):
             continue  # time alone has helped: it sits out its backoff
