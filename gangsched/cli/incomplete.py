@@ -9,6 +9,7 @@ from gangsched.cli.decisions import State
 from gangsched.core.decision import Decision
 from gangsched.core.events import Reading
 from gangsched.core.state.census import Census
+from gangsched.core.state.incomplete import missing
 from gangsched.core.world.obstacles import queue_problem
 from gangsched.messages import absent
 from gangsched.model.dialects import group_api, minimum_key, needs_object
@@ -30,7 +31,7 @@ def gathering_advice(state: State, decision: Decision) -> str:
         return absent.LIST_ALIKE
     for gang in gangs:
         census = membership.census(gang)
-        if membership.missing(gang, census):
+        if missing(membership, gang, census):
             return _of_gang(state, gang, census)
     return absent.LEAVES
 

@@ -16,6 +16,7 @@ import msgspec
 from gangsched.core.actions import MARK_REASON
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Gathering, Preempt, Victim
 from gangsched.core.events import Changed, Event, Gone
+from gangsched.core.state.incomplete import without
 from gangsched.core.world.world import World
 from gangsched.model.records import SINGLE, GangId, Pod
 
@@ -281,7 +282,7 @@ class Comparison:
         for gang in {world.pods[uid].gang for uid in uids if uid in world.pods}:
             census = membership.census(gang)
             stay = any(pod.uid not in uids for pod in census.bound)
-            if stay and not membership.required(gang, census) and membership.without(gang, uids):
+            if stay and not membership.required(gang, census) and without(membership, gang, uids):
                 yield gang
 
     def ends(self, world: World, began: float, now: float) -> None:

@@ -39,6 +39,7 @@ from gangsched.core.planning.outcomes import with_what_is_bound
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.stop_policy import Stop
 from gangsched.core.state.census import Census
+from gangsched.core.state.incomplete import without
 from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.world.world import World
 from gangsched.messages import notes
@@ -456,7 +457,7 @@ class Reporter:
         """
         membership, gone = self._world.membership, eviction.removing
         for gangs in sorted({membership.group(pod.gang)[0] for pod in staying if pod.gang.family != SINGLE}):
-            below = membership.half_bound(gangs) or any(membership.without(gang, gone) for gang in gangs)
+            below = membership.half_bound(gangs) or any(without(membership, gang, gone) for gang in gangs)
             refused = (eviction.refused.get(pod.uid) for pod in staying if pod.gang in gangs)
             why = next(filter(None, refused), notes.MARK_TAKEN_BACK)
             for gang in gangs if below else ():

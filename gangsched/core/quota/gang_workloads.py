@@ -20,6 +20,7 @@ from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.status import QueueStatuses, Tally
 from gangsched.core.quota.tree import Amounts
 from gangsched.core.quota.workloads import Admission, Holder, Place, Workload, pod_sets, workload_priority
+from gangsched.core.state.incomplete import problem
 from gangsched.core.state.jobs import Jobs
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.simulation import Phantom
@@ -435,7 +436,7 @@ class Managed:
     def _waiting(self, gangs: Sequence[GangId], workload: Workload) -> Workload | None:
         """The workload, if it waits for its turn."""
         membership = self._membership
-        if not any(membership.is_ours(g) for g in gangs) or self.two_admitters(gangs) or membership.problem(gangs):
+        if not any(map(membership.is_ours, gangs)) or self.two_admitters(gangs) or problem(membership, gangs):
             return None
         if self._promised.get(workload.uid):
             return None

@@ -16,7 +16,7 @@ from gangsched.core.state.census import Census
 from gangsched.core.state.crowd import Crowd
 from gangsched.core.state.scheduler_names import SchedulerNames
 from gangsched.messages import causes
-from gangsched.model.dialects import gang_from_member, minimum_key, needs_object, role_of
+from gangsched.model.dialects import gang_from_member, needs_object, role_of
 from gangsched.model.dialects.operators import COUNTS_ALL, OPERATORS
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import QUEUED_JOBSET
@@ -105,7 +105,7 @@ class Membership:
         #: By UID; of what stands in for pods of suspended Jobs and JobSets only the number is known as a rule.
         self.members: dict[GangId, dict[str, Pod] | Crowd] = {}
         #: How many of these gangs are of each scheduler name.
-        self._of_scheduler = Counter[str]()
+        self.of_scheduler = Counter[str]()
         #: UIDs of the members that make a mistake, of each gang and mistake.
         self._mistaken: dict[tuple[GangId, Mistake], set[str]] = {}
         self._specs: dict[GangId, Gang | None] = {}  # what is known of gangs with members, once it was asked for
@@ -123,7 +123,7 @@ class Membership:
     def set_pod(self, pod: Pod) -> None:
         """Insert or replace a pod."""
         if pod.gang not in self.members:
-            self._of_scheduler[pod.gang.scheduler] += 1
+            self.of_scheduler[pod.gang.scheduler] += 1
         group = self.members.setdefault(pod.gang, {})
         assert not isinstance(group, Crowd)
         before = group.get(pod.uid)
@@ -149,13 +149,13 @@ class Membership:
                 self._forget_mistakes(before)
             if not group:
                 del self.members[pod.gang]
-                self._of_scheduler -= Counter((pod.gang.scheduler,))
+                self.of_scheduler -= Counter((pod.gang.scheduler,))
                 self._unsorted.discard(pod.gang)
 
     def set_crowd(self, crowd: Crowd) -> None:
         """These are the members of their gang, of which there has been none before."""
         self.members[crowd.gang] = crowd
-        self._of_scheduler[crowd.gang.scheduler] += 1
+        self.of_scheduler[crowd.gang.scheduler] += 1
         self._specs.pop(crowd.gang, None)
         self.moved(crowd.gang)
 
@@ -164,7 +164,7 @@ class Membership:
         crowd = self.crowd(gang)
         if crowd is not None:
             del self.members[gang]
-            self._of_scheduler -= Counter((gang.scheduler,))
+            self.of_scheduler -= Counter((gang.scheduler,))
             self._specs.pop(gang, None)
             self.moved(gang)
         return crowd
@@ -217,7 +217,7 @@ class Membership:
             self._specs.clear()
 
     def _object_changed(self, family: str, namespace: str, name: str, stakes: Stakes) -> None:
-        for scheduler in self._of_scheduler:
+        for scheduler in self.of_scheduler:
             self._specs.pop(GangId(family, namespace, name, scheduler), None)
         self.stakes.pop((family, namespace, name), None)
         if stakes != NO_STAKES:
@@ -262,7 +262,7 @@ class Membership:
 
     def pods_of_group(self, family: str, namespace: str, name: str) -> list[Pod]:
         """The pods of a group, whatever their schedulers."""
-        gangs = (GangId(family, namespace, name, scheduler) for scheduler in sorted(self._of_scheduler))
+        gangs = (GangId(family, namespace, name, scheduler) for scheduler in sorted(self.of_scheduler))
         return [pod for gang in gangs for pod in self.pods(gang)]
 
     def new_mistakes(self, pod: Pod) -> list[Mistake]:
@@ -372,75 +372,12 @@ class Membership:
         gangs, alone = self.group(gang)
         return View(gangs, alone, any(map(self.waits, gangs)))
 
-    def missing(self, gang: GangId, census: Census) -> str:
-        """Why the gang cannot be decided yet, in words; empty when it can."""
-        spec = self.spec(gang)
-        if spec is None:
-            if gang.family == SINGLE:
-                return causes.not_grouped(by=next(pod.ungrouped for pod in self.pods(gang)))
-            if any(needs_object(p) for p in self.pods(gang)):
-                return causes.group_missing(gang=gang.key)
-            return causes.no_minimum(gang=gang.key, annotation=minimum_key(gang.family))
-        if spec.mistake is not None:
-            is_object = (gang.family, gang.namespace, gang.name) in self.objects
-            said = causes.group_refused(gang=gang.key) if is_object else causes.GROUP_INVALID
-            return f"{said}: {spec.mistake}"
-        if spec.unowned:
-            return spec.unowned
-        present = len(census.pending) + self._placed(gang, spec, census)
-        lacking = spec.min_member - present
-        if lacking <= 0:
-            return self._without_roles(gang, spec, census)
-        if not census.gated:
-            bound = causes.and_bound(count=len(census.bound)) if census.bound else ""
-            text = causes.members_missing(present=present, min_member=spec.min_member, bound=bound, lacking=lacking)
-            return "; ".join((text, *(list(self._elsewhere(gang)) or self._refused(gang))))
-        unowned = [p.unowned for p in census.gated if p.unowned]
-        if unowned and gang.family == SINGLE:
-            return unowned[0]
-        if unowned:
-            text = causes.members_without_owner(
-                present=present, min_member=spec.min_member, count=len(unowned), why=min(unowned)
-            )
-            return text if len(census.gated) >= lacking else f"{text}, {lacking - len(census.gated)} missing"
-        gates = ", ".join(sorted({gate for p in census.gated for gate in p.gates}))
-        if gang.family == SINGLE:
-            return causes.waits_for_gates(gates=gates)
-        text = causes.members_gated(present=present, min_member=spec.min_member, count=len(census.gated))
-        text += f" ({gates})"
-        return text if len(census.gated) >= lacking else f"{text}, {lacking - len(census.gated)} missing"
-
-    def _elsewhere(self, gang: GangId) -> Iterator[str]:
-        """What of the group is no member, since another scheduler is to place it, or has, in words."""
-        for scheduler in sorted(self._of_scheduler) if gang.family != SINGLE else ():
-            other = gang._replace(scheduler=scheduler)
-            found = [pod for pod in self.pods(other) if pod.live] if other != gang else []
-            if len(found) == 1:
-                yield causes.names_scheduler(pod=found[0].key, scheduler=scheduler)
-            elif found:
-                yield causes.name_scheduler(pod=found[0].key, more=len(found) - 1, scheduler=scheduler)
-
-    def _refused(self, gang: GangId) -> list[str]:
-        """Where it is written that pods are refused when they are created: in Events, which are not watched."""
-        owners = {(p.owner.kind, p.owner.name) for p in self.pods(gang) if p.owner is not None}
-        named = [f"{kind} {gang.namespace}/{name}" for kind, name in owners]
-        return [causes.see_events(owner=named[0] if len(named) == 1 else "its owners")] if named else []
-
-    def _without_roles(self, gang: GangId, spec: Gang, census: Census) -> str:
-        """Which role has too few members, in words; empty when none has."""
-        lacking = self._short(gang, spec)
-        ready = Counter(role_of(pod, spec) for pod in census.pending) if lacking else Counter()
-        for role, short in lacking.items():
-            if ready[role] < short:
-                return causes.role_missing(short=short - ready[role], role=role)
-        return ""
-
     def chosen(self, gang: GangId, pending: Sequence[Pod], needed: int) -> Sequence[Pod]:
         """Those of these members of which any so many may start the gang. Where it needs some of each role, which they
         are is settled here: of each role the first, then the first of all others.
         """
         spec = self.spec(gang)
-        short = self._short(gang, spec) if spec is not None else {}
+        short = self.short_of(gang, spec) if spec is not None else {}
         if spec is None or not short:
             return pending
         first: list[Pod] = []
@@ -452,7 +389,7 @@ class Membership:
         kept = {pod.uid for pod in (*first, *others)[:needed]}
         return [pod for pod in pending if pod.uid in kept]
 
-    def _short(self, gang: GangId, spec: Gang) -> dict[str, int]:
+    def short_of(self, gang: GangId, spec: Gang) -> dict[str, int]:
         """How many members of each role are still to be placed before the gang may start, without those of none."""
         if not spec.roles and spec.parts is None:
             return {}
@@ -500,7 +437,7 @@ class Membership:
             if spec is None:
                 return False
             census = self.census(gang)
-            if self._placed(gang, spec, census) < max(1, spec.min_member):
+            if self.counted(gang, spec, census) < max(1, spec.min_member):
                 return False
             if self.required(gang, census):
                 return False
@@ -511,7 +448,7 @@ class Membership:
         spec = self.spec(gang)
         if spec is None or (spec.match_policy == ONLY_WAITING and not census.pending):
             return 0
-        return max(0, spec.min_member - self._placed(gang, spec, census), sum(self._short(gang, spec).values()))
+        return max(0, spec.min_member - self.counted(gang, spec, census), sum(self.short_of(gang, spec).values()))
 
     def strict(self, gang: GangId) -> bool:
         """Do its members that are bound go when others cannot be bound?"""
@@ -519,25 +456,13 @@ class Membership:
         return spec is None or spec.strict
 
     @staticmethod
-    def _placed(gang: GangId, spec: Gang, census: Census) -> int:
+    def counted(gang: GangId, spec: Gang, census: Census) -> int:
         """How many count towards the minimum already. That of a Job is what it runs from now on, so those of it that
         have succeeded do not.
         """
         if spec.match_policy == ONLY_WAITING:
             return 0  # only those that are not placed yet count
         return len(census.bound) + (0 if gang.family in (QUEUED_JOB, QUEUED_JOBSET) else census.succeeded)
-
-    def without(self, gang: GangId, uids: Container[str]) -> str:
-        """Why further members of a gang may not start when those of these pods leave that are bound; empty when it is
-        whole all the same. Alone they would be less than the gang needs, and gone tomorrow like the others.
-        """
-        spec, census = self.spec(gang), self.census(gang)
-        if spec is None or spec.match_policy == ONLY_WAITING:
-            return ""
-        leaving = sum(pod.uid in uids for pod in census.bound)
-        if not leaving or self._placed(gang, spec, census) - leaving >= spec.min_member:
-            return ""
-        return causes.members_leave(leaving=leaving, count=len(census.bound))
 
     def half_bound(self, gangs: Collection[GangId]) -> bool:
         """Are some members bound, and fewer than these gangs need together? Not where each member starts by itself."""
@@ -582,16 +507,6 @@ class Membership:
             looks = [(p.uid, id(p.shape), p.priority, p.preemption_policy, p.labels, p.hints) for p in census.pending]
             facts.look = looks, [p.uid for p in census.bound]
         return facts.look
-
-    def problem(self, gangs: Iterable[GangId]) -> str:
-        """Why these gangs cannot be decided together yet, in words; empty when they can."""
-        listed = list(gangs)
-        out = [self.group(listed[0])[1]] if listed else []
-        for gang in listed:
-            text = self.missing(gang, self.census(gang))
-            if text:
-                out.append(text if len(listed) == 1 else f"{gang.key}: {text}")
-        return "; ".join(text for text in out if text)
 
     def preemptor_priority(self, gangs: Iterable[GangId]) -> int:
         """The lowest of the gangs' own priorities or, where a gang has none, of its live members'; of all members' once

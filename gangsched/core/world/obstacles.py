@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gangsched.core.events import Reading
 from gangsched.core.ledger.condemned import Condemned
+from gangsched.core.state import incomplete
 from gangsched.core.world.world import World
 from gangsched.messages import causes
 from gangsched.messages.text import listed
@@ -45,7 +46,7 @@ def obstacle(world: World, condemned: Condemned, gangs: Sequence[GangId], *, lea
     text = queue_problem(world, gangs) or _group_problem(world, gangs)
     if text:
         return Obstacle(GANG_NOT_READY, text)
-    text = membership.problem(gangs)
+    text = incomplete.problem(membership, gangs)
     if text and membership.mistaken(gangs):
         return Obstacle(REFUSED, text)
     if text:
@@ -110,7 +111,7 @@ def _leaving(world: World, condemned: Condemned, gangs: Sequence[GangId]) -> str
     if not condemned.records:
         return ""
     for gang in gangs:
-        text = world.membership.without(gang, condemned)
+        text = incomplete.without(world.membership, gang, condemned)
         if text:
             return text
         owners = map(world.jobs.owner_of, world.membership.census(gang).kinds if condemned.suspends else ())

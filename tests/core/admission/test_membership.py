@@ -7,6 +7,7 @@ from collections.abc import Container
 
 import pytest
 
+from gangsched.core.state import incomplete
 from gangsched.core.state.membership import Membership
 from gangsched.model.dialects.koordinator import MIN
 from gangsched.model.errors import Mistake
@@ -92,18 +93,18 @@ def test_required_and_missing(objects: tuple[PodBuilder | GangBuilder, ...], req
     found = members(*objects)
     census = found.census(ident("g"))
     assert found.required(ident("g"), census) == required
-    assert found.missing(ident("g"), census) == missing
+    assert incomplete.missing(found, ident("g"), census) == missing
 
 
 def test_a_refused_object_is_named() -> None:
     """A group that exists but cannot be understood is not reported as missing."""
     found = members(pod("a").gang("g"))
     found.set_object(gang("g").field(mistake=Mistake("spec.minMember", "0 is not between 1 and 1000000")).obj())
-    assert found.missing(ident("g"), found.census(ident("g"))) == (
+    assert incomplete.missing(found, ident("g"), found.census(ident("g"))) == (
         "PodGroup d/g was refused: spec.minMember: 0 is not between 1 and 1000000"
     )
     found.set_object(gang("g").obj())
-    assert found.missing(ident("g"), found.census(ident("g"))) == ""
+    assert incomplete.missing(found, ident("g"), found.census(ident("g"))) == ""
 
 
 def test_the_oldest_valid_member_describes_an_annotated_gang() -> None:
@@ -195,14 +196,14 @@ def test_gang_group(objects: tuple[GangBuilder, ...], gangs: list[str], problem:
 def test_a_one_sided_list_does_not_bother_the_other_gang() -> None:
     """Nobody can make another gang wait by listing it."""
     found = members(gang("a").group(*PAIR), gang("b"), pod("x").gang("a"), pod("y").gang("b"))
-    assert found.problem([ident("b")]) == ""
-    assert found.problem([ident("a")]) == "gang d/b does not list the same GangGroup"
+    assert incomplete.problem(found, [ident("b")]) == ""
+    assert incomplete.problem(found, [ident("a")]) == "gang d/b does not list the same GangGroup"
 
 
 def test_problems_of_a_group_name_the_gang() -> None:
     """With several gangs the text says which one is incomplete."""
     found = members(gang("a").group(*PAIR).min(2), gang("b").group(*PAIR), pod("x").gang("a"), pod("y").gang("b"))
-    assert found.problem([ident("a"), ident("b")]) == "d/a: 1 of 2 members exist; 1 missing"
+    assert incomplete.problem(found, [ident("a"), ident("b")]) == "d/a: 1 of 2 members exist; 1 missing"
 
 
 # -- priority and policy -----------------------------------------------------------------------------------
