@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -20,9 +20,9 @@ from gangsched.core.options import Options
 from gangsched.core.planning.contained import Fault
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, key_of
-from gangsched.core.state.ownership import Key, Link, same
+from gangsched.core.state.ownership import Key, Link
 from gangsched.core.state.scheduler_names import SchedulerNames
-from gangsched.core.world import suspended
+from gangsched.core.world import pod_news, suspended
 from gangsched.core.world.late_owners import LateOwners
 from gangsched.core.world.obstacles import CLUSTER_QUEUES
 from gangsched.core.world.owner_gangs import owner_key
@@ -35,7 +35,7 @@ from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import GROUP, JOBSET
 from gangsched.model.preemptible import DAEMON_SET, DAEMON_SETS, MARKS, as_of, claims_daemon_set, marked
 from gangsched.model.queues import QUEUE_KINDS, QueueObject, foreign_queue
-from gangsched.model.records import JOB, SINGLE, Budget, Gang, GangId, Job, Pod, PriorityClass
+from gangsched.model.records import JOB, Budget, Gang, GangId, Job, Pod, PriorityClass
 
 #: So many objects that cannot be understood are remembered, lest each is reported twice.
 _REFUSED_AT_MOST = 10_000
@@ -380,9 +380,7 @@ class Scheduler:
         self._run.drains.queues_changed()
 
     def _pod_changed(self, pod: Pod) -> None:
-        pod = as_of(self.world.owner_gangs.placed(pod), self.world.now, self._ignored(pod))
-        if pod.static and not self._mirrors(pod):
-            pod = msgspec.structs.replace(pod, static=False)
+        pod = pod_news.as_known(self.world, self.options, pod)
         earlier = self.world.uid_of.get((pod.namespace, pod.name), pod.uid)
         if earlier != pod.uid:
             self._pod_gone(earlier)  # re-created under the same name before its deletion was seen
@@ -401,29 +399,14 @@ class Scheduler:
         if old is None or not self._run.gangs.only_told(old, pod):
             self._run.work.gangs.add(pod.gang)
         self._job_touched(pod)
-        self._pod_may_help(old, pod, assumed_on)
+        for change in pod_news.changes(self.world, self.options, old, pod, assumed_on):
+            self._note(change)
+        if self._acts and pod_news.fuller(old, pod, assumed_on):
+            self._run.work.nodes_fuller.add(pod.node)
         if pod.finished:
             self._run.gangs.gone(pod.uid, old)
         if pod.node or not pod.live:
             self._run.gangs.pod_seen(old, pod)
-
-    def _ignored(self, pod: Pod) -> Collection[str]:
-        """The keys that protect this pod by nothing: those of the settings, and the marks of vendors whose API is not
-        served, but for namespaces in which they count all the same.
-        """
-        options = self.options
-        readings = self.world.ownership.readings
-        if not readings or pod.namespace in options.mark_namespaces or not marked(pod):
-            return options.ignore_keys
-        absent = [key for key, kind in MARKS.items() if not kind or readings.get(kind) is ev.Reading.ABSENT]
-        if claims_daemon_set(pod) and self.world.ownership.absent(pod.owner, pod.namespace):
-            absent.append(DAEMON_SET)
-        return {*options.ignore_keys, *absent}
-
-    def _mirrors(self, pod: Pod) -> bool:
-        """Return whether a pod that says that it is static is owned by the node on which it is, as far as is known."""
-        node = self.world.snapshot.node(pod.node)
-        return node is None or pod.owner is None or (pod.owner.name == node.name and same(pod.owner, node.uid))
 
     def _claims_again(self, pods: Sequence[Pod]) -> None:
         """What these pods claim to be may count, or not count any more."""
@@ -456,31 +439,6 @@ class Scheduler:
                 self._object_refused(_refused(owner, problem.field, problem.message))
         self._jobs.clear()
 
-    def _pod_may_help(self, old: Pod | None, pod: Pod, assumed_on: str) -> None:
-        """Note what a pod's new record may mean for gangs that do not fit. We were binding it to ``assumed_on``."""
-        was_there = (old is not None and old.bound) or bool(assumed_on and assumed_on == pod.node)
-        if old is not None and old.bound and not pod.bound:
-            self._note(Change(Hint.ROOM, old.node, pod, old))
-        elif assumed_on and (pod.finished or pod.node not in ("", assumed_on)):
-            self._note(Change(Hint.ROOM, assumed_on, pod))
-        if not pod.bound:
-            return
-        if not was_there:
-            # Where one has come, none has become free; but its gang may now have members to spare.
-            self._note(Change(Hint.PODS if pod.gang.family == SINGLE else Hint.PODS | Hint.VICTIMS, pod.node, pod))
-        if self._acts and (not was_there or (old is not None and pod.shape is not old.shape)):
-            self._run.work.nodes_fuller.add(pod.node)
-        if old is None:
-            return
-        if pod.deleting_since is not None and old.deleting_since is None:
-            self._note(Change(Hint.ROOM, pod.node, pod))
-        if was_there and pod.labels != old.labels:
-            self._note(Change(Hint.PODS, pod.node, pod, old))
-        if was_there and pod.shape is not old.shape:
-            self._note(Change(Hint.ROOM, pod.node, pod, old))
-        if was_there and (_as_victim(old) != _as_victim(pod) or (_run_time(old) != _run_time(pod) and self._timed())):
-            self._note(Change(Hint.VICTIMS, pod.node, pod, old))
-
     def _nominated_by_others(self) -> None:
         """Other nodes than before may be left to pods of other schedulers."""
         for was, now in self.world.foreign_nominations.moved:
@@ -489,13 +447,6 @@ class Scheduler:
             if now and self._acts:
                 self._run.work.nodes_changed.add(now)
         self.world.foreign_nominations.moved.clear()
-
-    def _timed(self) -> bool:
-        """Does anything have to run for some time before it may be evicted?"""
-        classes = self.world.classes.values()
-        return bool(self.options.minimum_run_time_seconds) or any(
-            c.minimum_run_time_seconds or c.toleration_seconds for c in classes
-        )
 
     def _note(self, change: Change) -> None:
         """Something has happened that may help gangs that do not fit."""
@@ -606,15 +557,3 @@ def _refused(owner: Suspendable, field: str, message: str) -> ev.ObjectRefused:
     family = family_of(owner)
     kind = f"{family}.{_API_GROUPS[family]}"
     return ev.ObjectRefused(kind, owner.namespace, owner.name, owner.uid, field, message)
-
-
-def _as_victim(pod: Pod) -> tuple[object, ...]:
-    """What says whether a bound pod may be evicted, its gang and its run time aside."""
-    stakes = pod.stakes
-    never = pod.kept or stakes.never, pod.static, pod.unheeded
-    return pod.node, pod.priority, pod.priority_class, pod.labels, pod.hints, pod.owner, never, stakes.boost
-
-
-def _run_time(pod: Pod) -> tuple[object, ...]:
-    """What says how long a bound pod has run."""
-    return pod.phase, pod.started, pod.scheduled_condition
