@@ -7,7 +7,8 @@ import codecs
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -57,9 +58,20 @@ def program() -> str:
 
 
 def complain(lines: Iterable[str]) -> None:
-    """Say it on stderr."""
+    """Say it on stderr: a line each, which a terminal gets in lines of its width."""
+    width = shutil.get_terminal_size().columns if sys.stderr is not None and sys.stderr.isatty() else 0
     for line in lines:
-        print(f"gangsched: {line}", file=sys.stderr)
+        text = f"gangsched: {line}"
+        print("\n".join(_within(text, width)) if width else text, file=sys.stderr)
+
+
+def _within(text: str, width: int) -> Iterator[str]:
+    """The lines of a text, broken between words."""
+    for line in text.splitlines():
+        ahead = " " * (len(line) - len(line.lstrip()) + 2)
+        yield from textwrap.wrap(
+            line, width, subsequent_indent=ahead, break_long_words=False, break_on_hyphens=False
+        ) or [""]
 
 
 class Contract(NamedTuple, Generic[V]):

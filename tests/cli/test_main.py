@@ -215,3 +215,18 @@ def test_output_survives_a_terminal_without_unicode():
     )
     assert done.returncode == 0
     assert b"hp-worker-1  -> node-1" in done.stdout
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_complaints_keep_to_the_width_of_a_terminal(terminal, monkeypatch, capsys):
+    """On a terminal of 80 columns they are broken between words, and of what goes on the beginning is indented; whoever
+    reads a pipe gets a line each.
+    """
+    said = "pods is forbidden: User system:serviceaccount:research:reader cannot list resource pods in the namespace a"
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    answers.complain([said])
+    lines = capsys.readouterr().err.splitlines()
+    assert " ".join(map(str.strip, lines)) == f"gangsched: {said}"
+    assert len(lines) == 1 + terminal
+    assert all(line.startswith("  ") and len(line) <= 80 for line in lines[1:])
