@@ -60,7 +60,7 @@ class Scheduler:
             surplus_after=options.surplus_after,
         )
         self._late = LateOwners(self.world, options.owner_wait_seconds)
-        self.decider = Decider(self.world, options)
+        self.decider = Decider(self.world, Ledger(), options)
         self._ids = Ids()
         self._run = self._begin()
         self._jobs: set[OwnerKey] = set()

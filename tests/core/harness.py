@@ -102,7 +102,7 @@ def world(*objects: Built, **options: Any) -> Scheduler:
 def verdict(core: Scheduler, gangs: Sequence[GangId], now: float = 0.0) -> Verdict:
     """Decide these gangs without consequences."""
     core.world.now = now
-    return Decider(core.world, core.options).decide(Question(gangs))
+    return Decider(core.world, core.ledger, core.options).decide(Question(gangs))
 
 
 class Cluster:

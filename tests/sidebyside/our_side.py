@@ -46,7 +46,7 @@ class OurSide:
     def __init__(self, seen: list[Event], scheduler: str) -> None:
         self.core = Scheduler(options(scheduler))
         self.core.handle([*seen, ev.Synced()], 0.0)
-        self.decider = Decider(self.core.world, self.core.options)
+        self.decider = Decider(self.core.world, self.core.ledger, self.core.options)
 
     def answer(self, namespace: str, name: str) -> Answer:
         """What the core decides for a pending pod when nothing may be evicted, with every score."""

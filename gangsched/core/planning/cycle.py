@@ -319,15 +319,14 @@ def one_of_many(
 
 
 class Decider:
-    """Makes decisions; changes nothing but its own caches.
+    """Makes decisions; changes nothing but its own caches. The ``ledger`` is another one from the next leadership on.
 
     A gang is decided with the filters and scores of its scheduler name; profiles that are alike share them.
     """
 
-    def __init__(self, world: World, options: Options) -> None:
+    def __init__(self, world: World, ledger: Ledger, options: Options) -> None:
         self.world = world
-        #: What is intended; another one from the next leadership on.
-        self.ledger = Ledger()
+        self.ledger = ledger
         self.options = options
         self.watchdog = Watchdog()
         self.stopwatch = Stopwatch()

@@ -117,7 +117,8 @@ class Court:
         """One plan, judged."""
         decider = self.warm.decider
         if steps:
-            decider = Decider(self.warm.world, msgspec.structs.replace(self.cluster.options, search_steps=steps))
+            options = msgspec.structs.replace(self.cluster.options, search_steps=steps)
+            decider = Decider(self.warm.world, decider.ledger, options)
         gangs = self.warm.gangs[0]
         start = time.thread_time()
         verdict = decider.decide(Question(gangs))
