@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import msgspec
-
 from gangsched.cli.main import main as gangsched
 from gangsched.model.dialects import upstream
 from tests.bench import rivals
@@ -30,9 +28,12 @@ from tests.bench.compare.offline import THIS
 from tests.bench.live import cells
 from tests.bench.live.picture import picture
 from tests.bench.live.report import Report
+from tests.bench.publish import record as publish
+from tests.bench.publish.blocks import fenced, filled
+from tests.bench.publish.tables import Table
 from tests.cluster import dialects, stages
 from tests.controlplane import versions
-from tests.pages import ROOT, between, text_of
+from tests.pages import ROOT, text_of
 
 PERFORMANCE = ROOT / "docs/internals/performance.json"
 RIVALS = json.loads(text_of("docs/internals/rivals.json"))
@@ -50,16 +51,6 @@ def printed(*command: str) -> str:
         if gangsched(command) != 0:
             raise RuntimeError(f"gangsched {' '.join(command)} failed")
     return re.sub(r"planned in [\d.]+ ms", "planned in … ms", out.getvalue()).strip()
-
-
-def fenced(text: str, language: str = "") -> str:
-    """A block of code."""
-    return f"```{language}\n{text}\n```"
-
-
-def table(header: list[str], lines: list[list[str]]) -> str:
-    """A Markdown table."""
-    return "\n".join("| " + " | ".join(line) + " |" for line in [header, ["---"] * len(header), *lines])
 
 
 def the_plan() -> str:
@@ -93,9 +84,7 @@ def measured() -> dict[str, dict[str, str]]:
 
 def the_speed() -> str:
     """Beside the newest kube-scheduler: the first and the last pod, the bare client, and memory."""
-    found = tables.beside(record.read(), of=IN_README)
-    columns = (0, 3, 4, 5, 7)
-    return table([found.header[i] for i in columns], [[row[i] for i in columns] for row in found.rows])
+    return tables.beside(record.read(), of=IN_README).only(0, 3, 4, 5, 7).markdown()
 
 
 def the_speed_of_all() -> str:
@@ -104,7 +93,7 @@ def the_speed_of_all() -> str:
         [cell, found[BARE], found[OURS], found[KUBE], *(_text(RIVALS["seconds"][cell][who]) for who in OTHERS)]
         for cell, found in measured().items()
     ]
-    return table(["", "bare client", "this", "kube-scheduler 1.36", *OTHERS], lines)
+    return Table(["", "bare client", "this", "kube-scheduler 1.36", *OTHERS], lines).markdown()
 
 
 def _text(seconds: float | str | None) -> str:
@@ -139,7 +128,7 @@ def the_versions() -> str:
         read = [] if api is None else [each for each in api.served if each in upstream.VERSIONS]
         gates = ", ".join(api.gates) if api is not None and read else "–"
         lines.append([f"1.{minor}", tested, ", ".join(read) or "not read", gates])
-    return table(["Kubernetes", "tested", "its own group API", "feature gates for that"], lines)
+    return Table(["Kubernetes", "tested", "its own group API", "feature gates for that"], lines).markdown()
 
 
 BLOCKS: dict[str, Mapping[str, Callable[[], str]]] = {
@@ -168,7 +157,7 @@ BLOCKS: dict[str, Mapping[str, Callable[[], str]]] = {
 
 def the_picture() -> str:
     """Drawn from the measurements."""
-    return picture(msgspec.json.decode(PERFORMANCE.read_bytes(), type=Report))
+    return picture(publish.read(PERFORMANCE, Report))
 
 
 def written() -> dict[Path, str]:
@@ -178,13 +167,7 @@ def written() -> dict[Path, str]:
         ROOT / "docs/internals/compare.svg": tables.picture(record.read()),
     }
     for name, blocks in BLOCKS.items():
-        text = text_of(name)
-        for marker, make in blocks.items():
-            begin, end = f"<!-- {marker}: begin -->", f"<!-- {marker}: end -->"
-            between(text, marker)
-            head, _, rest = text.partition(begin)
-            text = f"{head}{begin}\n{make()}\n{end}{rest.partition(end)[2]}"
-        found[ROOT / name] = text
+        found[ROOT / name] = filled(text_of(name), blocks)
     return found
 
 

@@ -29,8 +29,8 @@ from gangsched.model.dialects import upstream
 from gangsched.model.records import Gang, GangId
 from gangsched.runtime.loop import run_loop
 from gangsched.runtime.memory import raise_thresholds
+from tests.bench.publish.tables import table
 from tests.bench.scale import Timed
-from tests.bench.table import table
 from tests.bench.worlds import GI
 from tests.oracle.case import NOW, Case, Maker
 

@@ -38,7 +38,7 @@ from gangsched.model.convert import Converter
 from gangsched.model.records import Gang, Pod
 from gangsched.runtime.memory import raise_thresholds
 from tests.bench.answering import answer_all, kubeconfig, response
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 from tests.bench.worlds import GI, pending, uniform
 from tests.oracle.case import Maker
 from tests.oracle.generate import SIGS

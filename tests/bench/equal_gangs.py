@@ -17,7 +17,7 @@ from unittest import mock
 from gangsched.core.decision import Verdict
 from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 from tests.builders import gang, node, pod
 from tests.core.harness import Built, Cluster
 from tests.core.queues import big, objects, queued

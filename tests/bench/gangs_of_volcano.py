@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 from tests.controlplane.client import Client, Object, load, wait_until_served
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
 from tests.controlplane.rbac import MANIFESTS, apply_manifests_crds, apply_manifests_rbac

@@ -17,7 +17,7 @@ from gangsched.core.events import Event, Synced
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.constraints import SpreadConstraint
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 from tests.builders import PodBuilder, gang, node, pod, selects
 from tests.core.harness import event
 

@@ -56,7 +56,7 @@ from gangsched.runtime.observers import FACTOR, Deadline
 from gangsched.runtime.process import _SWITCH_SECONDS as SWITCH_SECONDS
 from tests.bench.answering import answer_all, kubeconfig, response
 from tests.bench.budget import document
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 from tests.bench.worlds import cluster
 
 HEARTBEAT_SECONDS = 0.005

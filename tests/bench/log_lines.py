@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from gangsched import logs
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 
 _LINE = {
     "time": "2026-01-01T00:00:00.000000Z",

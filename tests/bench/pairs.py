@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 
 #: What is slower by no more than this is not slower.
 TOLERATED = 0.03

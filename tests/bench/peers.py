@@ -24,8 +24,8 @@ from gangsched.core.options import Options
 from gangsched.core.planning.context import Question
 from gangsched.model.constraints import IN, LabelSelector, PodTerm, Requirement, SpreadConstraint
 from gangsched.model.records import Gang, Node, Pod
+from tests.bench.publish.tables import table
 from tests.bench.speed import kernel_seconds
-from tests.bench.table import table
 from tests.bench.worlds import GI, World, pending, uniform
 from tests.oracle.case import HOSTNAME, NOW, ZONE, Case, Maker
 from tests.oracle.generate import SIGS

@@ -24,8 +24,8 @@ from gangsched.core.planning.context import Question
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.records import Gang, GangId
 from gangsched.runtime.memory import raise_thresholds
+from tests.bench.publish.tables import table
 from tests.bench.speed import KERNEL_SECONDS, kernel_seconds
-from tests.bench.table import table
 from tests.bench.worlds import GI, World, cluster, pending
 from tests.oracle.case import Case, Maker
 from tests.oracle.generate import SIGS

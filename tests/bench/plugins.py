@@ -28,7 +28,7 @@ from gangsched.core.state.simulation import Simulation
 from gangsched.core.state.snapshot import Floats
 from gangsched.model.constraints import NodeTerm, PodTerm, PodVolumes, Requirement, SpreadConstraint
 from gangsched.model.volumes import ClaimRef, CSINode, PersistentVolume, PersistentVolumeClaim
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 from tests.builders import PodBuilder, node, pod, selects
 from tests.core.harness import Built, event
 

@@ -22,7 +22,7 @@ import msgspec
 
 from gangsched.core.decision import PREEMPT
 from tests.bench import rivals
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 from tests.oracle.case import decide
 from tests.oracle.exact import Program
 from tests.oracle.generate_large import case

@@ -19,7 +19,7 @@ from collections import Counter
 from gangsched.core.decision import PREEMPT
 from gangsched.core.framework.pipeline import pipeline_of
 from gangsched.core.preemption.harm import Harm
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 from tests.oracle.case import Case
 from tests.oracle.generate import case
 from tests.oracle.judge import BETTER, EQUAL, ILLEGAL, MISSED, OUTCOME, WORSE, Finding, judge

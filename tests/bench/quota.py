@@ -22,8 +22,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tests.bench.publish.tables import table
 from tests.bench.quota_replay import KINDS, KUEUE_SECONDS, KUEUE_USAGE, Cluster, Report, measure
-from tests.bench.table import table
 
 #: Of decisions, and of workloads with all decisions about each: the median and the 99th percentile, milliseconds; and
 #: what twice as many of everything may cost.

@@ -15,9 +15,7 @@ nothing: it writes the cluster of one size for ``gangsched simulate -f FILE``.
 from __future__ import annotations
 
 import argparse
-import datetime
 import math
-import os
 import subprocess
 import sys
 import time
@@ -37,10 +35,11 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Gang, Node, Pod
 from gangsched.runtime.loop import run_loop
 from gangsched.runtime.memory import raise_thresholds
-from tests.bench import cluster_file, growth_picture
-from tests.bench.growth_picture import Chart, Curve
-from tests.bench.live.machine import hardware
-from tests.bench.table import table
+from tests.bench import cluster_file
+from tests.bench.publish import growth, record
+from tests.bench.publish.growth import Chart, Curve
+from tests.bench.publish.machine import hardware
+from tests.bench.publish.tables import table
 from tests.bench.worlds import GI, cluster, pending
 from tests.oracle.case import NOW, Case, Maker
 from tests.oracle.generate import SIGS
@@ -382,7 +381,7 @@ def picture(found: Growth) -> str:
             values = [float(getattr(f, field)) for f in found.sizes]
             curves.append(Curve(names[field], values, exponent(sizes, values) if len(sizes) > 1 else None))
         charts.append(Chart(title, curves))
-    return growth_picture.picture(sizes, charts, f"Time of the processor. {found.machine}; measured {found.measured}.")
+    return growth.picture(sizes, charts, f"Time of the processor. {found.machine}; measured {found.measured}.")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -403,9 +402,9 @@ def main(arguments: list[str] | None = None) -> int:
         count = cluster_file.write(scene(given.nodes, LARGE), given.write)
         print(f"{given.write}: {count:,} objects, {given.write.stat().st_size / 2**20:.0f} MiB")
         return 0
-    found = msgspec.json.decode(given.show.read_bytes(), type=Growth) if given.show else grow(sorted(given.sizes))
+    found = record.read(given.show, Growth) if given.show else grow(sorted(given.sizes))
     if given.json:
-        given.json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+        record.write(found, given.json)
     if given.svg:
         given.svg.write_text(picture(found), encoding="utf-8")
     print(f"{found.machine}; {found.measured}; load average {found.load:.1f}")
@@ -415,8 +414,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def grow(sizes: Sequence[int]) -> Growth:
     """Each size in a process of its own."""
-    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    found = Growth(hardware(), today, os.getloadavg()[0], [])
+    found = Growth(hardware(), record.today(), record.load(), [])
     for nodes in sizes:
         found.sizes.append(in_a_process(nodes))
         print(f"  {nodes} nodes: {found.sizes[-1].simulate_s:.0f} s", file=sys.stderr)

@@ -34,7 +34,7 @@ from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.constraints import PodTerm, SpreadConstraint
 from gangsched.model.records import Condition, Pod
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 from tests.builders import PodBuilder, node, pod, selects
 
 ZONE = "topology.kubernetes.io/zone"

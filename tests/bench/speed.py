@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from gangsched.runtime.memory import raise_thresholds
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 from tests.bench.worlds import World, cluster, launcher_and_workers
 from tests.oracle.case import Case
 

@@ -8,7 +8,7 @@ from gangsched.core.planning.context import Question
 from gangsched.model.records import Gang
 from tests.amounts import amount
 from tests.bench import basic_groups, budget, peers, placement, quality_large, rivals, scale, speed
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 from tests.bench.worlds import World
 from tests.oracle import exact
 from tests.oracle.case import Case, Maker, decide

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 from tests.beside.rounds import OTHERS, Outcome, Round, play, rounds
 from tests.beside.troubles import TROUBLES, Stage
 from tests.controlplane.client import Client

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 from tests.controlplane.plane import ControlPlane
 from tests.resilience import crashes, crowd, mutants, overload, proxyload
 from tests.resilience.crashes import FROZEN, ONE, TWO, Outcome

@@ -19,7 +19,7 @@ from typing import Self
 
 import msgspec
 
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 from tests.resilience.grafted import Done, Task
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,6 +8,7 @@ import msgspec
 
 from tests.bench.compare.offline import Taken
 from tests.bench.live.backlog import Result
+from tests.bench.publish import record
 from tests.pages import ROOT
 
 FILE = ROOT / "docs/internals/compare.json"
@@ -67,11 +68,9 @@ def minor(version: str) -> str:
 
 def read(path: Path = FILE) -> Record:
     """The record, empty where nothing was measured yet."""
-    return msgspec.json.decode(path.read_bytes(), type=Record) if path.exists() else Record()
+    return record.read(path, Record) if path.exists() else Record()
 
 
-def write(record: Record, path: Path = FILE) -> None:
-    """Write it at once or not at all: a run may be ended at any moment."""
-    beside = path.with_suffix(".json.new")
-    beside.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
-    beside.replace(path)
+def write(found: Record, path: Path = FILE) -> None:
+    """Keep it."""
+    record.write(found, path)

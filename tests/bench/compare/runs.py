@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
-import os
 from collections.abc import Callable, Iterator, Sequence
 
 from tests import readme
@@ -15,6 +13,7 @@ from tests.bench.live.backlog import LIMIT_SECONDS
 from tests.bench.live.candidates import ALL, KUBE, compiled
 from tests.bench.live.cells import Cell
 from tests.bench.live.report import Report
+from tests.bench.publish.record import load, today
 from tests.controlplane import binaries, versions
 
 #: The cells with evictions that take little time, whoever runs.
@@ -60,7 +59,7 @@ def live(kept: Record, only: Sequence[str], *, quick: bool, keep: Keep) -> list[
                 Measured(
                     kubernetes=versions.chosen()[0],
                     day=today(),
-                    load=round(os.getloadavg()[0], 1),
+                    load=load(),
                     machine=report.machine,
                     result=result,
                 )
@@ -80,11 +79,6 @@ def by_rules(kept: Record, clusters: int) -> None:
     if clusters:
         kept.clusters_day = today()
         kept.clusters = offline.of_random_clusters(clusters)
-
-
-def today() -> str:
-    """The day, in UTC."""
-    return datetime.datetime.now(tz=datetime.UTC).date().isoformat()
 
 
 def everything(given: argparse.Namespace) -> int:

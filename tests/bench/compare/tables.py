@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from tests.bench import svg
 from tests.bench.compare.offline import THIS
 from tests.bench.compare.record import Measured, Record
 from tests.bench.live import cells
 from tests.bench.live.backlog import Result
 from tests.bench.live.candidates import FLOOR, KUBE, OURS
 from tests.bench.live.cells import Cell
-from tests.bench.table import table
+from tests.bench.publish import svg
+from tests.bench.publish.tables import Table
 from tests.pages import text_of
 
 NEWEST, BEFORE = "1.37", "1.36"
@@ -25,21 +25,6 @@ SHOWN = (*cells.BACKLOG[1:], *cells.PREEMPTION)
 QUOTED: dict[str, Any] = json.loads(text_of("docs/internals/rivals.json"))
 _BY_HAND = QUOTED["kube-scheduler 1.37.2"]
 PLANNED, RULES, QUOTE = "planned", "by its rules", "quoted"
-
-
-class Table(NamedTuple):
-    """Header and rows."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    def text(self) -> str:
-        """For a terminal."""
-        return table(self.header, self.rows)
-
-    def markdown(self) -> str:
-        """For a page."""
-        return "\n".join("| " + " | ".join(row) + " |" for row in [self.header, ["---"] * len(self.header), *self.rows])
 
 
 def thirty(record: Record, *, others: bool = True) -> Table:

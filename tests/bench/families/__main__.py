@@ -17,19 +17,18 @@ gangs that they leave below their minimum (*broken*), and in how many clusters t
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 import time
 from pathlib import Path
-
-import msgspec
 
 from tests.bench.families.catalogue import FAMILIES
 from tests.bench.families.judge import Finding
 from tests.bench.families.picture import picture
 from tests.bench.families.report import GOALS, HEADER, KNOWN, details, summaries, worse_than
 from tests.bench.families.run import judged, seconds_since, tasks
-from tests.bench.table import table
+from tests.bench.publish import record
+from tests.bench.publish.machine import hardware
+from tests.bench.publish.tables import table
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -67,14 +66,13 @@ def main(arguments: list[str] | None = None) -> int:
     print(table(HEADER, [s.row() for s in found_of]))
     print(f"{len(findings)} clusters, {seconds_since(start)}")
     if given.json:
-        given.json.write_bytes(msgspec.json.encode(findings))
+        record.write(findings, given.json)
     if given.plot:
-        machine = f"{platform.machine()}, Python {platform.python_version()}"
-        about = f"{len(findings)} clusters, seeds from {given.seed}, {machine}"
+        about = f"{len(findings)} clusters, seeds from {given.seed}, {hardware()}"
         given.plot.write_text(picture(findings, about), encoding="utf-8")
     wrong = [text for s in found_of for text in s.not_met()]
     if given.against:
-        before = msgspec.json.decode(given.against.read_bytes(), type=list[Finding])
+        before = record.read(given.against, list[Finding])
         wrong += worse_than(before, findings)
     for text in wrong:
         print(f"NOT MET: {text}")

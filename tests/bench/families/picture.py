@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gangsched.core.decision import PREEMPT
-from tests.bench import svg
 from tests.bench.families.judge import Finding
 from tests.bench.families.others import RULES
+from tests.bench.publish import svg
 
 _MARGIN, _NAMES, _CHART, _BETWEEN = 24.0, 150.0, 330.0, 44.0
 #: The first family is there, another one each so many pixels below.

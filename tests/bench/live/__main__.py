@@ -16,8 +16,6 @@ import argparse
 import sys
 from pathlib import Path
 
-import msgspec
-
 from tests.bench.live import suite
 from tests.bench.live.backlog import LIMIT_SECONDS
 from tests.bench.live.candidates import ALL, KUBE, compiled
@@ -32,6 +30,7 @@ from tests.bench.live.report import (
     telling_table,
     windows_table,
 )
+from tests.bench.publish import record
 
 #: Who is not done by then in a smoke run is cut off; and so many cells are measured at once, each on the control plane
 #: of the one before: most of the time would be that of planes which start and stop.
@@ -70,9 +69,9 @@ def main() -> int:
     if unknown:
         parser.error(f"there is no candidate {', '.join(sorted(unknown))}")
     if args.show:
-        found = _read(args.show)
+        found = record.read(Path(args.show), Report)
     else:
-        earlier = _read(args.json) if args.resume and Path(args.json).exists() else None
+        earlier = record.read(Path(args.json), Report) if args.resume and Path(args.json).exists() else None
         limit = args.limit or (SMOKE_SECONDS if args.smoke else LIMIT_SECONDS)
         chosen = args.candidates.split(",")
         todo = list(suite.steps(args.only, chosen, smoke=args.smoke, limit_seconds=limit, rate=args.rate))
@@ -86,7 +85,7 @@ def main() -> int:
             repeat=args.repeat,
             at_once=SMOKE_AT_ONCE if args.smoke else 1,
             found=earlier,
-            keep=lambda report: _write(report, args.json),
+            keep=lambda report: record.write(report, Path(args.json)) if args.json else None,
         )
     print(found.machine)
     texts = [backlog_table(found.backlog), harm_table(found.backlog), calls_table(found.backlog)]
@@ -106,18 +105,6 @@ def main() -> int:
     done = [r.finished for r in (*found.backlog, *found.telling) if r.candidate != KUBE]
     done += [o.finished for o in found.arrival if o.candidate != KUBE]
     return 0 if all(done) and not found.failed else 1
-
-
-def _read(path: str) -> Report:
-    return msgspec.json.decode(Path(path).read_bytes(), type=Report)
-
-
-def _write(report: Report, path: str | None) -> None:
-    """At once or not at all: a run may be ended at any moment."""
-    if path:
-        beside = Path(f"{path}.new")
-        beside.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
-        beside.replace(path)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from tests.bench.live.backlog import Result
 from tests.bench.live.candidates import FLOOR, KUBE, OURS
 from tests.bench.live.outcome import Outcome
 from tests.bench.live.report import Report
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 
 #: Memory and latency have grown when the last window of a run has so many times what is usual in it.
 GROWTH_RSS, GROWTH_LATENCY = 1.1, 1.5

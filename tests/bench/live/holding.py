@@ -17,7 +17,7 @@ from tests.bench.live.backlog import LIMIT_SECONDS, Result, measure
 from tests.bench.live.candidates import OURS, Candidate, compiled, configured
 from tests.bench.live.cells import Cell
 from tests.bench.live.planes import Planes
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 
 WITHOUT, WITH = (
     Candidate(f"holdRoom: {mode}", configured(preemption={"holdRoom": mode}), OURS) for mode in ("never", "always")

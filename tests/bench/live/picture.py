@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from tests.bench import svg
 from tests.bench.live import cells
 from tests.bench.live.backlog import Result
 from tests.bench.live.candidates import FLOOR, KUBE, OURS
 from tests.bench.live.outcome import WINDOW_SECONDS, Outcome
 from tests.bench.live.report import Report
+from tests.bench.publish import svg
 
 _SERIES = {FLOOR: 0, OURS: 1, KUBE: 2}
 _TOLD = {FLOOR: "floor: a loop that only makes the calls"}

@@ -9,7 +9,8 @@ import msgspec
 from tests.bench.live.backlog import Result
 from tests.bench.live.candidates import FLOOR, KUBE, OURS
 from tests.bench.live.outcome import Outcome
-from tests.bench.table import table
+from tests.bench.publish.record import of_all_runs
+from tests.bench.publish.tables import table
 
 
 class Report(msgspec.Struct):
@@ -38,7 +39,7 @@ def backlog_table(results: Sequence[Result]) -> str:
                 r.first_removal,
                 r.first_bind,
                 r.last_bind if r.finished else f"> {r.seconds:.0f}",
-                _spread(r),
+                of_all_runs(r.runs),
                 round(r.bound / r.seconds) if r.finished else "",
                 r.removed or "",
                 r.told,
@@ -88,15 +89,19 @@ def harm_table(results: Sequence[Result]) -> str:
     return table(header, rows)
 
 
-def _spread(result: Result) -> str:
-    """The least and the greatest of the last binds, when there are several."""
-    return f"{min(result.runs):.2f} to {max(result.runs):.2f}" if len(result.runs) > 1 else ""
-
-
 def telling_table(results: Sequence[Result]) -> str:
     """What it costs our scheduler to tell about gangs, beside the same without."""
     rows = [
-        (r.candidate, r.last_bind, _spread(r), r.told, r.cpu_seconds, r.told_cpu_seconds, r.calls_per_pod, r.note)
+        (
+            r.candidate,
+            r.last_bind,
+            of_all_runs(r.runs),
+            r.told,
+            r.cpu_seconds,
+            r.told_cpu_seconds,
+            r.calls_per_pod,
+            r.note,
+        )
         for r in results
     ]
     header = ("told", "last bind s", "of all runs", "all told s", "CPU s bound", "CPU s told", "calls/pod", "note")

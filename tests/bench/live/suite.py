@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import itertools
 import sys
 import time
@@ -14,9 +13,10 @@ from tests.bench.live import arrival, backlog, cells, latency
 from tests.bench.live.arrival import Arrival
 from tests.bench.live.candidates import ALL, KUBE, OURS, TELLING, Candidate
 from tests.bench.live.cells import Cell
-from tests.bench.live.machine import machine
 from tests.bench.live.planes import Planes
 from tests.bench.live.report import Report
+from tests.bench.publish.machine import machine
+from tests.bench.publish.record import today
 
 #: For the estimate, on the slow side: what a control plane takes, objects per second while loading, pods bound and
 #: removed per second by whoever does not take until he is cut off, each with its Event.
@@ -103,7 +103,7 @@ def run(
     done |= {(o.cell, o.candidate) for o in report.arrival}
     left = [step for step in todo if (step.cell.name, step.candidate.name) not in done]
     if left:
-        report.measured = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+        report.measured = today()
     asyncio.run(_Run(left, limit_seconds, repeat, at_once, report, keep).all())
     order = [(step.cell.name, step.candidate.name) for step in todo]
     for results in (report.backlog, report.telling):

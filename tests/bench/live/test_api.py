@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.bench.live.api import Calls, counted
-from tests.bench.live.machine import filesystem
+from tests.bench.publish.machine import filesystem
 
 METRICS = """
 apiserver_longrunning_requests{resource="pods",subresource="",verb="WATCH",version="v1"} 2

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from tests.bench.table import table
+from tests.bench.publish.tables import table
 from tests.bench.traces import backtest, packing, played
 
 

@@ -22,7 +22,7 @@ from gangsched.cluster.sim import history as log
 from gangsched.core.options import Options
 from gangsched.model.records import Pod
 from gangsched.runtime import config
-from tests.bench import svg
+from tests.bench.publish import svg
 from tests.bench.traces import formats
 from tests.bench.traces.figures import gpus_of
 from tests.bench.traces.formats import NODES_OF_OPENB

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from tests.bench import svg
+from tests.bench.publish import svg
 
 _WIDTH, _MARGIN, _CHART, _HIGH = 880.0, 24.0, 560.0, 230.0
 #: The first chart begins there; another one each so many pixels below.

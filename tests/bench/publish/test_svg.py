@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.bench import svg
+from tests.bench.publish import svg
 
 
 def test_a_logarithmic_axis() -> None:
