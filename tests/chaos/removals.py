@@ -147,7 +147,8 @@ class Charged(Life):
         if decision is not None and decision.outcome == PREEMPT and id(decision) not in self._begun:
             self._begun.add(id(decision))
             yield from self._wrong(decision)
-        for pod in leaves:
+        beyond = {victim.uid for each in self._last.values() for victim in each.victims if victim.over_budget}
+        for pod in (each for each in leaves if each.uid not in beyond):
             for key, budget in self.told.budgets.items():
                 if selects(budget, pod):
                     self._spent[key].add(pod.uid)

@@ -67,13 +67,15 @@ class Rounds(msgspec.Struct):
                 self._nominated.pop(uid).withdrawn.setdefault(uid, entry.number)
             case log.BIND if uid in self._nominated:
                 self._nominated[uid].bound.setdefault(uid, entry.number)
-            case log.MARK if entry.detail["message"] and pod.live:
+            case log.MARK if entry.detail["message"]:
                 owners = read_owners(str(entry.detail.get("owners", ""))) or ()
                 if len(owners) > 1:
                     self.shared.append(f"{when(entry)} {entry.object} leaves for {', '.join(o.name for o in owners)}")
                 for owner in owners[:1]:
                     self._marks[uid] = owner
-                    self._plan(owner.plan, owner.name, owner.cause).marked.setdefault(uid, entry.number)
+                    plan = self._plan(owner.plan, owner.name, owner.cause)
+                    if pod.live:
+                        plan.marked.setdefault(uid, entry.number)
             case log.UNMARK:
                 self._marks.pop(uid, None)
             case _ if removal(entry) and entry.changed:
