@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from textwrap import dedent
-
-import yaml
 
 from tests.cli.on_a_cluster import ran
 from tests.controlplane.client import Client, Object
 from tests.controlplane.plane import ControlPlane
+from tests.controlplane.policies import refuses
 
 NOT_THE_LAST = "object.metadata.annotations['batch.kubernetes.io/job-completion-index'] != '2'"
 
@@ -28,39 +26,16 @@ def job(name: str, refused: str) -> Object:
     }
 
 
-def policy(name: str, namespace: str, refused: str, rule: str) -> list[Object]:
-    """A ValidatingAdmissionPolicy for pods with this label, as a webhook of an administrator would refuse them."""
-    objects = f"""
-        apiVersion: admissionregistration.k8s.io/v1
-        kind: ValidatingAdmissionPolicy
-        metadata: {{name: {name}}}
-        spec:
-          failurePolicy: Fail
-          matchConstraints:
-            resourceRules:
-            - {{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}}
-            objectSelector: {{matchLabels: {{refused: {refused}}}}}
-            namespaceSelector: {{matchLabels: {{kubernetes.io/metadata.name: {namespace}}}}}
-          validations:
-          - {{expression: "{rule}", message: no third pod today}}
-        ---
-        apiVersion: admissionregistration.k8s.io/v1
-        kind: ValidatingAdmissionPolicyBinding
-        metadata: {{name: {name}}}
-        spec: {{policyName: {name}, validationActions: [Deny]}}
-    """
-    return list(yaml.safe_load_all(dedent(objects)))
-
-
 async def test_what_refuses_the_third_pod(
     admin: Client, namespace: str, control_plane: ControlPlane, scheduler_kubeconfig: Path
 ) -> None:
     """The Events of the owner say why it cannot create a member, and whose they are that cannot be read is said."""
-    for each in (
-        *policy(f"third-{namespace}", namespace, "third", NOT_THE_LAST),
-        *policy(f"every-{namespace}", namespace, "every", "false"),
-    ):
-        await admin.create(each)
+    for refused, unless in (("third", NOT_THE_LAST), ("every", "false")):
+        labels = {"refused": refused}
+        text = "no third pod today"
+        name = f"{refused}-{namespace}"
+        for each in refuses(name, "CREATE", labels, text, unless=unless, namespace=namespace):
+            await admin.create(each)
     await asyncio.sleep(2.0)  # policies are compiled some time after they are there
     for name, refused in (("train", "third"), ("none", "every")):
         await admin.create(job(name, refused), namespace)

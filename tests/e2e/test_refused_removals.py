@@ -8,29 +8,13 @@ import pytest
 import yaml
 
 from tests.controlplane.client import ApiError, Client, Object, load, wait_until
+from tests.controlplane.policies import refuses
 from tests.e2e.jobs import CLUSTER, template
 from tests.e2e.stories import Start, condition, is_marked, nodes_ready, running
 
 pytestmark = pytest.mark.controlplane
 
-POLICY = """
-    apiVersion: admissionregistration.k8s.io/v1
-    kind: ValidatingAdmissionPolicy
-    metadata: {name: keep}
-    spec:
-      failurePolicy: Fail
-      matchConstraints:
-        resourceRules:
-        - {apiGroups: [""], apiVersions: [v1], operations: [DELETE], resources: [pods]}
-        objectSelector: {matchLabels: {keep: "true"}}
-      validations:
-      - {expression: "false", message: it is to be kept}
-    ---
-    apiVersion: admissionregistration.k8s.io/v1
-    kind: ValidatingAdmissionPolicyBinding
-    metadata: {name: keep}
-    spec: {policyName: keep, validationActions: [Deny]}
-    ---
+LOW = """
     apiVersion: scheduling.k8s.io/v1
     kind: PriorityClass
     metadata: {name: low}
@@ -76,7 +60,7 @@ async def test_a_pod_that_a_policy_keeps_is_tried_once(admin: Client, start_sche
     a dry run says that the first may not go. A pod that needs no victim is bound after that.
     """
     await admin.apply(load(CLUSTER))
-    made = list(yaml.safe_load_all(dedent(POLICY)))
+    made = [*refuses("keep", "DELETE", {"keep": "true"}, "it is to be kept"), *yaml.safe_load_all(dedent(LOW))]
     await admin.apply(made)
     await nodes_ready(admin)
     await admin.apply(pod("keep", CPU, keep="true"))
