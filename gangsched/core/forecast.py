@@ -17,7 +17,7 @@ from gangsched.core.decision import (
     names_of,
 )
 from gangsched.core.events import Event
-from gangsched.core.ledger.condemned import Cause, Eviction
+from gangsched.core.ledger.condemned import Cause, Eviction, Grounds
 from gangsched.core.options import Options
 from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
@@ -62,7 +62,7 @@ def foretell(scheduler: Scheduler, drained: list[DrainPlan] | None = None) -> It
     for each in list(all_leaving(scheduler.world, condemned, scheduler.options)):
         if drained is not None:
             drained.append(each)
-        drain = Eviction(Cause.DRAIN, f"drain {each.uid}", "", "", "")
+        drain = Eviction(f"drain {each.uid}", Grounds(Cause.DRAIN, "", "", ""))
         condemned.begin(drain)
         _condemn(decider, f"drain {each.uid}", each.victims)
     refusals: dict[Signature, Refusal] = {}
@@ -160,8 +160,8 @@ def _leave(gangs: tuple[GangId, ...], verdict: Verdict, decider: Decider) -> Non
     key = group_key(gangs)
     if isinstance(verdict.first, Unschedulable) and not verdict.first.short_of_quota:
         block(world, ledger.turns, gangs, decider.pipeline(gangs[0].scheduler))
-    eviction = Eviction(Cause.PREEMPTION, key, names_of(gangs), gangs[0].scheduler, "", verdict.victims)
-    eviction.priority = priority
+    grounds = Grounds(Cause.PREEMPTION, names_of(gangs), gangs[0].scheduler, "", priority=priority)
+    eviction = Eviction(key, grounds, verdict.victims)
     ledger.condemned.begin(eviction, for_gang=True)
     _condemn(decider, key, verdict.victims)
     fits = isinstance(verdict.first, Fits)

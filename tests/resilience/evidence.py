@@ -184,7 +184,8 @@ def _record_lists(put: Callable[[Entry], None]) -> None:
 
     def want(self: Any, action: Any, *args: Any, **more: Any) -> None:
         if isinstance(action, Remove) and under_way:
-            put(Removing(time.time(), action.pod.uid, under_way[-1].ident, under_way[-1].owner))
+            why = under_way[-1].grounds
+            put(Removing(time.time(), action.pod.uid, why.ident, why.owner))
         really_want(self, action, *args, **more)
 
     nominating.nominate, removing.remove, asked.want = nominate, remove, want

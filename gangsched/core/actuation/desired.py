@@ -72,13 +72,14 @@ def marked(uid: str, named: Eviction | None, now: float) -> Marked | None:
     if named is None:
         return None
     owners = written(Owners.of([owner(named, uid)]))
-    return Marked(owners) if now < named.begins else Marked(owners, _text(named, uid), named.reason)
+    return Marked(owners) if now < named.begins else Marked(owners, _text(named, uid), named.grounds.reason)
 
 
 def owner(eviction: Eviction, uid: str) -> EvictionOwner:
     """An eviction as the owner of one of its victims."""
     victim = eviction.victims.get(uid)
-    found = EvictionOwner(eviction.ident, eviction.cause.value, eviction.scheduler, eviction.owner, eviction.trigger)
+    why = eviction.grounds
+    found = EvictionOwner(why.ident, why.cause.value, why.scheduler, why.owner, why.trigger)
     if victim is not None:
         unit, pods = victim.unit, eviction.sizes[unit_of(victim)]
         found = msgspec.structs.replace(
@@ -91,13 +92,11 @@ def owner(eviction: Eviction, uid: str) -> EvictionOwner:
 
 def _text(eviction: Eviction, uid: str) -> str:
     """The message of the DisruptionTarget condition; where quota decides who may be taken, in the words of Kueue."""
-    victim = eviction.victims.get(uid)
+    victim, on = eviction.victims.get(uid), eviction.grounds
     if victim is None or victim.reason not in REASON_TEXT:
-        return eviction.mark
+        return on.mark
     why = notes.workload_due_to(reason=REASON_TEXT[victim.reason])
-    return notes.preempting(
-        scheduler=eviction.scheduler, higher=why, preemptor=eviction.owner, trigger=eviction.trigger
-    )
+    return notes.preempting(scheduler=on.scheduler, higher=why, preemptor=on.owner, trigger=on.trigger)
 
 
 # -- the writes -------------------------------------------------------------------------------------------
@@ -153,7 +152,7 @@ def mark_or_unmark(condemned: Condemned, pod: Pod, former: str, now: float) -> M
 
 def remove(eviction: Eviction, pod: Pod, evict: bool) -> Remove:
     """Let a victim go, through its budgets if ``evict``; an eviction overwrites its mark, which is restored then."""
-    return Remove(_UNSENT, reference(pod), evict, _text(eviction, pod.uid), eviction.reason)
+    return Remove(_UNSENT, reference(pod), evict, _text(eviction, pod.uid), eviction.grounds.reason)
 
 
 def ask(pod: Pod, evict: bool) -> AskRemoval:

@@ -71,32 +71,38 @@ def unit_of(victim: Victim) -> UnitRef | str:
     return victim.uid if victim.partial else victim.unit
 
 
+class Grounds(msgspec.Struct, frozen=True):
+    """On what grounds pods are made to leave: what stands on them.
+
+    ``owner`` is the gang (``ns/name``) or queue for which they leave, ``ident`` the id of the plan, ``trigger`` the pod
+    that represents the gang, ``priority`` the gang's. ``mark`` and ``reason`` are message and reason of the victims'
+    DisruptionTarget condition.
+    """
+
+    cause: Cause
+    owner: str
+    scheduler: str
+    ident: str
+    trigger: str = ""
+    priority: float = math.inf
+    mark: str = ""
+    reason: str = MARK_REASON
+
+
 class Eviction:
     """Pods that are made to leave together, on behalf of a scheduler. See each attribute."""
 
-    def __init__(
-        self, cause: Cause, key: str, owner: str, scheduler: str, ident: str, victims: Iterable[Victim] = ()
-    ) -> None:
-        self.cause = cause
+    def __init__(self, key: str, grounds: Grounds, victims: Iterable[Victim] = ()) -> None:
         #: That of its writes, and of what it owns.
         self.key = key
-        #: The gang (``ns/name``) or queue for which the pods leave.
-        self.owner = owner
-        self.scheduler = scheduler
-        #: The id of the plan, and its number in the order of decisions; 0: it is for no gang, and waits for none.
-        self.ident = ident
+        self.grounds = grounds
+        #: Its number in the order of decisions; 0: it is for no gang, and waits for none.
         self.number = 0
         self.victims = {v.uid: v for v in victims}
         #: How far each victim has come, by UID, from its mark on.
         self.state: dict[str, VictimState] = {}
         #: Of how many pods each unit consisted when they were first marked.
         self.sizes = Counter(map(unit_of, self.victims.values()))
-        #: Message and reason of the victims' DisruptionTarget condition.
-        self.mark = ""
-        self.reason = MARK_REASON
-        #: The pod that represents the gang, and the gang's priority.
-        self.trigger = ""
-        self.priority = math.inf
         self.phase = Phase.NOMINATING
         #: No victim is marked or removed before this time, in whole seconds; 0: at once. Was this plan made because
         #: something had happened while the victims of another had notice?
@@ -196,7 +202,7 @@ class Eviction:
         if Outcome.CONFLICT in outcomes:
             self.conflicts += 1
             jobs = any(f.outcome is Outcome.CONFLICT and f.uid not in self.victims for f in failures)
-            if jobs or self.cause is not Cause.PREEMPTION or self.conflicts > _CONFLICTS:
+            if jobs or self.grounds.cause is not Cause.PREEMPTION or self.conflicts > _CONFLICTS:
                 return True
         return not outcomes <= _AFTER.keys()
 
@@ -410,7 +416,7 @@ class Condemned:
     def removed_for(self, uid: str) -> str | None:
         """The name of the gang whose plan makes a pod leave; None if none is known."""
         plan = self.owned_by(uid)
-        return plan.owner if plan is not None and plan.number else None
+        return plan.grounds.owner if plan is not None and plan.number else None
 
     def counts_on(self, uid: str, key: str) -> bool:
         """May the plan with this key, or a gang without a plan, count on the pod to be gone?"""
@@ -429,12 +435,12 @@ class Condemned:
 
     def _by(self, uid: str, priority: float) -> bool:
         plan = self.owned_by(uid)
-        return plan is None or not plan.number or plan.priority >= priority
+        return plan is None or not plan.number or plan.grounds.priority >= priority
 
     def weaker_owners(self, uids: Iterable[str], priority: float) -> set[str]:
         """The keys of the plans for gangs below this priority that make these pods leave, as far as they stand."""
         plans = {uid: self.owned_by(uid) for uid in uids if uid in self.records and self.records[uid].standing}
-        return {p.key for p in plans.values() if p is not None and p.number and p.priority < priority}
+        return {p.key for p in plans.values() if p is not None and p.number and p.grounds.priority < priority}
 
     def after(self, key: str) -> list[str]:
         """The keys of the plans that were made after the one with this key, and with its room taken. A stronger one has
@@ -444,7 +450,7 @@ class Condemned:
         if mine is None or not mine.number:
             return []
         later = ((other, p) for other, p in self.evictions.items() if p.number > mine.number)
-        return [other for other, plan in later if plan.priority <= mine.priority]
+        return [other for other, plan in later if plan.grounds.priority <= mine.grounds.priority]
 
     def charges(self, key: str, but: Container[str], now: float) -> Iterator[CondemnedPod]:
         """What budgets have to be charged for before the plan with this key, or a gang without a plan; these pods

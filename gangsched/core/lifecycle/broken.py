@@ -7,13 +7,15 @@ by then is left alone.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+
+import msgspec
 
 from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.agenda import Page
 from gangsched.core.decision import Victim
 from gangsched.core.events import Outcome
-from gangsched.core.ledger.condemned import Cause, Eviction, Phase
+from gangsched.core.ledger.condemned import Eviction, Grounds, Phase
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.conditions import Reporter
@@ -27,18 +29,6 @@ from gangsched.model.records import SINGLE, GangId, Pod
 
 #: So long after a member was removed its gang is looked at (seconds).
 FINISH_AFTER_SECONDS = 30.0
-
-
-class Removed(NamedTuple):
-    """For which plan a member was removed: its id, the gang (``ns/name``), the scheduler, the pod that represents the
-    gang, and the priority below which pods may be evicted for it.
-    """
-
-    plan: str
-    owner: str
-    scheduler: str
-    trigger: str
-    below: float
 
 
 class BrokenGangs:
@@ -60,12 +50,12 @@ class BrokenGangs:
         self._reporter = reporter
         self._evictions = evictions
         self._due: Page[GangId] = ledger.agenda.page()
-        self._removed: dict[GangId, Removed] = {}
+        self._removed: dict[GangId, Grounds] = {}
         #: What is being finished of gangs.
-        self.open: dict[GangId, tuple[Eviction, Removed]] = {}
+        self.open: dict[GangId, tuple[Eviction, Grounds]] = {}
 
-    def note(self, gang: GangId, removed: Removed) -> None:
-        """A member of this gang was removed for a plan."""
+    def note(self, gang: GangId, removed: Grounds) -> None:
+        """A member of this gang was removed on these grounds, for a plan."""
         if gang.family != SINGLE and gang not in self._removed:
             self._removed[gang] = removed
             self._due.at(gang, self._world.now + FINISH_AFTER_SECONDS)
@@ -92,17 +82,16 @@ class BrokenGangs:
         whole = any(mode_of(membership.spec(each), self._options) in (ATOMIC, ELASTIC) for each in gangs)
         return whole and membership.half_bound(gangs)
 
-    def _finish(self, gang: GangId, removed: Removed, pods: list[Pod]) -> None:
+    def _finish(self, gang: GangId, removed: Grounds, pods: list[Pod]) -> None:
         membership = self._world.membership
         unit = ref_of(membership, membership.group(gang)[0])
         victims = [Victim.of(pod, unit, notes.MARKED_EARLIER, method=self._options.removal) for pod in pods]
-        plan = notes.rest_of(plan=removed.plan.removeprefix(notes.rest_of(plan="")))
-        eviction = Eviction(Cause.PREEMPTION, f"{plan} {gang.key}", removed.owner, removed.scheduler, plan, victims)
-        eviction.trigger = removed.trigger
-        eviction.mark = report.mark_message(removed.scheduler, removed.owner, removed.trigger)
-        stays = [
-            pod for pod in pods if protected(pod, self._options.evict_daemonset_pods) or pod.priority >= removed.below
-        ]
+        plan = notes.rest_of(plan=removed.ident.removeprefix(notes.rest_of(plan="")))
+        mark = report.mark_message(removed.scheduler, removed.owner, removed.trigger)
+        grounds = msgspec.structs.replace(removed, ident=plan, priority=math.inf, mark=mark)
+        eviction = Eviction(f"{plan} {gang.key}", grounds, victims)
+        daemons, below = self._options.evict_daemonset_pods, removed.priority
+        stays = [pod for pod in pods if protected(pod, daemons) or pod.priority >= below]
         if stays:
             self._reporter.left_in_part(eviction, pods)
             return

@@ -464,7 +464,8 @@ class Reporter:
                 stay = [reference(pod) for pod in membership.census(gang).bound if pod.uid not in gone]
                 if stay:
                     names = listed(sorted(ref.key for ref in stay), 5)
-                    note = notes.left_broken(preemptor=eviction.owner, plan=eviction.ident, staying=names, why=why)
+                    on = eviction.grounds
+                    note = notes.left_broken(preemptor=on.owner, plan=on.ident, staying=names, why=why)
                     self.event(self._spokesman(gang, stay), report.GANG_BROKEN, note)
 
     def evicted_for_quota(self, group: Group, plan: Plan, uids: Container[str]) -> None:

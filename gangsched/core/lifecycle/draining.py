@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.actuation.records import bears, owners_of
 from gangsched.core.agenda import Page
 from gangsched.core.decision import Victim, names_of
 from gangsched.core.events import Outcome
-from gangsched.core.ledger.condemned import Cause, Eviction, Phase, VictimState
+from gangsched.core.ledger.condemned import Cause, Eviction, Grounds, Phase, VictimState
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.conditions import Reporter
@@ -130,7 +132,7 @@ class Drains:
                 self._open[workload.uid] = drain
             self._ledger.condemned.name(pod, drain.eviction)
             self._condemn(drain, (pod.uid,))
-            if pod.disruption_target and bears(pod, drain.eviction.owner, drain.eviction.ident):
+            if pod.disruption_target and bears(pod, drain.eviction.grounds.owner, drain.eviction.grounds.ident):
                 drain.eviction.state[pod.uid] = VictimState.MARKED
 
     def _of(self, uid: str, stop: Stop) -> Drain:
@@ -138,17 +140,16 @@ class Drains:
         ours = gangs[0].scheduler in self._world.membership.ours
         scheduler = gangs[0].scheduler if ours else self._options.scheduler_names[0]
         plan = notes.drain_of(workload=names_of(gangs))
-        return Drain(uid, gangs, stop, Eviction(Cause.DRAIN, key_of(uid), str(stop), scheduler, plan))
+        return Drain(uid, gangs, stop, Eviction(key_of(uid), Grounds(Cause.DRAIN, str(stop), scheduler, plan)))
 
     def _say(self, drain: Drain, stop: Stop) -> None:
         """This is the queue because of which the workload leaves, and what the marks of its pods say."""
         drain.stop, eviction = stop, drain.eviction
-        eviction.owner, eviction.reason = str(stop), stop.reason
         text = notes.draining(scheduler=self._options.scheduler_names[0], stop=stop, workload=drain.name)
-        if text != eviction.mark:
+        if text != eviction.grounds.mark:
             for uid in eviction.victims:
                 eviction.lost_mark(uid)
-        eviction.mark = text
+        eviction.grounds = replace(eviction.grounds, owner=str(stop), reason=stop.reason, mark=text)
 
     def _condemn(self, drain: Drain, uids: Iterable[str]) -> None:
         self._evictions.begin(drain.eviction)
@@ -330,7 +331,8 @@ class Drains:
 
     def _take_from_plans(self, drain: Drain) -> None:
         """A stopped queue is stronger than any plan: one that takes pods of the workload is decided anew."""
-        for key in sorted(self._ledger.condemned.weaker_owners(drain.eviction.victims, drain.eviction.priority)):
+        victims, priority = drain.eviction.victims, drain.eviction.grounds.priority
+        for key in sorted(self._ledger.condemned.weaker_owners(victims, priority)):
             if key in self._groups:
                 self._groups[key].message = notes.VICTIM_TAKEN
                 self._signal(self._groups[key], Signal.BROKEN)

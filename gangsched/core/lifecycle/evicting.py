@@ -126,8 +126,9 @@ class Evictions:
 
     def suspend(self, eviction: Eviction, job: Suspendable) -> None:
         """Let the Job go, with the pods that it has."""
-        about, by = report.job_reference(job), (eviction.scheduler, eviction.owner, eviction.ident)
-        self._actuator.want(desired.suspend(about, job.version, *by), eviction.key)
+        about, why = report.job_reference(job), eviction.grounds
+        asked = desired.suspend(about, job.version, why.scheduler, why.owner, why.ident)
+        self._actuator.want(asked, eviction.key)
 
     def due(self, eviction: Eviction) -> list[Pod]:
         """The victims whose removal is to be asked for now: those with long grace periods first, so that all room
@@ -137,7 +138,7 @@ class Evictions:
         period in it takes. That time is read off the pods, so a process that takes over goes on in the same order.
         """
         waiting, world = self.not_asked_for(eviction), self._world
-        if eviction.cause is not Cause.PREEMPTION or not eviction.number or not waiting:
+        if eviction.grounds.cause is not Cause.PREEMPTION or not eviction.number or not waiting:
             return waiting
         takes: dict[object, float] = {}
         for uid, victim in eviction.victims.items():
@@ -197,7 +198,7 @@ class Evictions:
         former = self._condemned.unname(uid, key)
         pod = self._world.pods.get(uid)
         if former is not None and pod is not None and pod.live:
-            self.restate(pod, former.owner)
+            self.restate(pod, former.grounds.owner)
 
     def take_over(self, pod: Pod, owners: Sequence[EvictionOwner]) -> None:
         """An earlier process has left a pod with these owners: those that are none any more are taken off it."""
@@ -206,7 +207,7 @@ class Evictions:
         if not pod.live or (named is None and job is not None and job.suspended):
             return
         said = {(o.name, o.plan) for o in owners}
-        if named is None or said != {(named.owner, named.ident)}:
+        if named is None or said != {(named.grounds.owner, named.grounds.ident)}:
             self.restate(pod, owners[0].name)
 
     def restate(self, pod: Pod, former: str) -> None:

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from gangsched.core import events as ev
 from gangsched.core.actions import Action
 from gangsched.core.actuation import desired
@@ -441,12 +443,14 @@ class Executor:
 
     def _condemn(self, group: Group, plan: Plan) -> None:
         """The group's plan makes its victims leave from now on."""
-        if plan.eviction.cause is Cause.ROLLBACK:
-            plan.eviction.mark = rollback.mark_text(self.world, group)
+        grounds, trigger = plan.eviction.grounds, ""
+        if grounds.cause is Cause.ROLLBACK:
+            mark = rollback.mark_text(self.world, group)
         else:
-            plan.eviction.trigger = report.trigger(self.world, group).key
-            plan.eviction.mark = report.mark_message(plan.eviction.scheduler, group.name, plan.eviction.trigger)
-        plan.eviction.priority = self.world.membership.preemptor_priority(group.gangs)
+            trigger = report.trigger(self.world, group).key
+            mark = report.mark_message(grounds.scheduler, group.name, trigger)
+        priority = self.world.membership.preemptor_priority(group.gangs)
+        plan.eviction.grounds = replace(grounds, priority=priority, trigger=trigger, mark=mark)
         self._evictions.begin(plan.eviction, for_gang=True)
 
     def _new_ident(self) -> str:
@@ -524,7 +528,7 @@ class Executor:
             stands = pod.disruption_target or plan.eviction.begins > self.world.now
             if not pod.live:
                 plan.eviction.state[uid] = VictimState.REMOVING
-            elif stands and bears(pod, plan.eviction.owner, plan.ident):
+            elif stands and bears(pod, plan.eviction.grounds.owner, plan.ident):
                 plan.eviction.state[uid] = VictimState.MARKED
         if plan.eviction.begun:
             group.failures.record(Failed.ROUND)

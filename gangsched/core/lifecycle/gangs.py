@@ -12,7 +12,7 @@ from gangsched.core.ledger.condemned import UNBEGUN, Cause, Phase, VictimState
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.announced import AnnouncedRoom
 from gangsched.core.lifecycle.binding import Bindings
-from gangsched.core.lifecycle.broken import BrokenGangs, Removed
+from gangsched.core.lifecycle.broken import BrokenGangs
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import Evictions
 from gangsched.core.lifecycle.group import Failed, Group, Plan
@@ -385,7 +385,6 @@ class Gangs:
         named = self._ledger.condemned.named(before.uid)
         if named is None:
             self.losses.lost(before, leaving=leaving)
-        elif named.cause is Cause.PREEMPTION and named.state.get(before.uid) in _ASKED:
+        elif named.grounds.cause is Cause.PREEMPTION and named.state.get(before.uid) in _ASKED:
             self._world.evictions.note(before, self._world.now)
-            removed = Removed(named.ident, named.owner, named.scheduler, named.trigger, named.priority)
-            self.broken.note(before.gang, removed)
+            self.broken.note(before.gang, named.grounds)

@@ -16,7 +16,7 @@ import msgspec
 
 from gangsched.core.actuation.records import Intent
 from gangsched.core.decision import Placement, QuotaUse, Victim, group_key, names_of
-from gangsched.core.ledger.condemned import Cause, Eviction, Phase
+from gangsched.core.ledger.condemned import Cause, Eviction, Grounds, Phase
 from gangsched.core.lifecycle.table import HOLDING, State
 from gangsched.core.queue.signature import Signature
 from gangsched.core.state.jobs import WITHOUT_PODS
@@ -193,7 +193,7 @@ class Plan:
     @property
     def ident(self) -> str:
         """The plan's id."""
-        return self.eviction.ident
+        return self.eviction.grounds.ident
 
     def intent(self, place: Placement) -> Intent:
         """What stands on the member that has this place."""
@@ -286,7 +286,7 @@ class Group:
         """Are its own members being removed, for their controllers to create them again?"""
         if self.state is not State.EVICTING or self.plan is None:
             return False
-        return self.plan.eviction.cause is Cause.ROLLBACK
+        return self.plan.eviction.grounds.cause is Cause.ROLLBACK
 
     @property
     def stage(self) -> str:
@@ -297,4 +297,4 @@ class Group:
 
     def eviction(self, ident: str, victims: Iterable[Victim] = (), cause: Cause = Cause.PREEMPTION) -> Eviction:
         """An eviction for this group, or of its own members."""
-        return Eviction(cause, self.key, self.name, self.gangs[0].scheduler, ident, victims)
+        return Eviction(self.key, Grounds(cause, self.name, self.gangs[0].scheduler, ident), victims)

@@ -226,7 +226,7 @@ class Holding:
     def _frees(self, key: str) -> bool:
         """Is the eviction with this key about to remove pods, or has it?"""
         eviction = self._ledger.condemned.evictions.get(key)
-        if eviction is None or eviction.cause is not Cause.PREEMPTION:
+        if eviction is None or eviction.grounds.cause is not Cause.PREEMPTION:
             return False
         return eviction.phase in _FREEING and eviction.begins <= self._world.now
 
@@ -293,7 +293,7 @@ class Holding:
             known.nodes = after = after if self._world.now < known.until else frozenset()
         else:
             until = self._world.now + self._longest_wait(key, plan) + BEYOND_GRACE_SECONDS
-            value = value_of(plan.ident, plan.eviction.scheduler)
+            value = value_of(plan.ident, plan.eviction.grounds.scheduler)
             self._holds[key] = _Hold(plan.ident, value, until, after)
             if math.isfinite(until):
                 self._until.at(key, until)

@@ -141,13 +141,13 @@ class Phases:
         uids = sorted(eviction.meant(removal.pod.uid) & eviction.victims.keys())
         # One that has ended by itself just before does not leave for it.
         victims = [eviction.victims[uid] for uid in uids if uid not in pods or not pods[uid].finished]
-        if eviction.cause is Cause.DRAIN:
+        if eviction.grounds.cause is Cause.DRAIN:
             self._drains.leave(eviction, victims)
-        elif eviction.cause is Cause.ROLLBACK and group is not None:
+        elif eviction.grounds.cause is Cause.ROLLBACK and group is not None:
             self._reporter.rolled_back(group, victims)
         elif group is None:
             for v in victims:
-                note = notes.finished(node=v.node, kind=v.unit.kind, name=v.unit.name, preemptor=eviction.owner)
+                note = notes.finished(node=v.node, kind=v.unit.kind, name=v.unit.name, preemptor=eviction.grounds.owner)
                 self._reporter.event(v, report.PREEMPTED, note)
         else:
             trigger, priority = (
@@ -166,7 +166,7 @@ class Phases:
                 self._reporter.event(v, report.PREEMPTED, note, trigger)
             if isinstance(removal, SuspendJob):
                 note = notes.job_suspended(
-                    preemptor=group.name, priority=priority, trigger=trigger.key, plan=eviction.ident
+                    preemptor=group.name, priority=priority, trigger=trigger.key, plan=eviction.grounds.ident
                 )
                 self._reporter.event(removal.job, report.PREEMPTED, note, trigger, "Suspending")
 

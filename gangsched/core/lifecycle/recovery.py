@@ -14,9 +14,8 @@ import msgspec
 
 from gangsched.core.actuation.records import EvictionOwner, Intent, intent_of, owners_of
 from gangsched.core.decision import Placement, UnitRef, Victim
-from gangsched.core.ledger.condemned import Cause
+from gangsched.core.ledger.condemned import Cause, Grounds
 from gangsched.core.lifecycle.binding import enough
-from gangsched.core.lifecycle.broken import Removed
 from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.planning.context import KnownPlan
 from gangsched.core.planning.cycle import Decider
@@ -81,7 +80,7 @@ class Recovery:
         whole = (gang for gang in gangs if gang.family != SINGLE)
         return any(p.uid not in uids for gang in whole for p in self._world.membership.census(gang).bound)
 
-    def begun_gangs(self) -> Iterator[tuple[GangId, Removed]]:
+    def begun_gangs(self) -> Iterator[tuple[GangId, Grounds]]:
         """The gangs that leave as a whole and of which a member was removed, as the marks of the others, or of those
         that terminate, say.
         """
@@ -91,7 +90,7 @@ class Recovery:
             for pod, o in marked:
                 lost = pod.deleting_since is not None or live[o.plan, o.kind, o.unit] < o.pods
                 if lost and o.kind and not o.partial:
-                    yield pod.gang, Removed(o.plan, name, scheduler, o.trigger, below)
+                    yield pod.gang, Grounds(Cause.PREEMPTION, name, scheduler, o.plan, o.trigger, below)
 
     def _victim(self, pod: Pod, owner: EvictionOwner, gangs: Sequence[GangId]) -> Victim:
         """The victim as its mark has it. With a Job that has been suspended since it leaves in any case."""

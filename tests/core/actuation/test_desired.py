@@ -16,7 +16,7 @@ from gangsched.core.actuation.desired import Marked, nominated_elsewhere
 from gangsched.core.actuation.records import EvictionOwner, Owners, written
 from gangsched.core.agenda import Page
 from gangsched.core.decision import UnitRef, Victim
-from gangsched.core.ledger.condemned import NO_PLAN, Cause, Condemned, Eviction
+from gangsched.core.ledger.condemned import NO_PLAN, Cause, Condemned, Eviction, Grounds
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.options import Options
 from gangsched.core.world.world import World
@@ -35,8 +35,8 @@ NOW = 100.0
 def eviction(plan: str, priority: float, *, cause: Cause = Cause.PREEMPTION, begins: float = 0.0) -> Eviction:
     """One that has the running pod as its victim."""
     victim = Victim("d", "v", RUNNING.uid, "n1", UNIT, False, 0, False)
-    found = Eviction(cause, plan, f"d/{plan}", "sched", plan, [victim])
-    found.priority, found.mark, found.trigger, found.begins = priority, f"for {plan}", f"d/{plan}-0", begins
+    found = Eviction(plan, Grounds(cause, f"d/{plan}", "sched", plan, f"d/{plan}-0", priority, f"for {plan}"), [victim])
+    found.begins = begins
     return found
 
 
