@@ -101,7 +101,7 @@ def test_examples(name):
 
 
 #: Members of the largest gang.
-MOST = amount(2000, 800)
+MOST = amount(2000, 500)
 #: What keeps a gang of each size from starting at once.
 CAUSES: dict[str, dict[str, Any]] = {
     "victims": {"running": 1},
@@ -120,7 +120,7 @@ CAUSES: dict[str, dict[str, Any]] = {
     [*product(CAUSES, (1, 8, 256)), ("victims of several gangs and namespaces", MOST), ("more than there is", MOST)],
 )
 def test_sizes(cause, size):
-    """From one member to a thousand and more, with long names: victims, priorities, several refusals of nodes, racks,
+    """From one member to hundreds and more, with long names: victims, priorities, several refusals of nodes, racks,
     members that are not there.
     """
     assert judged(State([*_world(size, **CAUSES[cause])], Options(), NOW)) == []
