@@ -13,11 +13,11 @@ from gangsched.cluster.sim import World
 from gangsched.cluster.sim.history import DELETE, EVICT, MARK, NOMINATE
 from gangsched.core.events import Changed, Event, Gone, records
 from gangsched.model.constraints import LabelSelector, Requirement
-from gangsched.model.records import SINGLE, Budget, Gang, GangId, Pod
+from gangsched.model.records import Budget, Gang, Pod
 from gangsched.model.selectors import selector_matches
 from tests import generators
 from tests.chaos.priorities import as_soon_as
-from tests.chaos.trouble import CHANGED, CREATED, GONE_BY_USER, Part, Trouble, at_random, small_shapes
+from tests.chaos.trouble import CHANGED, CREATED, GONE_BY_USER, Part, Trouble, at_random, new_pod, small_shapes
 
 _NUMBERS: tuple[dict[str, Any], ...] = ({"max_unavailable": 1}, {"max_unavailable": 2}, {"min_available": 1})
 _ARRIVAL = "sim.gangsched.dev/arrive-after"
@@ -34,18 +34,9 @@ def part(seed: int, events: list[Event]) -> Part:
     for number in range(chance.randint(2, 6)):
         size, priority = chance.choice((1, 1, 2, 3)), chance.randint(1, 6) * 1000
         name, shape = f"burst-{number}", chance.choice(shapes)
-        ident = GangId(generators.FAMILY if size > 1 else SINGLE, generators.NAMESPACE, name, generators.SCHEDULER)
         for member in range(size):
-            made = Pod(
-                namespace=generators.NAMESPACE,
-                name=name if size == 1 else f"{name}-{member}",
-                uid=f"uid-{name}-{member}",
-                shape=shape,
-                gang=ident,
-                scheduler=generators.SCHEDULER,
-                priority=priority,
-                created=float(number),
-            )
+            more = {"uid": f"uid-{name}-{member}", "priority": priority, "created": float(number)}
+            made = new_pod(f"{name}-{member}", shape, name, **more) if size > 1 else new_pod(name, shape, **more)
             out.append(Changed(made))
         if size > 1:
             uid = f"gang-{name}"
@@ -104,18 +95,8 @@ def come_late(world: World, chance: random.Random) -> None:
     spent = [b.selector for b in world.store.budgets.values() if any(_of(b.selector, p) for p in pods if not p.live)]
     some = [pod for pod in stay if any(_of(selector, pod) for selector in spent)] or stay
     for like in chance.sample(some, min(len(some), chance.randint(1, 2))):
-        name = f"late-{chance.randint(0, 10**6)}"
-        pod = Pod(
-            namespace=generators.NAMESPACE,
-            name=name,
-            uid=f"uid-{name}",
-            shape=like.shape,
-            gang=GangId(SINGLE, generators.NAMESPACE, name, generators.SCHEDULER),
-            scheduler=generators.SCHEDULER,
-            priority=like.priority + chance.choice((1000, 3000)),
-            created=world.clock.stamp,
-        )
-        world.store.put_pod(pod, CREATED)
+        name, priority = f"late-{chance.randint(0, 10**6)}", like.priority + chance.choice((1000, 3000))
+        world.store.put_pod(new_pod(name, like.shape, priority=priority, created=world.clock.stamp), CREATED)
 
 
 def _of(selector: LabelSelector | None, pod: Pod) -> bool:

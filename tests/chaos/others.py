@@ -11,8 +11,7 @@ from gangsched.core.actions import HoldNode, ReleaseNode
 from gangsched.core.events import Changed, Event
 from gangsched.model.constraints import Taint
 from gangsched.model.records import SINGLE, GangId, Node, Owner, Pod
-from tests import generators
-from tests.chaos.trouble import CHANGED, CREATED, Crash, Part, Trouble, at_random
+from tests.chaos.trouble import CHANGED, CREATED, Crash, Part, Trouble, at_random, new_pod
 from tests.cluster.sim.others import OtherScheduler, ReplicaController
 
 NAME = "default-scheduler"
@@ -88,19 +87,8 @@ def wants(world: World, chance: random.Random) -> None:
 
 
 def _create(world: World, like: Pod, name: str, owner: Owner | None) -> None:
-    pod = Pod(
-        namespace=like.namespace,
-        name=name,
-        uid=f"uid-{name}",
-        shape=like.shape,
-        gang=GangId(SINGLE, generators.NAMESPACE, name, NAME),
-        scheduler=NAME,
-        priority=like.priority,
-        owner=owner,
-        grace_seconds=like.grace_seconds,
-        created=world.clock.stamp,
-    )
-    world.store.put_pod(pod, CREATED)
+    more = {"priority": like.priority, "owner": owner, "grace_seconds": like.grace_seconds}
+    world.store.put_pod(new_pod(name, like.shape, "", NAME, created=world.clock.stamp, **more), CREATED)
 
 
 def _key(pod: Pod) -> str:

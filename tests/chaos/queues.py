@@ -24,9 +24,9 @@ from gangsched.model.queues import (
     QueueObject,
     ResourceFlavor,
 )
-from gangsched.model.records import SINGLE, Gang, GangId, Job, Namespace, Node, Owner, Pod, QueueLabels
+from gangsched.model.records import Gang, Job, Namespace, Node, Owner, Pod, QueueLabels
 from tests import generators
-from tests.chaos.trouble import CHANGED, Part, dies_in_the_middle, small_shapes, some_of
+from tests.chaos.trouble import CHANGED, Part, dies_in_the_middle, new_pod, small_shapes, some_of
 from tests.core.quota.world import group, queue
 
 #: The LocalQueues of the one ClusterQueue.
@@ -91,17 +91,14 @@ def _set_stop(world: World, name: str, policy: str) -> None:
             world.store.apply(Changed(msgspec.structs.replace(record, stop=policy)), CHANGED)
 
 
-def _member(name: str, gang: GangId, chance: random.Random, shapes: list[PodShape], arrives: int) -> Pod:
+def _member(name: str, group: str, chance: random.Random, shapes: list[PodShape], arrives: int) -> Pod:
     hints = {"sim.gangsched.dev/arrive-after": f"{arrives}s"}
     if chance.random() < 0.5:
         hints["sim.gangsched.dev/run-for"] = f"{chance.randint(5, 120)}s"
-    return Pod(
-        namespace=generators.NAMESPACE,
-        name=name,
-        uid=f"uid-{name}",
-        shape=chance.choice(shapes),
-        gang=gang,
-        scheduler=generators.SCHEDULER,
+    return new_pod(
+        name,
+        chance.choice(shapes),
+        group,
         hints=hints,
         priority=chance.choice((500, 1500, 3500)),
         grace_seconds=float(chance.choice((0, 1, 10))),
@@ -111,7 +108,7 @@ def _member(name: str, gang: GangId, chance: random.Random, shapes: list[PodShap
 def _job(name: str, chance: random.Random, shapes: list[PodShape]) -> list[Event]:
     """A Job, as often created suspended as not."""
     size, suspended, uid = chance.randint(1, 4), chance.random() < 0.5, f"uid-{name}"
-    model = _member(name, GangId(SINGLE, generators.NAMESPACE, name, generators.SCHEDULER), chance, shapes, 0)
+    model = _member(name, "", chance, shapes, 0)
     template = msgspec.structs.replace(model, uid="", owner=Owner("Job", name, uid))
     job = Job(
         generators.NAMESPACE,
@@ -137,8 +134,7 @@ def _job(name: str, chance: random.Random, shapes: list[PodShape]) -> list[Event
 def _gang(name: str, chance: random.Random, shapes: list[PodShape]) -> list[Event]:
     """A gang whose group object names the queue."""
     size = chance.randint(2, 4)
-    ident = GangId(generators.FAMILY, generators.NAMESPACE, name, generators.SCHEDULER)
-    model = _member(name, ident, chance, shapes, chance.choice((0, 0, 3)))
+    model = _member(name, name, chance, shapes, chance.choice((0, 0, 3)))
     spec = Gang(
         generators.FAMILY,
         generators.NAMESPACE,
@@ -153,6 +149,5 @@ def _gang(name: str, chance: random.Random, shapes: list[PodShape]) -> list[Even
 
 def _pod(name: str, chance: random.Random, shapes: list[PodShape]) -> list[Event]:
     """A pod with the label of a queue."""
-    ident = GangId(SINGLE, generators.NAMESPACE, name, generators.SCHEDULER)
-    model = _member(name, ident, chance, shapes, chance.choice((0, 0, 3)))
+    model = _member(name, "", chance, shapes, chance.choice((0, 0, 3)))
     return [Changed(msgspec.structs.replace(model, labels={QUEUE_LABEL: chance.choice(_LOCAL)}))]

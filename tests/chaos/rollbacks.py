@@ -8,11 +8,11 @@ import msgspec
 
 from gangsched.core.events import Changed, Event
 from gangsched.model.constraints import PodShape
-from gangsched.model.records import Gang, GangId, Job, Owner, Pod
+from gangsched.model.records import Gang, Job, Owner
 from tests import generators
 from tests.builders import IGNORED
 from tests.chaos.refusals import refuse_members
-from tests.chaos.trouble import Part, Trouble, at_random, dies_in_the_middle, small_shapes, some_of
+from tests.chaos.trouble import Part, Trouble, at_random, dies_in_the_middle, new_pod, small_shapes, some_of
 
 
 def part(seed: int, events: list[Event]) -> Part:
@@ -30,13 +30,11 @@ def _gang(name: str, chance: random.Random, shapes: list[PodShape]) -> list[Even
     """A gang of the pods of a Job, sometimes of one more that has no controller, and a group object."""
     namespace, size, uid = generators.NAMESPACE, chance.randint(2, 4), f"uid-{name}"
     hints = {"sim.gangsched.dev/run-for": f"{chance.randint(40, 200)}s"} if chance.random() < 0.5 else {}
-    template = Pod(
-        namespace=namespace,
-        name=name,
+    template = new_pod(
+        name,
+        chance.choice(shapes),
+        name,
         uid="",
-        shape=chance.choice(shapes),
-        gang=GangId(generators.FAMILY, namespace, name, generators.SCHEDULER),
-        scheduler=generators.SCHEDULER,
         hints=hints,
         priority=chance.choice((500, 2500, 4500)),
         owner=Owner("Job", name, uid),

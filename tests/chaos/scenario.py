@@ -16,7 +16,7 @@ from gangsched.cluster.sim.faults import Faults, NoFaults, SeededFaults
 from gangsched.core.events import Changed, Event, Gone, records
 from gangsched.core.options import Options
 from gangsched.model.constraints import Taint
-from gangsched.model.records import SINGLE, Gang, GangId, Job, Node, Owner, Pod
+from gangsched.model.records import Gang, Job, Node, Owner, Pod
 from tests import generators
 from tests.chaos import (
     bursts,
@@ -44,6 +44,7 @@ from tests.chaos.trouble import (
     Part,
     Trouble,
     at_random,
+    new_pod,
 )
 
 #: A write takes effect at most so many seconds after it was sent, its answer takes as long again.
@@ -130,13 +131,10 @@ def _jobs(seed: int, events: list[Event]) -> list[Event]:
     for number in range(chance.choice((0, 0, 1, 2))):
         name, size = f"job-{number}", chance.randint(1, 4)
         grace, run_for = float(chance.choice((0, 1, 10))), f"{chance.randint(5, 90)}s"
-        template = Pod(
-            namespace=generators.NAMESPACE,
-            name=name,
+        template = new_pod(
+            name,
+            chance.choice(shapes),
             uid="",
-            shape=chance.choice(shapes),
-            gang=GangId(SINGLE, generators.NAMESPACE, name, generators.SCHEDULER),
-            scheduler=generators.SCHEDULER,
             hints={"sim.gangsched.dev/run-for": run_for},
             priority=chance.choice((0, 1500)),
             owner=Owner("Job", name, f"uid-{name}"),
@@ -156,9 +154,8 @@ def _jobs(seed: int, events: list[Event]) -> list[Event]:
                 )
             )
         )
-        for index in range(size):
-            member = f"{name}-{index}"
-            ident = GangId(SINGLE, generators.NAMESPACE, member, generators.SCHEDULER)
+        for member in (f"{name}-{index}" for index in range(size)):
+            ident = template.gang._replace(name=member)
             out.append(Changed(msgspec.structs.replace(template, name=member, uid=f"uid-{member}", gang=ident)))
     return out
 
@@ -320,17 +317,8 @@ def _thief(world: World, chance: random.Random) -> None:
     if not some:
         return
     like = chance.choice(some)
-    pod = Pod(
-        namespace=generators.NAMESPACE,
-        name=name,
-        uid=f"uid-{name}",
-        shape=like.shape,
-        gang=GangId(SINGLE, generators.NAMESPACE, name, "default-scheduler"),
-        priority=chance.choice((0, 10_000)),
-        node=node.name,
-        created=world.clock.stamp,
-    )
-    world.store.put_pod(pod, CREATED)
+    more = {"priority": chance.choice((0, 10_000)), "node": node.name, "created": world.clock.stamp}
+    world.store.put_pod(new_pod(name, like.shape, "", "default-scheduler", **more), CREATED)
 
 
 def _stronger_gang(world: World, chance: random.Random) -> None:
@@ -341,23 +329,12 @@ def _stronger_gang(world: World, chance: random.Random) -> None:
     shape = chance.choice(waiting).shape
     name = f"vip-{chance.randint(0, 10**6)}"
     size = chance.randint(1, 3)
-    ident = GangId(generators.FAMILY, generators.NAMESPACE, name, generators.SCHEDULER)
     group = Gang(
         generators.FAMILY, generators.NAMESPACE, name, uid=f"gang-{name}", min_member=size, created=world.clock.stamp
     )
     world.store.apply(Changed(group), CREATED)
     for n in range(size):
-        pod = Pod(
-            namespace=generators.NAMESPACE,
-            name=f"{name}-{n}",
-            uid=f"uid-{name}-{n}",
-            shape=shape,
-            gang=ident,
-            scheduler=generators.SCHEDULER,
-            priority=9000,
-            created=world.clock.stamp,
-        )
-        world.store.put_pod(pod, CREATED)
+        world.store.put_pod(new_pod(f"{name}-{n}", shape, name, priority=9000, created=world.clock.stamp), CREATED)
 
 
 def _tighten_budget(world: World, chance: random.Random) -> None:

@@ -13,7 +13,8 @@ from gangsched.cluster.sim.history import CHANGE, CREATE, GONE, USER, Cause
 from gangsched.core.actions import Action, Mark, Remove, SuspendJob
 from gangsched.core.events import Event, records
 from gangsched.model.constraints import PodShape
-from gangsched.model.records import Pod
+from gangsched.model.records import SINGLE, GangId, Pod
+from tests import generators
 
 #: Troubles come between these moments, in seconds from the start: gangs arrive until 20 s.
 FIRST_TROUBLE, LAST_TROUBLE = 0.05, 30.0
@@ -58,6 +59,19 @@ class Part(msgspec.Struct):
     crashes: list[Crash] = []
     options: Mapping[str, Any] = {}
     quiet: bool = False
+
+
+def new_pod(name: str, shape: PodShape, group: str = "", scheduler: str = generators.SCHEDULER, **fields: Any) -> Pod:
+    """A pod of this scheduler, and of this group if it has one."""
+    return Pod(
+        namespace=generators.NAMESPACE,
+        name=name,
+        uid=fields.pop("uid", f"uid-{name}"),
+        shape=shape,
+        gang=GangId(generators.FAMILY if group else SINGLE, generators.NAMESPACE, group or name, scheduler),
+        scheduler=scheduler,
+        **fields,
+    )
 
 
 def at_random(kind: Act, seed: str) -> Callable[[World], None]:
