@@ -35,7 +35,7 @@ def part(seed: int, events: list[Event]) -> Part:
         size, priority = chance.choice((1, 1, 2, 3)), chance.randint(1, 6) * 1000
         name, shape = f"burst-{number}", chance.choice(shapes)
         for member in range(size):
-            more = {"uid": f"uid-{name}-{member}", "priority": priority, "created": float(number)}
+            more: dict[str, Any] = {"uid": f"uid-{name}-{member}", "priority": priority, "created": float(number)}
             made = new_pod(f"{name}-{member}", shape, name, **more) if size > 1 else new_pod(name, shape, **more)
             out.append(Changed(made))
         if size > 1:
