@@ -122,7 +122,10 @@ class Parser(argparse.ArgumentParser):
     """Arguments that are not understood end as all bad input does: in one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Raises :class:`~gangsched.cli.answers.UsageError`."""
+        """Raises :class:`~gangsched.cli.answers.UsageError`, which names the option that a file needs."""
+        _, unknown, names = message.partition("unrecognized arguments: ")
+        if unknown and not names.startswith("-") and "-f" in self._option_string_actions:
+            message = f"{message}: for manifests write -f {names.split()[0]}"
         raise answers.UsageError(f"{message} (see {self.prog} --help)")
 
 

@@ -83,6 +83,10 @@ def test_an_unknown_command_names_the_nearest(arg, words, capsys):
     ("args", "line"),
     [
         (["plan", "-f", "x", "--frobnicate"], "unrecognized arguments: --frobnicate (see gangsched plan --help)"),
+        (
+            ["plan", "gang.yaml"],
+            "unrecognized arguments: gang.yaml: for manifests write -f gang.yaml (see gangsched plan --help)",
+        ),
         (["plan"], "give manifests with -f, or --cluster to read a cluster, or both"),
         (["simulate"], "the following arguments are required: -f/--filename (see gangsched simulate --help)"),
         (["config", "validate"], "the following arguments are required: FILE (see gangsched config validate --help)"),
