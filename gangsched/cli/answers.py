@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import os
 import re
 import shutil
 import sys
@@ -59,10 +60,23 @@ def program() -> str:
 
 def complain(lines: Iterable[str]) -> None:
     """Say it on stderr: a line each, which a terminal gets in lines of its width."""
-    width = shutil.get_terminal_size().columns if sys.stderr is not None and sys.stderr.isatty() else 0
+    width = _width_of_stderr()
     for line in lines:
         text = f"gangsched: {line}"
         print("\n".join(_within(text, width)) if width else text, file=sys.stderr)
+
+
+def _width_of_stderr() -> int:
+    """Its columns; 0: it is no terminal. Output may go elsewhere, where lines have another width or none."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return 0
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except OSError:
+        return 80
 
 
 def _within(text: str, width: int) -> Iterator[str]:

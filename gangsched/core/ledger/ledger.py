@@ -163,7 +163,7 @@ class Ledger:
     @property
     def empty(self) -> bool:
         """Is no room kept?"""
-        return not self._rooms and not self.turns.reserved()
+        return not self._rooms and not self.turns.reserving()
 
     def reclass(self, of_its_class: Callable[[Phantom], Phantom]) -> None:
         """Pods that were alike are distinguished from now on."""

@@ -21,7 +21,7 @@ class Kind(enum.Enum):
     REPLACEMENT = "replacement"  # members that a gang has lost, until they are made again
     RESUMED = "resumed"  # the pods of a Job that goes on, until they are there
     ANNOUNCED = "announced"  # members that do not exist before others of their gang run
-    BACKFILL = "backfill"  # a gang that keeps losing to work behind it, until others have ended
+    BACKFILL = "backfill"  # the turn of a gang that keeps losing to work behind it, until others have ended
 
 
 class Reservation(msgspec.Struct, frozen=True, eq=False):

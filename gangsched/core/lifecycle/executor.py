@@ -60,7 +60,8 @@ class Executor:
     """Carries decisions out. :meth:`at` is called before anything else is asked.
 
     It is all that is intended, with the ledger, which begins with it: a process that loses its leadership goes on with
-    a new one. ``ids`` are the numbers of writes and plans, of which none is used twice in the life of a process.
+    new ones, and with nothing assumed. ``ids`` are the numbers of writes and plans, of which none is used twice in the
+    life of a process.
 
     The caller fills ``work``, too. ``gangs`` gets every pod that is touched, ``phases`` every answer to a write;
     ``groups`` has the gangs under way, by key.
@@ -68,6 +69,7 @@ class Executor:
 
     def __init__(self, world: World, decider: Decider, options: Options, ids: Ids) -> None:
         self._ledger = ledger = Ledger(options.queue_policy == STRICT)
+        # Those that are made below find it with the decider.
         world.forget_ours()
         world.managed.intend(ledger)
         world.agenda.intended = ledger.agenda

@@ -43,7 +43,7 @@ class Round(enum.Enum):
     OVER = "over"  # or none has begun
     UNDER_WAY = "under way"
     TAKEN = "taken"  # another pod took the room that was freed
-    LOST = "lost"  # it is over, and that was so
+    LOST = "lost"  # it is over, that was so, and the next one has not begun
 
 
 #: So often in a row is something tried that others may undo: a rollback, the binding of a member.
@@ -168,10 +168,9 @@ class Plan:
     """A decision that is being carried out: which pods go where, and which are evicted for it.
 
     ``awaited`` are the UIDs of others that leave anyway, ``nominated`` the nodes to which members have been nominated,
-    by UID. Who of the victims and of those is not gone yet is in the
-    ledger. ``neighbours`` are the UIDs of the pods that were on the plan's nodes when it was made: whoever else is
-    there later has taken room. ``claims`` are those that are being bound for the members. ``read`` is what the choice
-    of its victims rests on.
+    by UID. Who of the victims and of those is not gone yet is in the ledger. ``neighbours`` are the UIDs of the pods
+    that were on the plan's nodes when it was made: whoever else is there later has taken room. ``claims`` are those
+    that are being bound for the members. ``read`` is what the choice of its victims rests on.
     """
 
     def __init__(self, placements: Sequence[Placement], eviction: Eviction, awaited: Sequence[str] = ()) -> None:
@@ -184,6 +183,11 @@ class Plan:
         #: When room began to be held although no pod leaves for it.
         self.waits_since: float | None = None
         self.read = Read()
+
+    @cached_property
+    def first(self) -> Placement | None:
+        """The member that messages name."""
+        return min(self.placements, key=lambda place: place.key, default=None)
 
     @cached_property
     def node_of(self) -> dict[str, str]:

@@ -130,8 +130,7 @@ def trigger(world: World, group: Group) -> PodRef:
     """The first placed member by name: the pod that messages name. For a Job without pods, the Job."""
     if group.without_pods:
         return job(world, group.gangs[0])
-    places = group.plan.placements if group.plan is not None else ()
-    first = min(places, key=lambda place: place.key, default=None)
+    first = group.plan.first if group.plan is not None else None
     return reference(first) if first is not None else PodRef("", group.name, "")
 
 

@@ -53,7 +53,7 @@ class World:
 
     Bound pods are charged to their node until they are gone or finished; pods that we are binding (*assumed*)
     are charged to the node they are going to. ``managed`` knows the gangs that need quota; ``fair_sharing`` weighs
-    their queues by their share. What is intended is not here: that is in the ledger.
+    their queues by their share, by what the ledger promises to others too. What is intended is not here.
     """
 
     def __init__(
