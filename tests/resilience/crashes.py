@@ -57,6 +57,8 @@ class Moments:
     def __init__(self, load: Load, seed: int) -> None:
         self._chance = random.Random(seed)
         self._seen: dict[str, asyncio.Event] = {sign: asyncio.Event() for sign in self.SIGNS}
+        #: Has any victim left?
+        self.evicted = False
         load.listeners.append(self._look)
 
     def _look(self, change: str, pod: Object, life: Life) -> None:
@@ -65,6 +67,7 @@ class Moments:
             self._seen["nominated"].set()
         if conditions.get("DisruptionTarget") == "True":
             self._seen["leaving" if life.leaving_at else "marked"].set()
+            self.evicted |= bool(life.leaving_at)
         if life.bound_at and change == "MODIFIED":
             self._seen["bound"].set()
 
@@ -144,6 +147,8 @@ async def one(run: Run, count: int) -> None:
         run.outcome.kills += 1
     last = await run.replica()
     await last.until_leads()
+    # On a busy machine no process may have come so far before it was killed.
+    await wait_until(lambda: run.moments.evicted, 60.0, "a victim leaves")
 
 
 async def two(run: Run, count: int) -> None:
