@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,15 +24,24 @@ _numbers = itertools.count(1)
 STARVED_SECONDS = 3.0
 
 
-@pytest.fixture
-async def groups_of_volcano(admin: Client) -> AsyncIterator[None]:
-    """Volcano's PodGroups are served; its controllers and webhooks are not there."""
+@pytest.fixture(scope="module")
+def groups_of_volcano(control_plane: ControlPlane) -> Iterator[None]:
+    """Volcano's PodGroups are served; its controllers and webhooks are not there. A kind that comes or goes costs the
+    API server more than an attack does, so it comes and goes once.
+    """
     definitions = load(MANIFESTS / "volcano" / "crd-podgroups.yaml")
-    await admin.apply(definitions)
-    await wait_until_served(admin, GROUP)
+
+    async def serve(wanted: bool) -> None:
+        async with Client(control_plane.admin_kubeconfig) as admin:
+            if wanted:
+                await admin.apply(definitions)
+                await wait_until_served(admin, GROUP)
+            for each in () if wanted else definitions:
+                await admin.delete("CustomResourceDefinition", each["metadata"]["name"])
+
+    asyncio.run(serve(wanted=True))
     yield
-    for each in definitions:
-        await admin.delete("CustomResourceDefinition", each["metadata"]["name"])
+    asyncio.run(serve(wanted=False))
 
 
 async def bound(admin: Client, thing: Object) -> float:
