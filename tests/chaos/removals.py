@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gangsched.cluster.sim.controllers import selects
 from gangsched.cluster.sim.history import preemptor_of
-from gangsched.core.actions import Action, Remove, SuspendJob
+from gangsched.core.actions import Action, Remove, SuspendJob, WithdrawNomination
 from gangsched.core.actuation.records import owners_of
 from gangsched.core.decision import PREEMPT, Decision
 from gangsched.core.events import Changed, Event
@@ -134,7 +134,12 @@ class Charged(Life):
         self._allowed[id(decision)] = {key: budget.allowed or 0 for key, budget in self.told.budgets.items()}
 
     def asks(self, action: Action) -> Iterator[str]:
-        """What is wrong with the first removal of a plan."""
+        """What is wrong with the first removal of a plan. One whose members lose their nominations is over."""
+        if isinstance(action, WithdrawNomination) and action.pod.uid in self.told.pods:
+            gang = self.told.pods[action.pod.uid].gang.key
+            last = self._last.get(gang)
+            if last is not None and action.pod.uid in {place.uid for place in last.placements}:
+                del self._last[gang]
         leaves: list[Pod] = []
         if isinstance(action, Remove) and action.pod.uid in self.told.pods:
             leaves = [self.told.pods[action.pod.uid]]
