@@ -46,6 +46,8 @@ def broken_gangs(history: History, options: Options) -> list[str]:
     for entry in history:
         if isinstance(entry.record, Gang):
             objects[entry.record.family, entry.record.namespace, entry.record.name] = entry.record
+            # By a smaller minimum it is whole again, and what it loses later is another matter.
+            broken = {g: at for g, at in broken.items() if len(running[g]) < _needs(g, objects, known)}
         elif entry.kind == "PodGroup" and ends_object(entry):
             objects = {key: spec for key, spec in objects.items() if spec.key != entry.object}
         if entry.verb == log.EVENT and entry.detail.get("reason") == report.GANG_BROKEN:
