@@ -65,8 +65,8 @@ class BrokenGangs:
         for gang in self._due.due(self._world.now):
             removed = self._removed.pop(gang)
             pods = self._rest(gang)
-            if any(pod.uid in self._condemned for pod in pods):
-                self.note(gang, removed)  # a plan takes some of the rest: look again when that is over
+            if any(pod.uid in self._condemned or pod.uid in self._world.assumed for pod in pods):
+                self.note(gang, removed)  # a plan takes some of the rest, or some are being bound: look again later
             elif pods and self._below_minimum(gang):
                 self._finish(gang, removed, pods)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.actions import Mark, Remove, Report
+from gangsched.core.actions import Bind, Mark, Remove, Report
 from gangsched.core.events import Outcome, WriteDone
 from tests.builders import gang, node, pod
 from tests.core.eviction.recalls import two_gangs, whole_gang
@@ -56,6 +56,21 @@ def test_a_gang_that_is_whole_again_is_left_alone() -> None:
     del cluster.log[:]
     cluster.pass_time(60)
     assert names(cluster, Remove) == set()
+
+
+def test_a_member_that_is_being_bound_is_waited_for() -> None:
+    """Of two that its controller has made one is gone again, and the answer for the other has not come yet."""
+    cluster = abandoned()
+    cluster.slow = lambda write: isinstance(write, Bind)
+    cluster.show(gang("low").min(3).priority(1))
+    cluster.show(*(pod(name).cpu(1).priority(1).gang("low") for name in ("w3", "w4")))
+    cluster.pass_time(2)
+    refused(cluster, "w4", outcome=Outcome.REFUSED)
+    assert names(cluster, Bind) >= {"w3", "w4"}
+    cluster.delete("w4")
+    del cluster.log[:]
+    cluster.pass_time(31)
+    assert names(cluster, Mark) == set()
 
 
 @pytest.mark.parametrize("mode", ["Pod", None])
