@@ -191,9 +191,9 @@ def again(world: World, ledger: Ledger, options: Options, asked: Kept) -> Kept |
         node = world.snapshot.node(asked.node.name)
         if isinstance(asked, HoldNode) and asked.node.name not in ledger.held:
             return ""
-        return (
-            hold(ledger.held, node, asked.value) if node is not None and asked.node.uid in (node.uid, node.name) else ""
-        )
+        if node is None or asked.node.uid not in (node.uid, node.name):
+            return ""
+        return hold(ledger.held, node, asked.value)
     pod = world.pods.get(asked.pod.uid)
     if pod is None:
         return ""

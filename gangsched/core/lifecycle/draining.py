@@ -298,9 +298,8 @@ class Drains:
             return None
         if self._budgets is None:
             theirs = {uid for each in self._open.values() for uid in each.eviction.state}
-            self._budgets = budgets_of(
-                self._world, self._ledger.condemned, but=theirs
-            )  # each of these is charged below where it is to be
+            # Each of these is charged below where it is to be.
+            self._budgets = budgets_of(self._world, self._ledger.condemned, but=theirs)
         also = self._others(drain) if self._budgets else ()
         condemned = self._ledger.condemned
         return leaving(self._world, condemned, self._options, drain.uid, drain.stop, pods, self._budgets, also)

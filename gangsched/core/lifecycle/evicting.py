@@ -74,10 +74,8 @@ class Evictions:
         self._actuator.begin(eviction.key)
         for pod in eviction.to_go(self._world.pods):
             self._condemned.name(pod, eviction)
-            if (
-                not eviction.stands(pod.uid)
-                and (wanted := desired.mark(self._condemned, pod, self._world.now)) is not None
-            ):
+            wanted = None if eviction.stands(pod.uid) else desired.mark(self._condemned, pod, self._world.now)
+            if wanted is not None:
                 eviction.marking(pod.uid)
                 self._actuator.want(wanted, eviction.key)
         self._work.phases.add(eviction.key)

@@ -69,11 +69,10 @@ class Executor:
 
     def __init__(self, world: World, decider: Decider, options: Options, ids: Ids) -> None:
         self._ledger = ledger = Ledger(options.queue_policy == STRICT)
-        # Those that are made below find it with the decider.
         world.forget_ours()
         world.managed.intend(ledger)
         world.agenda.intended = ledger.agenda
-        decider.ledger = ledger
+        decider.ledger = ledger  # before all that is made below: it finds the ledger there
         self.world = world
         self.decider = decider
         self.options = options
