@@ -14,6 +14,7 @@ import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
 from gangsched.core.events import Change, Hint
+from gangsched.core.keyed_sets import KeyedSets
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.plugins.base import Filter
 from gangsched.core.queue import queueing_hints as exact
@@ -60,7 +61,7 @@ class HintIndex:
         self._turns = 0
         self._free: list[int] = []
         #: The rows whose terms make the selection.
-        self.selecting: dict[Selection, set[int]] = {}
+        self.selecting: KeyedSets[Selection, int] = KeyedSets()
 
     def __iter__(self) -> Iterator[Signature]:
         return iter(self._rows)
@@ -81,10 +82,7 @@ class HintIndex:
         for row in self._rows.pop(signature, ()):
             pod = self.classes[row]
             for selection in _selections(pod) if pod is not None else ():
-                rows = self.selecting[selection]
-                rows.discard(row)
-                if not rows:
-                    del self.selecting[selection]
+                self.selecting.discard(selection, row)
             self.owner[row] = self.classes[row] = None
             self._used[row] = False
             self._free.append(row)
@@ -104,7 +102,7 @@ class HintIndex:
             if column is not None:
                 self.asks[row, column] = max(units, self.asks[row, column])
         for selection in _selections(pod):
-            self.selecting.setdefault(selection, set()).add(row)
+            self.selecting.add(selection, row)
         return row
 
     def _column_of(self, name: str) -> int | None:

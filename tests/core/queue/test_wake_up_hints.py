@@ -271,6 +271,34 @@ def test_a_pod_that_counts_for_the_spread_helps_wherever_it_was() -> None:
     assert cluster.pod("p").node == "n2"
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {
+            "spread": (
+                SpreadConstraint(ZONE, 1, selects(app="x"), True),
+                SpreadConstraint(HOST, 1, selects(app="x"), True),
+            )
+        },
+        {"affinity": (near("x"),), "anti_affinity": (near("x", HOST),)},
+        {"affinity": (near("x"), near("x"))},
+    ],
+    ids=["spread over zones and nodes", "affinity and anti-affinity", "the same term twice"],
+)
+def test_terms_of_one_pod_may_select_the_same_pods(shape: dict[str, Any]) -> None:
+    """A waiting pod with two terms that select the same pods can be deleted and can be bound."""
+    cluster = Cluster(node("n1").label(zone="a").cpu(1), pod("x").cpu(0.5).label(app="x").on("n1"))
+    cluster.show(*(pod(name).cpu(2).label(app="x").shape(**shape) for name in "pq"))
+    cluster.run()
+    cluster.delete("p")
+    cluster.run()
+    assert not cluster.pod("q").bound
+    cluster.show(node("n2").label(zone="a").cpu(8), node("n3").label(zone="b").cpu(8))
+    cluster.pass_time(20)
+    assert cluster.pod("q").bound
+    assert not cluster.core._run.queue.parked()
+
+
 def test_budgets_wake_whom_they_stopped() -> None:
     """With strict budgets a budget that changes may let victims go, unless the gang never evicts."""
     waiting = [pod("p").cpu(3).priority(9), pod("q").cpu(3).priority(9).never()]
