@@ -1,0 +1,1 @@
+"""Devices by dynamic resource allocation, compared with Kubernetes' own code."""
