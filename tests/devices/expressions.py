@@ -75,7 +75,7 @@ class Expressions:
             lambda: f"{self.text(depth)}.matches({choose(REGEXES)!r})",
             lambda: f"{self.names()}.{choose(QUANTIFIERS)}(x, x {choose(['==', '!='])} {self.text(0)})",
             lambda: f"[{self.number(0)}, {self.number(0)}].{choose(['exists', 'all'])}(x, x > {self.number(0)})",
-            lambda: f"cel.bind(b, {self.names()}, b.{choose(_NAMES[:4])} == {self.anything(0)})",
+            lambda: f"cel.bind(b, {self.attributes()}, b.{choose(_NAMES[:4])} == {self.anything(0)})",
             lambda: f"{self.optional()} == {self.anything(0)}",
             lambda: f"{self.amount()}.{choose(['isGreaterThan', 'isLessThan'])}({self.amount()})",
             lambda: f"{self.amount()}.compareTo({self.amount()}) {choose(['<', '>=', '=='])} 0",
@@ -100,6 +100,10 @@ class Expressions:
         """An attribute, or something else in its place."""
         domain, name = self._rng.choice(DRIVERS), self._rng.choice(_NAMES[:4])
         return f"device.attributes['{domain}'].?{name}.orValue({self.anything(0)})"
+
+    def attributes(self) -> str:
+        """The attributes of a domain."""
+        return f"device.attributes[{self._rng.choice(DRIVERS)!r}]"
 
     def names(self) -> str:
         """A map of attributes or capacities."""
