@@ -165,14 +165,14 @@ def _leave(gangs: tuple[GangId, ...], verdict: Verdict, decider: Decider) -> Non
     ledger.condemned.begin(eviction, for_gang=True)
     _condemn(decider, key, verdict.victims)
     fits = isinstance(verdict.first, Fits)
-    claims = assign(world.snapshot, world.pods, verdict.placements) if fits else ()
+    claims = assign(world.snapshot, world.members, verdict.placements) if fits else ()
     for binding in claims if not isinstance(claims, str) else ():
         world.snapshot.volumes.assume(binding.key, binding.target)
     if fits:
         for place in verdict.placements:
             world.assume(place.uid, place.node)
     elif verdict.placements:
-        keep_room(world, ledger, key, gangs, [(world.pods[p.uid], p.node) for p in verdict.placements])
+        keep_room(world, ledger, key, gangs, [(world.members[p.uid], p.node) for p in verdict.placements])
     if verdict.announced:
         keep_announced(world, ledger, gangs, verdict.announced, decider.options.announced_share)
 

@@ -119,7 +119,7 @@ def bind(place: Placement) -> Bind:
 
 def bind_claim(world: World, binding: ClaimBinding) -> VolumeWrite:
     """Bind the claim of a member to the volume that is chosen for it, or ask for a new volume near its node."""
-    pod, claim, target = reference(world.pods[binding.pod]), binding.claim, binding.target
+    pod, claim, target = reference(world.members[binding.pod]), binding.claim, binding.target
     if not target.volume:
         return SelectNode(_UNSENT, pod, claim.name, claim.uid, target.node)
     volume = world.snapshot.volumes.volumes[target.volume]

@@ -89,7 +89,7 @@ class Bindings:
         if not plan.victims:
             plan.waits_since, seconds = self._world.now, min(seconds, self._options.longest_wait)
         self._ledger.deadlines.at(group.key, max(self._world.now, plan.eviction.begins) + seconds)
-        places = [(self._world.pods[place.uid], place.node) for place in plan.placements]
+        places = [(self._world.members[place.uid], place.node) for place in plan.placements]
         keep_room(self._world, self._ledger, group.key, group.gangs, places)
         on_nodes = map(self._world.snapshot.pods_on, {node for _, node in places})
         plan.neighbours = {pod.uid for pods in on_nodes for pod in pods}
@@ -138,7 +138,7 @@ class Bindings:
     def _others_now(self, group: Group) -> Iterator[Pod]:
         """Members of its plan that belong to another gang by now, or cannot be understood any more, and still wait."""
         nominated = group.plan.nominated if group.plan is not None else {}
-        for pod in map(self._world.pods.get, sorted(nominated)):
+        for pod in map(self._world.members.get, sorted(nominated)):
             if pod is not None and pod.live and not pod.node and pod.gang not in group.gangs:
                 yield pod
 
@@ -151,9 +151,9 @@ class Bindings:
             return
         world, index = self._world, self._world.snapshot.volumes
         self._actuator.begin(group.key)
-        found = assign(world.snapshot, world.pods, plan.placements)
+        found = assign(world.snapshot, world.members, plan.placements)
         for place in plan.placements:
-            self.take_room(world.pods[place.uid], place.node)
+            self.take_room(world.members[place.uid], place.node)
         self._ledger.release(group.key)
         self.hold(group, plan)
         self._ledger.deadlines.at(group.key, self._world.now + self._options.bind_timeout_seconds)
@@ -210,8 +210,8 @@ class Bindings:
         self._ledger.release(group.key)
         for place in plan.placements:
             self._world.assume(place.uid, place.node)
-            self.take_room(self._world.pods[place.uid], place.node)
-            self._work.changes.append(Change(Hint.PODS, place.node, self._world.pods[place.uid]))
+            self.take_room(self._world.members[place.uid], place.node)
+            self._work.changes.append(Change(Hint.PODS, place.node, self._world.members[place.uid]))
         self._ledger.may_have_taken(group.key, set(plan.node_of.values()), priority)
 
     # -- going on -------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def _changed_templates(world: World, group: Group, owner: Suspendable) -> tuple[
     """
     use = group.quota
     by_pod = use.by_pod if use is not None else {}
-    pods = world.pods
+    pods = world.members
     chosen = {_template_of(pods[uid].name, owner): flavors for uid, flavors in by_pod.items() if uid in pods}
     jobs = [owner] if isinstance(owner, Job) else [each.job for each in owner.replicated]
     out = []

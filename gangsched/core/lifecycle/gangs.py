@@ -134,8 +134,8 @@ class Gangs:
         else:
             self._ledger.binding.difference_update(group.gangs)
         for place in bound:  # a gang whose bindings are on their way is no victim, from now on it is
-            if place.uid in self._world.pods:
-                self._work.changes.append(Change(Hint.VICTIMS, place.node, self._world.pods[place.uid]))
+            if place.uid in self._world.members:
+                self._work.changes.append(Change(Hint.VICTIMS, place.node, self._world.members[place.uid]))
         if found.state is not State.BACKOFF:
             self._reporter.to_tell.never(group.key)
         if found.state is State.BACKOFF:
@@ -319,7 +319,7 @@ class Gangs:
         none_left = group.evicts(*UNBEGUN) and not plan.eviction.begun
         if none_left and lacking(group.gangs) != plan.read.required:
             return False
-        pods = (self._world.pods.get(uid) for uid in plan.node_of)
+        pods = (self._world.members.get(uid) for uid in plan.node_of)
         return all(p is not None and p.live and not p.node and p.gang in group.gangs for p in pods)
 
     def no_longer_kept(self, group: Group) -> None:

@@ -76,7 +76,7 @@ class Phases:
             return signal
         if group.without_pods:
             return Signal.START
-        claims = needs_binding(self._world.snapshot, self._world.pods, plan.placements)
+        claims = needs_binding(self._world.snapshot, self._world.members, plan.placements)
         return Signal.VOLUMES if claims or self._bindings.nominated_elsewhere(group) else signal
 
     def answer(self, action_id: int, outcome: Outcome, message: str) -> None:
@@ -381,7 +381,7 @@ class Phases:
             self._world.forget(place.uid)
         fits = self._review.holds(group, plan, places)
         for place in places:
-            if place.uid in self._world.pods:
+            if place.uid in self._world.members:
                 self._world.assume(place.uid, place.node)
         if fits:
             self._bindings.bind(group, places)

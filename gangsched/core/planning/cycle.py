@@ -459,7 +459,7 @@ class Decider:
         sim = job.planned(job.staying(known.gone))
         for place in known.placements:
             if place.node in sim.snapshot.row_of:
-                sim.place(sim.class_of(self.world.pods[place.uid]), sim.snapshot.row_of[place.node])
+                sim.place(sim.class_of(self.world.members[place.uid]), sim.snapshot.row_of[place.node])
         found = job.placer.extras(known.absent, sim, {}).rows
         return [(pod, sim.snapshot.nodes[found[pod.uid]].name) for pod in known.absent if pod.uid in found]
 

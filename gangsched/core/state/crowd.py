@@ -38,14 +38,37 @@ class Alike(NamedTuple):
             yield from ((f"{name}-{index}", f"{uid}/{index}") for index in range(self.of_each))
 
 
+class Members:
+    """Members of gangs by UID: the pods that the cluster has ``reported``, and those of open crowds, ``made``.
+
+    They can be looked up, as the members of a plan are. They cannot be walked over: a walk is over what is reported.
+    """
+
+    def __init__(self, reported: Mapping[str, Pod], made: Mapping[str, Pod]) -> None:
+        self._reported = reported
+        self._made = made
+
+    def get(self, uid: str) -> Pod | None:
+        """Return the member, or None if there is none of this UID."""
+        found = self._reported.get(uid)
+        return self._made.get(uid) if found is None else found
+
+    def __getitem__(self, uid: str) -> Pod:
+        found = self._reported.get(uid)
+        return self._made[uid] if found is None else found
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._reported or uid in self._made
+
+
 class Crowd(Mapping[str, Pod]):
     """The members of one gang, by UID and in name order; of none of them there is a pod.
 
-    While they are made they are among the pods that are ``known``, and the crowd is among those that are ``open``.
+    Those that are made are in ``all_made``, and the crowd is then in ``opened``.
     """
 
     def __init__(
-        self, gang: GangId, kinds: Sequence[Alike], known: dict[str, Pod], opened: dict[GangId, Crowd]
+        self, gang: GangId, kinds: Sequence[Alike], all_made: dict[str, Pod], opened: dict[GangId, Crowd]
     ) -> None:
         self.gang = gang
         self.kinds = tuple(kinds)
@@ -54,7 +77,7 @@ class Crowd(Mapping[str, Pod]):
         #: Have they ever been made?
         self.used = False
         self._size = sum(kind.number for kind in kinds)
-        self._known = known
+        self._all_made = all_made
         self._opened = opened
         self._made: dict[str, Pod] | None = None
 
@@ -65,7 +88,7 @@ class Crowd(Mapping[str, Pod]):
             found = [replace(k.like, name=name, uid=uid) for k in self.kinds for name, uid in k.names()]
             found.sort(key=lambda pod: (pod.name, pod.uid))
             self._made = {pod.uid: pod for pod in found}
-            self._known.update(self._made)
+            self._all_made.update(self._made)
             self._opened[self.gang] = self
             self.used = True
         return self._made
@@ -73,7 +96,7 @@ class Crowd(Mapping[str, Pod]):
     def fold(self) -> None:
         """None of them is needed any more."""
         for uid in self._made or ():
-            self._known.pop(uid, None)
+            self._all_made.pop(uid, None)
         self._made = None
         if self._opened.get(self.gang) is self:
             del self._opened[self.gang]

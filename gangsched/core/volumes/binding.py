@@ -6,7 +6,8 @@ the same. Whether it came to pass is read from the objects, as kube-scheduler's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -39,13 +40,20 @@ class ClaimBinding(msgspec.Struct):
         return self.claim.key
 
 
-def needs_binding(snapshot: Snapshot, pods: Mapping[str, Pod], placements: Iterable[Placement]) -> bool:
+class ByUid(Protocol):
+    """Members of gangs by UID."""
+
+    def __getitem__(self, uid: str, /) -> Pod: ...
+    def __contains__(self, uid: str, /) -> bool: ...
+
+
+def needs_binding(snapshot: Snapshot, pods: ByUid, placements: Iterable[Placement]) -> bool:
     """Has any of these members a claim that is not bound yet?"""
     there = (pods[p.uid] for p in placements if p.uid in pods)
     return any(snapshot.volume_choices.unbound(snapshot.class_of(p)) for p in there if p.volumes is not None)
 
 
-def assign(snapshot: Snapshot, pods: Mapping[str, Pod], placements: Sequence[Placement]) -> list[ClaimBinding] | str:
+def assign(snapshot: Snapshot, pods: ByUid, placements: Sequence[Placement]) -> list[ClaimBinding] | str:
     """A volume, or a new one, for every claim of these members that is not bound; or why there is none for some.
 
     Open claims are matched with volumes as a whole (augmenting paths), so that one does not take the only volume of

@@ -54,7 +54,7 @@ def renew_classes(world: World, ledger: Ledger) -> None:
 
 
 def _of_its_class(world: World, kept: Phantom) -> Phantom:
-    pod = world.pods.get(kept.uid)
+    pod = world.members.get(kept.uid)
     return kept if pod is None else msgspec.structs.replace(kept, pod=world.snapshot.class_of(pod))
 
 

@@ -15,16 +15,17 @@ from gangsched.model.records import GangId, Pod
 
 
 class StandIns:
-    """The members of the gangs that have no pods. Those that are made are among the ``pods``, by UID."""
+    """The members of the gangs that have no pods."""
 
-    def __init__(self, membership: Membership, snapshot: Snapshot, managed: Managed, pods: dict[str, Pod]) -> None:
+    def __init__(self, membership: Membership, snapshot: Snapshot, managed: Managed) -> None:
         self._membership = membership
         self._snapshot = snapshot
         self._managed = managed
-        self._pods = pods
+        #: The members of open crowds, by UID.
+        self.made: dict[str, Pod] = {}
         self._all: dict[GangId, Crowd] = {}
-        #: Those that are made, the oldest first.
-        self._made: dict[GangId, Crowd] = {}
+        #: Those whose members are made, the oldest first.
+        self._open: dict[GangId, Crowd] = {}
 
     def of(self, gang: GangId) -> Sequence[Alike]:
         """The members of a gang."""
@@ -37,7 +38,7 @@ class StandIns:
             self._snapshot.shape_number(pod.shape)
             if pod.volumes is not None:
                 self._snapshot.volumes.mention(pod, +1)
-        self._all[gang] = crowd = Crowd(gang, kinds, self._pods, self._made)
+        self._all[gang] = crowd = Crowd(gang, kinds, self.made, self._open)
         self._membership.set_crowd(crowd)
 
     def drop(self, gang: GangId) -> None:
@@ -57,9 +58,9 @@ class StandIns:
         """Forget those that were made for what is over, the oldest first, but for so many as one gang may have. Those
         of groups for which room is kept, the ``holders``, stay.
         """
-        if not self._made:
+        if not self._open:
             return
-        over = [c for gang, c in self._made.items() if group_key(self._membership.group(gang)[0]) not in holders]
+        over = [c for gang, c in self._open.items() if group_key(self._membership.group(gang)[0]) not in holders]
         number = sum(map(len, over))
         for crowd in over:
             if number > MAX_WITHOUT_PODS:

@@ -19,6 +19,7 @@ from gangsched.core.events import Change, Hint, ObjectRefused
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.quota import Quota
 from gangsched.core.state.columns import HyperNodes
+from gangsched.core.state.crowd import Members
 from gangsched.core.state.eviction_history import EvictionHistory
 from gangsched.core.state.foreign_nominations import ForeignNominations
 from gangsched.core.state.jobs import Jobs, OwnerKey
@@ -100,6 +101,7 @@ class World:
             self.names,
             self.refused_removals,
         )
+        #: By UID, those that the cluster has reported.
         self.pods: dict[str, Pod] = {}
         #: By UID the node to which our binding of a pod is on its way. The room is charged, and no priority takes it.
         self.assumed: dict[str, str] = {}
@@ -112,10 +114,11 @@ class World:
         #: follows it up empties the second.
         self.held: dict[str, Node] = {}
         self.held_changed: set[str] = set()
-        #: By namespace and name, of pods that the cluster knows.
+        #: By namespace and name.
         self.uid_of: dict[tuple[str, str], str] = {}
         self.managed = Managed(self.snapshot, self.membership, self.jobs, self.assumed, fair_sharing)
-        self.stand_ins = StandIns(self.membership, self.snapshot, self.managed, self.pods)
+        self.stand_ins = StandIns(self.membership, self.snapshot, self.managed)
+        self.members = Members(self.pods, self.stand_ins.made)
         self.owner_gangs = OwnerGangs(
             self.jobs,
             self.membership,
@@ -225,8 +228,8 @@ class World:
     def assume(self, uid: str, node: str) -> None:
         """Our binding of this pod is on its way: it takes room on ``node`` from now on."""
         self.assumed[uid] = node
-        self.names.assumed(self.pods[uid])
-        self._assumed_changed(self.pods[uid])
+        self.names.assumed(self.members[uid])
+        self._assumed_changed(self.members[uid])
 
     def _assumed_changed(self, pod: Pod) -> None:
         self.membership.moved(pod.gang)
@@ -243,14 +246,14 @@ class World:
         record = self.snapshot.nodes[row]
         if record.unschedulable or record.deleting or record.outdated:
             return False
-        index, _ = self.snapshot.vector(self.pods[uid].shape)
+        index, _ = self.snapshot.vector(self.members[uid].shape)
         short = index[self.snapshot.used[index, row] > self.snapshot.allocatable[index, row]]
         return all(ignores(self.snapshot.resources[i]) for i in short.tolist())
 
     def forget(self, uid: str) -> None:
         """The binding failed or was not needed: the room is free again unless the pod is bound after all."""
-        if self.assumed.pop(uid, None) is not None and uid in self.pods:
-            self._assumed_changed(self.pods[uid])
+        if self.assumed.pop(uid, None) is not None and uid in self.members:
+            self._assumed_changed(self.members[uid])
 
     def _recharge(self, pod: Pod) -> None:
         if self.jobs.known:

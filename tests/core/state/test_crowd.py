@@ -52,7 +52,7 @@ def big(name: str, at: float) -> Job:
 
 def made_by(cluster: Cluster) -> int:
     """How many pods there are that stand in for others."""
-    return sum("/" in uid for uid in cluster.core.world.pods)
+    return len(cluster.core.world.stand_ins.made)
 
 
 def test_suspended_jobs_cost_no_more_than_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_what_has_room_stays_until_its_pods_come() -> None:
     cluster.run()
     cluster.show(big("j1", 2.0), big("j2", 3.0))
     cluster.run()
-    assert {f"uid-Job-first/{i}" for i in range(8)} <= {*cluster.core.world.pods}
+    assert {f"uid-Job-first/{i}" for i in range(8)} <= {*cluster.core.world.stand_ins.made}
     cluster.leave()
     assert [action.job.name for action in cluster.run() if isinstance(action, ResumeJob)] == ["first"]
 
