@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 from gangsched.cluster.port import Cluster
 from gangsched.core.actions import Action, Write
@@ -70,38 +70,43 @@ class Observer:
 
 
 class Observers(Observer):
-    """Several observers as one, called in order."""
+    """Several observers as one, called in order. An error in one goes to ``failed`` and stops neither the others nor
+    the loop; without ``failed``, as in tests, it is raised.
+    """
 
-    def __init__(self, *observers: Observer) -> None:
+    def __init__(self, *observers: Observer, failed: Callable[[str, Exception], None] | None = None) -> None:
         self._all = observers
+        self._failed = failed
 
     def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
-        for each in self._all:
-            each.handled(events, actions, seconds, now)
+        self._tell("handled", events, actions, seconds, now)
 
     def deciding(self, gang: str) -> None:
-        for each in self._all:
-            each.deciding(gang)
+        self._tell("deciding", gang)
 
     def faulted(self, fault: Fault) -> None:
-        for each in self._all:
-            each.faulted(fault)
+        self._tell("faulted", fault)
 
     def cancelled(self, event: SearchCancelled) -> None:
-        for each in self._all:
-            each.cancelled(event)
+        self._tell("cancelled", event)
 
     def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
-        for each in self._all:
-            each.decided(decisions, actions, seconds, now)
+        self._tell("decided", decisions, actions, seconds, now)
 
     def busy(self) -> None:
-        for each in self._all:
-            each.busy()
+        self._tell("busy")
 
     def idle(self) -> None:
+        self._tell("idle")
+
+    def _tell(self, method: str, *args: Any) -> None:
         for each in self._all:
-            each.idle()
+            try:
+                getattr(each, method)(*args)
+            except Exception as error:
+                if self._failed is None:
+                    raise
+                self._failed(type(each).__name__.strip("_"), error)
 
 
 class WritesUnderWay(Observer):

@@ -196,6 +196,10 @@ DECLARED: Mapping[str, Declared] = {
     "gangsched_shadow_gangs_broken": Declared(
         "Shadow mode: gangs that were left with fewer members than they need by evictions, by as above.", ("by",)
     ),
+    "gangsched_observer_errors": Declared(
+        "Errors in metrics, logs, traces, the history or the published status, which scheduling does not depend on.",
+        ("observer",),
+    ),
     "gangsched_inbox_events": Declared("Changes and answers that the decision thread has not taken yet.", level=True),
 }
 

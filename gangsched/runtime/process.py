@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from gangsched import __version__, logs
+from gangsched.cluster.bystanders import Bystanders
 from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.cluster.kube.connection import Connection
 from gangsched.cluster.kube.decision_record import DecisionRecord
@@ -140,6 +142,7 @@ class Process:
         options = running_options(configuration, once=once, former_leases=former)
         self._pulse = DecisionPulse()
         self._metrics = Metrics(options.scheduler_names)
+        bystanders = Bystanders(self._metrics.note)
         self._core: Core
         if shadow is None:
             self._core = scheduler = Scheduler(options)
@@ -178,7 +181,8 @@ class Process:
             writes=WriteSettings(timeout_seconds=seconds_of(wanted.request_timeout)),
             controller=configuration.profiles[0].scheduler_name,
             statuses=statuses,
-            observe=self._metrics.note,
+            observe=partial(bystanders.call, "Metrics", self._metrics.note),
+            bystanders=bystanders,
             quota_mode=configuration.quota.mode,
             former_leases=former,
             holds_nodes=configuration.preemption.hold_room != NEVER,
@@ -204,6 +208,7 @@ class Process:
             *([StartWhenQuiet(self._controllers)] if self._controllers is not None else []),
             *([QueueStatusFeed(scheduler.queue_statuses, statuses.want)] if statuses is not None else []),
             *([self._known] if self._make_page is not None else []),
+            failed=bystanders.failed,
         )
         self._certificate: Certificate | None = None
         self._health: HealthServer | None = None

@@ -9,7 +9,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from gangsched.cluster import kube
+from gangsched.cluster import bystanders, kube
 from gangsched.core.actions import Bind, PodRef, Remove, SetCondition
 from gangsched.core.decision import (
     BIND,
@@ -164,7 +164,8 @@ def test_batches_and_queues() -> None:
 def test_every_measurement_is_a_metric() -> None:
     """What the adapter, the loop and shadow mode measure and what is declared as a metric are the same names."""
     told = set[str]()
-    for file in (*Path(kube.__file__).parent.glob("*.py"), Path(metrics.__file__), Path(shadow_figures.__file__)):
+    files = (metrics.__file__, shadow_figures.__file__, bystanders.__file__)
+    for file in (*Path(kube.__file__).parent.glob("*.py"), *map(Path, files)):
         told.update(re.findall(r'(?:observe|self\._?note|            self)\(\s*"([a-z_]+)"', file.read_text()))
     assert told == {name.removeprefix("gangsched_") for name in DECLARED}
 

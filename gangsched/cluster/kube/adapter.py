@@ -19,6 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from gangsched import logs
+from gangsched.cluster.bystanders import Bystanders
 from gangsched.cluster.kube import discovery, dryrun, nodes
 from gangsched.cluster.kube.access import Access, access
 from gangsched.cluster.kube.client import Client, Observe, UnreachableError, ignore
@@ -151,6 +152,7 @@ class KubeCluster:
         controller: who signs Events (``reportingController``).
         statuses: what is wanted of the statuses of groups, queues and Jobs; None leaves them alone.
         observe: takes measurements; called on the I/O thread and on the decision thread.
+        bystanders: contains the errors of what only observes: the history and the published status.
         discovery_seconds: how often to look for gang and queue APIs that came or went.
         quota_mode: whether queue objects are read: ``auto`` (not where Kueue runs), ``own`` or ``off``.
         history_namespace: where the record of evictions is kept; empty for nowhere.
@@ -185,10 +187,12 @@ class KubeCluster:
         record: DecisionRecord | None = None,
         fallback_namespace: str = "",
         readable_only: bool | None = None,
+        bystanders: Bystanders | None = None,
     ) -> None:
         self._connection = connection
         self._dry_run = dry_run
         self._observe = observe
+        self._bystanders = bystanders or Bystanders(observe)
         self._drain_seconds = drain_seconds
         self._clock = SteadyClock()
         self._inbox = Inbox(self._clock)
@@ -247,6 +251,7 @@ class KubeCluster:
             stale=self._caches.stale,
             settings=sent,
             observe=observe,
+            bystanders=self._bystanders,
         )
         self._statuses = statuses
         self._history: History | None = None
@@ -408,13 +413,16 @@ class KubeCluster:
             self._statuses.tell(self._look_at_statuses)
         _log.info("connecting", server=self._connection.server, source=self._connection.description)
         self._ready.set()
+        observing = [
+            *([("history", self._history.run)] if self._history else []),
+            *([("status", self._publisher.run)] if self._publisher else []),
+        ]
         tasks = [
             asyncio.create_task(self._tick(), name="tick"),
             asyncio.create_task(self._mirror(), name="caches"),
             asyncio.create_task(self._writer.run(), name="writer"),
             asyncio.create_task(self._lead(), name="lead"),
-            *([asyncio.create_task(self._history.run(), name="history")] if self._history else []),
-            *([asyncio.create_task(self._publisher.run(), name="status")] if self._publisher else []),
+            *(asyncio.create_task(self._bystanders.keep_running(name, run), name=name) for name, run in observing),
             asyncio.create_task(self._former.run(), name="former owners of names"),
         ]
         stop = asyncio.create_task(self._stop_asked.wait(), name="stop")
@@ -426,7 +434,10 @@ class KubeCluster:
                 raise RuntimeError(f"{task.get_name()} has ended")
             all_answered = await self._writer.drain(self._drain_seconds)
             if self._history is not None:
-                await self._history.write()
+                try:
+                    await self._history.write()
+                except Exception as error:  # noqa: BLE001 - the Lease is to be released all the same
+                    self._bystanders.failed("history", error)
         finally:
             await end([stop, *tasks, *([self._warming] if self._warming else [])])
             await self._writer.drain(0.0)  # after a failure: nothing may be on its way when the connections close
@@ -496,7 +507,7 @@ class KubeCluster:
         if term == self._term:
             self._writer.submit(actions, known)
             if self._history is not None:
-                self._history.note(actions)
+                self._bystanders.call("history", self._history.note, actions)
             return
         self._deliver([WriteDone(a.id, Outcome.TRANSIENT, NOT_LEADING) for a in actions if isinstance(a, Write)])
 
@@ -512,7 +523,7 @@ class KubeCluster:
         self._leading_since = time.time()
         self._term += 1
         if self._statuses is not None:
-            self._statuses.set_leading(leading=leading)
+            self._bystanders.call("statuses", partial(self._statuses.set_leading, leading=leading))
         self._deliver([LeadershipChanged(leading)])
         if leading and not self._dry_run:
             self._warming = asyncio.create_task(self._writer.warm(), name="warm")

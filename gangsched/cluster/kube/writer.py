@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gangsched import logs
+from gangsched.cluster.bystanders import Bystanders
 from gangsched.cluster.kube.bodies import Request
 from gangsched.cluster.kube.client import ApiError, Client, Observe, UnreachableError, ignore
 from gangsched.cluster.kube.kind_of_write import KindOfWrite, Means, Verdict
@@ -77,9 +78,11 @@ class Writer:
         stale: Callable[[], str] = str,
         settings: WriteSettings | None = None,
         observe: Observe = ignore,
+        bystanders: Bystanders | None = None,
     ) -> None:
         self._client = client
         self._answer = answer
+        self._bystanders = bystanders or Bystanders(observe)
         self._fence = fence
         self._statuses = statuses
         self._stale = stale
@@ -119,15 +122,18 @@ class Writer:
                 for item in self._queue.put(action, started, known):
                     self._answered(item, Outcome.OUTDATED, UNWANTED)
             elif self._statuses is not None:
-                self._statuses.want(action)
+                self._bystanders.call("statuses", self._statuses.want, action)
         self.look_at_statuses()
         self._note_queue()
 
     def look_at_statuses(self) -> None:
         """Queue the statuses of objects that need a look. Call on the event loop."""
+        self._bystanders.call("statuses", self._queue_statuses)
+        self._changed.set()
+
+    def _queue_statuses(self) -> None:
         for action in self._statuses.asked() if self._statuses is not None else ():
             self._queue.put(action, time.monotonic())
-        self._changed.set()
 
     def _note_queue(self) -> None:
         """Measure what waits, and what has been dropped since the last time."""
