@@ -10,7 +10,8 @@ from gangsched.cli.inputs import add_cluster_arguments, add_input_arguments, por
 from gangsched.cli.ui_site import Site, Source
 from gangsched.cli.ui_sources import Cluster, Files
 from gangsched.messages import failures, ui
-from gangsched.runtime.http import Server, hosts_of
+from gangsched.runtime.http import hosts_of
+from gangsched.runtime.http_server import Server
 
 _HOST = "127.0.0.1"
 

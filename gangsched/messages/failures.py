@@ -119,6 +119,7 @@ NOT_CONNECTED = "there is no connection to the API server"
 NO_ANSWER_IN_TIME = "no answer in time"
 NOT_JUDGED = "the API server does not say who may read this; the scheduler's log has the reason"
 TOO_MANY_ASK = "too many requests with tokens that are not known yet"
+TOO_MANY_REQUESTS = "too many requests are answered at present: try again"
 certificate_unusable = Text("http.tlsCertFile {certificate} and http.tlsKeyFile {key} cannot be used: {error}")
 namespace_missing = Text("the Lease needs the namespace {name}, which does not exist: kubectl create namespace {name}")
 unreachable = Text("{connection} cannot be reached: {error}")

@@ -1,7 +1,7 @@
 """The HTTP server for probes, scrapes and the curious, and what it judges by.
 
 It has threads of its own, so that it answers while the decision thread plans; the interpreter switches threads every
-few milliseconds.
+few milliseconds. Probes are answered however many other connections there are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from gangsched.core.decision import Decision
 from gangsched.core.events import Event, Synced
 from gangsched.messages import failures
 from gangsched.runtime.guard import Certificate, Guard
-from gangsched.runtime.http import TEXT, Answer, Request, Server
+from gangsched.runtime.http import TEXT, Answer, Request
+from gangsched.runtime.http_server import Server
 from gangsched.runtime.loop import Observer
 
 #: A check returns None when all is well, else what is wrong.
@@ -90,10 +91,9 @@ class HealthServer:
     """Serves /healthz (also as /livez), /readyz, /metrics and /configz in threads of its own, and their names at /.
 
     ``alive`` and ``ready`` map names of checks to checks; a readiness probe runs both. ``configuration`` is sent as it
-    is (JSON). ``host`` None listens on all addresses, port 0 takes a free one; ``port`` tells which. The standard
-    library's server is enough for probes and takes no time to import. ``pages`` has further texts by path. With a
-    ``certificate`` all of it is TLS; with a ``guard`` all but probes is for those whom it lets through. Where
-    :attr:`page` is set, it answers what is asked below /ui.
+    is (JSON). ``host`` None listens on all addresses, port 0 takes a free one; ``port`` tells which. ``pages`` has
+    further texts by path. With a ``certificate`` all of it is TLS; with a ``guard`` all but probes is for those whom it
+    lets through. Where :attr:`page` is set, it answers what is asked below /ui.
     """
 
     def __init__(
@@ -123,9 +123,9 @@ class HealthServer:
 
     def start(self) -> None:
         """Return when the port is open. Raises OSError when it cannot be opened."""
-        self._server = Server(self._host, self.port, self._answer, self._certificate)
+        self._server = Server(self._host, self.port, self._answer, self._certificate, probes=_PROBES)
         self.port = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="health", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -171,6 +171,8 @@ class HealthServer:
 
 
 _PATHS = ("/configz", "/healthz", "/livez", "/metrics", "/readyz")
+#: What is answered whatever else is asked.
+_PROBES = frozenset({"/healthz", "/livez", "/readyz"})
 #: What names pods, gangs and nodes.
 _GUARDED = frozenset({"/configz", "/metrics"})
 #: Where the page is.

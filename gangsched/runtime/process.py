@@ -45,6 +45,7 @@ from gangsched.runtime.connecting import (
 from gangsched.runtime.guard import Certificate, Guard
 from gangsched.runtime.health import DecisionPulse, HealthServer
 from gangsched.runtime.http import Answer, Request
+from gangsched.runtime.http_server import raise_file_limit
 from gangsched.runtime.known import Known
 from gangsched.runtime.loop import Core, Observer, Observers, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
@@ -228,6 +229,7 @@ class Process:
         self._pauses.install()
         self._deadline.start()
         restore_thresholds = raise_thresholds()
+        raise_file_limit()
         decisions = threading.Thread(target=self._decide, name="decisions", daemon=True)
         try:
             self._kube.start()

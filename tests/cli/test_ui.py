@@ -22,7 +22,8 @@ from gangsched.core.options import Options
 from gangsched.messages import ui
 from gangsched.model.errors import UserError
 from gangsched.model.records import Condition
-from gangsched.runtime.http import RefusedError, Request, Server, hosts_of
+from gangsched.runtime.http import RefusedError, Request, hosts_of
+from gangsched.runtime.http_server import Server
 from tests import builders
 from tests.cli.worlds import HIGH, gang_job
 
@@ -329,7 +330,7 @@ def test_not_all_wait_at_once(monkeypatch):
 def test_a_port_serves_it(tmp_path):
     """By HTTP: / leads to /ui, what is too long is not read, HEAD has no body."""
     server = Server("127.0.0.1", 0, Site(Objects(a_cluster()), LOCAL).answer)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread = threading.Thread(target=server.serve_forever)
     thread.start()
     url = f"http://127.0.0.1:{server.server_address[1]}"
     try:
