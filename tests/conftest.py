@@ -57,6 +57,9 @@ LONGEST_FIRST = (
     "tests/bench/",
 )
 
+#: The schedulers of the tests in these folders are verified while they run (:mod:`tests.verify`).
+VERIFIED = ("chaos", "core/quota", "core/recovery", "core/volumes", "everyday", "fuzz", "properties", "simulation")
+
 MOST_WORKERS = 6
 """The longest file takes so much of the time of all that more would only wait for it."""
 
@@ -275,3 +278,13 @@ def is_ready(node: Object) -> bool:
     conditions = {each["type"]: each["status"] for each in node["status"].get("conditions", [])}
     taints = {each["key"] for each in node["spec"].get("taints", [])}
     return conditions.get("Ready") == "True" and not any(key.startswith("node.kubernetes.io/") for key in taints)
+
+
+@pytest.fixture(autouse=True)
+def verified(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What schedulers keep incrementally is compared with the same from scratch, if the test is in such a folder."""
+    folder = request.path.parent.relative_to(Path(__file__).parent).as_posix()
+    if folder.startswith(VERIFIED):
+        from tests.verify import verify_all
+
+        verify_all(monkeypatch)

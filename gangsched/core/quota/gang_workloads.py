@@ -78,7 +78,8 @@ class Managed:
         self._key_of: dict[GangId, str] = {}
         self._gangs_of: dict[str, tuple[GangId, ...]] = {}
         self._flavors = PodFlavors(self.quota.flavors, snapshot.node, self._ledger.flavors)
-        self._promised: dict[str, tuple[str, ...]] = {}
+        #: By key of a group the members to which quota is promised: UID, node, and the flavors that they were given.
+        self._promised: dict[str, tuple[tuple[str, str, Flavors | None], ...]] = {}
         self._pending: dict[str, list[tuple[Place, str]]] = {}
         self._place: dict[str, tuple[str, Place]] = {}
         self._changed: set[str] = set()
@@ -350,7 +351,7 @@ class Managed:
             return
         self.quota.put_back()
         for key in sorted({*self._promised, *map(group_of, self._ledger.holders())}):
-            now = tuple(p.uid for p in self._kept_for(key))
+            now = tuple((p.uid, p.node, self._flavors.given(p.uid)) for p in self._kept_for(key))
             if now != self._promised.get(key, ()):
                 changed.update(self._gangs_of.get(key, ()))
                 if now:
@@ -410,8 +411,7 @@ class Managed:
             return
         pods = self.pods_of(key)
         there = {p.uid for p in pods}
-        ours = self._promised.get(key, ())
-        promised = [p for p in self._kept_for(key) if p.uid in ours and p.uid not in there]
+        promised = [p for p in self._kept_for(key) if p.uid not in there]
         asking = [p for gang in gangs for p in self._membership.kinds(gang) if p.uid not in there]
         before = self.quota.admissions.get(key)
         if promised and not asking and not pods and before is not None:

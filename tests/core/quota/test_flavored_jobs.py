@@ -14,7 +14,7 @@ from gangsched.model.jobsets import JobSet, ReplicatedJob
 from gangsched.model.queues import ResourceFlavor
 from gangsched.model.records import Job, Owner, PriorityClass, QueueLabels
 from tests.builders import PodBuilder, node, pod
-from tests.core.harness import Built, Cluster, nodes_of, reports, writes
+from tests.core.harness import Built, Cluster, kept, nodes_of, reports, writes
 from tests.core.queues import objects, queued
 from tests.core.quota.world import flavor, group, queue
 
@@ -182,6 +182,20 @@ def test_a_pod_that_finds_its_room_in_another_flavor_holds_quota_there() -> None
     cluster = moves(queued("new", "a", 4, priority=10))
     assert nodes_of(cluster.log) == {"new": "n-second"}
     assert usage(cluster) == {"d/new": ((("second", "cpu"), 4000),)}
+
+
+def test_quota_that_is_promised_moves_to_another_flavor_with_the_room(train: Job) -> None:
+    """It is charged there before any pod is: the first flavor is free for others at once."""
+    cluster = Cluster(*two_pools(), train)
+    cluster.run()
+    assert usage(cluster)["d/train"] == ((("first", "cpu"), 4000),)
+    cluster.slow = lambda write: isinstance(write, ResumeJob)
+    cluster.delete("busy")
+    cluster.show(pod("thief").scheduler("other").cpu(4).priority(100).on("n-first"))
+    cluster.run()
+    (room,) = kept(cluster).values()
+    assert {place.node for place in room} == {"n-second"}
+    assert usage(cluster)["d/train"] == ((("second", "cpu"), 4000),)
 
 
 def test_a_job_that_finds_its_room_in_another_flavor_goes_on_there(train: Job) -> None:
