@@ -17,6 +17,7 @@ not_32_bits = Text("{value} does not fit 32 bits")
 not_a_quantity = Text("{value!r} is not a quantity (examples: 2, 500m, 1.5Gi)")
 must_be = Text("must be {wanted}, not {found}")
 is_not = Text("is {found}, not {wanted}")
+unsupported = Text("{what} is not supported")
 given_twice = Text("{name!r} is given twice")
 too_many = Text("must have at most {most} {what}")
 
