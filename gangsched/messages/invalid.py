@@ -91,6 +91,12 @@ SOFT_TOPOLOGY_OF_SUBGROUP = "a preferred level within a group is not looked at"
 SHARE_OF_GPU = "shares of a GPU are not supported"
 NODE_POOL = "node pools are not kept apart; a nodeSelector for this label of nodes keeps pods in one"
 HARD_TOPOLOGY_OF_SUBGROUP = "a required level of a part of a group is not supported"
+TOPOLOGY_OF_SUBGROUP = (
+    "the topology of a subgroup is not supported unless the webhook of LeaderWorkerSet has written it as pod affinity"
+)
+TOPOLOGY_OF_SLICE = "the topology of a slice is not supported unless Kueue has assigned the pod to a domain"
+PODGANG = "PodGangs of Grove are not supported"
+partitions = Text("{total} partitions of {size} are not the {replicas} replicas of the task")
 few_subgroups = Text("{wanted} is not between 0 and the {count} sub-groups in it")
 subgroup_twice = Text("each sub-group needs a name of its own, {name} is none")
 ONE_LABEL_OF_LAYER = "one label for each layer is supported"

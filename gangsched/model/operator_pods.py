@@ -16,7 +16,7 @@ import msgspec
 
 from gangsched.model import wire
 from gangsched.model.children import SIMULATION, exclusive
-from gangsched.model.dialects import owners, spark
+from gangsched.model.dialects import owners, slices, spark
 from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.dialects.operators import (
     JOB_ROLE,
@@ -193,6 +193,7 @@ def _groups(raw: OperatorObject, api_version: str) -> Iterator[Made]:
     replicas = count(1 if raw.spec.replicas is None else raw.spec.replicas, "spec.replicas")
     key = (raw.metadata.annotations or {}).get(EXCLUSIVE_GROUPS, "")
     size = raw.spec.leader_worker_template.size
+    parts = {k: text for k, text in (raw.metadata.annotations or {}).items() if k == slices.SUBGROUP_TOPOLOGY}
     found = list(templates_of(owners.LEADER_WORKER_SET, raw))
     for group in range(replicas):
         for role in found:
@@ -210,7 +211,7 @@ def _groups(raw: OperatorObject, api_version: str) -> Iterator[Made]:
                     meta,
                     name=name,
                     labels={**(meta.labels or {}), **labels},
-                    annotations={**(meta.annotations or {}), owners.SIZE: str(size)},
+                    annotations={**(meta.annotations or {}), **parts, owners.SIZE: str(size)},
                 )
                 alone = key and role.name == LEADER
                 spec = exclusive(common.spec, key, _GROUP_KEY, labels[_GROUP_KEY]) if alone else common.spec

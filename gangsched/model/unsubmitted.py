@@ -25,7 +25,17 @@ from gangsched.model.operator_pods import child_meta
 
 VCJOB_GROUP, TRAINER = "batch.volcano.sh", "trainer.kubeflow.org"
 RAY_SERVICE = "RayService"
+_PARTITION = "volcano.sh/partition-id"
 _STEP, _TRAINER, _NODE, _LAUNCHER = f"{TRAINER}/trainjob-ancestor-step", "trainer", "node", "launcher"
+
+
+class PartitionPolicy(wire.Wire):
+    """How the pods of a task are divided by their indexes. Each partition is a sub-group of the PodGroup."""
+
+    total_partitions: int = 0
+    partition_size: int = 0
+    network_topology: volcano.NetworkTopology | None = None
+    min_partitions: int = 0
 
 
 class VolcanoTask(wire.Wire):
@@ -36,6 +46,7 @@ class VolcanoTask(wire.Wire):
     min_available: int | None = None
     template: wire.PodTemplate = msgspec.field(default_factory=wire.PodTemplate)
     depends_on: dict[str, Any] | None = None
+    partition_policy: PartitionPolicy | None = None
 
 
 class VolcanoJobSpec(wire.Wire):
@@ -155,6 +166,7 @@ def of_vcjob(raw: VolcanoJob, api_version: str) -> Iterator[tuple[volcano.PodGro
             queue=spec.queue,
             priority_class_name=spec.priority_class_name,
             network_topology=spec.network_topology,
+            sub_group_policy=_sub_groups(tasks, names, sizes) or None,
         ),
     )
     yield group, "spec"
@@ -170,7 +182,12 @@ def of_vcjob(raw: VolcanoJob, api_version: str) -> Iterator[tuple[volcano.PodGro
                 name=f"{meta.name}-{names[i]}-{index}",
                 namespace=meta.namespace,
                 creation_timestamp=meta.creation_timestamp,
-                labels={**(own.metadata.labels or {}), volcano.TASK: names[i], "volcano.sh/job-name": meta.name},
+                labels={
+                    **(own.metadata.labels or {}),
+                    volcano.TASK: names[i],
+                    "volcano.sh/job-name": meta.name,
+                    **_partition(task, index),
+                },
                 annotations={
                     **(own.metadata.annotations or {}),
                     volcano.TASK: names[i],
@@ -179,6 +196,35 @@ def of_vcjob(raw: VolcanoJob, api_version: str) -> Iterator[tuple[volcano.PodGro
                 owner_references=[owner],
             )
             yield wire.Pod(pod_meta, pod_spec), f"spec.tasks[{i}].template"
+
+
+def _sub_groups(
+    tasks: Sequence[VolcanoTask], names: Sequence[str], sizes: Sequence[int]
+) -> list[volcano.SubGroupPolicy]:
+    """The sub-groups that Volcano's controller writes for tasks in partitions. Raises :class:`FieldError`."""
+    out = []
+    for i, task in enumerate(tasks):
+        asked = task.partition_policy
+        if asked is None:
+            continue
+        field = f"spec.tasks[{i}].partitionPolicy"
+        total, size = count(asked.total_partitions, f"{field}.totalPartitions"), asked.partition_size
+        if count(size, f"{field}.partitionSize") * total != sizes[i]:
+            raise FieldError(field, invalid.partitions(total=total, size=size, replicas=sizes[i]))
+        topology = asked.network_topology
+        if topology is not None and topology.names_tier and topology.mode != "soft":
+            raise FieldError(f"{field}.networkTopology", invalid.HARD_TOPOLOGY_OF_SUBGROUP)
+        selector = wire.LabelSelector(match_labels={volcano.TASK: names[i]})
+        least = count(asked.min_partitions, f"{field}.minPartitions")
+        policy = volcano.SubGroupPolicy(names[i], asked.network_topology, size, least, selector, [_PARTITION])
+        out.append(policy)
+    return out
+
+
+def _partition(task: VolcanoTask, index: int) -> dict[str, str]:
+    """The label of a pod's partition; none if the task has no partitions."""
+    policy = task.partition_policy
+    return {_PARTITION: str(index // policy.partition_size)} if policy is not None and policy.partition_size else {}
 
 
 def of_ray_service(raw: OperatorObject, api_version: str) -> OperatorObject:

@@ -229,3 +229,49 @@ def test_a_vcjob_has_the_minimum_of_its_tasks(tmp_path: Path, capsys: pytest.Cap
     (warned,) = found["warnings"]
     assert "as Volcano's controllers do" in warned["message"]
     assert [each["outcome"] for each in found["decisions"]] == ["bind"]
+
+
+PARTITIONS = {"totalPartitions": 2, "partitionSize": 1, "minPartitions": 1}
+
+
+def test_partitions_of_a_vcjob_are_sub_groups() -> None:
+    """Each pod has the label of its partition, as Volcano's controllers write it."""
+    objects = copy.deepcopy(OWNERS["VCJob"].objects)
+    objects[0]["spec"]["tasks"][1]["partitionPolicy"] = PARTITIONS
+    gang, pods = seen(objects)
+    assert gang.parts is not None
+    (part,) = gang.parts.parts
+    assert (part.name, part.count, part.least) == ("work", 1, 1)
+    assert sorted(pod.labels.get("volcano.sh/partition-id", "none") for pod in pods) == ["0", "1", "none"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "message"),
+    [
+        ({"networkTopology": {"highestTierAllowed": 1}}, ".networkTopology", "a required level of a part"),
+        ({"networkTopology": {"highestTierName": "rack"}}, ".networkTopology", "a required level of a part"),
+        ({"totalPartitions": 3}, "", "3 partitions of 1 are not the 2 replicas"),
+    ],
+)
+def test_partitions_that_are_refused(
+    changed: dict[str, Any], field: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The field that the user wrote is named."""
+    objects = copy.deepcopy(OWNERS["VCJob"].objects)
+    objects[0]["spec"]["tasks"][1]["partitionPolicy"] = {**PARTITIONS, **changed}
+    path = tmp_path / "all.yaml"
+    path.write_text("\n---\n".join(json.dumps(each) for each in (NODE, *objects)))
+    assert main(["plan", "-f", str(path), "-o", "json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["field"] == f"spec.tasks[1].partitionPolicy{field}"
+    assert message in error["message"]
+
+
+@pytest.mark.parametrize("policy", [{}, {"networkTopology": {"mode": "hard"}}, {"networkTopology": {"mode": "soft"}}])
+def test_partitions_without_a_required_level_start(
+    policy: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a tier, Volcano looks for no domain."""
+    objects = copy.deepcopy(OWNERS["VCJob"].objects)
+    objects[0]["spec"]["tasks"][1]["partitionPolicy"] = {**PARTITIONS, **policy}
+    assert [each["outcome"] for each in answer(objects, tmp_path, capsys)["decisions"]] == ["bind"]

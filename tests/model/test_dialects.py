@@ -51,6 +51,8 @@ def upstream(**spec):
         ({"annotations": {f"{KUEUE}name": "g"}}, "kueue.x-k8s.io", "g"),
         ({"labels": {f"{KUEUE}name": "g", LABEL: "h"}}, "scheduling.sigs.k8s.io", "h"),
         ({"labels": {LABEL: ""}}, "Pod", "p"),
+        ({"labels": {"grove.io/podgang": "g"}}, "scheduler.grove.io", "g"),
+        ({"labels": {"grove.io/podgang": "g"}, "annotations": {"pod-group-name": "h"}}, "scheduling.run.ai", "h"),
     ],
 )
 def test_membership(fields, family, name):
@@ -72,6 +74,7 @@ def test_of_several_groups_one_counts():
             "yunikorn.apache.org",
             {"labels": {"applicationId": "g"}, "annotations": {"yunikorn.apache.org/task-groups": "[]"}},
         ),
+        ("scheduler.grove.io", {"labels": {"grove.io/podgang": "g"}}),
     ]
     assert [family for family, _ in fields] == [each.family for each in DIALECTS]
     for first in range(len(fields)):

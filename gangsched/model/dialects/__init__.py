@@ -13,11 +13,13 @@ from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.dialects import (
     coscheduling,
+    grove,
     kai,
     koordinator,
     kueue,
     operators,
     owners,
+    slices,
     upstream,
     volcano,
     yunikorn,
@@ -53,6 +55,7 @@ DIALECTS = (
     volcano.DIALECT,
     kai.DIALECT,
     yunikorn.DIALECT,
+    grove.DIALECT,
 )
 BY_FAMILY: Mapping[str, Dialect] = {each.family: each for each in (*DIALECTS, owners.DIALECT, *operators.DIALECTS)}
 #: The kinds of the objects that describe groups, each with its API group after a dot.
@@ -68,9 +71,12 @@ def membership(meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[GangId, Mista
     """The gang of a pod, and what is wrong with what it says about that.
 
     A pod in no group is its own gang, keyed by its name; so is one that names a group as no object can be called, or
-    that cannot start as it asks to in a group that an object describes.
+    that cannot start as it asks to in a group that an object describes, or in a topology that nothing carries out.
     """
     labels, notes = meta.labels or {}, meta.annotations or {}
+    unheeded = None if spec.node_name else slices.mistake_of(meta, spec)
+    if unheeded is not None:
+        return GangId(SINGLE, meta.namespace, meta.name, spec.scheduler_name), unheeded
     for dialect in DIALECTS:
         name, field = dialect.group_of(meta, spec)
         if name:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.constraints import Labels
+from gangsched.model.dialects import slices
 from gangsched.model.dialects.dialect import Dialect
 from gangsched.model.dialects.objects import MAX_MEMBERS, named_in, shown
 from gangsched.model.errors import FieldError, Mistake
@@ -77,6 +78,8 @@ DIALECT = Dialect(
                 "the gang waits",
                 f'annotation `{FAST}: "true"`, which Kueue writes for StatefulSets': "each pod starts by itself: the "
                 "others may be created when it is ready",
+                f"annotations `{slices.SLICE_TOPOLOGY}`, `{slices.SLICE_LAYERS}`": "refused, unless Kueue has assigned "
+                "the pod to a domain (nodeSelector) or still gates it",
                 "annotations `kueue.x-k8s.io/retriable-in-group`, `kueue.x-k8s.io/podset-required-topology` and the "
                 "like": "ignored; Kueue acts on them",
                 "gate `kueue.x-k8s.io/admission`": "as any scheduling gate: the gang waits for Kueue",

@@ -66,6 +66,11 @@ class NetworkTopology(wire.Wire):
     )
     highest_tier_name: Annotated[str, used("one HyperNode of the tier of this name, for all members")] = ""
 
+    @property
+    def names_tier(self) -> bool:
+        """True if it asks for a domain. Without a tier, Volcano's scheduler looks for none."""
+        return self.highest_tier_allowed is not None or bool(self.highest_tier_name)
+
 
 class SubGroupPolicy(wire.Wire):
     """Members with these labels, divided by the values of some of them."""
@@ -150,7 +155,7 @@ def _sub_groups(spec: PodGroupSpec) -> tuple[Part | None, Mistake | None]:
         if "/" in name or name in names:
             raise FieldError(f"{field}.name", invalid.subgroup_twice(name=shown(name)))
         asked = each.network_topology
-        if asked is not None and (asked.highest_tier_allowed is not None or asked.highest_tier_name):
+        if asked is not None and asked.names_tier:
             if asked.mode != "soft":
                 raise FieldError(f"{field}.networkTopology", invalid.HARD_TOPOLOGY_OF_SUBGROUP)
             remark = Mistake(f"{field}.networkTopology", invalid.SOFT_TOPOLOGY_OF_SUBGROUP)
