@@ -14,7 +14,7 @@ from gangsched.cluster.kube.connection import Connection
 from gangsched.controllers.operator import GroupControllers
 from gangsched.messages import beside, failures
 from gangsched.runtime.connecting import connect
-from gangsched.runtime.http import Answer, Request, hosts_of
+from gangsched.runtime.http import Answer, Hosts, Request
 from gangsched.runtime.observers import MakeControllers
 from gangsched.runtime.process import Live, Process, ShadowOf
 from gangsched.runtime.settings import Configuration
@@ -115,7 +115,7 @@ def site(live: Live) -> Callable[[Request], Answer]:
     from gangsched.cli.ui_site import Site  # noqa: PLC0415 - rich takes longer to import than to schedule without it
     from gangsched.cli.ui_sources import Own  # noqa: PLC0415 - as above
 
-    return Site(Own(live), hosts_of(live.host)).answer
+    return Site(Own(live), Hosts(live.host, live.configuration.http.hosts)).answer
 
 
 def _print_decisions(decisions: Iterable[Any], configuration: Configuration) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import secrets
 import sys
 
 from gangsched.cli import answers
 from gangsched.cli.inputs import add_cluster_arguments, add_input_arguments, port_number
-from gangsched.cli.ui_site import Site, Source
+from gangsched.cli.ui_site import TOKEN, Site, Source
 from gangsched.cli.ui_sources import Cluster, Files
 from gangsched.messages import failures, ui
-from gangsched.runtime.http import hosts_of
-from gangsched.runtime.http_server import Server
+from gangsched.runtime.http import Hosts
+from gangsched.runtime.http_server import Server, raise_file_limit
 
 _HOST = "127.0.0.1"
 
@@ -24,19 +25,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input_arguments(parser, required=False)
     add_cluster_arguments(parser)
     parser.epilog = (
-        "It serves until Ctrl-C, to this machine only. With -f the manifests are shown, and read anew for each page;"
-        " without, a cluster is followed with your rights. Exit code: 130 after Ctrl-C, 2 if it cannot start."
+        "It serves until Ctrl-C, on this machine only. The address that it prints has a secret: without it nothing is"
+        " shown. With -f the manifests are shown, and read anew for each page; without, a cluster is followed with your"
+        " rights. Exit code: 130 after Ctrl-C, 2 if it cannot start."
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until it is interrupted."""
+    raise_file_limit()
+    secret = secrets.token_urlsafe(24)
     source: Source = Files(args) if args.sources else Cluster(args)
     try:
-        server = Server(_HOST, args.port, Site(source, hosts_of(_HOST)).answer)
+        server = Server(_HOST, args.port, Site(source, Hosts(_HOST), secret=secret).answer)
     except OSError as error:
         raise answers.UsageError(failures.port_of_ui(port=args.port, error=error.strerror or error)) from None
-    print(ui.served(url=f"http://{_HOST}:{server.server_address[1]}/ui"))
+    print(ui.served(url=f"http://{_HOST}:{server.server_address[1]}/ui?{TOKEN}={secret}"))
     sys.stdout.flush()
     with server:
         server.serve_forever()

@@ -6,11 +6,12 @@ is done for one request after another. In a process that schedules it takes a te
 
 from __future__ import annotations
 
+import hmac
 import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
 from urllib.parse import parse_qs
@@ -36,10 +37,15 @@ from gangsched.model.errors import UserError, told
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import Gang, Job, Node, Pod
 from gangsched.model.times import render_time
-from gangsched.runtime.http import Answer, RefusedError, Request
+from gangsched.runtime.guard import token_in
+from gangsched.runtime.http import Answer, Hosts, RefusedError, Request
 
 #: So much may be sent, and of it so much be manifests; so many objects are planned for.
 MOST_SENT, MOST_TEXT, MOST_OBJECTS = 1024 * 1024, 256 * 1024, 20_000
+#: The fields of a query or a form.
+MOST_FIELDS = 8
+#: The field of the address that has the secret, and the first part of the name of the cookie that has it afterwards.
+TOKEN, _COOKIE = "token", "gangsched-ui"
 #: So many requests are answered at once, of which all but one wait, so many seconds at most.
 _AT_ONCE, _PATIENCE_SECONDS = 8, 20.0
 #: No further decision is begun after so many seconds.
@@ -97,13 +103,14 @@ class View(NamedTuple):
 
 
 class Site:
-    """Answers requests, from any thread. ``hosts`` are names by which it may be called (None: by any)."""
+    """Answers requests, from any thread, that name one of these ``hosts`` and, if there is one, the ``secret``."""
 
     def __init__(
-        self, source: Source, hosts: Collection[str] | None, *, clock: Callable[[], float] = time.monotonic
+        self, source: Source, hosts: Hosts, *, secret: str = "", clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._source = source
         self._hosts = hosts
+        self._secret = secret
         self._clock = clock
         self._slots = threading.BoundedSemaphore(_AT_ONCE)
         self._turn = threading.Lock()
@@ -114,22 +121,25 @@ class Site:
     def answer(self, request: Request) -> Answer:
         """A page, or why there is none. Raises :class:`~gangsched.runtime.http.RefusedError`."""
         self._check(request)
+        fields = {} if request.verb == "post" else _fields_of(request.query, ui.QUERY)
+        if self._secret and (answer := self._admit(request, fields.pop(TOKEN, ""))) is not None:
+            return answer
         if request.path in ("", "/"):
             return Answer(HTTPStatus.SEE_OTHER, _HTML, b"", {"Location": render.ROOT})
         page = self._pages().get(request.path.rstrip("/") or render.ROOT)
         if page is None:
             raise RefusedError(HTTPStatus.NOT_FOUND, ui.NO_PAGE)
-        # What was sent is read before anything is held up by it.
-        fields = self._sent(request) if request.verb == "post" else parse_qs(request.query[:8192], max_num_fields=8)
         if request.verb == "post" and request.path != f"{render.ROOT}/plan":
             raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, ui.NO_PAGE)
         if not self._slots.acquire(blocking=False):
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, ui.BUSY)
         try:
+            if request.verb == "post":  # nothing is held up by a client that is slow to send
+                fields = self._sent(request)
             if not self._turn.acquire(timeout=_PATIENCE_SECONDS):
                 raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, ui.BUSY)
             try:
-                return self._made(request.path, page, {name: values[0] for name, values in fields.items()})
+                return self._made(request.path, page, fields)
             finally:
                 self._turn.release()
         finally:
@@ -166,8 +176,7 @@ class Site:
     def _check(self, request: Request) -> None:
         """Pages of other sites get nothing: not under a name that has come to mean this address, and not by a form."""
         host = request.headers.get("Host", "")
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-        if self._hosts is not None and name.lower() not in self._hosts:
+        if not self._hosts.serves(host):
             raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, ui.host_refused(host=host[:100]))
         if request.verb != "post":
             return
@@ -176,14 +185,26 @@ class Site:
         if not ours or fetched not in (None, "same-origin"):
             raise RefusedError(HTTPStatus.FORBIDDEN, ui.OTHER_SITE)
 
-    def _sent(self, request: Request) -> dict[str, list[str]]:
+    def _admit(self, request: Request, token: str) -> Answer | None:
+        """Return None for who knows the secret. Its address is opened once: a cookie has the secret from then on."""
+        own = f"{_COOKIE}-{request.headers.get('Host', '').rpartition(':')[2]}"  # cookies are those of all ports
+        cookies = dict(each.strip().partition("=")[::2] for each in request.headers.get("Cookie", "").split(";"))
+        for given in (cookies.get(own, ""), token_in(request.headers.get("Authorization", ""), passwords=True)):
+            if hmac.compare_digest(given.encode(), self._secret.encode()):
+                return None
+        if not hmac.compare_digest(token.encode(), self._secret.encode()):
+            raise RefusedError(HTTPStatus.FORBIDDEN, ui.NOT_ADMITTED)
+        cookie = f"{own}={self._secret}; Path=/; HttpOnly; SameSite=Lax"
+        return Answer(HTTPStatus.SEE_OTHER, _HTML, b"", {**_HEADERS, "Location": render.ROOT, "Set-Cookie": cookie})
+
+    def _sent(self, request: Request) -> dict[str, str]:
         if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != _FORM:
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, ui.FORM_TYPE)
         try:
             text = request.body(MOST_SENT).decode("ascii")
-            return parse_qs(text, max_num_fields=8, errors="strict")
-        except ValueError:  # no ASCII, no UTF-8, or too many fields
+        except UnicodeDecodeError:
             raise RefusedError(HTTPStatus.BAD_REQUEST, ui.FORM_TYPE) from None
+        return _fields_of(text, ui.FORM_TYPE)
 
     # -- what is shown -------------------------------------------------------------------------------------
 
@@ -299,6 +320,15 @@ class Site:
         )
         more = [ui.others(others=counted(others, "other gang"))] if mine and others else []
         return Page(pictures.PLAN, render.planned(found, text, [told(each) for each in above.warnings], more))
+
+
+def _fields_of(text: str, problem: str) -> dict[str, str]:
+    """Return the fields of a query or a form. Raises :class:`RefusedError` with this ``problem`` if it has too many."""
+    try:
+        found = parse_qs(text, max_num_fields=MOST_FIELDS, errors="strict")
+    except ValueError:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, problem) from None
+    return {name: values[0] for name, values in found.items()}
 
 
 def _named_in(events: Sequence[Event], state: State) -> set[tuple[str, str]]:

@@ -209,6 +209,10 @@ ONE_OF_A_PAIR = "certificate and key come together: give both, or neither"
 TOKENS_IN_THE_OPEN = (
     "a bearer token is a secret: give tlsCertFile and tlsKeyFile, or a bindAddress that is loopback, such as 127.0.0.1"
 )
+ADDRESS_IS_PUBLISHED = (
+    "the configuration is published, so that no user, password or query may be in an address: set the variable"
+    " OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_HEADERS instead"
+)
 shorter_than_initial = Text("{backoff_max} is shorter than backoffInitial")
 too_few_items = Text("must have at least {min_length} item")
 not_longer_than_deadline = Text("{lease_duration} is not longer than renewDeadline")

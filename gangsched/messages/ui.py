@@ -63,7 +63,12 @@ too_many_objects = Text("{found} objects are too many for this page; {most} are 
 
 BUSY = "Others are being answered; try again in a moment."
 rests = Text("The leader works for this page a tenth of its time at most: try again in {seconds:.0f} s.")
-host_refused = Text("this page is not served to {host!r}: open the address that gangsched ui has printed")
+host_refused = Text(
+    "this page is not served under the name {host!r}: open the address that gangsched ui has printed, or add the name"
+    " to http.hosts"
+)
+NOT_ADMITTED = "open the address that gangsched ui has printed: it has a secret, which this request lacks"
+QUERY = "at most 8 fields, in UTF-8, are understood in an address"
 OTHER_SITE = "what another site sends is not planned: open this page and paste it there"
 FORM_TYPE = "only the form of this page is understood (application/x-www-form-urlencoded, UTF-8)"
 NO_PAGE = "There is no such page."

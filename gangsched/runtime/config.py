@@ -189,6 +189,9 @@ def check(configuration: Configuration) -> Iterator[Problem]:
         yield ("queue", "backoffMax"), invalid.shorter_than_initial(backoff_max=queue.backoff_max)
     if not seconds_of(configuration.preemption.gang_timeout) > 0:
         yield ("preemption", "gangTimeout"), invalid.NOT_LONGER_THAN_ZERO
+    endpoint = configuration.tracing.endpoint
+    if "@" in endpoint or "?" in endpoint:
+        yield ("tracing", "endpoint"), invalid.ADDRESS_IS_PUBLISHED
     yield from _check_http(configuration)
     yield from _check_profiles(configuration)
 

@@ -47,7 +47,7 @@ class Guard:
         """None if whoever sends this header may read the path; else the answer. With ``passwords`` a token may come as
         a password too: that is what browsers can ask for.
         """
-        token = _token(authorization, passwords=passwords)
+        token = token_in(authorization, passwords=passwords)
         if not token:
             return HTTPStatus.UNAUTHORIZED, failures.BEARER_OR_BASIC if passwords else failures.BEARER_MISSING
         key = hashlib.sha256(f"{verb} {path} {token}".encode()).digest()
@@ -89,8 +89,8 @@ class Guard:
             self._known[key] = self._clock() + REMEMBERED_SECONDS, judged
 
 
-def _token(authorization: str, *, passwords: bool) -> str:
-    """The token of a header; empty where there is none."""
+def token_in(authorization: str, *, passwords: bool) -> str:
+    """Return the token of a header, with ``passwords`` also one that is sent as a password; empty without one."""
     scheme, _, token = authorization.strip().partition(" ")
     token = token.strip()
     if scheme.lower() == "bearer":

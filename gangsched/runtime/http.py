@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import http.client
 import io
-from collections.abc import Callable, Mapping
+import ipaddress
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -95,8 +96,23 @@ def written(answer: Answer, *, with_body: bool = True) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("iso-8859-1") + (answer.body if with_body else b"")
 
 
-def hosts_of(host: str | None) -> frozenset[str] | None:
-    """The names that a browser may use for what listens on this address: another one may have come to mean it. None:
-    any, since it is not for this machine only.
+class Hosts:
+    """The names in a Host header that pages are served under. ``host`` is the address that is listened on, None for
+    all addresses; ``more`` are further names. Any other name may have come to mean this address (DNS rebinding).
     """
-    return frozenset({"127.0.0.1", "localhost", "[::1]", host or ""}) if is_loopback(host or "") else None
+
+    def __init__(self, host: str | None, more: Iterable[str] = ()) -> None:
+        self._only_here = is_loopback(host or "")
+        self._names = frozenset({"localhost", (host or "").lower(), *map(str.lower, more)}) - {""}
+
+    def serves(self, header: str) -> bool:
+        """Return whether a request with this Host header gets an answer."""
+        name, _, port = header.rpartition(":")
+        name = (name if port.isdecimal() else header).lower().removesuffix(".")
+        if name in self._names:
+            return True
+        try:
+            address = ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        except ValueError:  # these names cannot be registered
+            return bool(name) and not self._only_here and ("." not in name or name.endswith((".svc", ".cluster.local")))
+        return address.is_loopback or not self._only_here

@@ -415,6 +415,13 @@ class Http(Section, frozen=True, kw_only=True):
             reaches the port."""
         ),
     ] = "auto"
+    hosts: Annotated[
+        tuple[str, ...],
+        _doc(
+            """Further names by which browsers may call /ui, such as that of an Ingress. Where the port is on all
+            addresses, any IP address, localhost, names without a dot, *.svc and *.cluster.local are served too."""
+        ),
+    ] = ()
 
 
 class Logging(Section, frozen=True, kw_only=True):
@@ -443,7 +450,8 @@ class Tracing(Section, frozen=True, kw_only=True):
         str,
         _doc(
             """URL that takes traces, such as http://collector:4318/v1/traces. Empty: as OTEL_EXPORTER_OTLP_ENDPOINT and
-            the other standard variables have it, which are honoured in any case."""
+            the other standard variables have it, which are honoured in any case. It is published: secrets belong into
+            those variables, such as OTEL_EXPORTER_OTLP_HEADERS."""
         ),
     ] = ""
 

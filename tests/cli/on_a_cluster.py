@@ -35,8 +35,8 @@ async def ran(kubeconfig: Path | None, *arguments: str) -> tuple[int, str, str]:
 
 
 @asynccontextmanager
-async def page_of(*arguments: str) -> AsyncIterator[str]:
-    """The address that `gangsched ui` prints, for as long as it runs."""
+async def page_of(*arguments: str) -> AsyncIterator[tuple[str, str]]:
+    """The address of the page of `gangsched ui`, and its secret, for as long as it runs."""
     command = (*gangsched(), "ui", *arguments)
     server = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     try:
@@ -44,7 +44,9 @@ async def page_of(*arguments: str) -> AsyncIterator[str]:
         line = await asyncio.wait_for(server.stdout.readline(), 60)
         while line and b"http://" not in line:  # that no scheduler leads comes before all
             line = await asyncio.wait_for(server.stdout.readline(), 60)
-        yield line.decode().split()[-1]
+        address, _, secret = line.decode().split()[-1].partition("?token=")
+        assert len(secret) >= 32
+        yield address, secret
     finally:
         server.terminate()
         await server.wait()

@@ -22,12 +22,12 @@ from gangsched.core.options import Options
 from gangsched.messages import ui
 from gangsched.model.errors import UserError
 from gangsched.model.records import Condition
-from gangsched.runtime.http import RefusedError, Request, hosts_of
+from gangsched.runtime.http import Hosts, RefusedError, Request
 from gangsched.runtime.http_server import Server
 from tests import builders
 from tests.cli.worlds import HIGH, gang_job
 
-LOCAL = hosts_of("127.0.0.1")
+LOCAL = Hosts("127.0.0.1")
 BAD = "<img src=x onerror=alert(1)>'\"&"
 PASTED = (
     f"{HIGH}{gang_job('new', 0, 60).replace('spec: {schedulerName', 'spec: {priorityClassName: high, schedulerName')}"
@@ -220,7 +220,7 @@ class Clock:
 def test_a_scheduler_spends_a_tenth_of_its_time_on_pages():
     """What took a second is shown for nine; work of more than ten seconds is refused until it is worked off."""
     source, clock = Objects(a_cluster(), schedules=True), Clock()
-    site = Site(source, None, clock=clock)
+    site = Site(source, LOCAL, clock=clock)
     asked(site, "/ui")
     clock.step = 0.0
     clock.now += 7.0
@@ -246,10 +246,10 @@ def test_a_scheduler_decides_nothing_twice():
     """Its pages show what it has written on the pods; elsewhere what waits is decided, as gangsched get does."""
     events = [e for e in a_cluster() if not getattr(e.record, "nominated_node", "")]
     events += [Changed(builders.pod(f"waits-{n}").gang("waits").cpu(4).obj()) for n in (1, 2)]
-    own = shown(asked(Site(Objects(events, schedules=True), None), "/ui")[1])
+    own = shown(asked(Site(Objects(events, schedules=True), LOCAL), "/ui")[1])
     assert "no scheduler has decided about it yet" in own
     assert "0/2 nodes are available" in shown(asked(Site(Objects(events), LOCAL), "/ui")[1])
-    text = shown(asked(Site(Objects(a_cluster(), schedules=True), None), "/ui/explain?name=waits&namespace=d")[1])
+    text = shown(asked(Site(Objects(a_cluster(), schedules=True), LOCAL), "/ui/explain?name=waits&namespace=d")[1])
     assert "NOT NOW 0 of 2 members fit" in text
     assert "gangsched explain waits -n d" in text
 
@@ -284,12 +284,71 @@ def test_other_sites_get_nothing(headers, status):
     assert asked(Site(Objects(a_cluster()), LOCAL), "/ui/plan", {"manifest": PASTED}, **headers)[0] == status
 
 
-def test_on_an_address_of_others_any_name_is_answered():
-    """A Service has many names; a token is asked for there. Forms of other sites are refused all the same."""
-    site = Site(Objects(a_cluster()), hosts_of(None))
-    assert asked(site, "/ui", Host="gangsched.gangsched-system.svc")[0] == HTTPStatus.OK
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("gangsched.gangsched-system.svc", HTTPStatus.OK),
+        ("gangsched.gangsched-system.svc.cluster.local:10259", HTTPStatus.OK),
+        ("gangsched", HTTPStatus.OK),
+        ("10.1.2.3:10259", HTTPStatus.OK),
+        ("[fd00::1]:10259", HTTPStatus.OK),
+        ("127.0.0.1:10259", HTTPStatus.OK),
+        ("LOCALHOST.:10259", HTTPStatus.OK),
+        ("Gangs.example.com", HTTPStatus.OK),
+        ("gangs.example.com.evil.example", HTTPStatus.MISDIRECTED_REQUEST),
+        ("evil.example:10259", HTTPStatus.MISDIRECTED_REQUEST),
+        ("10.1.2.3.nip.io", HTTPStatus.MISDIRECTED_REQUEST),
+        ("", HTTPStatus.MISDIRECTED_REQUEST),
+    ],
+)
+def test_on_all_addresses_only_own_names_are_served(host, status):
+    """Names that nobody can register, addresses, and those of http.hosts. Forms of other sites are refused anyway."""
+    site = Site(Objects(a_cluster()), Hosts(None, ["gangs.example.com"]))
+    assert asked(site, "/ui", Host=host)[0] == status
     posted = asked(site, "/ui/plan", {"manifest": PASTED}, Host="gangsched.svc", Origin="https://evil.example")
     assert posted[0] == HTTPStatus.FORBIDDEN
+
+
+def test_the_address_of_the_command_has_a_secret():
+    """Its first use gives a cookie and an address without it. Without both, nothing is read, not even a form."""
+    site = Site(Objects(a_cluster()), LOCAL, secret="s3cret")
+    for path, headers in (
+        ("/ui", {}),
+        ("/ui?token=guess", {}),
+        ("/ui", {"Cookie": "gangsched-ui-1=guess"}),
+        ("/ui", {"Cookie": "gangsched-ui-2=s3cret"}),
+        ("/ui", {"Authorization": "Bearer guess"}),
+    ):
+        status, text, _ = asked(site, path, **headers)
+        assert (status, text.strip()) == (HTTPStatus.FORBIDDEN, ui.NOT_ADMITTED), path
+    assert asked(site, "/ui/plan", {"manifest": PASTED})[0] == HTTPStatus.FORBIDDEN
+    status, _, found = asked(site, "/ui?token=s3cret")
+    assert (status, found.headers["Location"]) == (HTTPStatus.SEE_OTHER, "/ui")
+    cookie, *rules = found.headers["Set-Cookie"].split("; ")
+    assert {"HttpOnly", "SameSite=Lax"} <= set(rules)
+    assert asked(site, "/ui", Cookie=f"other=1; {cookie}")[0] == HTTPStatus.OK
+    assert asked(site, "/ui/plan", {"manifest": PASTED}, Cookie=cookie)[0] == HTTPStatus.OK
+    assert asked(site, "/ui", Authorization="Bearer s3cret")[0] == HTTPStatus.OK
+
+
+@pytest.mark.parametrize(("fields", "status"), [(8, HTTPStatus.OK), (9, HTTPStatus.BAD_REQUEST)])
+def test_fields_of_an_address_are_counted(fields, status):
+    """One too many is an answer, not a connection that ends."""
+    query = "&".join(f"f{n}=1" for n in range(fields))
+    assert asked(Site(Objects(a_cluster()), LOCAL), f"/ui?{query}")[0] == status
+    assert asked(Site(Objects(a_cluster()), LOCAL), "/ui?name=%ff")[0] == HTTPStatus.BAD_REQUEST
+
+
+def test_a_body_is_read_only_by_those_whose_turn_it_is(monkeypatch):
+    """Of requests that are too many, nothing is read."""
+    monkeypatch.setattr(ui_site, "_AT_ONCE", 0)
+    headers = {"Host": "localhost", "Content-Type": "application/x-www-form-urlencoded"}
+
+    def body(most: int) -> bytes:
+        raise AssertionError(most)
+
+    with pytest.raises(RefusedError, match=ui.BUSY):
+        Site(Objects(a_cluster()), LOCAL).answer(Request("post", "/ui/plan", "", headers, body))
 
 
 def test_what_cannot_be_read_is_a_page():

@@ -23,7 +23,8 @@ async def test_a_browser_shows_the_pages(tmp_path):
     """
     file = tmp_path / "cluster.yaml"
     file.write_text(TWO_NODES + gang_job("waits", 0, 60, cpu=3) + BIG)
-    async with page_of("-f", str(file)) as url, browser(tmp_path) as tab:
+    async with page_of("-f", str(file)) as (url, secret), browser(tmp_path) as tab:
+        await tab.open(f"{url}?token={secret}")
         for width in (480, 1200):
             await tab.size(width, 900)
             for path in ("", "/nodes", "/queues", "/evictions", "/plan", f"/explain?name={LONG}"):

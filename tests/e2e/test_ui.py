@@ -106,11 +106,12 @@ async def test_the_page_shows_who_waits_and_who_was_evicted(
 
 async def shown_to_people(kubeconfig: Path, leader: RunningScheduler) -> None:
     """The same from the command, which follows the cluster and tries what would help."""
-    async with page_of("--kubeconfig", str(kubeconfig)) as url:
-        await says(url, "", "large", "never fits", " leads since ")
-        await says(f"{url}/evictions", "", "gang default/first")
+    async with page_of("--kubeconfig", str(kubeconfig)) as (url, secret):
+        assert (await read(url))[0] == 403
+        await says(url, secret, "large", "never fits", " leads since ")
+        await says(f"{url}/evictions", secret, "gang default/first")
         await says(
-            f"{url}/explain?namespace=default&name=large", "", "NEVER FITS", "none of the changes that were tried"
+            f"{url}/explain?namespace=default&name=large", secret, "NEVER FITS", "none of the changes that were tried"
         )
 
 

@@ -35,7 +35,7 @@ REFUSED = {
     ),
     "unknown key, nothing near": (
         "http: {zzz: 1}",
-        "f.yaml:3: http.zzz: unknown key; known are authorize, bindAddress, port, tlsCertFile, tlsKeyFile",
+        "f.yaml:3: http.zzz: unknown key; known are authorize, bindAddress, hosts, port, tlsCertFile, tlsKeyFile",
     ),
     "half a certificate": (
         "http: {tlsCertFile: a}",
@@ -44,6 +44,14 @@ REFUSED = {
     "tokens in the open": (
         "http: {authorize: true, bindAddress: 0.0.0.0}",
         "f.yaml:3: http.authorize: a bearer token is a secret: give tlsCertFile and tlsKeyFile, or a bindAddress",
+    ),
+    "a password in an address": (
+        'tracing: {endpoint: "https://me:secret@collector:4318/v1/traces"}',
+        "f.yaml:3: tracing.endpoint: the configuration is published, so that no user, password or query may be",
+    ),
+    "a key in an address": (
+        'tracing: {endpoint: "https://collector:4318/v1/traces?api-key=secret"}',
+        "f.yaml:3: tracing.endpoint: the configuration is published, so that no user, password or query may be",
     ),
     "unknown key in a list": (
         "profiles:\n- schedulerName: a\n  plugin: {}",
