@@ -162,6 +162,10 @@ class Scheduler:
         """What has gone wrong over single gangs since the last call, oldest first."""
         return self.decider.contained.drain()
 
+    def drain_held_back(self) -> int:
+        """Return how many writes of statuses have been held back since the last call, lest they never end."""
+        return self._run.drain_held_back()
+
     def evicted_repeatedly(self) -> int:
         """How many units were evicted in the last hour as often as it takes to be protected."""
         return self.world.evictions.repeatedly(self.options.protect_after_evictions, self.world.now)

@@ -90,6 +90,13 @@ announced_room_released = Text(
 )
 MINIMUM_BOUND = "the members that the gang needs are bound"
 
+# The status of a group object
+
+STATUS_HELD_BACK = (
+    "the scheduler has overwritten its own status of this object several times within a second; further changes of it"
+    " are written once a second. This is a fault of the scheduler: please report it"
+)
+
 # Rounds that came to nothing
 
 ONE_ROUND = "a round of evictions has"

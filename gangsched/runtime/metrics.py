@@ -135,6 +135,10 @@ DECLARED: Mapping[str, Declared] = {
     "gangsched_room_taken": Declared(
         "How often others took room that was freed for a gang: see the Event FreedRoomTaken."
     ),
+    "gangsched_status_writes_held_back": Declared(
+        "Writes of the status of group objects that were held back, because this process had overwritten the same"
+        " status several times within a second: see the Event StatusWriteHeldBack. Always 0 unless there is a fault."
+    ),
     "gangsched_clock_ahead_seconds": Declared(
         "How far the API server's clock is ahead of this process's; negative: behind.", level=True
     ),
@@ -366,6 +370,11 @@ class Metrics(Observer):
     def evictions(self, repeatedly: int) -> None:
         """How many units were evicted again and again."""
         self.note("units_evicted_repeatedly", repeatedly)
+
+    def statuses_held_back(self, writes: int) -> None:
+        """So many further writes of statuses were held back."""
+        if writes:
+            self.note("status_writes_held_back", writes)
 
     def held_room(self, held: HeldRoom) -> None:
         """How many nodes are held against other schedulers, and whether that is not allowed."""

@@ -425,6 +425,7 @@ class _QueueDepths(Observer):
             self._metrics.queued(self._scheduler.queue_counts())
             self._metrics.waiting(self._scheduler.pending_pods(), self._scheduler.stage_counts())
             self._metrics.evictions(self._scheduler.evicted_repeatedly())
+            self._metrics.statuses_held_back(self._scheduler.drain_held_back())
             self._metrics.held_room(self._scheduler.held_room())
             self._metrics.names_taken(self._scheduler.world.names.taken)
             ended = time.monotonic()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from unittest import mock
 
@@ -22,8 +22,8 @@ from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim.arrival import arrivals
 from gangsched.core.actions import Action, GangStatus
 from gangsched.core.events import Event
-from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import Group
+from gangsched.core.lifecycle.group_statuses import GroupStatuses
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.dialects import upstream
 from gangsched.model.records import Gang, GangId
@@ -70,15 +70,15 @@ def measure(count: int, *, grouped: bool) -> tuple[float, float]:
     gc.collect()
     core = WithoutStatus(Scheduler(case.options))
     world = World(arrivals(case.events()), start=NOW)
-    object_status, of_statuses = Reporter.object_status, 0.0
+    update, of_statuses = GroupStatuses.update, 0.0
 
-    def timed(reporter: Reporter, gang: GangId, group: Group | None) -> None:
+    def timed(statuses: GroupStatuses, gang: GangId, group_of: Callable[[GangId], Group | None]) -> None:
         nonlocal of_statuses
         start = time.thread_time()
-        object_status(reporter, gang, group)
+        update(statuses, gang, group_of)
         of_statuses += time.thread_time() - start
 
-    with mock.patch.object(Reporter, "object_status", timed):
+    with mock.patch.object(GroupStatuses, "update", timed):
         run_loop(core, SimCluster(world, until_seconds=600.0))
     unbound = [p.name for p in world.store.pods.values() if not p.node]
     if unbound:

@@ -1,4 +1,4 @@
-"""Reports about a gang: conditions and Events, without a flood, and the status of group objects.
+"""Reports about a gang: conditions and Events, without a flood.
 
 Of gangs that need quota it is reported in the words of Kueue when they get it, run, wait, or have to give it back.
 Events: https://kueue.sigs.k8s.io/docs/concepts/workload/ . They are about the object that stands for the gang: its Job
@@ -9,21 +9,18 @@ those of others alone. The Events' actions are those of pods: what waits to be r
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import msgspec
 
 from gangsched.core.actions import (
     Action,
     Bind,
-    GangStatus,
-    GroupRef,
     JobRef,
     JobStatus,
     PodRef,
     SetCondition,
-    SetGroupStatus,
     reference,
 )
 from gangsched.core.agenda import Page
@@ -32,22 +29,20 @@ from gangsched.core.ledger.condemned import Eviction, Phase
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.group import Failed, Group, Plan
+from gangsched.core.lifecycle.group_statuses import GroupStatuses
 from gangsched.core.lifecycle.report import ADMITTED, EVICTED, PENDING, PREEMPTED, RESERVED
 from gangsched.core.lifecycle.table import State
 from gangsched.core.options import Options
 from gangsched.core.planning.outcomes import with_what_is_bound
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.stop_policy import Stop
-from gangsched.core.state.census import Census
 from gangsched.core.state.incomplete import without
 from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.messages.text import listed
-from gangsched.model.dialects import BY_FAMILY, changed_status
-from gangsched.model.dialects.dialect import Seen, Told
 from gangsched.model.jobsets import JOBSET
-from gangsched.model.records import JOB, SINGLE, Gang, GangId, Pod
+from gangsched.model.records import JOB, SINGLE, GangId, Pod
 from gangsched.model.times import render_time
 
 #: Longest text of a condition: names in it are as long as users make them.
@@ -82,40 +77,6 @@ def _told_as(gang: GangId) -> str:
     return f"{PENDING} {gang}"
 
 
-def gang_status(gang: Gang, census: Census, problem: str, message: str, evicted: str) -> Mapping[str, Any]:
-    """Where a gang stands, for the status of its group object: in one form for all dialects, phases as Koordinator's
-    users know them. ``evicted`` says of its pods which were evicted last, and for whom.
-    """
-    running, succeeded, failed = census.running, census.succeeded, census.failed
-    scheduled_now = len(census.bound) + len(census.terminating) + succeeded
-    minimum = gang.min_member
-    if succeeded >= minimum:
-        phase = "Finished"
-    elif failed and failed + running + succeeded >= minimum:
-        phase = "Failed"
-    elif scheduled_now >= minimum:
-        phase = "Running" if running + succeeded >= minimum else "Scheduled"
-    elif scheduled_now or (message and not problem):
-        phase = "Scheduling"
-    else:
-        phase = "PreScheduling" if census.present >= minimum and not problem else "Pending"
-    done = scheduled_now >= minimum
-    waits_for = report.GANG_NOT_READY if problem else report.UNSCHEDULABLE if message else ""
-    return {
-        "phase": phase,
-        "minimum": minimum,
-        "members": census.members,
-        "occupiedBy": census.owner,
-        "scheduled": scheduled_now,
-        "running": running,
-        "succeeded": succeeded,
-        "failed": failed,
-        "reason": report.SCHEDULED if done else waits_for,
-        "message": "" if done else problem or message,
-        "evicted": evicted,
-    }
-
-
 class Reporter:
     """Adds reports about gangs to the ``actions``; see each attribute for what it remembers of them."""
 
@@ -128,9 +89,8 @@ class Reporter:
         self.to_tell: Page[str] = ledger.agenda.page()
         #: Groups that have their quota and do not run yet, by key: the ClusterQueue, and since when.
         self.reserved: dict[str, tuple[str, float]] = {}
-        #: The statuses of group objects that were written last, and their text about the last eviction.
-        self._statuses: dict[GangId, object] = {}
-        self._evicted: dict[GangId, str] = {}
+        #: The status of group objects.
+        self.statuses = GroupStatuses(world, ledger, actions)
         #: Bindings that succeeded and that one Event per gang will report, by the key of the group whose they are.
         self.unsaid: dict[str, dict[GangId, list[Bind]]] = {}
         #: The UIDs of objects that know that Kueue admits them as well.
@@ -251,52 +211,6 @@ class Reporter:
             return report.pod_reference(min(members, key=lambda ref: ref.name))
         return report.group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
 
-    def object_status(self, gang: GangId, group: Group | None) -> None:
-        """The status of the group object, when it changed and is ours to tell.
-
-        The controllers write it. Where others create no members before it says so the scheduler does, also of a group
-        that has none yet if its members will be of this scheduler name; what another client writes over it is
-        corrected.
-        """
-        dialect = BY_FAMILY.get(gang.family)
-        if dialect is None or dialect.status is None:
-            return
-        membership = self._world.membership
-        spec = membership.objects.get((gang.family, gang.namespace, gang.name))
-        if spec is None or spec.mistake is not None:  # what cannot be read is not written to either
-            self._statuses.pop(gang, None)
-            self._evicted.pop(gang, None)
-            return
-        awaited = bool(dialect.awaited_from)
-        if gang not in membership.members and not (
-            gang.scheduler == dialect.awaited_from if awaited else gang in self._statuses
-        ):
-            return  # another scheduler's group, or one that is not used yet
-        message = group.message if group else ""
-        if awaited and group:
-            message = next((text for _, text in group.told.values()), "")  # not each one that it might be
-        problem = group.problem if group else ""
-        found = gang_status(spec, membership.census(gang), problem, message, self._evicted.get(gang, ""))
-        if awaited:
-            self._write_at_once(gang, spec, found, dialect.versions[0])
-        elif self._statuses.get(gang) != found:
-            self._statuses[gang] = found
-            self._actions.append(GangStatus(gang.family, gang.namespace, gang.name, spec.uid, found))
-
-    def _write_at_once(self, gang: GangId, spec: Gang, told: Told, version: str) -> None:
-        """Change what is not as it should be in the status as it was last seen, unless that has been written since."""
-        seen = spec.status or {}
-        known = self._statuses.get(gang)
-        written = known[1] if isinstance(known, tuple) and known[0] == seen else seen
-        news = changed_status(gang.family, told, Seen(version, spec.generation, written, self._world.now))
-        self._statuses[gang] = seen, {**written, **news}
-        if not news:
-            return
-        # What was written may have been lost: all that differs from what was seen is in the next write.
-        fields = {**changed_status(gang.family, told, Seen(version, spec.generation, seen, self._world.now)), **news}
-        ref = GroupRef(gang.namespace, gang.name, spec.uid, gang.family, version)
-        self._actions.append(SetGroupStatus(ref, fields))
-
     def waits_for(self, group: Group) -> str:
         """What a gang is doing, and which pods it waits for to be gone."""
         uids = self._ledger.waits(group.key) if group.evicts(Phase.LEAVING) else ()
@@ -351,7 +265,7 @@ class Reporter:
             text = report.evicted_for(group.name, theirs, plan)
             last = f"{render_time(self._world.now)}: {text}"
             if gang is not None:
-                self._evicted[gang] = last  # its status follows when the pods change
+                self.statuses.evicted(gang, last)
             elif about[:2] in _WITH_CONDITIONS:
                 self.set_conditions(about, (_EVICTED_PODS, "True", report.PREEMPTED, last))
             else:

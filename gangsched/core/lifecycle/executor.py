@@ -210,6 +210,10 @@ class Executor:
             if group.name == event.gang and group.state is State.QUEUED:
                 self._waiting.enqueue(group)
 
+    def drain_held_back(self) -> int:
+        """Return how many writes of statuses have been held back since the last call."""
+        return self._reporter.statuses.drain_held_back()
+
     def refused(self, event: ev.ObjectRefused) -> None:
         """Tell the owner of an object that cannot be understood, once."""
         kind, _, api = event.kind.partition(".")
@@ -283,6 +287,7 @@ class Executor:
             self._signal(group, Signal.FAILED)
         self.work.phases.update(self._evictions.removals.due(self.world.now))
         self._announced.time_over()
+        self._reporter.statuses.time_passed()
         self.gangs.broken.time_passed()
         self.phases.ask_again()
         for node in self.world.foreign_nominations.lapsed(self.world.now):

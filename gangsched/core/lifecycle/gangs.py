@@ -255,7 +255,7 @@ class Gangs:
                 self._moved(group)
             self._follow(group, found, pending, other)
         for each in gangs:
-            self._reporter.object_status(each, self.of(each))
+            self._reporter.statuses.update(each, self.of)
         if admitted_twice:
             self._reporter.tell_two_admitters(gangs, admitted_twice)
         return gangs

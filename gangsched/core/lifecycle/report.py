@@ -33,6 +33,7 @@ UNSCHEDULABLE = "Unschedulable"
 ROOM_RELEASED = "AnnouncedRoomReleased"
 SCHEDULER_ERROR = "SchedulerError"
 ROOM_TAKEN = "FreedRoomTaken"
+STATUS_HELD_BACK = "StatusWriteHeldBack"
 ROOM_NOT_HELD = "RoomNotHeld"
 RESUMED = "Resumed"
 PODS_MISSING = "ResumedPodsMissing"
@@ -62,6 +63,7 @@ EVENTS = {
     EVICTION_ANNOUNCED: ("Normal", "Preempting"),
     GANG_BROKEN: ("Warning", "Preempting"),
     ROOM_TAKEN: ("Warning", "Preempting"),
+    STATUS_HELD_BACK: ("Warning", "UpdatingStatus"),
     ROOM_NOT_HELD: ("Warning", "Preempting"),
     RESUMED: ("Normal", "Resuming"),
     ROLLED_BACK: ("Warning", "RollingBack"),

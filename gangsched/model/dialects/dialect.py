@@ -19,7 +19,7 @@ EVICTED = "gangsched.dev/PodsEvicted"
 #: Phases of a gang whose minimum is bound.
 STARTED = ("Scheduled", "Running", "Finished")
 
-#: Where a gang stands, in one form for all APIs: :func:`gangsched.core.lifecycle.conditions.gang_status`.
+#: Where a gang stands, in one form for all APIs: :func:`gangsched.core.lifecycle.group_statuses.gang_status`.
 Told: TypeAlias = Mapping[str, Any]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.lifecycle.conditions import Reporter
+from gangsched.core.lifecycle.group_statuses import GroupStatuses
 from tests.builders import gang, node, pod
 from tests.core.harness import Cluster, plan
 
@@ -75,7 +75,7 @@ def steps(monkeypatch, grouped):
         count += event == "opcode"
         return traced
 
-    monkeypatch.setattr(Reporter, "object_status", lambda *_: None)
+    monkeypatch.setattr(GroupStatuses, "update", lambda *_: None)
     before = sys.gettrace()
     sys.settrace(traced)
     try:

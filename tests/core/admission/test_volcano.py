@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from gangsched.core import events as ev
 from gangsched.core.actions import SetGroupStatus
+from gangsched.core.lifecycle import group_statuses
+from gangsched.core.lifecycle.group_statuses import MOST_OVERWRITTEN, PERIOD_SECONDS
+from gangsched.core.lifecycle.report import STATUS_HELD_BACK
 from gangsched.model.records import Gang, PriorityClass
 from tests.builders import gang, node, pod
-from tests.core.harness import Cluster, plan
+from tests.core.harness import Cluster, plan, reports
 
 FAMILY, TASK = "scheduling.volcano.sh", "volcano.sh/task-spec"
 OURS = ("volcano", "py-gang-scheduler")
@@ -96,6 +101,73 @@ def test_what_somebody_else_writes_over_the_phase_is_corrected():
     cluster.show(group(2, status={**mine, "phase": "Pending"}))
     cluster.run()
     assert phases(cluster) == [("g", "Inqueue")] * 2
+
+
+def settled(cluster, status):
+    """The status of the group when nothing more is written, from this one on. Each write is shown to the scheduler."""
+    seen = len(cluster.log)
+    for generation in range(1, 50):
+        cluster.run()
+        new = [a.status for a in cluster.log[seen:] if isinstance(a, SetGroupStatus)]
+        if not new:
+            return status
+        for each in new:
+            status = {**status, **each}
+        seen = len(cluster.log)
+        cluster.show(group(2, status=status, generation=generation))
+    raise AssertionError("the status is written for ever")
+
+
+@pytest.mark.parametrize(("cpu", "phase"), [(1, "Inqueue"), (4, "Running")])
+def test_the_status_of_a_group_has_one_writer(cpu, phase):
+    """Two names are answered to, and the members have one of them: the status comes to rest."""
+    cluster = Cluster(node("n").cpu(cpu), group(2), scheduler_names=OURS)
+    status = settled(cluster, {})
+    assert status["phase"] == "Inqueue"  # as awaited, while there are no members
+    cluster.show(member("a", scheduler="py-gang-scheduler"))
+    status = settled(cluster, status)
+    assert [each["reason"] for each in status["conditions"]] == ["NotEnoughTasks"]
+    cluster.show(member("b", scheduler="py-gang-scheduler"))
+    status = settled(cluster, status)
+    assert status["phase"] == phase
+    cluster.delete("a")
+    cluster.delete("b")
+    status = settled(cluster, status)
+    assert (status["phase"], status["conditions"]) == ("Inqueue", [])
+
+
+def test_the_writer_is_another_when_its_members_are_gone():
+    """Members of both names: the first writes, and the second when the first has none any more."""
+    cluster = Cluster(node("n").cpu(4), group(1), member("a", scheduler="py-gang-scheduler"), scheduler_names=OURS)
+    cluster.run()
+    cluster.show(member("b", cpu=8))
+    before = phases(cluster)
+    assert before[-1] == ("g", "Running")
+    cluster.run()
+    assert phases(cluster) == before
+    cluster.delete("a")
+    cluster.run()
+    assert phases(cluster)[-1] == ("g", "Inqueue")
+
+
+def test_a_status_that_is_overwritten_again_and_again_is_held_back(monkeypatch):
+    """By ourselves, whatever the reason: a few times within a second, then once a second; that is counted and reported
+    once.
+    """
+    says = itertools.cycle(("one", "another"))
+    real = group_statuses.gang_status
+    monkeypatch.setattr(group_statuses, "gang_status", lambda *of: {**real(*of), "message": next(says)})
+    cluster = Cluster(node("n").cpu(4), group(2), scheduler_names=OURS)
+    for generation in range(1, 41):
+        cluster.run()
+        cluster.show(group(2, generation=generation))
+    written = len(phases(cluster))
+    assert written <= 2 * (MOST_OVERWRITTEN + 1)
+    assert cluster.core.drain_held_back() > 10
+    assert len(reports(cluster.log, STATUS_HELD_BACK)) == 1
+    monkeypatch.undo()
+    cluster.pass_time(PERIOD_SECONDS)
+    assert len(phases(cluster)) > written
 
 
 def test_a_phase_is_taken_back_before_it_was_seen():
