@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.messages.text import Text
+from gangsched.messages.text import Text, counted
 from tests.pages import ROOT
 
 PRODUCT = ROOT / "gangsched"
@@ -189,3 +189,11 @@ def test_a_text_refuses_other_values(positional: tuple[object, ...], named: dict
     """A value without a name, a missing one and one too many are errors that name it."""
     with pytest.raises(TypeError, match=says):
         Text("{pod} waits for {count}")(*positional, **named)
+
+
+@pytest.mark.parametrize(
+    ("noun", "many"), [("pod", "pods"), ("PriorityClass", "PriorityClasses"), ("policy", "policies"), ("day", "days")]
+)
+def test_counted_nouns_have_their_plural(noun: str, many: str) -> None:
+    """One is singular; none and several are plural, also of nouns that end with s or y."""
+    assert [counted(number, noun) for number in (0, 1, 2)] == [f"0 {many}", f"1 {noun}", f"2 {many}"]

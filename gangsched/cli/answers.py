@@ -158,10 +158,15 @@ def print_document(form: str, document: Mapping[str, Any]) -> None:
 
 
 class Columns:
-    """Lines in columns, as kubectl does it: nothing is cut off, and lines stand below those that came before."""
+    """Lines in columns, as kubectl prints them. Later lines keep the columns of earlier ones.
 
-    def __init__(self) -> None:
+    ``width`` is that of the terminal, if the last column holds sentences that have to fit into it. Nothing is cut off
+    otherwise.
+    """
+
+    def __init__(self, width: int | None = None) -> None:
         self._widths: list[int] = []
+        self._width = width
 
     def print(self, lines: Sequence[tuple[str, ...]]) -> None:
         """Print these lines, each column as wide as its widest cell so far."""
@@ -169,7 +174,29 @@ class Columns:
         for line in cleaned:
             self._widths = [max(pair) for pair in zip_longest(self._widths, map(len, line), fillvalue=0)]
         for line in cleaned:
-            print("   ".join(cell.ljust(width) for cell, width in zip(line, self._widths, strict=True)).rstrip())
+            if self._width is not None:
+                before = sum(self._widths[: len(line) - 1]) + len(_GAP) * (len(line) - 1)
+                line[-1] = first_clause(line[-1], max(self._width - before, _LEAST))
+            print(_GAP.join(cell.ljust(width) for cell, width in zip(line, self._widths, strict=True)).rstrip())
+
+
+_GAP = "   "
+#: Sentences get so many columns even where a terminal has fewer left.
+_LEAST = 16
+
+
+def terminal_width() -> int | None:
+    """The width of the terminal that is written to; None for a pipe or a file."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def first_clause(text: str, width: int) -> str:
+    """The first clause of a sentence, cut off after a word where it is longer than ``width``."""
+    clause = re.split(r"[;.](?= )", text, maxsplit=1)[0].rstrip(".")
+    if len(clause) <= width:
+        return clause
+    head = clause[: width - 1]
+    return f"{head[: head.rfind(' ')] if ' ' in head[width // 2 :] else head}…"
 
 
 def print_lines(lines: Sequence[tuple[str, ...]]) -> None:

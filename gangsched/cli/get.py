@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gangsched.cli import answers, without_pods
-from gangsched.cli.answers import Contract, age_of, natural, print_lines
+from gangsched.cli.answers import Columns, Contract, age_of, natural
 from gangsched.cli.decisions import State, can_start
 from gangsched.cli.inputs import (
     add_cluster_arguments,
@@ -86,9 +86,32 @@ class Gangs(NamedTuple):
 
 
 def _render(gangs: Gangs, form: str) -> None:
-    print_lines(lines(form, gangs.rows, gangs.now))
+    width = _width(form)
+    table = lines(form, gangs.rows, gangs.now)
+    Columns(width).print(table if width is None else _without(table, width))
     if not gangs.rows:
         answers.complain([failures.NO_GANGS])
+
+
+#: Columns that narrow terminals go without, in this order, until sentences have so many columns.
+_LEFT_OUT, _FOR_REASONS = ("PRIORITY", "AGE", "NAMESPACE"), 40
+
+
+def _without(table: list[tuple[str, ...]], width: int) -> list[tuple[str, ...]]:
+    """The table without the columns that leave too little room for the reasons. Several namespaces always stay."""
+    for title in _LEFT_OUT:
+        widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
+        if width - sum(widths[:-1]) - 3 * (len(widths) - 1) >= _FOR_REASONS or not any(row[-1] for row in table[1:]):
+            break
+        at = table[0].index(title)
+        if title != "NAMESPACE" or len({row[at] for row in table[1:]}) == 1:
+            table = [(*row[:at], *row[at + 1 :]) for row in table]
+    return table
+
+
+def _width(form: str) -> int | None:
+    """The width into which the lines have to fit; None where nothing is cut off."""
+    return answers.terminal_width() if form == "table" else None
 
 
 CONTRACT: Contract[Gangs] = Contract("gangsched.dev/get/v1", {"gangs": []}, Gangs.fields, _render)
@@ -113,7 +136,7 @@ def _watch(args: argparse.Namespace) -> int:
     space, leads = space or "default", bool(running.holder)
     scheduler = Scheduler(options)
     shown: dict[tuple[str, str, str], Row] = {}
-    columns, above = answers.Columns(), 0
+    columns, above = Columns(_width(args.output)), 0
     with closing(batches):
         for events, now, scope in batches:
             if not shown and not scope.whole:

@@ -68,11 +68,11 @@ class Record(NamedTuple):
 
     def rows(self, most: int) -> Iterator[tuple[str, ...]]:
         """A line of the table for each, with so many names of objects at most; its head first."""
-        yield "AGE", "REASON", "KIND", "OBJECTS", "MESSAGE"
+        yield "AGE", "TIME", "REASON", "KIND", "OBJECTS", "MESSAGE"
         for line in self.lines:
             names = [f"{space}/{name}" + (f" ({node})" if node else "") for space, name, node in line.objects]
             age = age_of(self.now - parse_time(line.time, "time"))
-            yield age, line.reason, line.kind, listed(names, most), line.note
+            yield age, line.time, line.reason, line.kind, listed(names, most), line.note
 
     def print(self, _: str = "") -> None:
         """Print the table, as kubectl does it; on a terminal without most of the names of many objects."""

@@ -356,6 +356,16 @@ def add_namespace_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_default_namespace_argument(parser: argparse.ArgumentParser) -> None:
+    """``-n`` of commands that read manifests which may name no namespace."""
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        metavar="NS",
+        help="the namespace of objects of -f that name none (default: that of the context, else default)",
+    )
+
+
 def name_of(args: argparse.Namespace) -> str | None:
     """The name that was given; with `-f FILE NAME` the option has taken it, since it takes all that follows."""
     if args.name is None and len(args.sources or ()) > 1 and not Path(args.sources[-1]).exists():

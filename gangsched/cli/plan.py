@@ -19,6 +19,7 @@ from gangsched.cli.inputs import (
     Input,
     add_cluster_arguments,
     add_decision_arguments,
+    add_default_namespace_argument,
     add_eta_argument,
     moment_of,
     read_cluster,
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="read a cluster; what -f gives is laid on top of it (the same name replaces), as if it were applied",
     )
+    add_default_namespace_argument(parser)
     add_cluster_arguments(parser, "with --cluster: ")
     add_eta_argument(parser)
     parser.add_argument(
@@ -138,17 +140,20 @@ def _input(args: argparse.Namespace) -> tuple[Loaded, Options, float, bool]:
     if not args.cluster:
         if not args.sources or args.kubeconfig or args.context:
             raise answers.UsageError(failures.NOTHING_TO_PLAN)
-        options, loaded = read_options(args), load(args.sources, skip_invalid=args.skip_invalid)
+        options, space = read_options(args), args.namespace or ""
+        loaded = load(args.sources, skip_invalid=args.skip_invalid, namespace=space)
         return loaded, options, loaded.now if now is None else now, False
     found = read_cluster(args)  # a decision rests on all of it
     above = Loaded([], [], [], 0.0)
     if args.sources:
-        above = load_above(found, args.sources, skip_invalid=args.skip_invalid)
+        above = load_above(found, args.sources, skip_invalid=args.skip_invalid, namespace=args.namespace or "")
     loaded = Loaded(overlaid(found.events, above.events), [], above.warnings, found.now)
     return loaded, found.options, found.now if now is None else now, found.leads
 
 
-def load_above(found: Input, sources: Sequence[str | Source], *, skip_invalid: bool = False) -> Loaded:
-    """What these give, as if it were applied to the cluster."""
-    around = Around.of(found.events, found.namespace or "default")
+def load_above(
+    found: Input, sources: Sequence[str | Source], *, skip_invalid: bool = False, namespace: str = ""
+) -> Loaded:
+    """What these give, as if it were applied to the cluster, by default in the namespace of its context."""
+    around = Around.of(found.events, namespace or found.namespace or "default")
     return load(sources, around=around, skip_invalid=skip_invalid)

@@ -21,6 +21,8 @@ from gangsched.model.times import clock_time, render_duration, render_time
 
 #: Longer lists are cut: the plan has all.
 MANY = 12
+#: So many pods are named where they share a condition.
+_NAMES = 3
 
 
 def under(label: str, lines: Iterable[str]) -> Iterator[Section]:
@@ -246,8 +248,9 @@ def _budgets(state: State, pod: Pod, taking: Sequence[Decision]) -> Iterator[str
 
 
 def conditions(pods: Sequence[Pod]) -> Iterator[Section]:
-    """What the conditions on the pods say: who wanted to put or take them where."""
+    """What the conditions on the pods say: who wanted to put or take them where. Equal conditions are one line."""
     lines = []
+    alike: dict[tuple[str, str, str], list[tuple[str, float]]] = {}
     for pod in pods:
         if pod.nominated_node:
             lines.append(f"{pod.key}: nominated to {pod.nominated_node}")
@@ -259,9 +262,13 @@ def conditions(pods: Sequence[Pod]) -> Iterator[Section]:
         ):
             if found is None or (name == "PodScheduled" and found.status == "True"):
                 continue
-            since = f" since {render_time(found.since)}" if found.since else ""
             said = ": ".join(t for t in (found.reason, found.message) if t)
-            lines.append(f"{pod.key}: {name}={found.status}{since}{f' ({said})' if said else ''}")
+            alike.setdefault((name, found.status, said), []).append((pod.key, found.since))
+    for (name, status, said), on in alike.items():
+        keys, first = [key for key, _ in on], min(since for _, since in on)
+        whose = keys[0] if len(keys) == 1 else f"{counted(len(keys), 'pod')} ({listed(keys, _NAMES)})"
+        since = f" since {render_time(first)}" if first else ""
+        lines.append(f"{whose}: {name}={status}{since}{f' ({said})' if said else ''}")
     if len(lines) > MANY:
         lines = [*lines[:MANY], f"… and {len(lines) - MANY} more"]
     yield from under("conditions", lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from gangsched.cli.answers import Contract
@@ -18,6 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_input_arguments(parser, required=False)
     add_cluster_arguments(parser)
+    parser.add_argument(
+        "-n", "--namespace", metavar="NS", help="only the ClusterQueues of this namespace's LocalQueues, with cohorts"
+    )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
     parser.epilog = (
         "With -f the queues of the manifests are shown with what their bound pods use; without, those of a cluster,"
@@ -68,4 +71,20 @@ def _read(args: argparse.Namespace) -> tuple[Sequence[Row], list[Problem]]:
     scheduler.handle(read.events, read.now)
     managed = scheduler.world.managed
     managed.settle()
-    return list(rows(managed.quota, managed.tally)), read.warnings
+    found = list(rows(managed.quota, managed.tally))
+    if args.namespace is not None:
+        local = managed.quota.local_queues.values()
+        found = _with_cohorts(found, {queue.cluster_queue for queue in local if queue.namespace == args.namespace})
+    return found, read.warnings
+
+
+def _with_cohorts(found: Sequence[Row], names: Collection[str]) -> list[Row]:
+    """The rows of these ClusterQueues and of the cohorts above them; a row follows those of its cohorts."""
+    kept: list[Row] = []
+    above: list[Row] = []
+    for row in found:
+        del above[row.depth :]
+        above.append(row)
+        if row.is_queue and row.name in names:
+            kept += [each for each in above if each not in kept]
+    return kept

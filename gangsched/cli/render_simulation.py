@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
+from gangsched.cli.answers import first_clause
 from gangsched.cli.pictures import MAX_NODES, Painter, Placed
 from gangsched.cli.render import headline, make_console, most_rows, printed
 from gangsched.cli.simulation import Simulation, clock, pods_of, records_of, summary_of, timeline
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import moment
+from gangsched.messages.text import counted, listed
 from gangsched.model.errors import one_line
 
 #: On a terminal longer tables end in a line that says so; ``-o json`` has everything.
@@ -24,6 +26,9 @@ MAX_ROWS = 400
 _TIMELINE_WITHOUT_NAMES, _PODS_WITHOUT_NAMES = 40, 68
 #: Columns of pods that narrower terminals go without: the input says the same.
 _NARROW, _LEFT_OUT, _LEFT_OUT_WIDTH = 100, ("GANG", "PRIORITY", "ARRIVED"), 30
+#: The column WHY has this width at least; longer reasons of pending pods are below the table, once each.
+_WHY = 30
+_NAMED = 3
 #: Names never get fewer characters than this.
 _NARROWEST = 16
 
@@ -61,8 +66,11 @@ def _print(out: Console, simulation: Simulation) -> None:
     out.print(Padding(nodes, (0, 0, 0, 2), expand=False))
     out.print()
     out.print(headline("pods"))
-    out.print(_pods(pods_of(simulation), out.width, most))
+    found = pods_of(simulation)
+    out.print(_pods(found, out.width, most))
     out.print()
+    if pending := _pending(found):
+        out.print(Padding(Group(*pending, ""), (0, 0, 0, 2), expand=False))
     for line in _summary(summary_of(simulation)):
         out.print(line)
 
@@ -125,7 +133,7 @@ def _pods(pods: dict[str, dict[str, Any]], width: int, most: int) -> Table:
     narrow = width < _NARROW
     kept = [n for n, title in enumerate(titles) if not (narrow and title in _LEFT_OUT)]
     kinds = {titles[n]: {"no_wrap": True, "justify": "right" if titles[n] == "PRIORITY" else "left"} for n in kept}
-    table = _table(kinds | {"WHY": {"overflow": "fold", "style": "dim"}})
+    table = _table(kinds | {"WHY": {"overflow": "fold", "style": "dim", "min_width": _why_width(pods)}})
     shown = list(pods.items())[:most]
     columns = [
         {one_line(key) for key, _ in shown},
@@ -149,11 +157,30 @@ def _pods(pods: dict[str, dict[str, Any]], width: int, most: int) -> Table:
         )
         table.add_row(
             *(cells[n] for n in kept),
-            Text(f"for {preemptor}" if preemptor else one_line(pod["message"] or _drained(pod))),
+            Text(f"for {preemptor}" if preemptor else first_clause(one_line(pod["message"] or _drained(pod)), _WHY)),
         )
     if len(pods) > most:
         table.add_row(f"… {len(pods) - most} more (-o json has all)")
     return table
+
+
+def _why_width(pods: dict[str, dict[str, Any]]) -> int:
+    """The width that the column WHY needs."""
+    return min(_WHY, max((len(pod["message"] or "") for pod in pods.values()), default=0))
+
+
+def _pending(pods: dict[str, dict[str, Any]]) -> list[Text]:
+    """Why pods are still pending at the end, whole: a line for all that wait for the same reason."""
+    alike: dict[str, list[str]] = {}
+    for key, pod in pods.items():
+        if pod["message"] and pod["phase"] == "Pending":
+            alike.setdefault(one_line(pod["message"]), []).append(one_line(key))
+    lines = []
+    for message, keys in alike.items():
+        if len(message) > _WHY:
+            whose = keys[0] if len(keys) == 1 else f"{counted(len(keys), 'pod')} ({listed(keys, _NAMED)})"
+            lines.append(Text(f"{whose}: {message}"))
+    return lines
 
 
 def _drained(pod: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from gangsched.cli import answers
 from gangsched.cli.answers import Contract
-from gangsched.cli.inputs import add_input_arguments, read_options
+from gangsched.cli.inputs import add_default_namespace_argument, add_input_arguments, read_options
 from gangsched.cli.simulation import Simulation, fields_of, simulate
 from gangsched.cluster.manifests import load
 from gangsched.cluster.sim.arrival import InvalidHintError
@@ -30,6 +30,7 @@ _JITTER_SECONDS = 0.02
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_input_arguments(parser)
+    add_default_namespace_argument(parser)
     parser.add_argument(
         "--until",
         metavar="TIME",
@@ -79,7 +80,7 @@ CONTRACT: Contract[Simulation] = Contract(
 def _played(args: argparse.Namespace) -> tuple[Simulation, list[Problem]]:
     options = read_options(args)
     until_seconds = _until(args.until)
-    loaded = load(args.sources, skip_invalid=args.skip_invalid)
+    loaded = load(args.sources, skip_invalid=args.skip_invalid, namespace=args.namespace or "")
     faults = None
     if args.seed is not None:
         faults = SeededFaults(args.seed, write_delay_seconds=_JITTER_SECONDS, watch_delay_seconds=_JITTER_SECONDS)

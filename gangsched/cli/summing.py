@@ -17,13 +17,14 @@ MOST_LINES = 20
 _SUMS, _NAMES = 6, 3
 #: What the names of the nodes of a group differ in.
 _LAST = re.compile(r"[-.]?[0-9a-z]*[0-9][0-9a-z]*$")
+_DIGITS = re.compile(r"[0-9]+")
 
 
 def members(placements: Sequence[Placement]) -> list[str]:
     """How many go to which group of nodes: those whose names begin alike."""
     nodes: dict[str, list[str]] = {}
     for placement in placements:
-        nodes.setdefault(_LAST.sub("", placement.node) or placement.node, []).append(placement.node)
+        nodes.setdefault(_group(placement.node), []).append(placement.node)
     lines = []
     for group in sorted(nodes, key=lambda name: (-len(nodes[name]), natural(name))):
         names = sorted(set(nodes[group]), key=natural)
@@ -35,6 +36,11 @@ def members(placements: Sequence[Placement]) -> list[str]:
             )
         )
     return _few(lines)
+
+
+def _group(node: str) -> str:
+    """What the names of nodes of one group have in common."""
+    return _LAST.sub("", node) or _DIGITS.sub("0", node)
 
 
 def victims(found: Sequence[Victim]) -> list[str]:

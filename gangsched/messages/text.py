@@ -43,8 +43,15 @@ def and_nearest(name: str, known: Iterable[str], cutoff: float = 0.8) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """``1 pod``, ``2 pods``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    """``1 pod``, ``2 pods``, ``2 policies``, ``2 PriorityClasses``."""
+    return f"{number} {what if number == 1 else plural(what)}"
+
+
+def plural(noun: str) -> str:
+    """The regular plural of a noun."""
+    if noun.endswith(("s", "x", "ch", "sh")):
+        return f"{noun}es"
+    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
 
 
 def are(number: int) -> str:

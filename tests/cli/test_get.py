@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from gangsched.cli import inputs
-from gangsched.cli.answers import Columns, age_of, print_lines
-from gangsched.cli.get import Row, lines
+from gangsched.cli.answers import Columns, age_of, first_clause, print_lines
+from gangsched.cli.get import CONTRACT, Gangs, Row, lines
 from gangsched.cli.inputs import Followed, Reach
 from gangsched.cli.main import main
 from gangsched.cluster.kube.published import Published, Status
@@ -207,6 +207,56 @@ def test_names_cannot_steer_the_terminal(capsys):
     row = Row("d", "g", "Pod", "Queued", 0, 1, 1, 0, 0.0, "a\x1b[31mb\nc", "s", ())
     print_lines(lines("table", [row], 0.0))
     assert "a\\x1b[31mb c" in capsys.readouterr().out
+
+
+LONG = (
+    "never fits: 8 pods x 8 nvidia.com/gpu = 64; 32 in the 6 nodes that it may use. 0/6 nodes are available: no room."
+)
+
+
+@pytest.mark.parametrize(
+    ("columns", "head", "reason"),
+    [
+        (80, "NAME KIND STATE READY REASON", "never fits: 8 pods x 8 nvidia.com/gpu = 64"),
+        (100, "NAMESPACE NAME KIND STATE READY AGE REASON", "never fits: 8 pods x 8 nvidia.com/gpu = 64"),
+        (120, "NAMESPACE NAME KIND STATE READY PRIORITY AGE REASON", "never fits: 8 pods x 8 nvidia.com/gpu = 64"),
+        (None, "NAMESPACE NAME KIND STATE READY PRIORITY AGE REASON", LONG),
+    ],
+)
+def test_reasons_fit_the_terminal(capsys, monkeypatch, columns, head, reason):
+    """A terminal shows the first clause of a reason on its line; a pipe has all of it and every column."""
+    monkeypatch.setattr("gangsched.cli.answers.terminal_width", lambda: columns)
+    row = Row("ml-team-a", "training", "Job", "Queued", 0, 8, 8, 1000, 1.0, LONG, "s", ())
+    CONTRACT.show(Gangs([row], 61.0), "table")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].split() == head.split()
+    assert printed[1].endswith(f"   {reason}")
+    assert columns is None or all(len(line) <= columns for line in printed)
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        ("one; two", 20, "one"),
+        ("one. two", 20, "one"),
+        ("0.5 of 1.5 cpu", 20, "0.5 of 1.5 cpu"),
+        ("needs more room than there is", 20, "needs more room…"),
+        ("needs more room than there is", 29, "needs more room than there is"),
+        ("a-very-long-name-of-something", 10, "a-very-lo…"),
+    ],
+)
+def test_the_first_clause(text, width, shown):
+    """A sentence ends before a semicolon or full stop, or after the last word that fits."""
+    assert first_clause(text, width) == shown
+    assert len(shown) <= width
+
+
+def test_several_namespaces_stay_in_sight(capsys, monkeypatch):
+    """A narrow terminal leaves the namespace out only where it is the same for all."""
+    monkeypatch.setattr("gangsched.cli.answers.terminal_width", lambda: 60)
+    found = [Row(space, "train", "Job", "Queued", 0, 8, 8, 0, 1.0, LONG, "s", ()) for space in ("a", "b")]
+    CONTRACT.show(Gangs(found, 61.0), "table")
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["NAMESPACE", "a", "b"]
 
 
 def test_watch_prints_the_header_once(tmp_path, capsys, monkeypatch):

@@ -42,12 +42,15 @@ def show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_table(show: Show) -> None:
-    """One line each, nothing is cut off, and nobody's text makes a second line."""
+    """One line each with age and time, nothing is cut off, and nobody's text makes a second line."""
+    code, out, _ = show("history", "-o", "json")
+    times = [line["time"] for line in json.loads(out)["lines"]]
+    assert code == 0
     assert show("history")[1].splitlines() == [
-        "AGE   REASON                            KIND   OBJECTS               MESSAGE",
-        "7h    Preempted                         Pod    d/train-1 (n1), e/b   for d/old",
-        "61m   Preempted                         Job    d/train               for d/mid",
-        "5s    EvictedDueToClusterQueueStopped   Pod    d/trainer-1 (n2)      for me",
+        "AGE   TIME                   REASON                            KIND   OBJECTS               MESSAGE",
+        f"7h    {times[0]}   Preempted                         Pod    d/train-1 (n1), e/b   for d/old",
+        f"61m   {times[1]}   Preempted                         Job    d/train               for d/mid",
+        f"5s    {times[2]}   EvictedDueToClusterQueueStopped   Pod    d/trainer-1 (n2)      for me",
     ]
 
 

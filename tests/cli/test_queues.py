@@ -82,6 +82,30 @@ def test_queues_of_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "░░░░" in capsys.readouterr().out
 
 
+def test_queues_of_a_namespace(capsys: pytest.CaptureFixture[str]):
+    """With -n only the ClusterQueues that its LocalQueues name are shown, below their cohorts."""
+    files: list[str | Path] = ["-f", EXAMPLE / "00-nodes.yaml", EXAMPLE / "10-queues.yaml"]
+    every = [row["name"] for row in answer(capsys, "queues", *files)["queues"]]
+    [*cohorts, own] = answer(capsys, "queues", *files, "-n", "team-a")["queues"]
+    assert own["name"] == "team-a-cq"
+    assert all(row["kind"] == "Cohort" for row in cohorts)
+    assert len(cohorts) + 1 < len(every)
+    assert answer(capsys, "queues", *files, "-n", "nobody")["queues"] == []
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate"])
+def test_the_namespace_of_objects_that_name_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """With -n objects without a namespace are in that one, and others stay where they are."""
+    spec = "spec: {schedulerName: py-gang-scheduler, containers: [{name: c}]}"
+    pod = f"{{apiVersion: v1, kind: Pod, metadata: {{name: %s}}, {spec}}}"
+    (tmp_path / "pods.yaml").write_text("---\n".join(pod % name + "\n" for name in ("a", "b, namespace: other")))
+    found = answer(capsys, command, "-f", tmp_path / "pods.yaml", "-n", "ml")
+    names = {each["gang"] for each in found["decisions"]} if command == "plan" else set(found["pods"])
+    assert names == {"ml/a", "other/b"}
+
+
 def test_no_queues(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Manifests without queues are no mistake."""
     (tmp_path / "node.yaml").write_text("{apiVersion: v1, kind: Node, metadata: {name: n}}")

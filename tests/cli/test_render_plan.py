@@ -188,6 +188,12 @@ def test_node_groups_are_told_apart():
     assert (len(lines), lines[-1]) == (6, "… and 6 more such lines (-v shows all)")
 
 
+def test_nodes_that_are_numbered_are_one_group():
+    """Nodes whose names are a word and a number are one line with the first and the last."""
+    found = summing.members([Placement("d", f"p{i}", "u", f"n{i % 64:03d}") for i in range(256)])
+    assert found == ["256 members → 64 nodes (n000 … n063)"]
+
+
 def test_a_gang_has_few_lines_on_a_terminal():
     """Fifteen, the last of which says how the others are had; -v and a file have all of them."""
     unplaced = tuple(Unplaced(f"ns/w-{i}", (f"reason {i}",)) for i in range(30))

@@ -155,10 +155,12 @@ def load(
     stdin: IO[bytes] | IO[str] | None = None,
     around: Around | None = None,
     skip_invalid: bool = False,
+    namespace: str = "",
 ) -> Loaded:
     """Read texts, files, folders (with sub-folders) and ``-`` (``stdin``, by default the process's). With ``around``
     they are to be applied to a cluster, and need not be complete by themselves. With ``skip_invalid`` an object that
-    cannot be understood is left out, with a warning.
+    cannot be understood is left out, with a warning. Objects that name no namespace are in ``namespace``, by default
+    that of ``around``, else ``default``.
 
     Raises :class:`InvalidInputError` with all objects that cannot be understood, and :class:`InputError` for a file
     that is no YAML or JSON of objects.
@@ -168,18 +170,19 @@ def load(
     collects = gc.isenabled()
     gc.disable()
     try:
-        return _load(read(sources, stdin), around, skip_invalid=skip_invalid)
+        space = namespace or (around.namespace if around is not None else "default")
+        return _load(read(sources, stdin), around, space, skip_invalid=skip_invalid)
     finally:
         if collects:
             gc.enable()
 
 
-def _load(sources: Iterable[Source], around: Around | None, *, skip_invalid: bool) -> Loaded:
+def _load(sources: Iterable[Source], around: Around | None, namespace: str, *, skip_invalid: bool) -> Loaded:
     warnings: list[Problem] = []
     refused: list[InputError] = []
     found: list[Found] = []
     places: dict[tuple[str, str, str, str], Place] = {}
-    defaults = Defaults(around.namespace if around is not None else "default", itertools.count(1))
+    defaults = Defaults(namespace, itertools.count(1))
     for source in sources:
         for document in parsed(source):
             for each in objects(document, warnings, refused, defaults):
