@@ -1,4 +1,4 @@
-"""Resolve pyproject.toml into requirements.lock (what runs) and requirements-dev.lock (what develops): `make lock`.
+"""Resolve pyproject.toml into lock files: what runs, the same with tracing, and what develops. `make lock`.
 
 The files hold names, versions and hashes, nothing about the machine that wrote them. Versions that are locked already
 stay unless `--upgrade` is given.
@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HEADER = "# Written by `make lock` from pyproject.toml for Python 3.11 and newer, all platforms. Do not edit.\n"
 LOCKS = {
     "requirements.lock": [],
+    "requirements-otel.lock": ["--extra", "otel", "--constraint", "requirements.lock"],
     "requirements-dev.lock": ["--group", "dev"],
 }
 

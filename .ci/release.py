@@ -26,8 +26,6 @@ ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 CHART = ROOT / "manifests" / "helm" / "gangsched"
 UV = ROOT / ".venv" / "bin" / "uv"
-#: Makes the bill of materials; pinned, since it is no dependency of the project.
-SBOM_TOOL = "cyclonedx-bom==7.5.0"
 HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
 #: Plays the cases of the alerts. Prometheus 3.16, which its module calls 0.316.
 PROMTOOL = "github.com/prometheus/prometheus/cmd/promtool@v0.316.0"
@@ -119,29 +117,54 @@ def wheel_in_a_fresh_environment(version: str) -> str:
 
 
 def bill_of_materials(version: str) -> str:
-    """CycloneDX, from the lock file; each locked package is in it with its version, and nothing else."""
+    """CycloneDX, written from the lock file: each locked package with its version and the hashes that are accepted."""
     target = DIST / f"gangsched-{version}.cdx.json"
-    run(UV, "tool", "run", "--from", SBOM_TOOL, "cyclonedx-py", "requirements", "requirements.lock", "--of", "JSON",
-        "-o", target)  # fmt: skip
-    bom = json.loads(target.read_text())
-    for component in bom["components"]:
-        component.pop("description", None)  # the line of the lock file
-        for each in component.get("externalReferences", ()):
-            each["url"] = f"pkg:pypi/{component['name']}@{component['version']}"  # no host of a registry
-    bom.setdefault("metadata", {})["component"] = {
-        "type": "application",
-        "name": "py-gang-scheduler",
-        "version": version,
-        "purl": f"pkg:pypi/py-gang-scheduler@{version}",
-        "licenses": [{"license": {"id": "Apache-2.0"}}],
+    packages = locked_packages((ROOT / "requirements.lock").read_text())
+    bom = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "application",
+                "bom-ref": "py-gang-scheduler",
+                "name": "py-gang-scheduler",
+                "version": version,
+                "purl": f"pkg:pypi/py-gang-scheduler@{version}",
+                "licenses": [{"license": {"id": "Apache-2.0"}}],
+            }
+        },
+        "components": [_component(*each) for each in packages],
     }
     target.write_text(json.dumps(bom, indent=1) + "\n")
-    listed = {(each["name"].lower(), each["version"]) for each in bom["components"]}
-    lock = (ROOT / "requirements.lock").read_text()
-    locked = {(name.lower(), found) for name, found in re.findall(r"^([\w.-]+)==([^\s;]+)", lock, re.MULTILINE)}
-    if listed != locked:
-        raise ReleaseError(f"bill of materials and lock file differ: {sorted(listed ^ locked)}")
-    return f"{target.name}, {len(listed)} packages"
+    return f"{target.name}, {len(packages)} packages"
+
+
+def locked_packages(lock: str) -> list[tuple[str, str, list[str]]]:
+    """Name, version and SHA-256 hashes of each package of a lock file. Raises :class:`ReleaseError` without hashes."""
+    found = []
+    for entry in re.split(r"\n(?=\w)", lock):
+        if named := re.match(r"([\w.-]+)==([^\s;]+)", entry):
+            hashes = re.findall(r"--hash=sha256:([0-9a-f]{64})", entry)
+            if not hashes:
+                raise ReleaseError(f"the lock file has no hash for {named[1]}")
+            found.append((named[1].lower(), named[2], hashes))
+    if len(found) != len(re.findall(r"^[\w.-]+==", lock, re.MULTILINE)):
+        raise ReleaseError("the lock file has entries that are not understood")
+    return found
+
+
+def _component(name: str, version: str, hashes: list[str]) -> dict[str, object]:
+    purl = f"pkg:pypi/{name}@{version}"
+    accepted = [{"alg": "SHA-256", "content": each} for each in hashes]
+    return {
+        "type": "library",
+        "bom-ref": purl,
+        "name": name,
+        "version": version,
+        "purl": purl,
+        "externalReferences": [{"type": "distribution", "url": purl, "hashes": accepted}],
+    }
 
 
 def _built(module: str) -> Path:
