@@ -369,8 +369,6 @@ def _nodes(state: State) -> list[Node]:
 
 
 _NEAR_RESOURCE = 0.85
-#: The resources that DeviceClasses have without a name of their own (KEP-5004).
-_OF_CLASS = "deviceclass.resource.kubernetes.io/"
 
 
 def _nowhere(state: State, decision: Decision) -> Iterator[str]:
@@ -387,10 +385,7 @@ def _nowhere(state: State, decision: Decision) -> Iterator[str]:
         ):
             yield absent.other_resource(meant=close[0], found=resource, then=then)
             continue
-        named = resource.removeprefix(_OF_CLASS)
-        serves = f"DeviceClass {named} serves it" if named != resource else ""
-        serves = serves or "a DeviceClass serves it (extendedResourceName)"
+        served_by = state.world.serving_class(resource)
         yield (
-            f"nodes that have {resource}: none has any; where {serves}, its devices come by dynamic resource"
-            " allocation, which is not supported yet"
+            absent.serve_otherwise(found=resource, name=served_by) if served_by else absent.no_node_has(found=resource)
         )

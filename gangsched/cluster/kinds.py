@@ -13,11 +13,12 @@ from urllib.parse import quote
 import msgspec
 
 from gangsched.core.events import Gone, Record
-from gangsched.model import convert_queues, convert_refused, jobsets, pod_quotas, queues, volumes, wire
+from gangsched.model import convert_queues, convert_refused, devices, jobsets, pod_quotas, queues, volumes, wire
 from gangsched.model.convert import Converter, daemon_set, job_set, pod_selector
 from gangsched.model.dialects import DIALECTS, koordinator, operators, upstream, volcano
 from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.errors import FieldError
+from gangsched.model.times import parse_time
 from gangsched.model.unsubmitted import (
     RAY_SERVICE,
     TRAINER,
@@ -29,6 +30,7 @@ from gangsched.model.unsubmitted import (
 
 UPSTREAM = upstream.FAMILY
 STORAGE = "storage.k8s.io"
+RESOURCES = "resource.k8s.io"
 
 #: Makes the record of a decoded object; raises :class:`~gangsched.model.errors.FieldError`.
 ToRecord: TypeAlias = Callable[[Converter, Any], Record]
@@ -189,6 +191,17 @@ def _operator(each: operators.Operator) -> Kind:
     return _where_served(each.kind, each.group, each.plural, OperatorObject, record, **more)
 
 
+def _device_classes() -> Kind:
+    name, plural, decoded = "DeviceClass", "deviceclasses", devices.RawDeviceClass
+    versions = ("v1", "v1beta2", "v1beta1")
+    return _where_served(name, RESOURCES, plural, decoded, _device_class, versions=versions, namespaced=False)
+
+
+def _device_class(_: Converter, raw: devices.RawDeviceClass) -> Record:
+    created = parse_time(raw.metadata.creation_timestamp, "metadata.creationTimestamp")
+    return devices.device_class(raw, created)
+
+
 def _stateful_set(known: Converter, raw: wire.StatefulSet) -> Record:
     gang = operators.gang_from_object(operators.STATEFUL_SET, raw, known.shape_of_template)
     return msgspec.structs.replace(pod_selector(raw), gang=gang)
@@ -229,20 +242,20 @@ def _kinds() -> Iterator[Kind]:
             queue = _where_served("Queue", each.family, "queues", decoded, _plain(each.queue[1]), namespaced=False)
             yield msgspec.structs.replace(queue, versions=versions)
     name, plural, decoded = "ClusterNetworkTopology", "clusternetworktopologies", koordinator.NetworkTopologyObject
-    record = _plain(koordinator.layers_from_object)
-    topology = _where_served(name, "scheduling.koordinator.sh", plural, decoded, record, namespaced=False)
+    layers = _plain(koordinator.layers_from_object)
+    topology = _where_served(name, "scheduling.koordinator.sh", plural, decoded, layers, namespaced=False)
     yield topology.at("v1alpha1")
-    record = _plain(volcano.hyper_node)
-    hyper = _where_served(
-        "HyperNode", volcano.TOPOLOGY_GROUP, "hypernodes", volcano.RawHyperNode, record, namespaced=False
-    )
+    name, plural, decoded, domains = "HyperNode", "hypernodes", volcano.RawHyperNode, _plain(volcano.hyper_node)
+    hyper = _where_served(name, volcano.TOPOLOGY_GROUP, plural, decoded, domains, namespaced=False)
     yield hyper.at("v1alpha1")
+    yield _device_classes()
     yield _queue("resourceflavors", convert_queues.RawResourceFlavor, convert_queues.resource_flavor)
     yield _queue("cohorts", convert_queues.RawCohort, convert_queues.cohort)
     yield _queue("clusterqueues", convert_queues.RawClusterQueue, convert_queues.cluster_queue)
     yield _queue("localqueues", convert_queues.RawLocalQueue, convert_queues.local_queue, namespaced=True)
-    priority = convert_queues.workload_priority_class
-    yield _queue("workloadpriorityclasses", convert_queues.RawWorkloadPriorityClass, priority)
+    yield _queue(
+        "workloadpriorityclasses", convert_queues.RawWorkloadPriorityClass, convert_queues.workload_priority_class
+    )
     record, counted = job_set, _if_decoded(convert_refused.refused_jobset)
     jobset = _where_served(jobsets.JOBSET, jobsets.GROUP, "jobsets", jobsets.RawJobSet, record, refused=counted)
     yield jobset.at(jobsets.VERSION)

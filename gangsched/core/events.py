@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from gangsched.model.constraints import NO_LABELS, Labels
+from gangsched.model.devices import DeviceClass
 from gangsched.model.jobsets import JobSet
 from gangsched.model.pod_quotas import ResourceQuota
 from gangsched.model.queues import KueueWorkload, QueueObject
@@ -83,6 +84,7 @@ Record: TypeAlias = (
     | PriorityClass
     | ClusterNetworkTopology
     | HyperNode
+    | DeviceClass
     | Job
     | JobSet
     | PodSelector

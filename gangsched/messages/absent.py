@@ -62,3 +62,8 @@ WITHOUT_CLASS = ", without a priorityClassName"
 lowest_of = Text("of {names}{without}; the others have up to {highest}")
 would_wait = Text("{gang} would have to wait")
 other_resource = Text("ask for {meant} instead of {found}: {then}")
+no_node_has = Text("add nodes with {found}: no node has any, and devices of a DeviceClass are not supported yet")
+serve_otherwise = Text(
+    "add nodes with a device plug-in for {found}: devices of DeviceClass {name} are allocated dynamically, which is not"
+    " supported yet"
+)

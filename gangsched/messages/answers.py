@@ -27,6 +27,9 @@ def taken_apart(text: str) -> tuple[str, str, str]:
 # Never
 
 one_pod_too_large = Text("{each} for {asked}; the largest of the {nodes} has {largest}")
+served_by_class = Text(
+    "{each} for {asked}; DeviceClass {name} serves that by dynamic resource allocation, which is not supported yet"
+)
 no_node_has_all = Text("{each} for {asked}, and no node has all of that at once")
 more_than_there_is = Text("{pods} pods x {each} = {asked}; {there} in the {nodes}: at most {most} of {pods}")
 more_than_nodes_take = Text("the {nodes} take at most {most} of {pods}, even when they are empty")

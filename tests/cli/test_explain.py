@@ -221,6 +221,20 @@ LABELLED = "apiVersion: v1\nkind: Node\nmetadata: {name: %s, labels: {disk: hdd}
 NEW = pod("new", cls="low")
 
 
+#: As the chart of NVIDIA's driver has it, and an older class of the same resource.
+SERVED = """
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu.nvidia.com, creationTimestamp: "2026-06-01T00:00:00Z"}
+spec: {extendedResourceName: nvidia.com/gpu, selectors: [{cel: {expression: "device.driver == 'gpu.nvidia.com'"}}]}
+---
+apiVersion: resource.k8s.io/v1beta1
+kind: DeviceClass
+metadata: {name: any, creationTimestamp: "2026-01-01T00:00:00Z"}
+spec: {extendedResourceName: nvidia.com/gpu}
+"""
+
+
 def asking(resource):
     """A pod that asks for a device that no node has."""
     return NEW.replace("requests: {", f"requests: {{{resource}: 1, ")
@@ -247,12 +261,17 @@ def asking(resource):
         (
             (NODES, asking("nvidia.com/gpu")),
             "NEVER FITS the pod asks for 1 nvidia.com/gpu; the largest of the 2 nodes that it may use has 0",
-            "where a DeviceClass serves it (extendedResourceName)",
+            "do add nodes with nvidia.com/gpu: no node has any, and devices of a DeviceClass are not supported yet",
         ),
         (
-            (NODES, asking("deviceclass.resource.kubernetes.io/mig")),
-            "NEVER FITS the pod asks for 1 deviceclass.resource.kubernetes.io/mig",
-            "where DeviceClass mig serves it",
+            (NODES, SERVED, asking("nvidia.com/gpu")),
+            "NEVER FITS the pod asks for 1 nvidia.com/gpu; DeviceClass gpu.nvidia.com serves that by dynamic resource",
+            "do add nodes with a device plug-in for nvidia.com/gpu: devices of DeviceClass gpu.nvidia.com",
+        ),
+        (
+            (NODES, SERVED, asking("deviceclass.resource.kubernetes.io/gpu.nvidia.com")),
+            "NEVER FITS the pod asks for 1 deviceclass.resource.kubernetes.io/gpu.nvidia.com; DeviceClass gpu",
+            "devices of DeviceClass gpu.nvidia.com are allocated dynamically",
         ),
         (
             (LABELLED % ("n", ""), NEW.replace("spec:", "spec:\n  nodeSelector: {disk: ssd}")),

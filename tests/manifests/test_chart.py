@@ -137,6 +137,7 @@ def test_without_optional_features_only_the_cluster_s_own_groups_are_left() -> N
         "events.k8s.io",
         "jobset.x-k8s.io",
         "policy",
+        "resource.k8s.io",
         "scheduling.k8s.io",
         "scheduling.sigs.k8s.io",
         "storage.k8s.io",

@@ -51,6 +51,7 @@ CLUSTER_RIGHTS = {
     ("jobset.x-k8s.io", "jobsets/status"): {"patch"},
     ("leaderworkerset.x-k8s.io", "leaderworkersets"): FOLLOW,
     ("topology.volcano.sh", "hypernodes"): FOLLOW,
+    ("resource.k8s.io", "deviceclasses"): FOLLOW,
     **{(group, "queues"): FOLLOW for group in ("scheduling.volcano.sh", "scheduling.run.ai")},
     **{
         ("kubeflow.org", kind): FOLLOW

@@ -35,6 +35,7 @@ from gangsched.core.world.owner_gangs import OwnerGangs, key_in_labels
 from gangsched.core.world.resumes import Resumes
 from gangsched.core.world.stand_ins import StandIns
 from gangsched.model.constraints import Labels
+from gangsched.model.devices import DeviceClass
 from gangsched.model.dialects.objects import MAX_MEMBERS
 from gangsched.model.errors import Mistake
 from gangsched.model.held import is_of, with_held
@@ -44,6 +45,8 @@ from gangsched.model.queues import STOP_HOLD, ClusterQueue, QueueObject, queue_l
 from gangsched.model.records import JOB, Budget, ClusterNetworkTopology, Gang, GangId, Node, Owner, Pod, PriorityClass
 from gangsched.model.volumes import STORAGE_KINDS, StorageObject
 
+#: The extended resource that each DeviceClass serves beside the one that it names (KEP-5004).
+OF_CLASS = "deviceclass.resource.kubernetes.io/"
 #: Shapes that may be known beside two for each pod, before those that no pod has any more are forgotten. Every image
 #: tag is a new shape, and some questions of each decision go through all of them.
 _SPARE_SHAPES = 1024
@@ -74,6 +77,7 @@ class World:
         self.pod_quotas: dict[str, dict[str, ResourceQuota]] = {}
         self.topologies: dict[str, ClusterNetworkTopology] = {}
         self.hyper_nodes = HyperNodes()
+        self.device_classes: dict[str, DeviceClass] = {}
         self.names = names or SchedulerNames()
         self.membership = Membership(ours, self.classes, self.names)
         self.ownership = Ownership(self.membership.ours)
@@ -138,6 +142,15 @@ class World:
             self.forget(uid)
         self.begun.clear()
         self.snapshot.volumes.forget_all()
+
+    def serving_class(self, resource: str) -> str:
+        """Return the DeviceClass that serves an extended resource by dynamic resource allocation; empty for none. Of
+        several, Kubernetes takes the newest, then the first by name.
+        """
+        found = [
+            each for each in self.device_classes.values() if resource in (each.extended_resource, OF_CLASS + each.name)
+        ]
+        return min(found, key=lambda each: (-each.created, each.name)).name if found else ""
 
     # -- what Kueue admits ---------------------------------------------------------------------------------
 
@@ -340,6 +353,8 @@ def take_in(world: World, kind: str, namespace: str, name: str, now: Any) -> Cha
             return _layers(world, name, now)
         case "HyperNode":
             world.hyper_nodes.put(name, now)
+        case "DeviceClass":
+            _device_class(world, name, now)
         case _ if kind in STORAGE_KINDS:
             return _storage(world, kind, namespace, name, now)
         case "ResourceQuota":
@@ -442,6 +457,13 @@ def _priority_class(world: World, name: str, now: PriorityClass | None) -> Chang
     else:
         world.classes[name] = now
     return Change(Hint.CLASSES)
+
+
+def _device_class(world: World, name: str, now: DeviceClass | None) -> None:
+    """No gang fits because of it, as its devices are not allocated yet."""
+    world.device_classes.pop(name, None)
+    if now is not None:
+        world.device_classes[name] = now
 
 
 def renew_domains(world: World) -> Change:
