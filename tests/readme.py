@@ -25,7 +25,6 @@ from gangsched.model.dialects import upstream
 from tests.bench import rivals
 from tests.bench.compare import record, tables
 from tests.bench.compare.offline import THIS
-from tests.bench.live import cells
 from tests.bench.live.picture import picture
 from tests.bench.live.report import Report
 from tests.bench.publish import record as publish
@@ -38,8 +37,6 @@ from tests.pages import ROOT, text_of
 PERFORMANCE = ROOT / "docs/internals/performance.json"
 RIVALS = json.loads(text_of("docs/internals/rivals.json"))
 OURS, BARE, KUBE = "gangsched", "floor", "kube-scheduler"
-#: One for each kind of load.
-IN_README = (*(cell for cell in cells.BACKLOG if cell.name != "20 gangs of 500"), cells.PREEMPTION[-1])
 OTHERS = ("Volcano", "Koordinator", "KAI")
 
 
@@ -82,11 +79,6 @@ def measured() -> dict[str, dict[str, str]]:
     return found
 
 
-def the_speed() -> str:
-    """Beside the newest kube-scheduler: the first and the last pod, the bare client, and memory."""
-    return tables.beside(record.read(), of=IN_README).only(0, 3, 4, 5, 7).markdown()
-
-
 def the_speed_of_all() -> str:
     """All loads, and the other schedulers' session."""
     lines = [
@@ -106,12 +98,12 @@ def in_one_sentence() -> str:
     """What the rules of others evict on random clusters, for the README."""
     known = record.read().clusters
     ours, newest, before, koordinator = (known[who] for who in (THIS, *rivals.RULES))
-    found = (f"{each.evicted:,} pods and {each.broken}" for each in (newest, before, koordinator))
+    found = (f"{each.evicted:,} and {each.broken}" for each in (newest, before, koordinator))
     of_newest, of_before, of_koordinator = found
     return (
-        f"On {ours.clusters} random clusters of 50 to 200 nodes the plans evict {ours.evicted:,} pods and leave"
-        f" {ours.broken} gangs broken; by\nthe rules of kube-scheduler 1.37 it would be {of_newest} broken gangs, by"
-        f" those of 1.36\n{of_before}, by Koordinator's {of_koordinator}."
+        f"On {ours.clusters} random clusters of 50 to 200 nodes its plans evict {ours.evicted:,} pods and leave"
+        f" {ours.broken} gangs broken.\nBy the rules of others, pods evicted and gangs left broken are: {of_newest}"
+        f" (kube-scheduler 1.37),\n{of_before} (1.36), {of_koordinator} (Koordinator)."
     )
 
 
@@ -139,12 +131,11 @@ BLOCKS: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/reference/dialects.md": {**dialects.BLOCKS, "stages": stages.table},
     "README.md": {
         "plan": the_plan,
-        "preemption": the_preemption,
-        "speed": the_speed,
         "victims": in_one_sentence,
         "thirty": lambda: tables.thirty(record.read(), others=False).markdown(),
     },
     "docs/install.md": {"versions": the_versions},
+    "docs/preempt.md": {"preemption": the_preemption},
     "docs/compare.md": {
         "newest": lambda: tables.beside(record.read(), of=tables.SHOWN).markdown(),
         "speed of all": the_speed_of_all,
