@@ -30,6 +30,7 @@ from gangsched.core.preemption.drain_plan import DrainPlan
 from gangsched.messages import absent, advice, failures
 from gangsched.messages.text import and_nearest, are, counted, listed
 from gangsched.model.children import JOBSET_NAME
+from gangsched.model.dialects.upstream import FAMILY as UPSTREAM
 from gangsched.model.records import PREEMPT_NEVER, SINGLE, Gang, GangId, Node, Pod
 from gangsched.model.times import clock_time, render_time
 
@@ -279,11 +280,17 @@ def _needs(state: State, decision: Decision) -> Iterator[str]:
         yield f"the GangGroup {', '.join(decision.group)} starts together or not at all"
     gangs = _gangs(state, decision)
     own = membership.own_priority(decision.gang) is not None
+    said = spec.priority if spec is not None else None
+    mixed = not own and said is not None and any(pod.priority != said for pod in census.pending)
     whose = "its own" if own or decision.gang.family == SINGLE else _lowest(state, decision)
+    if mixed:
+        whose = absent.lower_of(own=said, lowest=min(pod.priority for pod in census.pending))
     text = f"it preempts with priority {decision.priority} ({whose})"
     if membership.policy(gangs) == PREEMPT_NEVER:
         text = f"priority {decision.priority}, but preemptionPolicy Never: it evicts no pod"
     yield text
+    if mixed and decision.gang.family == UPSTREAM:
+        yield absent.MIXED_IS_REFUSED
 
 
 def _lowest(state: State, decision: Decision) -> str:

@@ -115,9 +115,10 @@ class Profile(Section, frozen=True, kw_only=True):
     trust_group_priority: Annotated[
         Literal["auto", "always", "never"],
         doc(
-            """Whether a group has the priority of the PriorityClass that it names (Volcano, KAI), which no admission
-            checks: whoever may create groups has every priority then. Otherwise that class can lower the priority of
-            its pods, and not raise it. auto: for the scheduler names volcano and kai-scheduler, whose users had that
+            """Whether a gang has the priority of its group: the priority of a PodGroup of scheduling.k8s.io, or the
+            PriorityClass that a group of Volcano or KAI names. No ResourceQuota restricts it, so everybody who may
+            create groups then has every priority. Where it is not trusted, a group can lower the priority of its pods
+            and never raise it. auto: only for the scheduler names volcano and kai-scheduler, whose users had that
             power before."""
         ),
     ] = "auto"

@@ -62,6 +62,33 @@ spec:
 BASIC = (CLASSES % "0s", NODES, pod("a", node="n1"), pod("new", cls="high"), pod("other", node="n2"))
 
 
+MIXED_GROUP = """
+apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata: {name: g}
+spec: {priorityClassName: high, schedulingPolicy: {gang: {minCount: 1}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: g-0}
+spec:
+  schedulerName: py-gang-scheduler
+  schedulingGroup: {podGroupName: g}
+  priorityClassName: low
+  containers: [{name: main, image: none, resources: {requests: {cpu: 4}}}]
+"""
+
+
+def test_a_group_of_another_priority_than_its_pods(tmp_path, capsys):
+    """The gang has the lower of both, and it is said that kube-scheduler would refuse it."""
+    file = tmp_path / "group.yaml"
+    file.write_text("\n---\n".join((CLASSES % "0s", node("n1"), MIXED_GROUP)))
+    assert main(["explain", "g", "-f", str(file)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "(the lower of its PodGroup's 1000 and its pods' 10)" in out
+    assert "kube-scheduler refuses a PodGroup whose pods have another priority" in out
+
+
 def test_a_gang_of_the_example(capsys):
     """Who goes where, who leaves, and what the gang needs."""
     assert main(["explain", "default/hp-training-job", "-f", EXAMPLE]) == 0

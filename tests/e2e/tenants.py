@@ -13,6 +13,7 @@ import yaml
 
 from tests.amounts import amount
 from tests.controlplane.client import Client, Object, load
+from tests.controlplane.versions import group_api
 from tests.e2e.jobs import SCHEDULER
 
 #: Names in this file; each test puts names of its own in their places, as a namespace that goes is gone only later.
@@ -70,7 +71,7 @@ subjects: [{kind: ServiceAccount, name: tenant, namespace: hostile}]
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: groups-of-volcano, namespace: hostile}
-rules: [{apiGroups: [scheduling.volcano.sh], resources: [podgroups], verbs: ["*"]}]
+rules: [{apiGroups: [scheduling.volcano.sh, scheduling.k8s.io], resources: [podgroups], verbs: ["*"]}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -126,6 +127,13 @@ def group(name: str, minimum: int, **spec: Any) -> Object:
     meta = {"name": name, "namespace": HOSTILE}
     spec = {"minMember": minimum, **spec}
     return {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "PodGroup", "metadata": meta, "spec": spec}
+
+
+def of_kubernetes(name: str, minimum: int, **spec: Any) -> Object:
+    """A PodGroup of Kubernetes' own API, which resolves its class."""
+    meta = {"name": name, "namespace": HOSTILE}
+    spec = {"schedulingPolicy": {"gang": {"minCount": minimum}}, **spec}
+    return {"apiVersion": group_api().api_version, "kind": "PodGroup", "metadata": meta, "spec": spec}
 
 
 def of_volcano(name: str, **spec: Any) -> Object:
@@ -211,6 +219,15 @@ ATTACKS = {
         lambda: [
             of_volcano("lifted", priorityClassName="crown", minMember=2),
             *(pod(f"lifted-{n}", "3", annotations={GROUP_NAME: "lifted"}) for n in (0, 1)),
+        ],
+        stay=ALL,
+        of_class="gold",
+        starvation_after="1s",
+    ),
+    "S2 priority of a PodGroup of Kubernetes": Attack(
+        lambda: [
+            of_kubernetes("crowned", 2, priorityClassName="crown"),
+            *(pod(f"crowned-{n}", "3", schedulingGroup={"podGroupName": "crowned"}) for n in (0, 1)),
         ],
         stay=ALL,
         of_class="gold",

@@ -528,23 +528,28 @@ class Membership:
         return min(out or others, default=0)
 
     def own_priority(self, gang: GangId) -> int | None:
-        """That of the group object, as its API has admitted it, or of the PriorityClass that it names, where that is
-        trusted; None where neither says.
+        """Return the priority of the group object, or of the PriorityClass that it names, where groups are trusted.
+
+        None where they are not, or where the group says nothing.
         """
         spec = self.spec(gang)
-        if spec is None or spec.priority is not None or gang.scheduler not in self._names.trusted:
-            return None if spec is None else spec.priority
-        return self._class_of(spec)
+        if spec is None or gang.scheduler not in self._names.trusted:
+            return None
+        return self._said_by_group(spec)
 
     def most_priority(self, gang: GangId) -> float:
-        """What the priority of a gang is at most that has none of its own: nothing admits the class that its group
-        names, so that raises no priority, and ResourceQuotas for classes are about pods.
+        """Return the priority that a gang without one of its own has at most: what its group says lowers it only.
+
+        ResourceQuotas for PriorityClasses restrict pods, and no admission restricts which class a group names.
         """
         spec = self.spec(gang)
-        found = self._class_of(spec) if spec is not None and spec.priority is None else None
+        found = self._said_by_group(spec) if spec is not None else None
         return math.inf if found is None else found
 
-    def _class_of(self, spec: Gang) -> int | None:
+    def _said_by_group(self, spec: Gang) -> int | None:
+        """The resolved priority of the group object, else that of the PriorityClass that it names."""
+        if spec.priority is not None:
+            return spec.priority
         found = self._classes.get(spec.priority_class) if spec.priority_class else None
         return None if found is None else found.value
 

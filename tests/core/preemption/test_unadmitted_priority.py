@@ -9,7 +9,7 @@ import pytest
 
 from gangsched.core.events import Changed
 from gangsched.core.options import Options
-from gangsched.model.dialects import kai, volcano
+from gangsched.model.dialects import kai, upstream, volcano
 from gangsched.model.pod_quotas import ResourceQuota
 from gangsched.model.records import SINGLE, Gang, GangId, Job, PriorityClass
 from gangsched.runtime.profiles import Profile
@@ -49,6 +49,26 @@ def test_the_class_of_a_group(family: str, scheduler: str, trusted: tuple[str, .
     settings |= {} if trusted is None else {"trusted_names": trusted}
     found = planned(*others(), URGENT, group(family), *members(family, scheduler), **settings)["d/g"]
     assert (found.priority, len(victims(found))) == ((1_000_000, 2) if evicts else (0, 0))
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("family", [upstream.FAMILY, "scheduling.sigs.k8s.io"])
+def test_the_priority_of_a_group(family: str, *, trusted: bool) -> None:
+    """A resolved priority of a group raises nothing either: quotas for classes restrict pods."""
+    high = Gang(family, "d", "g", uid="u", min_member=2, priority=900_000)
+    names = (OURS,) if trusted else ()
+    found = planned(*others(), high, *members(family, OURS, 10), trusted_names=names)["d/g"]
+    assert (found.priority, len(victims(found))) == ((900_000, 2) if trusted else (10, 0))
+
+
+def test_a_lower_priority_of_a_group_counts() -> None:
+    """As a preemptor a gang has the lower of both; as a victim the highest of its pods, or the group's if lower."""
+    low = Gang(upstream.FAMILY, "d", "g", uid="u", min_member=2, priority=5)
+    waiting = members(upstream.FAMILY, OURS, 200_000)
+    found = planned(*others(), low, *waiting)["d/g"]
+    assert (found.priority, victims(found)) == (5, [])
+    mixed = [waiting[0], waiting[1].priority(7)]
+    assert planned(*others(), msgspec.structs.replace(low, priority=50), *mixed)["d/g"].priority == 7
 
 
 def test_a_lower_class_counts() -> None:

@@ -128,11 +128,11 @@ def test_a_unit_with_a_member_that_may_not_go_is_not_taken_whole(member: PodBuil
 
 @pytest.mark.parametrize(
     ("own", "members", "whole"),
-    [(5, (1, 1, 1), True), (10, (1, 1, 1), False), (5, (1, 1, 10), False), (None, (9, 1, 1), True)],
-    ids=["lower", "not-lower", "a-member-not-lower", "highest-member"],
+    [(5, (1, 1, 1), True), (10, (1, 1, 1), True), (5, (1, 1, 10), False), (None, (9, 1, 1), True)],
+    ids=["lower", "group-raises-nothing", "a-member-not-lower", "highest-member"],
 )
 def test_priority_of_a_whole_unit(own: int | None, members: tuple[int, ...], whole: bool) -> None:
-    """Its own priority, else the highest of its members'; strictly lower, and so must every member be."""
+    """The highest of its members', or its own if that is lower. Every member must be strictly lower too."""
     pods = [p.priority(n) for p, n in zip(three(), members, strict=True)]
     units = found(gang("g").min(3).field(priority=own), *pods)
     assert bool(units.blocks and units.blocks[0].whole) is whole
