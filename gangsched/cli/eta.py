@@ -46,7 +46,8 @@ def etas(events: Sequence[Event], options: Options, now: float, decisions: Seque
     required = {decision.gang: decision.required for decision in decisions}
     guesses = [[times.put_into(each, guess) for each in objects] for guess in range(len(_SPREAD))]
     runs = [
-        started_at(simulate(known, patient, until_seconds=LONGEST_SECONDS, start=now), required) for known in guesses
+        started_at(simulate(known, patient, until_seconds=LONGEST_SECONDS, start=now, contained=True), required)
+        for known in guesses
     ]
     unknown = times.unknown()
     waiting = [gang for gang in required if (runs[1].get(gang) or LONGEST_SECONDS + now) > now + 1.0]
@@ -56,7 +57,9 @@ def etas(events: Sequence[Event], options: Options, now: float, decisions: Seque
         if above is None:
             continue
         raised = [_raised(each, gang, above) for each in guesses[1]]
-        at = started_at(simulate(raised, patient, until_seconds=LONGEST_SECONDS, start=now), required).get(gang)
+        at = started_at(
+            simulate(raised, patient, until_seconds=LONGEST_SECONDS, start=now, contained=True), required
+        ).get(gang)
         if at is not None and at + 1.0 < (runs[1].get(gang) or math.inf):
             help_of[gang] = [causes.priority_of(priority=above, time=render_time(at))]
     out = {}

@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
     code = running.run()
     if args.once:
         _print_decisions(running.last_decisions.by_gang.values(), configuration)
+        answers.complain(running.faults)
     return code
 
 

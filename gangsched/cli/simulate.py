@@ -48,16 +48,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("table", "json", "html"), default="table", help="default: table")
     parser.epilog = (
         "Annotations of pods: sim.gangsched.dev/arrive-after (also of groups), sim.gangsched.dev/run-for and"
-        " sim.gangsched.dev/grace-used hold durations such as 90s or 1m30s. Exit code: 0, or 2 if some input was not"
-        " understood."
+        " sim.gangsched.dev/grace-used hold durations such as 90s or 1m30s. Exit code: 0, 1 after an error of the"
+        " scheduler itself, which is printed on stderr, or 2 if some input was not understood."
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play and print; 2 when some input was not understood."""
+    """Play and print; 1 when the scheduler itself has failed, 2 when some input was not understood."""
+    contract = CONTRACT
     if args.output == "html":
-        return CONTRACT._replace(show=lambda simulation, _: _write_page(simulation, args.sources)).run(args, _played)
-    return CONTRACT.run(args, _played)
+        contract = contract._replace(show=lambda simulation, _: _write_page(simulation, args.sources))
+    simulation = contract.answer(args, _played)
+    if simulation is None:
+        return answers.BAD_INPUT
+    answers.complain(simulation.faults)
+    return answers.FAILED if simulation.faults else answers.OK
 
 
 def _write_page(simulation: Simulation, sources: Sequence[str]) -> None:
@@ -93,6 +98,7 @@ def _played(args: argparse.Namespace) -> tuple[Simulation, list[Problem]]:
             file_order=args.arrival == FILE_ORDER,
             group_hints=loaded.group_hints,
             faults=faults,
+            contained=True,
         )
     except InvalidHintError as error:
         raise InputError(loaded.places[error.position], error.field, error.message) from None

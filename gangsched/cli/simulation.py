@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,7 +32,8 @@ from gangsched.model import dialects
 from gangsched.model.constraints import Labels
 from gangsched.model.errors import one_line
 from gangsched.model.records import SINGLE, Gang, GangId, Pod
-from gangsched.runtime.loop import Core, Observer, run_loop
+from gangsched.runtime.boundary import Boundary
+from gangsched.runtime.loop import CoreFaults, Observer, Observers, run_loop
 
 #: What the timeline leaves out.
 _HIDDEN = (log.EXISTS, log.CONDITION, log.EVENT, log.STATUS, log.ADMIT)
@@ -48,6 +50,8 @@ class Simulation(msgspec.Struct, frozen=True):
     decisions: list[tuple[int, Decision]]
     until_seconds: float
     quiet: bool
+    #: A line for each fault of the scheduler itself.
+    faults: list[str] = []
 
     @property
     def history(self) -> History:
@@ -96,9 +100,10 @@ def simulate(
     file_order: bool = False,
     group_hints: Mapping[GroupKey, Labels] | None = None,
     faults: Faults | None = None,
-    core: Core | None = None,
+    contained: bool = False,
 ) -> Simulation:
-    """Run a scheduler (``core``, by default a new one with ``options``) in a cluster made of ``events``.
+    """Run a scheduler with ``options`` in a cluster made of ``events``. Its errors are raised, unless they are
+    ``contained`` as those of ``gangsched run`` are.
 
     ``start`` is the moment at which the virtual clock begins, in seconds since the epoch. Raises
     :class:`~gangsched.cluster.sim.arrival.InvalidHintError` for annotations of the simulation that are no durations.
@@ -108,9 +113,12 @@ def simulate(
     world = World(arrivals(events, group_hints, file_order=file_order), start=begins, faults=faults)
     cluster = SimCluster(world, until_seconds=until_seconds)
     seen = _DecisionLog(world.history)
-    run_loop(core or Scheduler(options), cluster, seen)
+    failed = CoreFaults()
+    observer, make = Observers(seen, failed), partial(Scheduler, options)
+    core = Boundary(make, leads_by_itself=True, on_rebuild=observer.rebuilt) if contained else make()
+    run_loop(core, cluster, observer)
     cluster.close()
-    return Simulation(world, options, seen.decisions, until_seconds, cluster.quiet)
+    return Simulation(world, options, seen.decisions, until_seconds, cluster.quiet, failed.lines)
 
 
 # ---------------------------------------------------------------------------------------------------------- the answer

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import PurePath
 from typing import Any, TypeAlias
 
 from gangsched import logs
+from gangsched.core.planning.contained import place_of
 
 _log = logs.get(__name__)
 
@@ -53,12 +52,3 @@ class Bystanders:
             except Exception as error:  # noqa: BLE001 - as above
                 self.failed(name, error)
             await asyncio.sleep(AGAIN_SECONDS)
-
-
-def place_of(error: BaseException) -> str:
-    """The function in which an error was raised, with its file and line; empty if that is not known."""
-    frames = traceback.extract_tb(error.__traceback__)
-    if not frames:
-        return ""
-    last = frames[-1]
-    return f"{last.name} ({PurePath(last.filename).name}:{last.lineno})"

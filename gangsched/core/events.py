@@ -156,14 +156,21 @@ class SearchCancelled(_Event, frozen=True):
     question: int
 
 
-class DecisionCut(_Event, frozen=True):
-    """An earlier process, or this one, ended before it had decided the gang of this name, ``times`` in a row; the last
-    time was ``at`` (seconds).
+class Quarantined(_Event, frozen=True):
+    """An object, or the decision of a gang, has led to an error ``times`` in a row, the last time ``at`` (seconds).
+
+    ``kind`` is the API kind of an object, with its group after a dot. It is empty for the decision of the gang that
+    ``name`` names; the end of a process during the decision counts too. ``why`` says what has failed. With ``times`` 0
+    the quarantine of a gang is over.
     """
 
-    gang: str
-    times: int
-    at: float
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    times: int = 0
+    at: float = 0.0
+    why: str = ""
 
 
 class ServerClock(_Event, frozen=True):
@@ -234,7 +241,7 @@ Event: TypeAlias = (
     | ObjectRefused
     | KindRead
     | SearchCancelled
-    | DecisionCut
+    | Quarantined
     | ServerClock
     | Synced
     | WriteDone

@@ -12,8 +12,10 @@ from gangsched.core import events as ev
 from gangsched.core.actions import Action, QueueStatus
 from gangsched.core.decision import Decision
 from gangsched.core.events import Change, Hint
+from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle.executor import Executor, Ids
+from gangsched.core.lifecycle.group import Group
 from gangsched.core.lifecycle.holding import HeldRoom
 from gangsched.core.lifecycle.table import State
 from gangsched.core.options import Options
@@ -22,6 +24,7 @@ from gangsched.core.planning.cycle import Decider
 from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, key_of
 from gangsched.core.state.ownership import Key, Link
 from gangsched.core.state.scheduler_names import SchedulerNames
+from gangsched.core.watchdog import Watchdog
 from gangsched.core.world import pod_news, suspended
 from gangsched.core.world.late_owners import LateOwners
 from gangsched.core.world.obstacles import CLUSTER_QUEUES
@@ -41,14 +44,24 @@ from gangsched.model.records import JOB, Budget, Gang, GangId, Job, Pod, Priorit
 _REFUSED_AT_MOST = 10_000
 
 
+class Lasting:
+    """What outlives a core: one that takes the place of another in the same process goes on with it."""
+
+    def __init__(self) -> None:
+        self.ids = Ids()
+        self.watchdog = Watchdog()
+        self.stopwatch = Stopwatch()
+
+
 class Scheduler:
     """The whole decision side of a scheduler for one set of scheduler names.
 
     Single-threaded and deterministic: call :meth:`handle` with events as they come, then :meth:`decide` while
-    :meth:`has_work`, and again :meth:`handle` at :meth:`wake_at` at the latest.
+    :meth:`has_work`, and again :meth:`handle` at :meth:`wake_at` at the latest. ``lasting`` is what it takes over from
+    the core whose place it has.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, lasting: Lasting | None = None) -> None:
         self.options = options
         self.world = World(
             options.scheduler_names,
@@ -60,8 +73,9 @@ class Scheduler:
             surplus_after=options.surplus_after,
         )
         self._late = LateOwners(self.world, options.owner_wait_seconds)
-        self.decider = Decider(self.world, Ledger(), options)
-        self._ids = Ids()
+        lasting = lasting or Lasting()
+        self.decider = Decider(self.world, Ledger(), options, lasting.watchdog, lasting.stopwatch)
+        self._ids = lasting.ids
         self._run = self._begin()
         self._jobs: set[OwnerKey] = set()
         self._synced = False
@@ -70,6 +84,7 @@ class Scheduler:
         self._refused: set[tuple[str, str, str]] = set()
         self._untold: list[ev.ObjectRefused] = []
         self._fresh: list[Decision] = []
+        self._busy_with: ev.Event | Group | None = None
 
     def _begin(self) -> Executor:
         """Nothing is intended yet."""
@@ -91,7 +106,9 @@ class Scheduler:
         """Take in events (possibly none: time has passed) and return what follows from them."""
         self._run.at(now)
         for event in events:
+            self._busy_with = event
             self._apply(event)
+        self._busy_with = None
         if self._late.seconds:
             for pod in self._late.take(now):
                 self._pod_changed(pod)
@@ -129,7 +146,9 @@ class Scheduler:
         group = self._run.head()
         if group is None or not self._acts:
             return []
+        self._busy_with = group
         self._fresh.extend(self._run.decide(group))
+        self._busy_with = None
         return self._settled()
 
     def _settled(self) -> list[Action]:
@@ -165,6 +184,16 @@ class Scheduler:
     def drain_held_back(self) -> int:
         """Return how many writes of statuses have been held back since the last call, lest they never end."""
         return self._run.drain_held_back()
+
+    @property
+    def busy_with(self) -> ev.Event | Group | None:
+        """The event that is being applied, or the group that is being decided; else None."""
+        return self._busy_with
+
+    @property
+    def waits(self) -> bool:
+        """True while there will be something to do that is not known yet: never, as all is known by its events."""
+        return False
 
     def evicted_repeatedly(self) -> int:
         """How many units were evicted in the last hour as often as it takes to be protected."""
@@ -242,8 +271,8 @@ class Scheduler:
                 self._kind_read(kind, reading)
             case ev.SearchCancelled(question):
                 self.decider.watchdog.end_at(question)
-            case ev.DecisionCut():
-                self._run.decision_cut(event)
+            case ev.Quarantined(kind=""):  # what is wrong with an object is kept from the core
+                self._run.quarantined(event)
             case ev.Synced():
                 self._synced = True
                 for pod in self._late.among(self.world.pods.values()):  # it was listed after the Jobs

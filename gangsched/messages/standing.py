@@ -41,3 +41,6 @@ caches = Text("last heard of, {written} ago: {ages}")
 UNKNOWN = "not known"
 ONLY_IT_KNOWS = "the scheduler alone knows of pauses, of room that it holds, and of what it has begun"
 NO_HOLD = "no room is held on any node"
+left_out = Text("{what} until {until}: {why}")
+gang = Text("gang {name}")
+PROCESS_ENDED = "an earlier process ended while it was being decided"

@@ -20,6 +20,22 @@ from gangsched.model.records import Pod
 from gangsched.runtime.loop import Observer
 
 
+def key_of(event: Event) -> Hashable:
+    """The key by which the object is known that an event is about; None if it is about no object.
+
+    A pod is known by its UID: another one of its name may be there before it is gone.
+    """
+    match event:
+        case Changed(record):
+            return record.uid if isinstance(record, Pod) else identity(record)
+        case Gone(kind, namespace, name, uid, group):
+            return uid if kind == "Pod" else (kind, group, namespace, name)
+        case ObjectRefused(kind, namespace, name, uid):
+            kind, _, group = kind.partition(".")
+            return uid if kind == "Pod" else (kind, group, namespace, name)
+    return None
+
+
 class Known(Observer):
     """The last event of each object, in the order of the last changes: a scheduler that takes them in knows what one
     does that has seen all. Records are shared, not copied.
@@ -43,7 +59,6 @@ class Known(Observer):
         last = self._last
         match event:
             case Changed(record):
-                # A pod is known by its UID: another one of its name may be there before it is gone.
                 key: Hashable = record.uid if isinstance(record, Pod) else identity(record)
                 last.pop(key, None)
                 last[key] = event
@@ -60,6 +75,10 @@ class Known(Observer):
                 last[NameLeased, name] = event
             case ServerClock():
                 last[ServerClock] = event
+
+    def get(self, key: Hashable) -> Event | None:
+        """The last event of the object with this key (:func:`key_of`), if it exists."""
+        return self._last.get(key)
 
     def events(self) -> list[Event]:
         """An event for each object."""

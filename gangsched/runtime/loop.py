@@ -6,11 +6,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from gangsched.cluster.port import Cluster
 from gangsched.core.actions import Action, Write
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event, LeadershipChanged, SearchCancelled, Synced, WriteDone
 from gangsched.core.planning.contained import Fault
+from gangsched.messages import quarantine
+from gangsched.model.errors import one_line
+
+#: So many different faults are kept.
+_MOST_FAULTS = 100
 
 
 class Core(Protocol):
@@ -40,6 +47,27 @@ class Core(Protocol):
     def cancelled(self) -> SearchCancelled | None:
         """The event to replay before the last decision for it to come out the same again."""
 
+    @property
+    def waits(self) -> bool:
+        """True while there will be something to do that is not known yet."""
+
+
+class Rebuilt(msgspec.Struct, frozen=True):
+    """The core has failed ``where`` (an event, a decision, …) with this ``error``, and another one has its place.
+
+    ``culprits`` were quarantined; ``trace`` is for those who maintain this program.
+    """
+
+    where: str
+    error: str
+    trace: str
+    culprits: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        """The fault in one line."""
+        return quarantine.fault(culprits=", ".join(self.culprits) or quarantine.UNKNOWN, error=self.error)
+
 
 class Observer:
     """Sees all that passes through the loop, and how long it took; the base class does nothing.
@@ -61,6 +89,9 @@ class Observer:
 
     def faulted(self, fault: Fault) -> None:
         """The core has failed over one gang, which gets to know; it goes on with the others."""
+
+    def rebuilt(self, rebuilt: Rebuilt) -> None:
+        """The core has failed, and another one has its place."""
 
     def busy(self) -> None:
         """The loop is about to work."""
@@ -87,6 +118,9 @@ class Observers(Observer):
     def faulted(self, fault: Fault) -> None:
         self._tell("faulted", fault)
 
+    def rebuilt(self, rebuilt: Rebuilt) -> None:
+        self._tell("rebuilt", rebuilt)
+
     def cancelled(self, event: SearchCancelled) -> None:
         self._tell("cancelled", event)
 
@@ -107,6 +141,28 @@ class Observers(Observer):
                 if self._failed is None:
                     raise
                 self._failed(type(each).__name__.strip("_"), error)
+
+
+class CoreFaults(Observer):
+    """Keeps a line for each fault of the core, each once."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, None] = {}
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines, the oldest first."""
+        return list(self._lines)
+
+    def faulted(self, fault: Fault) -> None:
+        self._add(quarantine.fault(culprits=fault.gang, error=fault.error))
+
+    def rebuilt(self, rebuilt: Rebuilt) -> None:
+        self._add(rebuilt.line)
+
+    def _add(self, line: str) -> None:
+        if len(self._lines) < _MOST_FAULTS:
+            self._lines[one_line(line)] = None
 
 
 class WritesUnderWay(Observer):
@@ -187,7 +243,8 @@ def run_loop(core: Core, cluster: Cluster, observer: Observer | None = None) -> 
     """Decide until the cluster is stopped.
 
     Between two decisions everything that has arrived is taken in, so that no gang is decided on a state that is
-    known to be old. Exceptions of the core or the cluster pass through: a core that has failed decides no more.
+    known to be old. Exceptions of the core or the cluster pass through: a core that has failed decides no more. Within
+    a :class:`~gangsched.runtime.boundary.Boundary` another one has its place.
     """
     _run(core, cluster, observer or Observer(), None)
 
@@ -234,7 +291,7 @@ def _run(core: Core, cluster: Cluster, observer: Observer, completion: Completio
             _tell_faults(core, observer)
             now, batch = cluster.poll()
             continue
-        if completion is not None and completion.reached:
+        if completion is not None and completion.reached and not core.waits:
             return
         observer.idle()
         now, batch = cluster.wait(core.wake_at())

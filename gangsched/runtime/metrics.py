@@ -26,7 +26,7 @@ from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.core.lifecycle.holding import HeldRoom
 from gangsched.core.lifecycle.report import GANG_BROKEN, ROOM_TAKEN
 from gangsched.model.records import Pod
-from gangsched.runtime.loop import Observer
+from gangsched.runtime.loop import Observer, Rebuilt
 
 
 class Declared(NamedTuple):
@@ -199,6 +199,16 @@ DECLARED: Mapping[str, Declared] = {
     "gangsched_shadow_evictions": Declared("Shadow mode: pods evicted to make room, by as above.", ("by",)),
     "gangsched_shadow_gangs_broken": Declared(
         "Shadow mode: gangs that were left with fewer members than they need by evictions, by as above.", ("by",)
+    ),
+    "gangsched_core_rebuilt": Declared(
+        "Errors of the scheduler after which its state was built anew, by where it failed: event, answer, time,"
+        " decision, question.",
+        ("where",),
+    ),
+    "gangsched_quarantined_objects": Declared(
+        "Objects and gangs that are left out of scheduling because the scheduler failed over them: see the Event"
+        " SchedulerError.",
+        level=True,
     ),
     "gangsched_observer_errors": Declared(
         "Errors in metrics, logs, traces, the history or the published status, which scheduling does not depend on.",
@@ -381,6 +391,14 @@ class Metrics(Observer):
         self.note("held_nodes", held.nodes)
         if held.refused or held.nodes:  # else what was found out at the start counts
             self.note("hold_refused", bool(held.refused))
+
+    def rebuilt(self, rebuilt: Rebuilt) -> None:
+        """See :class:`~gangsched.runtime.loop.Observer`."""
+        self.note("core_rebuilt", 1, {"where": rebuilt.where})
+
+    def quarantined(self, count: int) -> None:
+        """So many objects and gangs are quarantined."""
+        self.note("quarantined_objects", count)
 
     def _asked(self, actions: Sequence[Action]) -> None:
         self._binding.update({action.id: action for action in actions if isinstance(action, Bind)})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from gangsched import logs
-from gangsched.cluster.kube.decision_record import DecisionRecord
+from gangsched.cluster.kube.quarantine_record import QuarantineRecord
 from gangsched.cluster.kube.statuses import Statuses
 from gangsched.core.actions import Action, GangStatus, Remove, Report, SuspendJob
 from gangsched.core.decision import Decision, FitsWhenFreed, Preempt
@@ -19,7 +19,7 @@ from gangsched.core.planning.contained import Fault
 from gangsched.core.preemption.removal import SUSPEND
 from gangsched.core.watchdog import Watchdog
 from gangsched.model.records import GangId
-from gangsched.runtime.loop import Observer, WritesUnderWay
+from gangsched.runtime.loop import Observer, Rebuilt, WritesUnderWay
 
 #: A decision may take so many times the budget of its search: steps differ in cost, and placing takes time too.
 FACTOR = 4.0
@@ -78,7 +78,7 @@ class Deadline(Observer):
 class UnderWay(Observer):
     """Keeps the record of the decision that is under way, for the Lease."""
 
-    def __init__(self, record: DecisionRecord) -> None:
+    def __init__(self, record: QuarantineRecord) -> None:
         self._record = record
 
     def deciding(self, gang: str) -> None:
@@ -143,6 +143,16 @@ class DecisionLog(Observer):
         if len(self._failed) > _REMEMBERED:
             self._failed.popitem(last=False)
         self._log.error("a decision has failed", gang=fault.gang, error=fault.error, exception=fault.trace)
+
+    def rebuilt(self, rebuilt: Rebuilt) -> None:
+        """See :class:`~gangsched.runtime.loop.Observer`."""
+        self._log.error(
+            "the scheduler has failed; its state was built anew",
+            where=rebuilt.where,
+            quarantined=list(rebuilt.culprits),
+            error=rebuilt.error,
+            exception=rebuilt.trace,
+        )
 
     def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
         """See :class:`~gangsched.runtime.loop.Observer`."""

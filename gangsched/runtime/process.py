@@ -21,17 +21,19 @@ from gangsched import __version__, logs
 from gangsched.cluster.bystanders import Bystanders
 from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.cluster.kube.connection import Connection
-from gangsched.cluster.kube.decision_record import DecisionRecord
 from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
+from gangsched.cluster.kube.quarantine_record import QuarantineRecord
 from gangsched.cluster.kube.statuses import Statuses
 from gangsched.cluster.kube.writer import WriteSettings
-from gangsched.core.actions import Action
+from gangsched.core.actions import Action, GangStatus
 from gangsched.core.decision import Decision
+from gangsched.core.events import Quarantined
 from gangsched.core.lifecycle.holding import NEVER
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.messages import failures
 from gangsched.model.times import seconds_of
+from gangsched.runtime.boundary import Boundary
 from gangsched.runtime.config import is_loopback
 from gangsched.runtime.connecting import (
     LIMIT_SECONDS,
@@ -47,7 +49,7 @@ from gangsched.runtime.health import DecisionPulse, HealthServer
 from gangsched.runtime.http import Answer, Request
 from gangsched.runtime.http_server import raise_file_limit
 from gangsched.runtime.known import Known
-from gangsched.runtime.loop import Core, Observer, Observers, run_loop, run_once
+from gangsched.runtime.loop import CoreFaults, Observer, Observers, Rebuilt, run_loop, run_once
 from gangsched.runtime.memory import FreezeAfterSync, PauseMeter, raise_thresholds
 from gangsched.runtime.metrics import DecisionTime, FilterAndScoreTimes, Metrics
 from gangsched.runtime.observers import (
@@ -60,6 +62,7 @@ from gangsched.runtime.observers import (
     StartWhenQuiet,
     UnderWay,
 )
+from gangsched.runtime.quarantine import named
 from gangsched.runtime.settings import Configuration
 from gangsched.runtime.shadow import Shadow
 from gangsched.runtime.shadow_figures import Comparison
@@ -135,7 +138,6 @@ class Process:
         #: A run that only looks, or ends by itself, is not.
         self._probed = bool(configuration.http.port) and (shadow is not None or not (once or dry_run))
         self._make_page = make_page if self._probed and serves_page(configuration) else None
-        self._known = Known()
         #: Where probes are answered; 0 for nowhere.
         self._port = 0
         self._failure: BaseException | None = None
@@ -144,29 +146,24 @@ class Process:
         self._pulse = DecisionPulse()
         self._metrics = Metrics(options.scheduler_names)
         bystanders = Bystanders(self._metrics.note)
-        self._core: Core
-        if shadow is None:
-            self._core = scheduler = Scheduler(options)
-            self.report = None
-        else:
-            compared = Comparison(options.scheduler_names, self._metrics.note)
-            self._core = core = Shadow(options, compared)
-            scheduler = core.scheduler
-            self.report = DailyReport(compared, options.scheduler_names, shadow.own, shadow.folder, core.others)
+        self._record = QuarantineRecord()
+        self._faults = CoreFaults()
+        self._scheduler: Callable[[], Scheduler]
+        self._core = self._contained(options, shadow)
+        lasting = self._core.lasting
         self._pauses = PauseMeter()
         self._metrics.registry.register(self._pauses)
         self._metrics.registry.register(DecisionTime(self._pulse.under_way))
-        self._metrics.registry.register(FilterAndScoreTimes(scheduler.decider.stopwatch))
+        self._metrics.registry.register(FilterAndScoreTimes(lasting.stopwatch))
         self.last_decisions = LastDecisions(keep=once)
         wanted = configuration.client_connection
         statuses = Statuses() if make_controllers is not None else None
         self._controllers: Controllers | None = None
         if statuses is not None and make_controllers is not None:
             self._controllers = make_controllers(statuses, wanted.kubeconfig or None, wanted.context or None)
-        self._record = DecisionRecord()
         lease = None if dry_run else _lease(configuration)
-        standing = Standing(
-            scheduler.queue_counts,
+        self._standing = standing = Standing(
+            lambda: self._scheduler().queue_counts(),
             {
                 "leader": lease.identity if lease is not None else socket.gethostname(),
                 "version": __version__,
@@ -193,7 +190,7 @@ class Process:
             readable_only=True if shadow is not None else None,
         )
         budget_seconds = configuration.preemption.budget_milliseconds / 1000.0
-        self._deadline = Deadline(scheduler.decider.watchdog, FACTOR * budget_seconds)
+        self._deadline = Deadline(lasting.watchdog, FACTOR * budget_seconds)
         self._traces = None if shadow is not None else _traces(configuration)
         self._observer = Observers(
             self._deadline,
@@ -203,12 +200,12 @@ class Process:
             FreezeAfterSync(),
             *([self._traces] if self._traces is not None else []),
             DecisionLog(in_full=dry_run, trace_of=self._traces.trace_of if self._traces is not None else None),
-            *([_QueueDepths(scheduler, self._metrics)] if self.report is None else [self.report]),
+            *([_QueueDepths(self._scheduler, self._metrics)] if self.report is None else [self.report]),
             self.last_decisions,
+            self._faults,
             standing,
             *([StartWhenQuiet(self._controllers)] if self._controllers is not None else []),
-            *([QueueStatusFeed(scheduler.queue_statuses, statuses.want)] if statuses is not None else []),
-            *([self._known] if self._make_page is not None else []),
+            *([QueueStatusFeed(self._queue_statuses, statuses.want)] if statuses is not None else []),
             failed=bystanders.failed,
         )
         self._certificate: Certificate | None = None
@@ -261,7 +258,47 @@ class Process:
             self._log.error("ended by a failure", failure=failure or repr(self._failure))
             return FAILED
         self._log.info("stopped")
-        return OK
+        return FAILED if self._once and self.faults else OK
+
+    def _contained(self, options: Options, shadow: ShadowOf | None) -> Boundary[Scheduler] | Boundary[Shadow]:
+        """The core within its boundary."""
+        answered, quarantined = not self._dry_run, self._quarantined
+        self.report: DailyReport | None = None
+        if shadow is None:
+            deciding = Boundary(
+                partial(Scheduler, options), answered=answered, on_rebuild=self._rebuilt, quarantined=quarantined
+            )
+            self._scheduler = lambda: deciding.core
+            return deciding
+        compared = Comparison(options.scheduler_names, self._metrics.note)
+        comparing = Boundary(
+            partial(Shadow, options, compared), answered=answered, on_rebuild=self._rebuilt, quarantined=quarantined
+        )
+        self._scheduler = lambda: comparing.core.scheduler
+
+        def others() -> Mapping[str, int]:
+            return comparing.core.others()
+
+        self.report = DailyReport(compared, options.scheduler_names, shadow.own, shadow.folder, others)
+        return comparing
+
+    def _queue_statuses(self, again: bool) -> Sequence[GangStatus]:
+        return self._scheduler().queue_statuses(again)
+
+    def _rebuilt(self, rebuilt: Rebuilt) -> None:
+        """The core has failed, and another one has its place."""
+        self._observer.rebuilt(rebuilt)
+
+    def _quarantined(self, entries: Sequence[Quarantined]) -> None:
+        """These objects and gangs are quarantined from now on."""
+        self._record.keep(entries)
+        self._metrics.quarantined(len(entries))
+        self._standing.quarantined = [named(each) for each in entries]
+
+    @property
+    def faults(self) -> list[str]:
+        """A line for each fault of the scheduler itself."""
+        return self._faults.lines
 
     def _catch_signals(self) -> Callable[[], None]:
         asked = False
@@ -341,7 +378,7 @@ class Process:
         if (report := self.report) is not None:
             self._health.pages["/shadow"] = lambda: report.page
         if self._make_page is not None:
-            live = Live(self._known, self._kube, self._configuration, probe_host(self._configuration))
+            live = Live(self._core.known, self._kube, self._configuration, probe_host(self._configuration))
             self._health.page = self._make_page(live)
         try:
             self._health.start()
@@ -414,7 +451,7 @@ class _QueueDepths(Observer):
     of the time, because counting ten thousand pending pods takes longer than deciding one.
     """
 
-    def __init__(self, scheduler: Scheduler, metrics: Metrics) -> None:
+    def __init__(self, scheduler: Callable[[], Scheduler], metrics: Metrics) -> None:
         self._scheduler = scheduler
         self._metrics = metrics
         self._read_again_at = float("-inf")
@@ -422,12 +459,13 @@ class _QueueDepths(Observer):
     def idle(self) -> None:
         began = time.monotonic()
         if began >= self._read_again_at:
-            self._metrics.queued(self._scheduler.queue_counts())
-            self._metrics.waiting(self._scheduler.pending_pods(), self._scheduler.stage_counts())
-            self._metrics.evictions(self._scheduler.evicted_repeatedly())
-            self._metrics.statuses_held_back(self._scheduler.drain_held_back())
-            self._metrics.held_room(self._scheduler.held_room())
-            self._metrics.names_taken(self._scheduler.world.names.taken)
+            scheduler = self._scheduler()
+            self._metrics.queued(scheduler.queue_counts())
+            self._metrics.waiting(scheduler.pending_pods(), scheduler.stage_counts())
+            self._metrics.evictions(scheduler.evicted_repeatedly())
+            self._metrics.statuses_held_back(scheduler.drain_held_back())
+            self._metrics.held_room(scheduler.held_room())
+            self._metrics.names_taken(scheduler.world.names.taken)
             ended = time.monotonic()
             self._read_again_at = ended + max(_QUEUE_PERIOD_SECONDS, 50 * (ended - began))
 

@@ -21,9 +21,10 @@ from gangsched.core.actions import Action
 from gangsched.core.decision import Decision, Gathering
 from gangsched.core.events import Changed, Event, Gone, LeadershipChanged, SearchCancelled, Synced
 from gangsched.core.forecast import foretell
+from gangsched.core.lifecycle.group import Group
 from gangsched.core.options import Options
 from gangsched.core.planning.contained import Fault
-from gangsched.core.scheduler import Scheduler
+from gangsched.core.scheduler import Lasting, Scheduler
 from gangsched.model.records import Pod
 from gangsched.runtime.shadow_figures import Comparison
 
@@ -52,9 +53,9 @@ class Shadow:
     ``comparison``.
     """
 
-    def __init__(self, options: Options, comparison: Comparison) -> None:
+    def __init__(self, options: Options, comparison: Comparison, lasting: Lasting | None = None) -> None:
         wanted = msgspec.structs.replace(options, wait_for_leadership=True, guarded_names=(), leased_names=())
-        self.scheduler = Scheduler(wanted)
+        self.scheduler = Scheduler(wanted, lasting)
         self.world = self.scheduler.world
         self.comparison = comparison
         self._names = frozenset(options.scheduler_names)
@@ -127,6 +128,16 @@ class Shadow:
     def cancelled(self) -> SearchCancelled | None:
         """See :class:`gangsched.runtime.loop.Core`."""
         return self.scheduler.cancelled() if self._fresh else None
+
+    @property
+    def busy_with(self) -> Event | Group | None:
+        """See :class:`gangsched.runtime.boundary.Inner`."""
+        return self.scheduler.busy_with
+
+    @property
+    def waits(self) -> bool:
+        """See :class:`gangsched.runtime.loop.Core`."""
+        return False
 
     def others(self) -> dict[str, int]:
         """How many pods that wait are of which other scheduler names."""

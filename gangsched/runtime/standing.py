@@ -28,6 +28,8 @@ class Standing(WritesUnderWay):
         self._gangs: Mapping[str, int] = {}
         self._last: Mapping[str, Any] | None = None
         self._failed = 0
+        #: What is quarantined.
+        self.quarantined: Sequence[Mapping[str, Any]] = ()
 
     def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
         """See :class:`~gangsched.runtime.loop.Observer`."""
@@ -53,4 +55,5 @@ class Standing(WritesUnderWay):
             "lastDecision": self._last,
             "writesWaiting": len(self.under_way),
             "writesFailed": self._failed,
+            "quarantined": self.quarantined,
         }

@@ -176,6 +176,11 @@ class Timed:
         """See :class:`gangsched.runtime.loop.Core`."""
         return self._core.wake_at()
 
+    @property
+    def waits(self) -> bool:
+        """See :class:`gangsched.runtime.loop.Core`."""
+        return self._core.waits
+
     def cancelled(self) -> SearchCancelled | None:
         """See :class:`gangsched.runtime.loop.Core`."""
         return self._core.cancelled()

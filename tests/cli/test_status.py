@@ -14,6 +14,7 @@ import pytest
 from gangsched.cli.status import Found
 from gangsched.cluster.kube.client import ApiError, Client
 from gangsched.cluster.kube.published import Published, Publisher, Status
+from gangsched.core.events import Quarantined
 from gangsched.model.times import render_time
 from gangsched.runtime.running import Running
 
@@ -49,6 +50,23 @@ def test_a_leader_of_an_older_version_says_nothing_of_its_caches(written: str) -
     """That is not known then; a time that cannot be read is no error."""
     assert dict(found(Status(written=written)).lines())["caches"] == "not known"
     assert "? ago" in dict(found(Status(written=written, cache_ages=AGES)).lines())["caches"]
+
+
+def test_what_is_quarantined_is_shown() -> None:
+    """A line each: the object or gang, until when, and why."""
+    why = "the scheduler failed in add (hint_index.py:20): KeyError"
+    pod = Quarantined("Pod", "d", "evil", "u", 2, NOW, why)
+    of = found(Status(lacks=(), quarantined=(pod, Quarantined(name="d/g", times=3, at=NOW))))
+    assert [text for label, text in of.lines() if label == "left out"] == [
+        f"Pod d/evil until 2023-11-14T22:14:20Z: {why}",
+        "gang d/g until 2023-11-14T22:15:20Z: an earlier process ended while it was being decided",
+    ]
+    assert of.fields()["quarantined"][0] == {
+        "object": "Pod d/evil",
+        "why": why,
+        "times": 2,
+        "until": "2023-11-14T22:14:20Z",
+    }
 
 
 class Store:

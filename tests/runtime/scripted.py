@@ -82,6 +82,10 @@ class ScriptedCore:
         out, self.decided = self.decided, []
         return out
 
+    @property
+    def waits(self) -> bool:
+        return False
+
     def cancelled(self) -> SearchCancelled | None:
         return self.ended
 

@@ -25,7 +25,7 @@ from gangsched.cluster.kube.connection import Connection, load_connection
 from gangsched.core.actions import Action
 from gangsched.core.events import Event
 from gangsched.core.options import STEPS_PER_MILLISECOND, Options
-from gangsched.core.scheduler import Scheduler
+from gangsched.core.scheduler import Lasting, Scheduler
 from gangsched.runtime import connecting, process
 from gangsched.runtime.config import load as load_configuration
 from gangsched.runtime.settings import ClientConnection, Configuration, Http
@@ -171,9 +171,9 @@ def test_every_command_searches_alike(connection: Connection, tmp_path: Path, mo
     given: list[Options] = []
     begin = Scheduler.__init__
 
-    def note(scheduler: Scheduler, options: Options) -> None:
+    def note(scheduler: Scheduler, options: Options, lasting: Lasting | None = None) -> None:
         given.append(options)
-        begin(scheduler, options)
+        begin(scheduler, options, lasting)
 
     monkeypatch.setattr(Scheduler, "__init__", note)
     config, manifest = tmp_path / "config.yaml", tmp_path / "node.yaml"
@@ -346,7 +346,7 @@ def test_a_signal_that_another_thread_gets(connection: Connection) -> None:
 STUCK = """
 import asyncio, signal, sys, threading
 from gangsched.cluster.kube.connection import load_connection
-from gangsched.core.scheduler import Scheduler
+from gangsched.core.scheduler import Lasting, Scheduler
 from gangsched import logs
 from gangsched.runtime import process
 from gangsched.runtime.settings import Configuration, Http

@@ -25,11 +25,11 @@ from gangsched.cluster.kube.access import Access, access
 from gangsched.cluster.kube.client import Client, Observe, UnreachableError, ignore
 from gangsched.cluster.kube.clock import ServerTime, SteadyClock
 from gangsched.cluster.kube.connection import Connection
-from gangsched.cluster.kube.decision_record import DecisionRecord
 from gangsched.cluster.kube.history import History, Line, recorded
 from gangsched.cluster.kube.lease import Elector, FormerOwners, LeaseSettings, unique_identity
 from gangsched.cluster.kube.preconditions import Preconditions
 from gangsched.cluster.kube.published import Facts, Publisher
+from gangsched.cluster.kube.quarantine_record import QuarantineRecord
 from gangsched.cluster.kube.reflector import CacheHealth, Caches
 from gangsched.cluster.kube.retry import TokenBucket, end
 from gangsched.cluster.kube.statuses import Statuses
@@ -184,7 +184,7 @@ class KubeCluster:
         former_leases: Mapping[str, tuple[str, ...]] | None = None,
         holds_nodes: bool = False,
         drain_seconds: float = 2.0,
-        record: DecisionRecord | None = None,
+        record: QuarantineRecord | None = None,
         fallback_namespace: str = "",
         readable_only: bool | None = None,
         bystanders: Bystanders | None = None,

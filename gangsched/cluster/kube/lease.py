@@ -24,8 +24,8 @@ import msgspec
 
 from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, Observe, UnreachableError, ignore, segment
-from gangsched.cluster.kube.decision_record import ANNOTATION, DecisionRecord
 from gangsched.cluster.kube.json_limits import bounded
+from gangsched.cluster.kube.quarantine_record import ANNOTATION, QuarantineRecord
 from gangsched.core.events import Event, NameLeased
 from gangsched.messages import failures, notes
 from gangsched.model.times import render_micro_time
@@ -179,7 +179,7 @@ class Elector:
         on_stopped: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
         observe: Observe = ignore,
-        record: DecisionRecord | None = None,
+        record: QuarantineRecord | None = None,
         deliver: Callable[[Sequence[Event]], None] = lambda _: None,
     ) -> None:
         self._client = client

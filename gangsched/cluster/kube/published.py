@@ -1,7 +1,8 @@
 """What the leader publishes: the configuration that it runs with and how it stands, in a ConfigMap beside its Lease.
 
-Commands read it, so that they answer as the scheduler decides and not as a scheduler with built-in defaults would. It
-holds nothing of any tenant but the name of the last gang that was decided, so every user of the cluster may read it.
+Commands read it, so that they answer as the scheduler decides and not as a scheduler with built-in defaults would. Of
+any tenant it holds nothing but the name of the last gang that was decided, and the names of what is quarantined. So
+every user of the cluster may read it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
 from gangsched.cluster.kube.history import config_map_path
 from gangsched.cluster.kube.rights import lacking
+from gangsched.core.events import Quarantined
 from gangsched.model.times import render_time
 
 _log = logs.get(__name__)
@@ -39,7 +41,8 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     ``lacks`` are rights that its account does not have, in words; None: that could not be found out. ``gangs`` counts
     those that wait by their place in the queue, ``last_decision`` is the last one that was decided. ``cache_ages`` are
     the seconds for which nothing had been heard, when this was written, of what evictions rest on, by resource;
-    ``stale`` says why no pod is evicted by what is known, empty while it is new enough.
+    ``stale`` says why no pod is evicted by what is known, empty while it is new enough. ``quarantined`` are the objects
+    and gangs over which it has failed.
     """
 
     leader: str = ""
@@ -54,6 +57,7 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     writes_failed: int = 0
     cache_ages: Mapping[str, float] = {}
     stale: str = ""
+    quarantined: tuple[Quarantined, ...] = ()
 
 
 class Published(msgspec.Struct, frozen=True):

@@ -203,11 +203,14 @@ class Executor:
             reason = report.NAME_TAKEN if taken else report.NAME_SERVED
             self._reporter.event(owner.shown_by, reason, note)
 
-    def decision_cut(self, event: ev.DecisionCut) -> None:
-        """A process has ended over the gang of this name: it comes after all others."""
-        self.world.cut.cut(event.gang, event.times, event.at)
+    def quarantined(self, event: ev.Quarantined) -> None:
+        """A decision of this gang has led to an error: it comes after all others, and later each time."""
+        if event.times:
+            self.world.cut.cut(event.name, event.times, event.at)
+        else:
+            self.world.cut.decided(event.name)
         for group in self.groups.values():
-            if group.name == event.gang and group.state is State.QUEUED:
+            if group.name == event.name and group.state is State.QUEUED:
                 self._waiting.enqueue(group)
 
     def drain_held_back(self) -> int:

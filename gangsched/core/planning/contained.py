@@ -31,7 +31,7 @@ class SchedulerError(PluginError):
     """The scheduler itself has failed over one gang."""
 
     def __init__(self, error: Exception) -> None:
-        super().__init__(SCHEDULER, _place(error), f"{type(error).__name__}: {error}")
+        super().__init__(SCHEDULER, place_of(error), f"{type(error).__name__}: {error}")
 
     @staticmethod
     def said(plugin: str, method: str, words: str) -> str:
@@ -71,7 +71,7 @@ class Contained:
         return out
 
 
-def _place(error: Exception) -> str:
+def place_of(error: BaseException) -> str:
     """The function in which it went wrong, with its file and line."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:

@@ -324,12 +324,19 @@ class Decider:
     A gang is decided with the filters and scores of its scheduler name; profiles that are alike share them.
     """
 
-    def __init__(self, world: World, ledger: Ledger, options: Options) -> None:
+    def __init__(
+        self,
+        world: World,
+        ledger: Ledger,
+        options: Options,
+        watchdog: Watchdog | None = None,
+        stopwatch: Stopwatch | None = None,
+    ) -> None:
         self.world = world
         self.ledger = ledger
         self.options = options
-        self.watchdog = Watchdog()
-        self.stopwatch = Stopwatch()
+        self.watchdog = watchdog or Watchdog()
+        self.stopwatch = stopwatch or Stopwatch()
         self.contained = Contained(on=options.contain_errors)
         made: list[tuple[PluginSet, Placer]] = []
         self._placers: dict[str, Placer] = {}

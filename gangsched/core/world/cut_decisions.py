@@ -46,4 +46,9 @@ class CutDecisions:
     def not_before(self, gang: str) -> float:
         """When the gang may be decided again (seconds)."""
         times, at = self._known.get(gang, (0, -math.inf))
-        return at if times < 2 else at + min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2.0 ** min(times - 2, 30))
+        return at + pause_seconds(times)
+
+
+def pause_seconds(times: int) -> float:
+    """Return for how long something that has failed so often is not tried again."""
+    return 0.0 if times < 2 else min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2.0 ** min(times - 2, 30))

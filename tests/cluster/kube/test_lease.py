@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
-from gangsched.cluster.kube.decision_record import ANNOTATION, DecisionRecord
 from gangsched.cluster.kube.lease import Elector, Lease, LeaseSettings, LeaseSpec, Watcher, unique_identity
-from gangsched.core.events import DecisionCut, Event
+from gangsched.cluster.kube.quarantine_record import ANNOTATION, QuarantineRecord
+from gangsched.core.events import Event, Quarantined
 
 
 def spec(holder: str | None, renewed: str = "t0", duration: int | None = 15) -> LeaseSpec:
@@ -334,7 +334,7 @@ async def test_the_next_leader_is_told_over_which_gang_the_last_one_ended(monkey
     server = OneLease({"holderIdentity": "dead", "leaseDurationSeconds": 15})
     assert server.lease is not None
     server.lease["metadata"]["annotations"] = {ANNOTATION: said}
-    election, told, mine = Election(server), list[Event](), DecisionRecord(server.clock, lambda: 100.0)
+    election, told, mine = Election(server), list[Event](), QuarantineRecord(server.clock, lambda: 100.0)
     election.elector._record, election.elector._deliver = mine, told.extend
     election.at(30.0, lambda: mine.begin("d/g"))
     election.at(36.0, mine.end)
@@ -342,5 +342,5 @@ async def test_the_next_leader_is_told_over_which_gang_the_last_one_ended(monkey
     for seconds in (10.0, 25.0, 45.0):
         election.at(seconds, lambda: seen.append(Lease(server.lease or {}).annotations.get(ANNOTATION)))
     await election.run(monkeypatch, 50.0)
-    assert told == [DecisionCut("d/g", 1, 99.0)]
+    assert told == [Quarantined("", "", "d/g", "", 1, 99.0)]
     assert seen == [said, said, None]

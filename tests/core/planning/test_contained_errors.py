@@ -98,7 +98,7 @@ def test_a_gang_over_which_a_process_has_ended_is_decided_last() -> None:
     usual.run()
     assert decided(usual) == ["g", "other"]
     cluster = world()
-    cluster.show(ev.DecisionCut("d/g", 1, 0.0))
+    cluster.show(ev.Quarantined("", "", "d/g", "", 1, 0.0))
     cluster.run()
     assert decided(cluster) == ["other", "g"]
     cluster.decisions.clear()
@@ -110,7 +110,7 @@ def test_a_gang_over_which_a_process_has_ended_is_decided_last() -> None:
 def test_a_gang_over_which_processes_have_ended_again_and_again_pauses() -> None:
     """A minute the second time, then two: in between others are decided, however long it takes to restart."""
     cluster = world()
-    cluster.show(ev.DecisionCut("d/g", 3, 0.0))
+    cluster.show(ev.Quarantined("", "", "d/g", "", 3, 0.0))
     cluster.run()
     assert decided(cluster) == ["other"]
     cluster.pass_time(119.0)

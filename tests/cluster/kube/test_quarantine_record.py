@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gangsched.cluster.kube.decision_record import ANNOTATION, DecisionRecord
 from gangsched.cluster.kube.lease import Lease
-from gangsched.core.events import DecisionCut
+from gangsched.cluster.kube.quarantine_record import ANNOTATION, QuarantineRecord
+from gangsched.core.events import Quarantined
 
 
 class Clock:
@@ -17,9 +17,9 @@ class Clock:
         return self.now
 
 
-def record(clock: Clock) -> DecisionRecord:
+def record(clock: Clock) -> QuarantineRecord:
     """The record of a process that has just started."""
-    return DecisionRecord(clock, clock)
+    return QuarantineRecord(clock, clock)
 
 
 def test_a_decision_that_takes_longer_than_any_should_is_written_down() -> None:
@@ -46,7 +46,7 @@ def test_the_next_leader_learns_it_and_counts() -> None:
         clock.now += 60.0
         said = mine.text()
     after = record(clock)
-    assert after.load(said) == [DecisionCut("d/slow", 3, 1180.0)]
+    assert after.load(said) == [Quarantined("", "", "d/slow", "", 3, 1180.0)]
     assert after.text() == said
     after.begin("d/other")
     after.end()
@@ -68,7 +68,7 @@ def test_what_is_a_day_old_is_forgotten() -> None:
     """The gang may be gone, and nobody would ever decide it."""
     clock = Clock(100_000.0)
     assert record(clock).load('{"d/old":{"times":9,"at":13599.0},"d/new":{"times":1,"at":13601.0}}') == [
-        DecisionCut("d/new", 1, 13601.0)
+        Quarantined("", "", "d/new", "", 1, 13601.0)
     ]
 
 
@@ -85,3 +85,20 @@ def test_an_annotation_is_added_and_taken_away_beside_others() -> None:
     assert noted.annotations == {"other": "x", ANNOTATION: "{}"}
     assert noted.annotated(ANNOTATION, "").annotations == {"other": "x"}
     assert lease.annotations == {"other": "x"}
+
+
+def test_what_is_quarantined_survives_the_process() -> None:
+    """Objects of namespaces and of the cluster, and gangs; what is over is not written any more."""
+    clock = Clock(1000.0)
+    mine, why = record(clock), "the scheduler failed in add (hint_index.py:20): KeyError"
+    entries = [
+        Quarantined("Pod", "d", "evil", "u-1", 3, 990.0, why),
+        Quarantined("Node", "", "n0", "u-2", 2, 980.0, why),
+        Quarantined("", "", "d/a,d/b", "", 2, 970.0, why),
+    ]
+    mine.keep(entries)
+    assert record(clock).load(mine.text()) == entries
+    mine.keep(entries[:1])
+    assert record(clock).load(mine.text()) == entries[:1]
+    mine.keep([])
+    assert mine.text() == ""

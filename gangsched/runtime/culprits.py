@@ -1,0 +1,90 @@
+"""Over which object the core has failed: what it says of that, and what the frames of the exception show."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from types import FrameType
+from typing import Any, TypeAlias
+
+from gangsched.core.actions import PodRef, Write
+from gangsched.core.decision import Placement, Victim
+from gangsched.core.events import Event, WriteDone
+from gangsched.core.lifecycle.group import Group
+from gangsched.core.world.world import World
+from gangsched.model.records import Gang, GangId, Job, Node, Pod
+from gangsched.runtime.known import Known, key_of
+from gangsched.runtime.unanswered import Unanswered, key_of_ref
+
+#: Objects that are to blame together, by their keys in :class:`~gangsched.runtime.known.Known`.
+Suspect: TypeAlias = tuple[Hashable, ...]
+#: The first part of the key of a decision; the second is the name of the gang.
+DECISION = "decision"
+#: So many suspects are looked for in an exception.
+_MOST = 5
+
+
+def suspects(error: BaseException, core: Any, known: Known, writes: Unanswered) -> list[Suspect]:
+    """Return who may be to blame for an exception of this core, the likeliest first.
+
+    That is the object of the event that was applied, the pod of the write that was answered, or the gang that was
+    decided. If the core was busy with none of them, it is what the innermost function was called with.
+    """
+    busy: Event | Group | None = core.busy_with
+    if isinstance(busy, Group):
+        return [((DECISION, busy.name),)]
+    if isinstance(busy, WriteDone):
+        write = writes.get(busy.action_id)
+        return [(key_of_ref(write.pod),)] if write is not None else []
+    key = key_of(busy) if busy is not None else None
+    out: list[Suspect] = [(key,)] if key is not None else []
+    for found in _in_frames(error, core.world, known) if busy is None else ():
+        if found not in out:
+            out.append(found)
+        if len(out) == _MOST:
+            break
+    return out
+
+
+def _in_frames(error: BaseException, world: World, known: Known) -> Iterator[Suspect]:
+    frames: list[FrameType] = []
+    at = error.__traceback__
+    while at is not None:
+        frames.append(at.tb_frame)
+        at = at.tb_next
+    for frame in reversed(frames):
+        for value in frame.f_locals.values():
+            keys = tuple(key for key in _keys_of(value, world) if known.get(key) is not None)
+            if keys:
+                yield keys
+
+
+def _keys_of(value: object, world: World) -> Sequence[Hashable]:
+    """The keys of what a local variable holds, if that is an object or a gang."""
+    match value:
+        case Pod() | Placement() | Victim():
+            return [value.uid]
+        case Node():
+            return [("Node", "", "", value.name)]
+        case Job():
+            return [("Job", "", value.namespace, value.name)]
+        case Gang():
+            return [("PodGroup", value.family, value.namespace, value.name)]
+        case GangId():
+            return _objects_of([value], world)
+        case Group():
+            return _objects_of(value.gangs, world)
+        case PodRef():
+            return [key_of_ref(value)]
+    if isinstance(value, Write):
+        return [key_of_ref(value.pod)]
+    return []
+
+
+def _objects_of(gangs: Sequence[GangId], world: World) -> list[Hashable]:
+    """The group objects, Jobs and pods of gangs."""
+    out: list[Hashable] = []
+    for gang in gangs:
+        out.append(("PodGroup", gang.family, gang.namespace, gang.name))
+        out.append((gang.family, "", gang.namespace, gang.name))
+    out.extend(uid for uid, pod in world.pods.items() if pod.gang in gangs)
+    return out
