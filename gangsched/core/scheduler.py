@@ -374,7 +374,7 @@ class Scheduler:
         """No gang in particular is concerned: those that did not fit may fit now, or their victims leave."""
         gangs = self.world.owner_gangs
         may_declare = kind == "Namespace" and now is not None
-        declared = may_declare and gangs.declared_in(name)
+        declared, deleted = may_declare and gangs.declared_in(name), name in self.world.deleted_namespaces
         news = kind == "Node" and now is not None and self._other_node(name, now.uid)
         if isinstance(now, Budget):
             self.ledger.condemned.counted(now, self.world.budgets.get((namespace, name), now))
@@ -387,6 +387,8 @@ class Scheduler:
             self._jobs.update(key for key in suspended.standing(self.world) if key[1] == namespace)
         if may_declare and gangs.declared_in(name) != declared:
             self._pods_regrouped(gangs.renew_all(name))
+        if kind == "Namespace" and deleted != (name in self.world.deleted_namespaces):
+            self._look_at_all()
         if change is not None and isinstance(now, PriorityClass):
             self._jobs.update(suspended.standing(self.world))
         if kind == STATEFUL_SET:

@@ -210,6 +210,7 @@ FAIR_SHARING = "Fair Sharing within the cohort"
 members_gated = Text("{present} of {min_member} members may be scheduled; {count} held by scheduling gates")
 members_leave = Text("{leaving} of its {count} bound members are being evicted")
 owner_leaves = Text("the pods of {name} that run are being evicted, and it is suspended for that")
+namespace_being_deleted = Text("namespace {namespace} is being deleted: no pod can be bound there")
 group_being_deleted = Text("PodGroup {gang} is being deleted")
 queue_api_missing = Text(
     "the label {label} names the queue {queue}, and the cluster does not serve the API of queues ({api}): install it,"

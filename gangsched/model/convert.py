@@ -203,7 +203,8 @@ class Converter:
         """One namespace with its labels."""
         name = raw.metadata.name
         # The API server gives every namespace this label; manifests may not have it yet.
-        return Namespace(name, self._intern_labels({**(raw.metadata.labels or {}), NAMESPACE_NAME: name}))
+        labels = self._intern_labels({**(raw.metadata.labels or {}), NAMESPACE_NAME: name})
+        return Namespace(name, labels, bool(raw.metadata.deletion_timestamp) or raw.status.phase == "Terminating")
 
     def priority_class(self, raw: wire.PriorityClass) -> PriorityClass:
         """One PriorityClass, with what its annotations say about the patience of victims and preemptors."""

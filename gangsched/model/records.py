@@ -392,10 +392,13 @@ class Budget(Named, frozen=True):
 
 
 class Namespace(Record, frozen=True):
-    """A namespace and its labels, by which namespace selectors choose."""
+    """A namespace and its labels, by which namespace selectors choose. Nothing is created in one that is ``deleting``,
+    and a binding is created.
+    """
 
     name: str
     labels: Labels = NO_LABELS
+    deleting: bool = False
 
 
 class PriorityClass(Record, frozen=True):

@@ -324,8 +324,12 @@ class PriorityClass(Object):
     preemption_policy: str | None = None
 
 
+class NamespaceStatus(Wire):
+    phase: str = ""
+
+
 class Namespace(Object):
-    pass
+    status: NamespaceStatus = msgspec.field(default_factory=NamespaceStatus)
 
 
 class SelectorMapSpec(Wire):

@@ -10,6 +10,9 @@ from gangsched.core.state.crowd import Crowd, Pods
 from gangsched.model.jobsets import QUEUED_JOBSET, RESTART_ATTEMPT
 from gangsched.model.records import GangId, Pod
 
+#: Kinds of owners that replace each of their pods, however it has ended. Others count pods that complete.
+_RUN_PODS = ("StatefulSet", "ReplicaSet", "ReplicationController", "DaemonSet", "RayCluster")
+
 
 class Census(msgspec.Struct):
     """The members of one gang by what they are doing; each list is in name order. Those that are ``gated`` wait for
@@ -54,7 +57,8 @@ def of_pods(gang: GangId, members: Iterable[Pod], assumed: Container[str]) -> Ce
         if pod.owner is not None and not out.owner:
             out.owner = f"{pod.namespace}/{pod.owner.name}"
         if pod.phase == "Succeeded":
-            out.succeeded += 1
+            # An evicted pod may end with 0. Where its controller makes another one, the work of it is not done.
+            out.succeeded += not _is_replaced(pod)
         elif pod.finished:
             out.failed += 1
         elif pod.deleting_since is not None or (newest and _attempt(pod) < newest):
@@ -67,6 +71,11 @@ def of_pods(gang: GangId, members: Iterable[Pod], assumed: Container[str]) -> Ce
         else:
             pending.append(pod)
     return out
+
+
+def _is_replaced(pod: Pod) -> bool:
+    """Return True if the owner of a pod makes another one however this one has ended."""
+    return pod.owner is not None and pod.owner.kind in _RUN_PODS
 
 
 def _attempt(pod: Pod) -> int:

@@ -43,7 +43,7 @@ def obstacle(world: World, condemned: Condemned, gangs: Sequence[GangId], *, lea
     membership, admitted_twice = world.membership, world.managed.two_admitters(gangs)
     if admitted_twice:
         return Obstacle(TWO_ADMITTERS, admitted_twice)
-    text = queue_problem(world, gangs) or _group_problem(world, gangs)
+    text = _namespace_problem(world, gangs) or queue_problem(world, gangs) or _group_problem(world, gangs)
     if text:
         return Obstacle(GANG_NOT_READY, text)
     text = incomplete.problem(membership, gangs)
@@ -54,6 +54,12 @@ def obstacle(world: World, condemned: Condemned, gangs: Sequence[GangId], *, lea
     elif not leave:
         text = _leaving(world, condemned, gangs)
     return Obstacle(GANG_NOT_READY, text) if text else None
+
+
+def _namespace_problem(world: World, gangs: Sequence[GangId]) -> str:
+    """Return which namespace is being deleted: the API server refuses bindings there, which would be created."""
+    deleted = next((gang.namespace for gang in gangs if gang.namespace in world.deleted_namespaces), "")
+    return causes.namespace_being_deleted(namespace=deleted) if deleted else ""
 
 
 def _failed_indexes(world: World, gangs: Sequence[GangId]) -> Iterator[str]:

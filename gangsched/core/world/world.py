@@ -34,7 +34,6 @@ from gangsched.core.world.cut_decisions import CutDecisions
 from gangsched.core.world.owner_gangs import OwnerGangs, key_in_labels
 from gangsched.core.world.resumes import Resumes
 from gangsched.core.world.stand_ins import StandIns
-from gangsched.model.constraints import Labels
 from gangsched.model.devices import DeviceClass
 from gangsched.model.dialects.objects import MAX_MEMBERS
 from gangsched.model.errors import Mistake
@@ -42,7 +41,18 @@ from gangsched.model.held import is_of, with_held
 from gangsched.model.pod_quotas import ResourceQuota
 from gangsched.model.preemptible import protected
 from gangsched.model.queues import STOP_HOLD, ClusterQueue, QueueObject, queue_labels
-from gangsched.model.records import JOB, Budget, ClusterNetworkTopology, Gang, GangId, Node, Owner, Pod, PriorityClass
+from gangsched.model.records import (
+    JOB,
+    Budget,
+    ClusterNetworkTopology,
+    Gang,
+    GangId,
+    Namespace,
+    Node,
+    Owner,
+    Pod,
+    PriorityClass,
+)
 from gangsched.model.volumes import STORAGE_KINDS, StorageObject
 
 #: The extended resource that each DeviceClass serves beside the one that it names (KEP-5004).
@@ -76,6 +86,8 @@ class World:
         #: ResourceQuotas that are about priority classes, by namespace and name.
         self.pod_quotas: dict[str, dict[str, ResourceQuota]] = {}
         self.topologies: dict[str, ClusterNetworkTopology] = {}
+        #: Namespaces that are being deleted: the API server creates no binding there.
+        self.deleted_namespaces: set[str] = set()
         self.hyper_nodes = HyperNodes()
         self.device_classes: dict[str, DeviceClass] = {}
         self.names = names or SchedulerNames()
@@ -346,7 +358,7 @@ def take_in(world: World, kind: str, namespace: str, name: str, now: Any) -> Cha
         case "PodDisruptionBudget":
             return _budget(world, namespace, name, now)
         case "Namespace":
-            return _namespace(world, name, now.labels if now is not None else None)
+            return _namespace(world, name, now)
         case "PriorityClass":
             return _priority_class(world, name, now)
         case "ClusterNetworkTopology":
@@ -434,9 +446,10 @@ def _budget(world: World, namespace: str, name: str, budget: Budget | None) -> C
     return Change(Hint.BUDGET)
 
 
-def _namespace(world: World, name: str, labels: Labels | None) -> Change | None:
+def _namespace(world: World, name: str, now: Namespace | None) -> Change | None:
     """Terms of pods may select others now, those of bound pods that keep pending ones off included."""
-    snapshot = world.snapshot
+    snapshot, labels = world.snapshot, now.labels if now is not None else None
+    (world.deleted_namespaces.add if now is not None and now.deleting else world.deleted_namespaces.discard)(name)
     if snapshot.namespaces.get(name) == labels:
         return None
     if labels is None:
