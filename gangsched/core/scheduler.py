@@ -302,7 +302,8 @@ class Scheduler:
         """What is known of an owner, or of a group; is that news to what it owns? A group owns nothing."""
         if now is None:
             return self.world.ownership.drop(key)
-        return self.world.ownership.put(key, Link(now.uid, now.deleting, now.owner)) and key[0] in OWNER_GROUPS
+        link = Link(now.uid, now.deleting, now.owner, ended=getattr(now, "finished", False))
+        return self.world.ownership.put(key, link) and key[0] in OWNER_GROUPS
 
     def _owned_again(self, pods: Sequence[Pod], groups: Sequence[Key]) -> None:
         """What is known of whose these pods and groups are has changed."""

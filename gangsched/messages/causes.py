@@ -40,6 +40,7 @@ READ_WRITE_ONCE_POD = (
 )
 NO_DISK = "node(s) had no available disk"
 VOLUME_COUNT = "node(s) exceed max volume count"
+driver_missing = Text("{driver} CSI driver is not installed on the node")
 VOLUME_NODE_AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
 NO_VOLUME_TO_BIND = "node(s) didn't find available persistent volumes to bind"
 NO_STORAGE = "node(s) did not have enough free storage"
@@ -224,6 +225,7 @@ group_queue_api_missing = Text(
 owner_gone = Text("its {kind} {owner} is gone, or is not known yet")
 owner_replaced = Text("its {kind} {owner} is gone; the one of that name is another")
 owner_being_deleted = Text("its {kind} {owner} is being deleted")
+owner_ended = Text("its {kind} {owner} has ended")
 owner_refused = Text("its {kind} {owner} cannot be understood: {why}")
 owner_api_missing = Text("its {kind} {owner} is of an API that the cluster does not serve ({api})")
 members_without_owner = Text("{present} of {min_member} members may be scheduled; of {count}, {why}")

@@ -160,6 +160,7 @@ pods_not_in_input = Text(
     "it runs {active} pods, and none is in the input: what they hold counts as free; pass its pods too"
 )
 IT_RUNS = "it runs, and its pods are not in the input: what they hold counts as free; pass its pods too"
+managed_elsewhere = Text("{controller} makes its pods, as a rule in another cluster: none of them is planned here")
 IT_IS_SUSPENDED = "it is suspended, and has no pods"
 runtime_missing = Text("{kind} {name} is not in the input: pass it too, its pods are made of it")
 in_groups_of_its_operator = Text("its operator makes a group for {scheduler}: pass that and its pods too")

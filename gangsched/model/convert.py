@@ -30,6 +30,7 @@ from gangsched.model.jobsets import (
     exclusive_topology,
     failure_policy,
 )
+from gangsched.model.managed_by import other_controller
 from gangsched.model.preemptible import KEYS as STAKES
 from gangsched.model.preemptible import preemption_toleration, stakes_of
 from gangsched.model.queues import queue_labels
@@ -264,6 +265,7 @@ class Converter:
             deleting=bool(meta.deletion_timestamp),
             evicted=_evicted(raw.status.conditions),
             exclusive=exclusive_topology(owner_of(meta), meta.annotations or {}),
+            elsewhere=other_controller(raw) is not None,
         )
 
     def _intern_labels(self, raw: Mapping[str, str] | None) -> Labels:
@@ -402,6 +404,7 @@ def job_set(convert: Converter, raw: RawJobSet) -> JobSet:
         deleting=bool(meta.deletion_timestamp),
         evicted=_evicted(raw.status.conditions),
         failure_policy=failure_policy(raw),
+        elsewhere=other_controller(raw) is not None,
     )
 
 

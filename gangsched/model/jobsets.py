@@ -44,7 +44,7 @@ class JobSet(Named, frozen=True):
     ``in_order`` says that some of its Jobs wait until others run or have finished. ``suspended_by`` is the scheduler
     that has suspended it to make room, ``suspended_since`` (seconds) since when it is suspended (0: its controller has
     not reported so); ``owner`` is its controller, ``gang``, ``deleting`` and ``evicted`` as in a Job.
-    ``failure_policy`` is None where one failed Job is the end of it.
+    ``failure_policy`` is None where one failed Job is the end of it. ``elsewhere`` is as in a Job.
     """
 
     uid: str = ""
@@ -64,6 +64,7 @@ class JobSet(Named, frozen=True):
     deleting: bool = False
     evicted: bool = False
     failure_policy: JobSetPolicy | None = None
+    elsewhere: bool = False
 
     def after(self, failed: Iterable[tuple[Job, str]]) -> JobSetFate:
         """What becomes of it when these Jobs of it fail, each for a reason."""
@@ -156,6 +157,7 @@ class _JobSetSpec(wire.Wire):
     startup_policy: _StartupPolicy | None = None
     failure_policy: _FailurePolicy | None = None
     suspend: bool = False
+    managed_by: str | None = None
 
 
 class _JobsStatus(wire.Wire):

@@ -287,7 +287,7 @@ class Gang(Record, frozen=True):
     ``mistake`` it is not known what the gang wishes, and it waits; ``remark`` is what else could not be understood.
     ``declared``: an owner of pods says whether it is a gang; None: it does not say. ``owner`` is the controller of the
     object, which is ``deleting`` once its deletion was asked for. ``unowned``: it is not known whose it is, for this
-    reason in words, and the gang waits until that is.
+    reason in words, and the gang waits until that is. It is ``finished`` when the owner of its pods has ended.
     ``announced`` are all members of roles of which some may not exist before others run, ``min_resources`` what all
     members request together, in base units, where their shapes are not known. ``fragile`` are roles of which no running
     member may be deleted without failing the owner.
@@ -327,6 +327,7 @@ class Gang(Record, frozen=True):
     deleting: bool = False
     unowned: str = ""
     fragile: tuple[str, ...] = ()
+    finished: bool = False
 
     @property
     def key(self) -> str:
@@ -462,7 +463,8 @@ class Job(Named, frozen=True):
     together; None: it does not say. ``scheduling`` is what it says about them as a gang, if it
     does. It is ``deleting`` once its deletion was asked for, and ``evicted`` if its status says that pods of it
     were. Its pods are ended ``deadline_seconds`` after its start, if there are any. ``exclusive``: its pods have a
-    domain of this node label to themselves, and others than the first are made when that has a node.
+    domain of this node label to themselves, and others than the first are made when that has a node. It is
+    ``elsewhere`` if its ``managedBy`` leaves it to a controller that makes its pods in another cluster, as a rule.
     """
 
     uid: str = ""
@@ -498,6 +500,7 @@ class Job(Named, frozen=True):
     deleting: bool = False
     evicted: bool = False
     exclusive: str = ""
+    elsewhere: bool = False
 
     @property
     def wanted(self) -> int:

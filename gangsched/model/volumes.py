@@ -118,17 +118,23 @@ class StorageClass(Record, frozen=True):
 
 
 class CSINode(Record, frozen=True):
-    """How many volumes of each driver can be attached to a node; drivers without a limit are left out."""
+    """How many volumes of each driver can be attached to a node; drivers without a limit are left out of ``limits``.
+    ``drivers`` are all that run on it.
+    """
 
     name: str
     limits: tuple[tuple[str, int], ...] = ()
+    drivers: tuple[str, ...] = ()
 
 
 class CSIDriver(Record, frozen=True):
-    """``storage_capacity``: free capacity has to be looked at before a volume is asked for."""
+    """``storage_capacity``: free capacity has to be looked at before a volume is asked for. ``must_run``: pods with
+    volumes of it are placed only on nodes on which it runs.
+    """
 
     name: str
     storage_capacity: bool = False
+    must_run: bool = False
 
 
 class CSIStorageCapacity(Record, frozen=True):
@@ -266,6 +272,7 @@ class RawCSINode(wire.Object):
 
 class _CsiDriverSpec(wire.Wire):
     storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
 
 
 class RawCSIDriver(wire.Object):
@@ -432,12 +439,14 @@ def csi_node(raw: RawCSINode) -> CSINode:
         for d in raw.spec.drivers or ()
         if d.allocatable is not None and d.allocatable.count is not None
     ]
-    return CSINode(raw.metadata.name, tuple(sorted(limits)))
+    drivers = tuple(sorted(d.name for d in raw.spec.drivers or ()))
+    return CSINode(raw.metadata.name, tuple(sorted(limits)), drivers)
 
 
 def csi_driver(raw: RawCSIDriver) -> CSIDriver:
     """One CSIDriver."""
-    return CSIDriver(raw.metadata.name, bool(raw.spec.storage_capacity))
+    spec = raw.spec
+    return CSIDriver(raw.metadata.name, bool(spec.storage_capacity), bool(spec.prevent_pod_scheduling_if_missing))
 
 
 def storage_capacity(raw: RawCSIStorageCapacity) -> CSIStorageCapacity:

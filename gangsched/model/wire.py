@@ -441,8 +441,13 @@ class PodTemplate(Object):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
 
+class Ordinals(Wire):
+    start: int = 0
+
+
 class StatefulSetSpec(SelectorSpec):
     replicas: int | None = None
+    ordinals: Ordinals | None = None
     pod_management_policy: str = ""
     template: PodTemplate = msgspec.field(default_factory=PodTemplate)
 
@@ -509,6 +514,7 @@ class JobSpec(Wire):
     template: PodTemplate = msgspec.field(default_factory=PodTemplate)
     active_deadline_seconds: int | None = None
     scheduling: JobScheduling | None = None
+    managed_by: str | None = None
 
 
 class UncountedPods(Wire):

@@ -137,10 +137,10 @@ def test_a_volume_without_a_status_is_available() -> None:
 
 
 def test_limits_of_a_node() -> None:
-    """Drivers that set no limit are left out."""
+    """Drivers that set no limit are left out of the limits."""
     drivers = [{"name": "b", "allocatable": {"count": 3}}, {"name": "a"}, {"name": "c", "allocatable": {}}]
     raw = read({"metadata": {"name": "n"}, "spec": {"drivers": drivers}}, storage.RawCSINode)
-    assert storage.csi_node(raw) == CSINode("n", (("b", 3),))
+    assert storage.csi_node(raw) == CSINode("n", (("b", 3),), ("a", "b", "c"))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ def _fresh(world: World) -> VolumeIndex:
             out.put(record)
     for node, limits in kept.attachments._limits.items():
         out.attachments.set_limits(node, limits)
+    for node, drivers in kept.attachments._drivers.items():
+        out.attachments.set_drivers(node, drivers)
     for key, target in kept.assumed.items():
         out.assume(key, target)
     for pod in known_pods(world).values():

@@ -39,6 +39,7 @@ from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.dialects.operators import RAY, RAY_CLUSTER
 from gangsched.model.errors import FieldError, InputError, InvalidInputError, Place, Problem
 from gangsched.model.jobsets import JOBSET, RawJobSet
+from gangsched.model.managed_by import other_controller
 from gangsched.model.records import UID_FROM_MANIFEST, Gang, Job, Node, Pod, PodSelector
 from gangsched.model.times import parse_time
 from gangsched.model.unsubmitted import Runtime, VolcanoJob
@@ -326,6 +327,14 @@ class _Loading:
         self._warnings.append(each.place.warning("status", invalid.pods_not_in_input(active=raw.status.active)))
         return True
 
+    def _left_to_another(self, place: Place, raw: wire.Object, path: str) -> bool:
+        """Return whether the controllers of a cluster leave an object to another one, with a warning that says so."""
+        other = other_controller(raw)
+        if other is not None:
+            field = path + other.field.removeprefix("spec")
+            self._warnings.append(place.warning(field, invalid.managed_elsewhere(controller=other.name)))
+        return other is not None
+
     def _has_pods(self, each: Found) -> bool:
         meta = each.object.metadata
         return (meta.namespace, each.kind.group, each.kind.name, meta.name) in self._controllers
@@ -341,6 +350,8 @@ class _Loading:
             if not (isinstance(gang, PodSelector) and gang.gang is not None and gang.gang.declared):
                 self._warnings.append(each.place.warning("kind", invalid.NO_POD_IN_INPUT))
                 return
+        if self._left_to_another(each.place, raw, "spec"):
+            return
         why = why_none(raw)
         if why is not None and self._complete:
             if why:
@@ -401,7 +412,7 @@ class _Loading:
         record = job_set(self._convert, raw)
         _check_size(record)
         self._add(place, record)
-        if self._owners.is_expanded(raw):
+        if self._owners.is_expanded(raw) or self._left_to_another(place, raw, "spec"):
             return
         for job, path in jobs_of(raw):
             self._claim(place, "Job", job.metadata)
@@ -422,7 +433,7 @@ class _Loading:
         record = self._convert.job(raw)
         _check_size(record)
         self._add(place, record)
-        if not expand:
+        if not expand or self._left_to_another(place, raw, path):
             return
         self._made += count
         if self._made > MAX_PODS:

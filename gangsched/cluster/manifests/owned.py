@@ -7,12 +7,11 @@ from collections.abc import Iterable
 from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.dialects import owners
-from gangsched.model.dialects.operator_specs import OperatorObject
+from gangsched.model.dialects.operator_specs import ENDS, OperatorObject, has_ended, phase_of
 from gangsched.model.unsubmitted import VolcanoJob
 
 #: Controllers by namespace, API group, kind and name.
 Controller = tuple[str, str, str, str]
-_OVER = ("Succeeded", "Failed", "Complete", "Completed", "Aborted", "Terminated", "COMPLETED", "FAILED")
 _RUNS = ("ready", "Running", "RUNNING", "SUBMITTED", "SUCCEEDING", "PENDING_RERUN")
 
 
@@ -41,19 +40,17 @@ def why_none(raw: OperatorObject | wire.StatefulSet | VolcanoJob) -> str | None:
         active = raw.status.running + raw.status.pending
         return _standing(phase, active)
     status, spec = raw.status, raw.spec
-    ended = any(c.type in _OVER and c.status == "True" for c in status.conditions or ())
     active = sum(each.active for each in (status.replica_statuses or {}).values())
     active += sum(each.active for each in status.jobs_status or ())
     active += status.replicas + status.available_worker_replicas
-    state = status.application_state.state if status.application_state is not None else status.state
-    found = "" if ended else _standing(status.job_deployment_status or state, active)
+    found = "" if has_ended(status) else _standing(phase_of(status), active)
     if found is None and (spec.suspend or (spec.run_policy is not None and spec.run_policy.suspend)):
         return invalid.IT_IS_SUSPENDED
     return found
 
 
 def _standing(phase: str, active: int) -> str | None:
-    if phase in _OVER:
+    if phase in ENDS:
         return ""
     if active:
         return invalid.pods_not_in_input(active=active)

@@ -167,7 +167,9 @@ def _clash(one: Disk, other: Disk) -> bool:
 
 
 class NodeVolumeLimits(VolumeFilter):
-    """A CSI driver attaches only so many volumes to a node (CSINode); one counts once, however many pods use it."""
+    """A CSI driver attaches only so many volumes to a node (CSINode); one counts once, however many pods use it. Where
+    its CSIDriver says so, the driver has to run on the node.
+    """
 
     name = "NodeVolumeLimits"
     hints = Hint.NODE_ADDED | Hint.ROOM | Hint.VOLUMES
@@ -178,12 +180,25 @@ class NodeVolumeLimits(VolumeFilter):
             return False
         index = sim.snapshot.volumes
         handles = (index.handle((pod.namespace, name)) for name in pod.volumes.claims)
-        return any(h is not None and index.attachments.limited(h[0]) for h in handles)
+        return any(h is not None and (index.attachments.limited(h[0]) or index.must_run(h[0])) for h in handles)
 
     def prepare(self, pod: PodClass, sim: Simulation) -> VolumeState:
         return VolumeState(pod, sim)
 
     def mask(self, state: VolumeState) -> Bools:
+        out = self._with_room(state)
+        for driver in self._missing(state):
+            out &= state.index.attachments.runs(driver)
+        return out
+
+    @staticmethod
+    def _missing(state: VolumeState) -> list[str]:
+        """The drivers of the pod's volumes that have to run on its node, by name."""
+        return sorted({driver for driver, _ in state.thought.handles(state.pod) if state.index.must_run(driver)})
+
+    @staticmethod
+    def _with_room(state: VolumeState) -> Bools:
+        """``(N,)``: the nodes to which the volumes can be attached beside those that are."""
         size = state.sim.snapshot.size
         attachments = state.index.attachments
         wanted: dict[str, list[tuple[str, str]]] = {}
@@ -206,8 +221,13 @@ class NodeVolumeLimits(VolumeFilter):
         return out
 
     def failures(self, state: VolumeState) -> list[Failure]:
-        """Room for a volume comes when a pod that uses another one leaves."""
-        return [Failure(self.text, ~self.mask(state), resolvable=True)]
+        """Room for a volume comes when a pod that uses another one leaves; a driver does not."""
+        found, left = list[Failure](), state.all()
+        for driver in self._missing(state):
+            runs = state.index.attachments.runs(driver)
+            found.append(Failure(causes.driver_missing(driver=driver), left & ~runs, resolvable=False))
+            left &= runs
+        return [*found, Failure(self.text, left & ~self._with_room(state), resolvable=True)]
 
 
 class _Binding(VolumeState):

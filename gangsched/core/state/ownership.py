@@ -22,14 +22,15 @@ _MOST_LINKS = 8
 
 
 class Link(NamedTuple):
-    """What is known of an owner: its UID, whether its deletion was asked for, its own owner, and why it cannot be
-    understood (empty: it can).
+    """What is known of an owner: its UID, whether its deletion was asked for, its own owner, why it cannot be
+    understood (empty: it can), and whether it has ended: then its controller deletes the pods that still wait.
     """
 
     uid: str
     deleting: bool = False
     owner: Owner | None = None
     refused: str = ""
+    ended: bool = False
 
 
 class Ownership:
@@ -138,6 +139,8 @@ class Ownership:
             return causes.owner_replaced(kind=kind, owner=key)
         if found.deleting:
             return causes.owner_being_deleted(kind=kind, owner=key)
+        if found.ended:
+            return causes.owner_ended(kind=kind, owner=key)
         return causes.owner_refused(kind=kind, owner=key, why=found.refused) if found.refused else ""
 
     def named(self, kind: str, namespace: str, name: str) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from gangsched.core.arrays import Floats, Ints
+from gangsched.core.arrays import Bools, Floats, Ints
 from gangsched.model.constraints import Disk
 from gangsched.model.records import Node, Pod
 from gangsched.model.volumes import (
@@ -46,6 +46,8 @@ class Attachments:
         self._nodes: Sequence[Node] = ()
         self._counts: dict[str, Ints] = {}
         self._limit_arrays: dict[str, Floats] = {}
+        self._drivers: dict[str, tuple[str, ...]] = {}
+        self._driver_arrays: dict[str, Bools] = {}
 
     def add(self, handle: Handle, node: str) -> None:
         """One more reference."""
@@ -84,6 +86,25 @@ class Attachments:
             self._drivers_with_limits[driver] = self._drivers_with_limits.get(driver, 0) + 1
         self._limit_arrays.clear()
 
+    def set_drivers(self, node: str, drivers: tuple[str, ...]) -> None:
+        """The drivers that run on a node."""
+        self._drivers.pop(node, None)
+        if drivers:
+            self._drivers[node] = drivers
+        self._driver_arrays.clear()
+
+    def drivers_of(self, node: str) -> tuple[str, ...]:
+        """What was set for the node."""
+        return self._drivers.get(node, ())
+
+    def runs(self, driver: str) -> Bools:
+        """``(N,)`` whether the driver runs on each node. Do not modify."""
+        array = self._driver_arrays.get(driver)
+        if array is None:
+            there = [driver in self._drivers.get(node.name, ()) for node in self._nodes]
+            array = self._driver_arrays[driver] = np.array(there, dtype=np.bool_)
+        return array
+
     def limits_of(self, node: str) -> tuple[tuple[str, int], ...]:
         """What was set for the node."""
         return self._limits.get(node, ())
@@ -98,6 +119,7 @@ class Attachments:
             self._nodes, self._row_of = nodes, row_of
             self._counts.clear()
             self._limit_arrays.clear()
+            self._driver_arrays.clear()
 
     def counts(self, driver: str) -> Ints:
         """``(N,)`` volumes of the driver on each node. Do not modify."""
@@ -182,6 +204,7 @@ class VolumeIndex:
                 self._recount_all()
             case CSINode():
                 self.attachments.set_limits(record.name, record.limits)
+                self.attachments.set_drivers(record.name, record.drivers)
             case CSIDriver():
                 self.drivers[record.name] = record
             case CSIStorageCapacity():
@@ -208,7 +231,8 @@ class VolumeIndex:
             case CSIStorageCapacity():
                 old = self.capacities.get((record.namespace, record.name))
             case CSINode():
-                return self.attachments.limits_of(record.name) != record.limits
+                known = self.attachments.limits_of(record.name), self.attachments.drivers_of(record.name)
+                return known != (record.limits, record.drivers)
         if isinstance(old, PersistentVolumeClaim | PersistentVolume):
             old = msgspec.structs.replace(old, version=getattr(record, "version", ""))
         return old != record
@@ -225,6 +249,7 @@ class VolumeIndex:
             self._recount_all()
         elif kind == "CSINode":
             self.attachments.set_limits(name, ())
+            self.attachments.set_drivers(name, ())
         elif kind == "CSIDriver":
             self.drivers.pop(name, None)
         elif kind == "CSIStorageCapacity":
@@ -336,6 +361,11 @@ class VolumeIndex:
             self.mentions[key] = self.mentions.get(key, 0) + sign
             if not self.mentions[key]:
                 del self.mentions[key]
+
+    def must_run(self, driver: str) -> bool:
+        """Return True if pods with volumes of a driver are to be placed only on nodes on which it runs."""
+        found = self.drivers.get(driver)
+        return found is not None and found.must_run
 
     def handle(self, key: ClaimKey, volume_name: str = "") -> Handle | None:
         """What is attached to the node of a pod with this claim; None when that is not counted.

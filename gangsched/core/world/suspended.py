@@ -51,8 +51,8 @@ def refusal(world: World, owner: Suspendable) -> FieldError | None:
 
 
 def _waits(world: World, owner: Suspendable) -> bool:
-    """One that is about to be deleted waits for nothing."""
-    if owner.deleting or world.ownership.unclear(owner.owner, owner.namespace):
+    """One that is about to be deleted waits for nothing, and the pods of one that runs elsewhere do not come here."""
+    if owner.deleting or owner.elsewhere or world.ownership.unclear(owner.owner, owner.namespace):
         return False
     return bool(_scheduler_of(world, owner)) and owner.suspended and not owner.finished and owner.wanted > 0
 

@@ -32,6 +32,7 @@ class RunPolicy(wire.Wire):
     scheduling_policy: SchedulingPolicy | None = None
     suspend: bool = False
     backoff_limit: int | None = None
+    managed_by: str | None = None
 
 
 class ElasticPolicy(wire.Wire):
@@ -179,6 +180,22 @@ class OperatorStatus(wire.Wire):
     application_state: ApplicationState | None = None
 
 
+#: Phases, and types of conditions, of what has come to its end.
+ENDS = ("Succeeded", "Failed", "Complete", "Completed", "Aborted", "Terminated", "COMPLETED", "FAILED")
+
+
+def phase_of(status: OperatorStatus) -> str:
+    """Return the phase of an object, by the name that its kind has for it; empty if it has none."""
+    state = status.application_state.state if status.application_state is not None else status.state
+    return status.job_deployment_status or state
+
+
+def has_ended(status: OperatorStatus) -> bool:
+    """Return True if the status says that the object has succeeded or failed for good."""
+    ended = any(c.type in ENDS and c.status == "True" for c in status.conditions or ())
+    return ended or phase_of(status) in ENDS
+
+
 class RestartPolicy(wire.Wire):
     """When a SparkApplication is submitted again."""
 
@@ -217,6 +234,7 @@ class OperatorSpec(RayClusterSpec):
     annotations: dict[str, str] | None = None
     pod_template_overrides: list[PodOverride] | None = None
     pod_spec_overrides: list[PodOverride] | None = None
+    managed_by: str | None = None
 
 
 class OperatorObject(wire.Object):

@@ -16,7 +16,7 @@ from gangsched.model.constraints import PodShape
 from gangsched.model.dialects import roles, spark
 from gangsched.model.dialects.dialect import Dialect
 from gangsched.model.dialects.objects import owner_of
-from gangsched.model.dialects.operator_specs import OperatorObject
+from gangsched.model.dialects.operator_specs import OperatorObject, has_ended
 from gangsched.model.dialects.owners import FAMILY, LEADER_WORKER_SET, Kind, declared, no_group
 from gangsched.model.dialects.restarts import fragile_roles
 from gangsched.model.dialects.roles import FIRST_WORKER, MOST, REPLICA, SUBMITTER, WORKER, Role
@@ -157,6 +157,7 @@ def gang_from_object(kind: str, raw: OperatorObject | wire.StatefulSet, shape_of
         owner=owner_of(meta),
         deleting=bool(meta.deletion_timestamp),
         fragile=fragile_roles(kind, raw.spec) if isinstance(raw, OperatorObject) else (),
+        finished=isinstance(raw, OperatorObject) and has_ended(raw.status),
     )
 
 

@@ -198,7 +198,8 @@ def stateful_set(spec: wire.StatefulSetSpec) -> list[Role]:
     """All replicas, or the first one if each is made when the one before is ready."""
     size = count(1 if spec.replicas is None else spec.replicas, "spec.replicas")
     at_once = size if spec.pod_management_policy == "Parallel" or size > MAX_WITHOUT_PODS else min(1, size)
-    return [Role(REPLICA, size, at_once, at_once, spec.template, "spec.template")]
+    first = count(spec.ordinals.start, "spec.ordinals.start") if spec.ordinals is not None else 0
+    return [Role(REPLICA, size, at_once, at_once, spec.template, "spec.template", first=first)]
 
 
 def count(value: int, field: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
@@ -263,3 +264,40 @@ def test_the_owner_of_a_group_says_later_that_it_makes_members_later() -> None:
     assert nodes_of(cluster.run()) == {}
     cluster.show(msgspec.structs.replace(owner, min_member=2, announced=(Announced("launcher", 1),)))
     assert nodes_of(cluster.run()) == {f"mpi-worker-{i}": "n1" for i in range(2)}
+
+
+#: Owners that come to an end, as they are then.
+ENDED: dict[str, list[Owning]] = {
+    "Job": [job(finished=True)],
+    "JobSet": [msgspec.structs.replace(OWNED["JobSet"][1][0], finished=True), OWNED["JobSet"][1][1]],
+    "PyTorchJob": [operator_object("PyTorchJob", "torch", finished=True)],
+    "RayJob": [operator_object("RayJob", "ray", finished=True), OWNED["RayJob"][1][1]],
+}
+
+
+def single(owner: Owning) -> Owning:
+    """The owner without the wish that its pods start together."""
+    changes = {"declared": None} if isinstance(owner, Gang) else {"gang": None}
+    return msgspec.structs.replace(owner, **changes)
+
+
+@pytest.mark.parametrize("change", [list, lambda owners: list(map(single, owners))], ids=["gang", "single"])
+@pytest.mark.parametrize("kind", ENDED)
+def test_nobody_is_evicted_for_an_owner_that_has_ended(
+    kind: str, change: Callable[[list[Owning]], list[Owning]]
+) -> None:
+    """Its controller deletes the pods that still wait: neither do they start, nor do they evict."""
+    cluster = Cluster(node("n").cpu(8), pod("low").cpu(8).on("n"), *READ, *change(ENDED[kind]), *OWNED[kind][0])
+    log = cluster.run()
+    assert not writes(log)
+    assert all("has ended" in texts(log, name)[-1][1] for _, name in cluster.pods if name != "low")
+
+
+@pytest.mark.parametrize("kind", ENDED)
+def test_pods_wait_from_the_end_of_their_owner(kind: str) -> None:
+    """They were waiting for room: what becomes free later is not for them."""
+    cluster = Cluster(node("n").cpu(4), *READ, *OWNED[kind][1], *OWNED[kind][0])
+    cluster.run()
+    cluster.show(*map(Changed, ENDED[kind]), node("more").cpu(8))
+    cluster.run()
+    assert not any(each.node for each in cluster.pods.values())

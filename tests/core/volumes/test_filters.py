@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
+from gangsched.core.actions import SelectNode
 from gangsched.core.decision import BIND
 from gangsched.core.framework.pipeline import pipeline_of
 from gangsched.core.plugins.volumes import volume_zones
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.volumes.index import Target
 from gangsched.model.constraints import LabelSelector, NodeTerm, Requirement
-from gangsched.model.volumes import ClaimRef, CSIDriver, CSIStorageCapacity, StorageClass, StorageObject
+from gangsched.model.volumes import ClaimRef, CSIDriver, CSINode, CSIStorageCapacity, StorageClass, StorageObject
 from tests.builders import LATER, MADE, bound_claim, claim, node, pod, reserved, selects, volume
-from tests.core.harness import Built, plan, world
+from tests.core.harness import Built, Cluster, plan, world
 from tests.core.volumes.worlds import (
     DRIVER,
     NODES,
@@ -61,12 +62,35 @@ IN_USE = (
             "3 node(s) did not have enough free storage",
             False,
         ),
+        (
+            [claim("c", "made"), CSIDriver(DRIVER, must_run=True), CSINode("n1", drivers=("other",))],
+            f"3 {DRIVER} CSI driver is not installed on the node",
+            False,
+        ),
     ],
-    ids=["missing", "deleting", "lost", "no-class", "prebound", "no-pv", "none", "far", "in-use", "space"],
+    ids=["missing", "deleting", "lost", "no-class", "prebound", "no-pv", "none", "far", "in-use", "space", "driver"],
 )
 def test_what_is_said(objects: list[Built], text: str, resolvable: bool) -> None:
     """Kube-scheduler's words; what concerns the pod alone is said without a number of nodes."""
     assert told(pod("p1").claims("c"), *objects) == (text, resolvable)
+
+
+@pytest.mark.parametrize("must_run", [True, False])
+def test_nodes_without_the_driver(must_run: bool) -> None:
+    """Pods are kept off nodes on which the driver of a volume does not run only if its CSIDriver asks for that."""
+    objects = [CSIDriver(DRIVER, must_run=must_run), CSINode("n2", drivers=(DRIVER,)), bound_claim("c", "v")]
+    found = passing(pod("p").claims("c"), *objects, volume("v", driver=DRIVER, handle="h"))
+    assert found == (["n2"] if must_run else ["n1", "n2", "n3"])
+
+
+def test_a_driver_that_comes_to_a_node() -> None:
+    """The pod that waits for it starts then."""
+    cluster = Cluster(*NODES, LATER, MADE, CSIDriver(DRIVER, must_run=True), claim("c", "made"), pod("p").claims("c"))
+    cluster.run()
+    assert not cluster.pod("p").node
+    cluster.show(CSINode("n3", drivers=(DRIVER,)))
+    cluster.run()
+    assert {a.node for a in cluster.log if isinstance(a, SelectNode)} == {"n3"}
 
 
 def test_the_message_of_a_gang_without_its_claim() -> None:
