@@ -92,7 +92,8 @@ class Gap(_Result, frozen=True):
 
 class Eta(_Result, frozen=True):
     """When a gang starts (RFC 3339; None: it is not known whether it does), and its place in the queue, the first being
-    1. ``unknown`` are the workloads whose run times are not known.
+    1. ``unknown`` are the workloads whose run times are not known. ``played_until`` is set if the gang had not started
+    in some run of the forecast when that reached its limit in changes of the cluster.
     """
 
     earliest: str | None
@@ -102,15 +103,20 @@ class Eta(_Result, frozen=True):
     assumes: list[str]
     unknown: list[str]
     would_help: list[str]
+    played_until: str | None = None
 
     def lines(self) -> Iterator[str]:
         """For people."""
-        if self.likely is None:
+        if self.likely is None and self.played_until is not None:
+            yield causes.not_before(time=self.played_until)
+        elif self.likely is None:
             yield causes.START_UNKNOWN
         else:
             yield causes.starts(likely=self.likely, earliest=self.earliest, latest=self.latest or causes.LATEST_UNKNOWN)
         yield causes.in_queue(position=self.position)
         yield from (causes.if_so(assumption=each) for each in self.assumes)
+        if self.played_until is not None:
+            yield causes.forecast_ended(time=self.played_until)
         if self.unknown:
             yield causes.run_time_unknown(workloads=", ".join(self.unknown))
         yield from (causes.would_help(what=each) for each in self.would_help)

@@ -3,6 +3,9 @@
 A pod runs as long as ``gangsched.dev/expected-run-time`` says, or else as long as pods of the same owner that have
 succeeded, within what ``activeDeadlineSeconds`` of it or its Job allows. Of others, and of those that have run longer
 than that, nothing is known: they go on.
+
+A forecast is played for a year, or until the cluster has changed :data:`MOST_CHANGES` times. If a gang has not
+started by then, the answer says until when it was played.
 """
 
 from __future__ import annotations
@@ -15,10 +18,10 @@ from statistics import median
 import msgspec
 
 from gangsched.cli.contracts import Eta
-from gangsched.cli.simulation import simulate, started_at
+from gangsched.cli.simulation import Simulation, simulate_changes, started_at
 from gangsched.cluster.sim.arrival import DURATION_HINTS, RUN_FOR
 from gangsched.core.decision import Decision
-from gangsched.core.events import Changed, Event
+from gangsched.core.events import Changed, Event, records
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.world.world import World
@@ -35,6 +38,10 @@ _RAISED = 3
 _SYSTEM = 10**9
 #: So many workloads of unknown run time are named.
 _NAMED = 20
+#: So many changes of the cluster are played for each guess, or so many for each pod. A Job may have a billion
+#: completions.
+MOST_CHANGES = 10_000
+CHANGES_PER_POD = 10
 
 
 def etas(events: Sequence[Event], options: Options, now: float, decisions: Sequence[Decision]) -> dict[GangId, Eta]:
@@ -45,10 +52,10 @@ def etas(events: Sequence[Event], options: Options, now: float, decisions: Seque
     patient = msgspec.structs.replace(options, flush_seconds=LONGEST_SECONDS, timeout_seconds=LONGEST_SECONDS)
     required = {decision.gang: decision.required for decision in decisions}
     guesses = [[times.put_into(each, guess) for each in objects] for guess in range(len(_SPREAD))]
-    runs = [
-        started_at(simulate(known, patient, until_seconds=LONGEST_SECONDS, start=now, contained=True), required)
-        for known in guesses
-    ]
+    played = [_play(known, patient, now) for known in guesses]
+    runs = [started_at(each, required) for each in played]
+    ends = [each.world.clock.stamp for each in played if each.cut_short]
+    until = min(ends, default=None)
     unknown = times.unknown()
     waiting = [gang for gang in required if (runs[1].get(gang) or LONGEST_SECONDS + now) > now + 1.0]
     help_of: dict[GangId, list[str]] = {}
@@ -57,9 +64,7 @@ def etas(events: Sequence[Event], options: Options, now: float, decisions: Seque
         if above is None:
             continue
         raised = [_raised(each, gang, above) for each in guesses[1]]
-        at = started_at(
-            simulate(raised, patient, until_seconds=LONGEST_SECONDS, start=now, contained=True), required
-        ).get(gang)
+        at = started_at(_play(raised, patient, now), required).get(gang)
         if at is not None and at + 1.0 < (runs[1].get(gang) or math.inf):
             help_of[gang] = [causes.priority_of(priority=above, time=render_time(at))]
     out = {}
@@ -74,8 +79,14 @@ def etas(events: Sequence[Event], options: Options, now: float, decisions: Seque
             times.assumes(unknown),
             unknown[:_NAMED],
             help_of.get(gang, []) + [causes.declared(key=EXPECTED_RUN_TIME)] * (bool(unknown) and gang in waiting),
+            played_until=_time(until) if len(found) < len(runs) else None,
         )
     return out
+
+
+def _play(events: Sequence[Event], options: Options, now: float) -> Simulation:
+    most = max(MOST_CHANGES, CHANGES_PER_POD * sum(1 for _ in records(events, Pod)))
+    return simulate_changes(events, options, most, until_seconds=LONGEST_SECONDS, start=now)
 
 
 def _raised(event: Event, gang: GangId, priority: int) -> Event:

@@ -52,6 +52,8 @@ class Simulation(msgspec.Struct, frozen=True):
     quiet: bool
     #: A line for each fault of the scheduler itself.
     faults: list[str] = []
+    #: It was ended by the number of changes: what would have come after that is unknown.
+    cut_short: bool = False
 
     @property
     def history(self) -> History:
@@ -108,17 +110,33 @@ def simulate(
     ``start`` is the moment at which the virtual clock begins, in seconds since the epoch. Raises
     :class:`~gangsched.cluster.sim.arrival.InvalidHintError` for annotations of the simulation that are no durations.
     """
-    # A pod that is terminating in the input was deleted before the simulation begins.
-    begins = max([start, *(pod.deleted_at or 0.0 for pod in records(events, Pod))])
-    world = World(arrivals(events, group_hints, file_order=file_order), start=begins, faults=faults)
-    cluster = SimCluster(world, until_seconds=until_seconds)
-    seen = _DecisionLog(world.history)
-    failed = CoreFaults()
+    world = World(arrivals(events, group_hints, file_order=file_order), start=_begins(events, start), faults=faults)
+    return _run(SimCluster(world, until_seconds=until_seconds), options, contained=contained)
+
+
+def simulate_changes(
+    events: Sequence[Event], options: Options, most: int, *, until_seconds: float, start: float
+) -> Simulation:
+    """Run a scheduler as :func:`simulate` does, until the cluster has changed ``most`` times at the latest."""
+    world = World(arrivals(events, None, file_order=False), start=_begins(events, start))
+    return _run(SimCluster(world, until_seconds=until_seconds, most_changes=most), options, contained=True)
+
+
+def _begins(events: Sequence[Event], start: float) -> float:
+    """Return when a simulation begins. A pod that is terminating in the input was deleted before that."""
+    return max([start, *(pod.deleted_at or 0.0 for pod in records(events, Pod))])
+
+
+def _run(cluster: SimCluster, options: Options, *, contained: bool) -> Simulation:
+    seen, failed = _DecisionLog(cluster.world.history), CoreFaults()
     observer, make = Observers(seen, failed), partial(Scheduler, options)
     core = Boundary(make, leads_by_itself=True, on_rebuild=observer.rebuilt) if contained else make()
     run_loop(core, cluster, observer)
     cluster.close()
-    return Simulation(world, options, seen.decisions, until_seconds, cluster.quiet, failed.lines)
+    cut_short = cluster.changes_left == 0
+    return Simulation(
+        cluster.world, options, seen.decisions, cluster.until_seconds, cluster.quiet, failed.lines, cut_short
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------- the answer

@@ -293,6 +293,10 @@ UNKNOWN_GO_ON = "pods of unknown run time go on; if one ends, the gang may start
 declared = Text("{key} on the workloads whose run time is unknown: more would be known")
 starts = Text("about {likely} (between {earliest} and {latest})")
 START_UNKNOWN = "unknown: nothing that is known to end makes room for it"
+not_before = Text("not before {time}, as far as the forecast goes")
+forecast_ended = Text(
+    "the forecast ends at {time}: by then so much has changed in the cluster that it reached its limit"
+)
 LATEST_UNKNOWN = "an unknown time"
 in_queue = Text("it is number {position} in the queue")
 if_so = Text("if {assumption}")

@@ -22,7 +22,7 @@ from gangsched.core.options import Options
 from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.preemptible import EXPECTED_RUN_TIME, stakes_of
-from gangsched.model.records import Pod, Stakes
+from gangsched.model.records import Job, Pod, Stakes
 from gangsched.model.times import LONGEST_SECONDS, parse_time, render_time
 from tests.amounts import amount
 from tests.builders import PodBuilder, gang, node, pod
@@ -198,6 +198,47 @@ def test_the_nearest_run_time_counts_and_what_is_none_is_ignored() -> None:
     wrong, mistake = stakes_of({EXPECTED_RUN_TIME: "long"})
     assert wrong.expected_seconds is None
     assert mistake is not None
+
+
+def work_queue(**fields: Any) -> Job:
+    """A Job of two pods at once that take 100 s each."""
+    template = pod("consumers").cpu(4).owner("Job", "consumers").obj()
+    stakes = Stakes(expected_seconds=100.0)
+    return Job("d", "consumers", "uid-Job-consumers", parallelism=2, template=template, stakes=stakes, **fields)
+
+
+def test_a_work_queue_ends_with_its_first_pods() -> None:
+    """A Job without completions gets no new pods after one has succeeded, so the others are next."""
+    held = runs("consumers-0", "n1", expected=100).owner("Job", "consumers")
+    waiting = waits("consumers-1").owner("Job", "consumers")
+    answers = found(NODES[0], work_queue(completions=None), held, waiting, waits("last").priority(-1))
+    assert within(answers["d/consumers-1"], 80, 100, 120)
+    assert within(answers["d/last"], 160, 200, 240)
+    assert answers["d/last"].played_until is None
+
+
+def test_a_forecast_that_does_not_end_says_how_far_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Job with a billion completions is played until the cluster has changed so often as the limit says."""
+    monkeypatch.setattr("gangsched.cli.eta.MOST_CHANGES", 200)
+    held = [runs(f"consumers-{i}", f"n{i + 1}", expected=100).owner("Job", "consumers") for i in range(2)]
+    eta = found(*NODES, work_queue(completions=10**9), *held, waits("never", cpu=40))["d/never"]
+    assert (eta.earliest, eta.likely, eta.latest) == (None, None, None)
+    assert eta.played_until is not None
+    assert 100 < parse_time(eta.played_until, "") - NOW < 10_000
+    assert sum(eta.played_until in line for line in eta.lines()) == 2
+
+
+def test_a_simulated_job_makes_no_pod_anew_that_succeeded() -> None:
+    """Without completions it wants no more pods after that, whatever happens to its other pods."""
+    held = runs("consumers-0", "n1").hint(RUN_FOR, "10s").owner("Job", "consumers")
+    lost = runs("consumers-1", "n2").hint(RUN_FOR, "60s").owner("Job", "consumers").priority(-1)
+    stronger = [waits(f"vip-{i}").hint("sim.gangsched.dev/arrive-after", "20s") for i in range(2)]
+    objects: list[Built] = [*NODES, work_queue(completions=None), held, lost, *stronger]
+    simulation = simulate([event(each) for each in objects], Options(), until_seconds=3_600.0)
+    made = [entry.object for entry in simulation.history.of("create") if entry.object.startswith("d/consumers")]
+    assert made == []
+    assert [*simulation.history.of("delete", actor="scheduler")]
+    assert simulation.quiet
 
 
 @pytest.mark.parametrize("seed", range(amount(12, 4)))

@@ -54,6 +54,8 @@ class JobController:
         self._store = store
         self._timing = timing
         self._names: dict[JobKey, set[str]] = defaultdict(set)
+        #: Keys of the pods of each Job, by its UID, that have not ended.
+        self._unfinished: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
         self._lost: set[str] = set()
         self._complete: set[JobKey] = set()  # Jobs that have had all of their pods
         self._index_failures: Counter[tuple[str, int]] = Counter()  # by UID of the Job, and index
@@ -65,8 +67,10 @@ class JobController:
     def _on_change(self, event: Event, old: Any) -> None:
         match event:
             case Changed(Pod() as pod) if pod.owner is not None and pod.owner.kind == JOB:
+                self._count(pod, there=not pod.finished)
                 self._pod_changed(pod, old)
             case Gone("Pod") if isinstance(old, Pod) and old.owner is not None and old.owner.kind == JOB:
+                self._count(old, there=False)
                 if not old.finished:
                     self._pod_lost(old)
             case Changed(Job() as job):
@@ -77,6 +81,14 @@ class JobController:
                     self._soon((job.namespace, job.name), self._timing.controller_seconds)
                 elif isinstance(old, Job) and job.parallelism != old.parallelism:
                     self._soon((job.namespace, job.name), self._timing.controller_seconds)
+
+    def _count(self, pod: Pod, *, there: bool) -> None:
+        assert pod.owner is not None
+        keys = self._unfinished[pod.owner.uid]
+        if there:
+            keys[pod.namespace, pod.name] = None
+        else:
+            keys.pop((pod.namespace, pod.name), None)
 
     def _pod_changed(self, pod: Pod, old: Pod | None) -> None:
         assert pod.owner is not None
@@ -155,6 +167,8 @@ class JobController:
                 self._delete(pod)
         elif key in self._complete:
             more = job.wanted - len(active) - (self._terminating(job) if job.awaits_end else 0)
+            if job.completions is None and job.succeeded:
+                more = 0  # after the first that succeeds none is made anew
             for index in itertools.islice(self._indexes(job, active), max(0, more)):
                 self._create(job, index)
             for pod in active[job.wanted :]:
@@ -162,12 +176,14 @@ class JobController:
                 self._delete(pod)
 
     def _active(self, job: Job) -> list[Pod]:
-        pods = self._store.pods.values()
-        return [p for p in pods if p.live and p.owner is not None and p.owner.kind == JOB and p.owner.uid == job.uid]
+        return [pod for pod in self._unfinished_of(job) if pod.live]
 
     def _terminating(self, job: Job) -> int:
-        pods = (p for p in self._store.pods.values() if p.owner is not None and p.owner.uid == job.uid)
-        return sum(not p.finished and p.deleting_since is not None for p in pods)
+        return sum(pod.deleting_since is not None for pod in self._unfinished_of(job))
+
+    def _unfinished_of(self, job: Job) -> list[Pod]:
+        found = map(self._store.pods.get, self._unfinished.get(job.uid, ()))
+        return [pod for pod in found if pod is not None and pod.owner is not None and pod.owner.uid == job.uid]
 
     @staticmethod
     def _indexes(job: Job, active: list[Pod]) -> Iterator[int]:

@@ -117,15 +117,25 @@ class SimCluster:
     """The port (:class:`gangsched.cluster.port.Cluster`) on a :class:`World`.
 
     A new connection first sees all objects, then ``Synced`` and, unless ``leading`` is False, that it leads. It is
-    stopped at ``until_seconds`` from the start of the world, when nothing more can happen, or by :meth:`close`
+    stopped at ``until_seconds`` from the start of the world, after ``most_changes`` of the cluster, when nothing
+    more can happen, or by :meth:`close`
     (the process dies: the answers to writes in flight are lost, which take effect or are lost). Whoever connects
     another scheduler after that lets the clock pass by as long as a write may take, as a new leader does.
     """
 
-    def __init__(self, world: World, *, until_seconds: float = DEFAULT_UNTIL_SECONDS, leading: bool = True) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        until_seconds: float = DEFAULT_UNTIL_SECONDS,
+        leading: bool = True,
+        most_changes: int | None = None,
+    ) -> None:
         self.world = world
         self.until_seconds = until_seconds
         self.quiet = False
+        #: How many further changes of the cluster are played; None: any number.
+        self.changes_left = most_changes
         self._end = world.clock.start + until_seconds
         ahead = world.clock.server_ahead_seconds
         self._inbox: list[Event] = [*world.store.listing(), *([ServerClock(ahead)] if ahead else []), Synced()]
@@ -211,6 +221,9 @@ class SimCluster:
 
     def _watch(self, event: Event, old: Any) -> None:
         """A change is seen a little later; changes of one kind are seen in their order, as in a watch."""
+        if self.changes_left is not None:
+            self.changes_left = max(0, self.changes_left - 1)
+            self._stopped = self._stopped or not self.changes_left
         clock = self.world.clock
         kind = describe(event)[0]
         moment = clock.now + self.world.timing.watch_seconds + self.world.faults.watch_delay_seconds(event)
