@@ -7,14 +7,16 @@ import codecs
 import os
 import re
 import shutil
+import stat
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TextIO, TypeAlias, TypeVar
 
-from gangsched.model.errors import InputError, Place, Problem, UserError, one_line, told
+from gangsched.messages import failures
+from gangsched.model.errors import InputError, InvalidInputError, Place, Problem, UserError, one_line, told
 
 V = TypeVar("V")
 #: Finds what a command answers, and what of the input was not understood.
@@ -47,6 +49,16 @@ codecs.register_error(STAND_INS, _stand_in)
 
 class UsageError(UserError):
     """Arguments that cannot be used, found after they were parsed."""
+
+
+def open_private(path: Path, mode: Literal["w", "x"]) -> TextIO:
+    """Open a file to be written that only its owner may read: what clusters hold is not for all users of a machine.
+    Raises OSError.
+    """
+    out = open(path, mode, encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115
+    if stat.S_ISREG(os.fstat(out.fileno()).st_mode):  # it may have been there before, for others to read
+        os.fchmod(out.fileno(), 0o600)
+    return out
 
 
 def program() -> str:
@@ -109,7 +121,7 @@ class Contract(NamedTuple, Generic[V]):
         try:
             view, warnings = read(args)
         except UserError as error:
-            complain(error.lines)
+            refuse(error, args)
             if args.output in _DOCUMENTS:
                 print_document(args.output, self.document(self.empty, error=_problem(error, args)))
             return None
@@ -135,6 +147,12 @@ class Past(NamedTuple):
     reason: str
     note: str
     ago: str
+
+
+def refuse(error: UserError, args: argparse.Namespace) -> None:
+    """Say what is wrong with the input, and by which option of the command it would be left out."""
+    skips = isinstance(error, InvalidInputError) and hasattr(args, "skip_invalid")
+    complain([*error.lines, *([failures.SKIPPABLE] if skips else [])])
 
 
 def _problem(error: UserError, args: argparse.Namespace) -> Problem:

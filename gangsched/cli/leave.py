@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -48,8 +48,12 @@ _ALWAYS = (
 )
 _PATCH, _DELETE, _AGAIN, _STAYS, _YOURS = "patch", "delete", "again", "stays", "yours"
 _FINISHED = ("Succeeded", "Failed")
-#: A deleted object is waited for; its pods had not started, so that nothing has to stop first.
-_GONE_SECONDS = 60.0
+#: A deleted object is waited for; its pods had not started, so that nothing has to stop first. No step begins later
+#: than after so many seconds of the command: a finalizer can hold up each of them.
+_GONE_SECONDS, _ALL_SECONDS = 60.0, 300.0
+#: An object that was written between reading and deleting it is read again so often.
+_ATTEMPTS = 3
+_CONFLICT = 409
 #: What a Job's controller has written into its selector and template, and writes again.
 _OF_A_JOB = (
     "controller-uid",
@@ -57,6 +61,10 @@ _OF_A_JOB = (
     "batch.kubernetes.io/controller-uid",
     "batch.kubernetes.io/job-name",
 )
+
+
+class _SkippedError(Exception):
+    """Why a step is not taken."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +99,8 @@ def run(args: argparse.Namespace) -> int:
 
 class Step(NamedTuple):
     """One thing to do with an ``object`` or, for ``stays`` and ``yours``, to know of it. ``path`` is its URL path, and
-    ``body`` what is sent: a JSON patch, or the object to be created again.
+    ``body`` what is sent: a JSON patch, or the object to be created again. An object that is ``held`` has finalizers.
+    ``version`` is its resourceVersion.
     """
 
     verb: str
@@ -100,6 +109,12 @@ class Step(NamedTuple):
     path: str = ""
     uid: str = ""
     body: Any = None
+    held: bool = False
+    version: str = ""
+
+    def is_still(self, other: Step) -> bool:
+        """Return True if the other one, which was found later, does the same to the same object."""
+        return self._replace(version="", text="") == other._replace(version="", text="")
 
 
 async def _leave(
@@ -124,12 +139,20 @@ async def _leave(
             return answers.OK
         if again:
             _save(file, again)
-        return await _carry_out(client, [s for s in todo if s.verb in (_PATCH, _DELETE, _AGAIN)], file)
+        kinds = {each["kind"] for each in objects} | {"Pod", "Job"}
+
+        async def look() -> list[Step]:
+            found, problems = await _read(client, space, kinds)
+            if problems:
+                raise _SkippedError(problems[0])
+            return steps(found, names, args.to)
+
+        return await _carry_out(client, [s for s in todo if s.verb in (_PATCH, _DELETE, _AGAIN)], file, look)
 
 
 def _save(file: Path, again: Sequence[Object]) -> None:
     try:
-        with file.open("x", encoding="utf-8") as out:
+        with answers.open_private(file, "x") as out:
             json.dump({"apiVersion": "v1", "kind": "List", "items": again}, out, indent=1)
     except FileExistsError:
         raise answers.UsageError(leaving.FILE_EXISTS(file=file)) from None
@@ -141,8 +164,8 @@ def _save(file: Path, again: Sequence[Object]) -> None:
 # ----------------------------------------------------------------------------------------------------------------- read
 
 
-async def _read(client: Client, space: str) -> tuple[list[Object], list[str]]:
-    """All objects of a namespace that may name a scheduler, and what cannot be read."""
+async def _read(client: Client, space: str, only: Collection[str] = ()) -> tuple[list[Object], list[str]]:
+    """All objects of a namespace that may name a scheduler, ``only`` of these kinds, and what cannot be read."""
     from gangsched.cluster.kube.client import ApiError, UnreachableError, segment  # noqa: PLC0415 - see cli.inputs
     from gangsched.cluster.kube.discovery import served_resources  # noqa: PLC0415
 
@@ -158,7 +181,7 @@ async def _read(client: Client, space: str) -> tuple[list[Object], list[str]]:
         ]
     except (ApiError, UnreachableError) as error:
         not_read.append(leaving.NOT_READ(what="/apis", error=error))
-    for kind, version, plural in kinds:
+    for kind, version, plural in [each for each in kinds if not only or each[0] in only]:
         path = f"/{'apis' if '/' in version else 'api'}/{version}/namespaces/{segment(space)}/{plural}"
         try:
             async for page in client.list_pages(path, {}, f"{kind}List"):
@@ -180,7 +203,7 @@ def _has_templates(name: str, group: str) -> bool:
 
 def steps(objects: Sequence[Object], names: Sequence[str], to: str) -> list[Step]:
     """What returns these objects of a namespace from schedulers of these ``names`` to another, in the order in which it
-    is done: templates first, so that no controller makes another pod for the old name.
+    is done: templates first, so that no controller makes another pod for the old name, and what has finalizers last.
 
     An object is as the API has it, with ``kind``, ``apiVersion`` and the ``path`` of its collection.
     """
@@ -194,7 +217,7 @@ def steps(objects: Sequence[Object], names: Sequence[str], to: str) -> list[Step
     named = [(each, places) for each in objects if (places := dict(_places(each, names)))]
     found = [step for each, places in named if (step := _step(each, places, owners, running, waiting, names, to))]
     order = (_PATCH, _DELETE, _AGAIN, _STAYS, _YOURS)
-    return sorted(found, key=lambda step: (order.index(step.verb), step.object))
+    return sorted(found, key=lambda step: (order.index(step.verb), step.held, step.object))
 
 
 def _step(
@@ -226,9 +249,9 @@ def _step(
         return None
     if running[uid]:
         text = leaving.STAYS(pods=counted(running[uid], "pod"), name=listed(names, 1))
-        return Step(_STAYS, _name(each), text)
+        return Step(_STAYS, _name(each), text, path)
     text = leaving.AGAIN(pods=counted(waiting[uid], "pod"))
-    return Step(_AGAIN, _name(each), text, path, uid, _anew(each, places, to))
+    return Step(_AGAIN, _name(each), text, path, uid, _anew(each, places, to), *_held(each))
 
 
 def _of_pod(each: Object, owner: Object | None, above: Object | None, path: str, to: str) -> Step | None:
@@ -237,15 +260,15 @@ def _of_pod(each: Object, owner: Object | None, above: Object | None, path: str,
     uid, node = each["metadata"]["uid"], each["spec"].get("nodeName")
     if owner is None:
         if node:
-            return Step(_STAYS, _name(each), leaving.POD_STAYS(node=node))
+            return Step(_STAYS, _name(each), leaving.POD_STAYS(node=node), path)
         text = leaving.POD_AGAIN
-        return Step(_AGAIN, _name(each), text, path, uid, _anew(each, ["/spec/schedulerName"], to))
+        return Step(_AGAIN, _name(each), text, path, uid, _anew(each, ["/spec/schedulerName"], to), *_held(each))
     if node:
         return None
     if above is None:
         return Step(_YOURS, _name(each), leaving.YOURS(owner=f"{owner['kind']}/{owner['name']}"))
     if not _PATCHED.get(above["kind"], True) and _controller(above) is None:
-        return Step(_DELETE, _name(each), leaving.DELETED(owner=_name(above)), path, uid)
+        return Step(_DELETE, _name(each), leaving.DELETED(owner=_name(above)), path, uid, None, *_held(each))
     return None  # it leaves with what is above it
 
 
@@ -307,6 +330,12 @@ def _is_over(each: Object) -> bool:
     return any(c.get("type") in over and c.get("status") == "True" for c in conditions)
 
 
+def _held(each: Object) -> tuple[bool, str]:
+    """Return whether an object has finalizers, and its resourceVersion."""
+    meta = each["metadata"]
+    return bool(meta.get("finalizers")), str(meta.get("resourceVersion") or "")
+
+
 def _phase(each: Object) -> str:
     return str((each.get("status") or {}).get("phase") or "")
 
@@ -318,32 +347,58 @@ def _name(each: Object) -> str:
 # ------------------------------------------------------------------------------------------------------------ carry out
 
 
-async def _carry_out(client: Client, todo: Sequence[Step], file: Path) -> int:
-    """Take one step after another; what fails is reported, and the others are taken all the same."""
+async def _carry_out(
+    client: Client, todo: Sequence[Step], file: Path, look: Callable[[], Awaitable[Sequence[Step]]]
+) -> int:
+    """Take one step after another; what fails is reported, and the others are taken all the same. ``look`` finds the
+    steps for the namespace as it is by then.
+    """
     from gangsched.cluster.kube.client import ApiError, UnreachableError  # noqa: PLC0415 - see cli.inputs
 
-    done = 0
+    done, until = 0, asyncio.get_running_loop().time() + _ALL_SECONDS
     for step in todo:
         deleted = False
         try:
+            if asyncio.get_running_loop().time() >= until:
+                raise _SkippedError(leaving.NO_TIME(seconds=_ALL_SECONDS))  # noqa: TRY301 - as what a step raises
             if step.verb == _PATCH:
                 await client.attempt(
                     "PATCH", step.path, body=json.dumps(step.body).encode(), content_type="application/json-patch+json"
                 )
             else:
-                options = {"propagationPolicy": "Background", "preconditions": {"uid": step.uid}}
-                await client.attempt("DELETE", step.path, body=json.dumps(options).encode())
+                await _delete(client, step, look)
                 deleted = True
                 if step.verb == _AGAIN:
                     await _gone(client, step)
                     await client.attempt("POST", step.path.rpartition("/")[0], body=json.dumps(step.body).encode())
             done += 1
-        except (ApiError, UnreachableError, TimeoutError) as error:
+        except (ApiError, UnreachableError, TimeoutError, _SkippedError) as error:
             lost = deleted and step.verb == _AGAIN
             said = leaving.NOT_CREATED(what=step.object, error=error, file=file)
             answers.complain([said if lost else leaving.FAILED(what=step.object, error=error)])
     print(leaving.DONE(done=done, count=counted(len(todo), "step")))
     return answers.OK if done == len(todo) else answers.FAILED
+
+
+async def _delete(client: Client, step: Step, look: Callable[[], Awaitable[Sequence[Step]]]) -> None:
+    """Delete an object for which the step is right still: its pods may have started since it was found. Raises
+    :class:`_SkippedError` where it is not, and what the client raises.
+    """
+    from gangsched.cluster.kube.client import ApiError  # noqa: PLC0415 - see cli.inputs
+
+    for left in range(_ATTEMPTS - 1, -1, -1):
+        now = next((each for each in await look() if each.path == step.path and each.verb != _PATCH), None)
+        if now is None or not step.is_still(now):
+            raise _SkippedError(leaving.CHANGED(now=now.text if now is not None else leaving.NOTHING_TO_DO))
+        conditions = {"uid": step.uid, "resourceVersion": now.version}
+        options = {"propagationPolicy": "Background", "preconditions": conditions}
+        try:
+            await client.attempt("DELETE", step.path, body=json.dumps(options).encode())
+        except ApiError as error:
+            if error.status != _CONFLICT or not left:
+                raise
+        else:
+            return
 
 
 async def _gone(client: Client, step: Step) -> None:

@@ -189,7 +189,12 @@ def _dispatch(arguments: list[str]) -> int:
     module = _imported(command)
     parser = Parser(prog=f"{answers.program()} {name}", description=command.description, allow_abbrev=False)
     module.add_arguments(parser)
-    return module.run(parser.parse_args(arguments[1:]))
+    options = parser.parse_args(arguments[1:])
+    try:
+        return module.run(options)
+    except UserError as error:
+        answers.refuse(error, options)
+        return answers.BAD_INPUT
 
 
 def _tell_of_cluster(name: str, options: Sequence[str]) -> None:

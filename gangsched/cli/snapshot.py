@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     items = asyncio.run(_read(configuration, connection, skipped))
     if args.namespace:
         items = [each for each in items if each["metadata"].get("namespace") in (None, args.namespace)]
-    with Path(args.output).open("w", encoding="utf-8") if args.output else nullcontext(sys.stdout) as out:
+    with answers.open_private(Path(args.output), "w") if args.output else nullcontext(sys.stdout) as out:
         _write(items, out)
     answers.complain(f"warning: {each}" for each in skipped)
     return answers.OK

@@ -109,6 +109,7 @@ port_of_ui = Text("cannot listen on 127.0.0.1:{port}: {error}; choose another wi
 BEARER_OR_BASIC = "a token is needed, as a bearer token or as the password of any user (kubectl create token ...)"
 #: A browser asks for a name, which does not matter, and a password, which is the token.
 CHALLENGE = 'Basic realm="gangsched: the password is a token", charset="UTF-8"'
+SKIPPABLE = "nothing was decided; --skip-invalid leaves out what cannot be understood, with a warning"
 UNKNOWN_LENGTH = "the request does not say how long it is (Content-Length)"
 too_much_sent = Text("more than {most} KiB were sent")
 BEARER_UNKNOWN = "the API server does not know this token"

@@ -26,3 +26,6 @@ FAILED = Text("{what}: {error}")
 NOT_CREATED = Text("{what} was deleted, and not created again: {error}; it is in {file}")
 STILL_THERE = Text("it is still there after {seconds:.0f} s")
 DONE = Text("{done} of {count} done")
+CHANGED = Text("it has changed since it was read: {now}; nothing was done with it")
+NOTHING_TO_DO = "nothing is to be done with it"
+NO_TIME = Text("not begun: the command has taken {seconds:.0f} s; run it again for the rest, with another --save")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from gangsched.cli import answers, leave
 from gangsched.cli.leave import Step, steps
+from gangsched.cluster.kube.client import ApiError
 from tests.cli.on_a_cluster import pod as a_pod
 from tests.cli.on_a_cluster import ran
 from tests.controlplane.client import Client, wait_until
@@ -143,6 +146,134 @@ def test_what_an_unknown_owner_makes_is_for_its_owner_to_change() -> None:
     """A pod which waits names it."""
     step = the(made("Pod", "x", of_pod(), by="Foo/x"))
     assert (step.verb, step.text) == ("yours", "made by Foo/x: set schedulerName there, then delete it")
+
+
+def test_what_has_finalizers_comes_last() -> None:
+    """It may hold up the others."""
+    held = made("Pod", "a", of_pod(), metadata={"finalizers": ["x.example/y"]})
+    assert taken(held, made("Pod", "b", of_pod()), made("Job", "z", template())) == [
+        ("again", "Job/z"),
+        ("again", "Pod/b"),
+        ("again", "Pod/a"),
+    ]
+
+
+class Api:
+    """A client that remembers what is asked for. A deletion is refused as often as ``conflicts`` says."""
+
+    def __init__(self, conflicts: int = 0) -> None:
+        self.conflicts, self.asked = conflicts, list[tuple[str, str, Any]]()
+
+    async def attempt(self, method: str, path: str, *, body: bytes, **_: Any) -> bytes:
+        self.asked.append((method, path, json.loads(body)))
+        if method == "DELETE" and self.conflicts:
+            self.conflicts -= 1
+            raise ApiError(409, "Conflict", "the object has been modified")
+        return b""
+
+    async def get(self, path: str) -> bytes:
+        raise ApiError(404, "NotFound", path)
+
+
+async def carried_out(api: Api, todo: list[Step], *then: list[Step]) -> int:
+    """The exit code, where the namespace needs the steps of ``then`` by the time of each look, the last for ever."""
+    looks = list(then)
+
+    async def look() -> list[Step]:
+        return looks.pop(0) if len(looks) > 1 else looks[0]
+
+    return await leave._carry_out(api, todo, Path("kept.json"), look)  # type: ignore[arg-type]
+
+
+async def test_a_pod_that_has_started_is_not_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is to be done is found again right before each deletion."""
+    waits, runs = made("Pod", "a", of_pod()), made("Pod", "a", of_pod("n1"))
+    todo = steps([waits], [OURS], THEIRS)
+    for now, why in ((steps([runs], [OURS], THEIRS), "runs on n1 and stays"), ([], "nothing is to be done with it")):
+        api = Api()
+        assert await carried_out(api, todo, now) == 1
+        assert not api.asked
+        assert why in capsys.readouterr().err
+
+
+async def test_a_job_that_has_another_spec_by_now_is_not_deleted() -> None:
+    """The file has it as it was."""
+    todo = steps([made("Job", "a", template())], [OURS], THEIRS)
+    api = Api()
+    assert await carried_out(api, todo, steps([made("Job", "a", template(priority=1))], [OURS], THEIRS)) == 1
+    assert not api.asked
+
+
+@pytest.mark.parametrize(("conflicts", "code", "asked"), [(0, 0, 1), (2, 0, 3), (3, 1, 3)])
+async def test_a_deletion_is_of_the_version_that_was_looked_at(conflicts: int, code: int, asked: int) -> None:
+    """A write in between is a conflict; the object is looked at again, three times in all."""
+    todo = steps([made("Pod", "a", of_pod())], [OURS], THEIRS)
+    newer = [steps([made("Pod", "a", of_pod(), metadata={"resourceVersion": str(n)})], [OURS], THEIRS) for n in (8, 9)]
+    api = Api(conflicts)
+    assert await carried_out(api, todo, todo, *newer) == code
+    deleted = [body["preconditions"] for method, _, body in api.asked if method == "DELETE"]
+    assert deleted == [{"uid": "Pod/a", "resourceVersion": str(7 + n)} for n in range(asked)]
+    assert [method for method, *_ in api.asked].count("POST") == (code == 0)
+
+
+async def test_no_step_begins_when_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command says which steps are left."""
+    monkeypatch.setattr(leave, "_ALL_SECONDS", 0.0)
+    todo = steps([made("Pod", "a", of_pod()), made("Deployment", "web", template())], [OURS], THEIRS)
+    api = Api()
+    assert await carried_out(api, todo, todo) == 1
+    assert not api.asked
+    out, errors = capsys.readouterr()
+    assert out == "0 of 2 steps done\n"
+    assert [line.split(": ")[1] for line in errors.splitlines()] == ["Deployment/web", "Pod/a"]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_files_are_for_their_owner_alone(tmp_path: Path, there: bool) -> None:
+    """Also one that was there before, for others to read."""
+    file = tmp_path / "a"
+    if there:
+        file.write_text("old")
+        file.chmod(0o644)
+    with answers.open_private(file, "w") as out:
+        out.write("new")
+    assert (file.stat().st_mode & 0o777, file.read_text()) == (0o600, "new")
+
+
+async def test_what_starts_while_the_command_waits_is_left_alone(
+    admin: Client,
+    namespace: str,
+    make_nodes: Callable[..., Awaitable[list[str]]],
+    control_plane: Any,
+    tmp_path: Path,
+) -> None:
+    """A finalizer holds up the first pod; the second one starts in that time, and runs afterwards as it did."""
+    await make_nodes(1, cpu=8)
+    for name in ("first", "second"):
+        pod = a_pod(name, schedulerName=OURS)
+        pod["metadata"]["finalizers"] = ["example.com/hold"]
+        await admin.create(pod, namespace)
+    was = (await admin.get("Pod", "second", namespace))["metadata"]["uid"]
+    file = tmp_path / "kept.json"
+    kubeconfig = control_plane.admin_kubeconfig
+    running = asyncio.create_task(ran(kubeconfig, "leave", "-n", namespace, "--save", str(file), "--yes"))
+
+    async def terminates() -> bool:
+        return "deletionTimestamp" in (await admin.get("Pod", "first", namespace))["metadata"]
+
+    await wait_until(terminates, what="the command waits for the first pod")
+    await admin.bind("second", "node-0", namespace)
+    await admin.patch("Pod", "first", {"metadata": {"finalizers": None}}, namespace)
+    code, out, errors = await running
+    assert (code, out.splitlines()[-1]) == (1, "1 of 2 steps done"), errors
+    assert "Pod/second: it has changed since it was read: runs on node-0 and stays; nothing was done with it" in errors
+    second = (await admin.get("Pod", "second", namespace))["metadata"]
+    assert (second["uid"], "deletionTimestamp" in second) == (was, False)
+    assert (await admin.get("Pod", "first", namespace))["spec"]["schedulerName"] == THEIRS
+    assert file.stat().st_mode & 0o777 == 0o600
+    await admin.patch("Pod", "second", {"metadata": {"finalizers": None}}, namespace)
 
 
 async def test_a_namespace_is_left_on_a_cluster(
