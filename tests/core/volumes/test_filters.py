@@ -77,8 +77,12 @@ def test_what_is_said(objects: list[Built], text: str, resolvable: bool) -> None
 
 @pytest.mark.parametrize("must_run", [True, False])
 def test_nodes_without_the_driver(must_run: bool) -> None:
-    """Pods are kept off nodes on which the driver of a volume does not run only if its CSIDriver asks for that."""
-    objects: list[Built] = [CSIDriver(DRIVER, must_run=must_run), CSINode("n2", drivers=(DRIVER,)), bound_claim("c", "v")]
+    """They are refused only if the CSIDriver asks for that."""
+    objects: list[Built] = [
+        CSIDriver(DRIVER, must_run=must_run),
+        CSINode("n2", drivers=(DRIVER,)),
+        bound_claim("c", "v"),
+    ]
     found = passing(pod("p").claims("c"), *objects, volume("v", driver=DRIVER, handle="h"))
     assert found == (["n2"] if must_run else ["n1", "n2", "n3"])
 
