@@ -44,6 +44,7 @@ OFFLINE = {
 }
 #: Commands of people who work on it, from the top of the repository.
 DEVELOPING = {
+    "make env": "",
     "make demo": "hp-worker-2",
     ". .venv/bin/activate": "",
     ".venv/bin/python -m tests.bench.quality_small --seed 27 --show": "",
