@@ -3,17 +3,21 @@
     python .ci/chart.py [--check]
 
 The files of `manifests/` are the source. Names and the namespace become values of the release, labels become the
-chart's, and each rule of a ClusterRole that belongs to a feature gets the condition of that feature. Everything else of
-the chart is written by hand; tests compare all of it with `manifests/`. The version of the package is written into the
-chart and into the kustomization.
+chart's, and each rule of a ClusterRole that belongs to a feature gets the condition of that feature. The schema of the
+values under `config` is that of the configuration file. Everything else of the chart is written by hand; tests compare
+all of it with `manifests/`. The version of the package is written into the chart and into the kustomization.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
+
+from gangsched.runtime.config import schema
 
 ROOT = Path(__file__).resolve().parent.parent
 MANIFESTS = ROOT / "manifests"
@@ -174,6 +178,25 @@ def template(name: str) -> str:
     return f"{HEADER % name}{{{{- if {wanted} }}}}\n{text.rstrip()}\n{{{{- end }}}}\n"
 
 
+def values_schema() -> dict[Path, str]:
+    """The schema of the values, with that of the configuration file under `config`. Helm reads draft 7 everywhere."""
+    target = TEMPLATES.parent / "values.schema.json"
+    values = json.loads(target.read_text())
+    text = json.dumps(schema()["$defs"]).replace("#/$defs/", f"#/definitions/{_OF_CONFIG}")
+    of_config: dict[str, Any] = {f"{_OF_CONFIG}{name}": each for name, each in json.loads(text).items()}
+    whole = of_config[f"{_OF_CONFIG}Configuration"]
+    whole["required"] = ["profiles", "leaderElection"]  # templates write the kind of the file, and use these two
+    lease = whole["properties"]["leaderElection"].pop("$ref")
+    whole["properties"]["leaderElection"] = {"allOf": [{"$ref": lease}, {"required": ["resourceName"]}]}
+    own = {name: each for name, each in values["definitions"].items() if not name.startswith(_OF_CONFIG)}
+    values["definitions"] = own | of_config
+    values["properties"]["config"] = {"$ref": f"#/definitions/{_OF_CONFIG}Configuration"}
+    return {target: json.dumps(values, indent=1) + "\n"}
+
+
+_OF_CONFIG = "config."
+
+
 def versioned() -> dict[Path, str]:
     """The files that name the version of the package, as they are to be."""
     found = re.search(r'^__version__ = "([^"]+)"$', (ROOT / "gangsched" / "__init__.py").read_text(), re.MULTILINE)
@@ -192,7 +215,9 @@ def main() -> int:
     options = parser.parse_args()
     stale: list[Path] = []
     shadow = {MANIFESTS / "components" / "shadow" / "rbac.yaml": shadow_rules()}
-    for target, text in ({TEMPLATES / name: template(name) for name in FILES} | shadow | versioned()).items():
+    for target, text in (
+        {TEMPLATES / name: template(name) for name in FILES} | shadow | versioned() | values_schema()
+    ).items():
         if target.exists() and target.read_text() == text:
             continue
         stale.append(target)

@@ -125,6 +125,19 @@ async def installed(control_plane: ControlPlane, admin: Client, tmp_path: Path) 
     await wait_until(gone, what="the roles are gone")
     assert await admin.find("CustomResourceDefinition", "podgroups.scheduling.sigs.k8s.io") is not None
 
+    # The definition as kustomize leaves it: nothing on it is helm's, and a PodGroup of a user is there.
+    definition = "podgroups.scheduling.sigs.k8s.io"
+    notes = {f"meta.helm.sh/release-{key}": None for key in ("name", "namespace")}
+    labels = {"app.kubernetes.io/managed-by": None}
+    await admin.patch("CustomResourceDefinition", definition, {"metadata": {"annotations": notes, "labels": labels}})
+    mine = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": "mine"}}
+    await admin.create({**mine, "spec": {"minMember": 1}}, "default")
+    await asyncio.to_thread(shell, INSTALL.replace(" --namespace", " --take-ownership --namespace"))
+    found = await admin.get("CustomResourceDefinition", definition)
+    assert found["metadata"]["annotations"]["meta.helm.sh/release-name"] == "gangsched"
+    await asyncio.to_thread(shell, "helm uninstall gangsched --namespace gangsched-system --wait=false")
+    assert await admin.find("scheduling.sigs.k8s.io/v1alpha1/PodGroup", "mine", "default") is not None
+
     # The same by server-side apply, under other names, with a token of the release's own account.
     await wipe(admin, control_plane.stored)
     await admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "sched"}})

@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
-from gangsched.runtime.config import load
+from gangsched.runtime.config import defaults_text, load
 from tests.manifests.programs import CHART, FOR, IMAGE, helm_says, rendered
 from tests.manifests.shipped import MANIFESTS, ROOT, Object, installed, load_all, one, rights
 
@@ -66,7 +67,7 @@ def test_the_chart_installs_what_kustomize_installs() -> None:
     """With default values and the same names, every object is equal in what it means; the namespace is the user's."""
     ours = named([each for each in installed() if each["kind"] != "Namespace"])
     theirs = named(rendered())
-    assert set(theirs) == set(ours)
+    assert set(theirs) == {*ours, ("NetworkPolicy", "gangsched")}
     for key, thing in ours.items():
         assert theirs[key] == thing, key
 
@@ -145,10 +146,10 @@ def test_without_optional_features_only_the_cluster_s_own_groups_are_left() -> N
 
 
 def test_extras_are_off_and_can_be_had() -> None:
-    """Monitors, rules, dashboard and network policy exist when they are asked for; the dashboard is whole JSON."""
-    kinds = {"NetworkPolicy", "ServiceMonitor", "PodMonitor", "PrometheusRule"}
+    """Monitors, rules and dashboard exist when they are asked for; the dashboard is whole JSON."""
+    kinds = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
     assert not kinds & {o["kind"] for o in rendered()}
-    wanted = ("networkPolicy", "serviceMonitor", "podMonitor", "prometheusRule", "dashboard")
+    wanted = ("serviceMonitor", "podMonitor", "prometheusRule", "dashboard")
     objects = rendered(*(f"--set={each}.enabled=true" for each in wanted))
     assert kinds <= {o["kind"] for o in objects}
     board = one(objects, "ConfigMap", "gangsched-dashboard")
@@ -158,6 +159,25 @@ def test_extras_are_off_and_can_be_had() -> None:
     assert {rule["alert"] for rule in rules} >= {"GangschedNoLeader", "GangschedRoomTaken"}
     monitored = one(objects, "ServiceMonitor")["spec"]["selector"]["matchLabels"]
     assert monitored.items() <= one(objects, "Service")["metadata"]["labels"].items()
+
+
+def test_the_port_is_closed_to_most_pods_by_default() -> None:
+    """Only what `networkPolicy.from` names reaches it, by default the namespace monitoring; without peers no pod does.
+    Probes come from the node, which no policy stops. The policy is about the pods of the Deployment and their port.
+    """
+    (policy,) = [each for each in rendered() if each["kind"] == "NetworkPolicy"]
+    pods = one(rendered(), "Deployment")["spec"]["template"]
+    (container,) = pods["spec"]["containers"]
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= pods["metadata"]["labels"].items()
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    (rule,) = policy["spec"]["ingress"]
+    assert rule["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    assert [each["port"] for each in rule["ports"]] == [each["name"] for each in container["ports"]]
+    closed = one(rendered("--set=networkPolicy.from=null"), "NetworkPolicy")
+    assert closed["spec"]["ingress"] == []
+    everybody = one(rendered('--set-json=networkPolicy.from=[{"namespaceSelector":{}}]'), "NetworkPolicy")
+    assert everybody["spec"]["ingress"][0]["from"] == [{"namespaceSelector": {}}]
+    assert "NetworkPolicy" not in {each["kind"] for each in rendered("--set=networkPolicy.enabled=false")}
 
 
 def test_authorized_metrics_are_those_of_the_component() -> None:
@@ -283,6 +303,10 @@ def test_an_image_is_named_by_digest_or_tag() -> None:
         ("prometheusRules.enabled=true", "prometheusRules"),
         ("image.digest=abc", "digest"),
         ("config.profiles=null", "profiles"),
+        ("config.preemption.pdbb=strict", "additional properties 'pdbb' not allowed"),
+        ("config.preemption.pdb=hard", "'preferred', 'strict'"),
+        ("config.http.port=70000", "/config/http/port"),
+        ("config.leaderElection.resourceName=null", "resourceName"),
     ],
 )
 def test_wrong_values_are_refused_by_name(value: str, says: str) -> None:
@@ -290,6 +314,15 @@ def test_wrong_values_are_refused_by_name(value: str, says: str) -> None:
     done = helm_says("template", "gangsched", str(CHART), *FOR, IMAGE, f"--set={value}")
     assert done.returncode != 0
     assert says in done.stderr
+
+
+def test_every_setting_of_the_configuration_file_is_a_value() -> None:
+    """The schema of the chart takes all defaults of the file, spelt out."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    whole = yaml.safe_load(defaults_text())
+    del whole["apiVersion"], whole["kind"]
+    jsonschema.validate({"config": whole}, schema, cls=jsonschema.Draft7Validator)
+    assert set(whole) <= set(schema["definitions"]["config.Configuration"]["properties"])
 
 
 def test_sizes_give_more() -> None:
