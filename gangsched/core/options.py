@@ -49,7 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     say otherwise. Room for announced members is kept for ``announced_hold_seconds`` from the first binding, for one
     namespace at most the ``announced_share`` of each resource; with ``announced_evict`` others are evicted for it.
     ``hold_room`` says when nodes on which room is freed are held against other schedulers: always, never, or
-    with auto where one of these has a part in it.
+    with auto where one of these has a part in it; for one namespace at most the ``held_share`` of all nodes.
     ``profiles`` has the scheduler names whose filters or scores are not the default ones. For the scheduler names
     ``trusted_names`` a group has the priority of the class that it names.
     With ``contain_errors`` an error of this program in the decision of a gang is that gang's.
@@ -94,6 +94,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     announced_evict: bool = False
     announced_share: float = 0.5
     hold_room: str = "auto"
+    held_share: float = 0.5
     profiles: tuple[tuple[str, PluginSet], ...] = ()
     trusted_names: tuple[str, ...] = TRUSTED_BY_DEFAULT
     contain_errors: bool = False

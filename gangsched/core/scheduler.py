@@ -203,6 +203,10 @@ class Scheduler:
         """How many nodes are held against other schedulers, and whether that is not allowed."""
         return self._run.gangs.holding.status()
 
+    def drain_held_seconds(self) -> dict[str, float]:
+        """By namespace the node-seconds that were held for its gangs since the last call."""
+        return self._run.gangs.holding.drain_seconds()
+
     def queue_counts(self) -> dict[str, int]:
         """Gangs by queue: active, backoff, unschedulable, gathering."""
         counts = self._run.queue.counts()
@@ -275,6 +279,7 @@ class Scheduler:
                 self._run.quarantined(event)
             case ev.Synced():
                 self._synced = True
+                self.world.rivals.listed()
                 for pod in self._late.among(self.world.pods.values()):  # it was listed after the Jobs
                     self._pod_gone(pod.uid)
                     self._late.keep(pod, self.world.now)

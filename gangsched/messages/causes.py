@@ -75,6 +75,14 @@ held_in_vain = Text(
     "it fits when pods that terminate have left; room was held for it without effect, and is not held again"
     " before {time}"
 )
+holds_paused = Text(
+    "nodes were held for gangs of namespace {namespace}, and these did not start: no pod is evicted for its gangs"
+    " before {time}"
+)
+over_held_share = Text(
+    "{nodes} {are} held for other gangs of namespace {namespace}; preemption.heldSharePerNamespace allows {most} at"
+    " once"
+)
 priorities_differ = Text("members of {gang} differ in priority ({priorities}); the lowest counts")
 REST_OF_GANG_DOES_NOT_FIT = "fits, but the rest of its gang does not"
 OUTSIDE_TOPOLOGY_DOMAIN = "node(s) were outside the gang's topology domain"

@@ -150,6 +150,9 @@ DECLARED: Mapping[str, Declared] = {
     "gangsched_held_nodes": Declared(
         "Nodes that bear the taint gangsched.dev/held for a plan of this scheduler.", level=True
     ),
+    "gangsched_held_node_seconds": Declared(
+        "Seconds for which nodes were held for the gangs of a namespace, added up over the nodes.", ("namespace",)
+    ),
     "gangsched_hold_refused": Declared(
         "1 while nodes cannot be held against other schedulers, because the API server does not let them be patched:"
         " see the Event RoomNotHeld.",
@@ -386,9 +389,13 @@ class Metrics(Observer):
         if writes:
             self.note("status_writes_held_back", writes)
 
-    def held_room(self, held: HeldRoom) -> None:
-        """How many nodes are held against other schedulers, and whether that is not allowed."""
+    def held_room(self, held: HeldRoom, seconds: Mapping[str, float]) -> None:
+        """How many nodes are held against other schedulers, whether that is not allowed, and for how many more seconds
+        nodes were held, by namespace.
+        """
         self.note("held_nodes", held.nodes)
+        for namespace, more in seconds.items():
+            self.note("held_node_seconds", more, {"namespace": namespace})
         if held.refused or held.nodes:  # else what was found out at the start counts
             self.note("hold_refused", bool(held.refused))
 

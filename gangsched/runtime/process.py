@@ -28,8 +28,8 @@ from gangsched.cluster.kube.writer import WriteSettings
 from gangsched.core.actions import Action, GangStatus
 from gangsched.core.decision import Decision
 from gangsched.core.events import Quarantined
-from gangsched.core.lifecycle.holding import NEVER
 from gangsched.core.options import Options
+from gangsched.core.planning.held_nodes import NEVER
 from gangsched.core.scheduler import Scheduler
 from gangsched.messages import failures
 from gangsched.model.times import seconds_of
@@ -464,7 +464,7 @@ class _QueueDepths(Observer):
             self._metrics.waiting(scheduler.pending_pods(), scheduler.stage_counts())
             self._metrics.evictions(scheduler.evicted_repeatedly())
             self._metrics.statuses_held_back(scheduler.drain_held_back())
-            self._metrics.held_room(scheduler.held_room())
+            self._metrics.held_room(scheduler.held_room(), scheduler.drain_held_seconds())
             self._metrics.names_taken(scheduler.world.names.taken)
             ended = time.monotonic()
             self._read_again_at = ended + max(_QUEUE_PERIOD_SECONDS, 50 * (ended - began))

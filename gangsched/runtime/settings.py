@@ -196,10 +196,21 @@ class Preemption(Section, frozen=True, kw_only=True):
         Literal["auto", "always", "never"],
         _doc(
             """When the nodes on which room is freed for a gang are held against all other schedulers, by the taint
-            gangsched.dev/held, from before the first removal until its members are bound. auto: where one of the pods
-            that leave, or any pod that waits in the cluster, is of a scheduler that is none of the profiles."""
+            gangsched.dev/held, until its members are bound, and for at most maxWait. auto: where one of the pods that
+            leave, or any pod that waits in the cluster, is of a scheduler that is none of the profiles and binds
+            pods."""
         ),
     ] = "auto"
+    held_share_per_namespace: Annotated[
+        float,
+        _doc(
+            """The most nodes that are held at once for the gangs of one namespace, as a part of all nodes. A gang that
+            would exceed it waits until the nodes of the others are given back. A gang that alone needs more is held
+            when no other gang of its namespace is.""",
+            ge=0.0,
+            le=1.0,
+        ),
+    ] = 0.5
     max_victims: Annotated[
         int,
         _doc(
@@ -537,6 +548,7 @@ class Configuration(Section, frozen=True, kw_only=True):
             overdue_after_seconds=seconds_of(self.preemption.overdue_after),
             max_wait_seconds=seconds_of(self.preemption.max_wait),
             hold_room=self.preemption.hold_room,
+            held_share=self.preemption.held_share_per_namespace,
             max_victims=self.preemption.max_victims,
             max_victims_per_member=self.preemption.max_victims_per_member,
             protect_after_evictions=self.preemption.protect_after_evictions,

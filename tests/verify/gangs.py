@@ -91,7 +91,7 @@ def surroundings(world: World) -> Iterator[str]:
     ours = world.membership.is_ours
     if not world.names.guarded:
         waiting = {p.uid for p in pods.values() if p.live and not (p.node or p.gates or ours(p.gang))}
-        yield from unlike("pods that wait for others", world.waits_for_others, waiting)
+        yield from unlike("pods that wait for others", set().union(*world.rivals.waiting.values()), waiting)
     yield from unlike("assumed pods", {uid for uid in world.assumed if uid not in pods or pods[uid].node}, set())
     known = {
         n.name

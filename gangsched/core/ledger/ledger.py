@@ -16,6 +16,7 @@ from gangsched.core.decision import Flavors
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.backfill import Turns
 from gangsched.core.ledger.condemned import Condemned
+from gangsched.core.ledger.held_shares import HeldShares
 from gangsched.core.ledger.reservation import Kind, Reservation, Turn
 from gangsched.core.ledger.worklist import Worklist
 from gangsched.core.state.simulation import Phantom
@@ -42,7 +43,7 @@ class Ledger:
     turn.
     """
 
-    def __init__(self, strict: bool = False) -> None:
+    def __init__(self, strict: bool = False, hold_seconds: float = 0.0) -> None:
         #: By UID the flavors in which a pod was given quota, and when (seconds): for as long as the pod is there.
         self.flavors: dict[str, tuple[Flavors, float]] = {}
         #: The gangs whose bindings are on their way.
@@ -60,6 +61,8 @@ class Ledger:
         self.condemned = Condemned(self.agenda.page())
         #: The nodes that are to be held against other schedulers, by name, with the value of the taint.
         self.held: dict[str, str] = {}
+        #: For how long, and for whom.
+        self.held_shares = HeldShares(hold_seconds)
         self._waits: dict[str, set[str]] = {}
         self._rooms: dict[str, Reservation] = {}
         #: The gangs that do not fit, and what they keep from those behind them.
@@ -155,9 +158,9 @@ class Ledger:
         holders = (holder for node in nodes for holder in self._holders_on.get(node, ()))
         self.work.taken_from.update(h for h in holders if h != taker and self._rooms[h].priority < priority)
 
-    def kept_on(self, nodes: Iterable[str]) -> list[Phantom]:
-        """The pods for which room is kept on these nodes, what is kept for turns aside."""
-        held = ((node, holder) for node in nodes for holder in self._holders_on.get(node, ()))
+    def kept_on(self, nodes: Iterable[str], but: str = "") -> list[Phantom]:
+        """The pods for which room is kept on these nodes, what is kept for turns, or for the holder ``but``, aside."""
+        held = ((node, holder) for node in nodes for holder in self._holders_on.get(node, ()) if holder != but)
         return [pod for node, holder in held for pod in self._rooms[holder].pods if pod.node == node]
 
     @property

@@ -68,7 +68,7 @@ class Executor:
     """
 
     def __init__(self, world: World, decider: Decider, options: Options, ids: Ids) -> None:
-        self._ledger = ledger = Ledger(options.queue_policy == STRICT)
+        self._ledger = ledger = Ledger(options.queue_policy == STRICT, options.max_wait_seconds)
         world.forget_ours()
         world.managed.intend(ledger)
         world.agenda.intended = ledger.agenda
@@ -441,6 +441,7 @@ class Executor:
             self._give_notice(group, group.plan.eviction)
             self._condemn(group, group.plan)
             self._bindings.hold(group, group.plan)
+            self.gangs.holding.plan_made(group)
         self._signal(group, self.phases.onward(group, signal, group.plan))
 
     def _give_notice(self, group: Group, eviction: Eviction) -> None:
@@ -543,6 +544,7 @@ class Executor:
             group.failures.record(Failed.ROUND)
         group.message = notes.finishing_plan(plan=plan.ident)
         self._bindings.hold(group, plan)
+        self.gangs.holding.plan_made(group)
         self._announced.resumed(group)
         self._bindings.clear(group, plan.nominated, notes.superseded(plan=plan.ident))
         self._signal(group, Signal.RESUME)

@@ -191,6 +191,7 @@ class Gangs:
             left = eviction.may_have_left(self._actuator.failures(group.key))
             group.failures.round_ended(world.now, none_left=eviction.begun and not left)
             self.evictions.end(eviction)
+            self.holding.plan_over(group, bound=group.state is State.BOUND)
             self.bindings.forget_claims(plan)
             if plan.waits_since is not None and group.state is not State.BOUND:
                 most = self._longest_wait

@@ -183,6 +183,8 @@ class Plan:
         #: When room began to be held although no pod leaves for it.
         self.waits_since: float | None = None
         self.read = Read()
+        #: The nodes that are worth holding against other schedulers.
+        self.scarce: frozenset[str] = frozenset()
 
     @cached_property
     def first(self) -> Placement | None:

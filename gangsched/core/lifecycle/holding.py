@@ -9,6 +9,11 @@ One question decides, for each node, at any time: does a living plan need it hel
 taken back, whoever has written it and whenever. A plan that only counts on pods which another one removes needs its
 nodes held from the moment in which that one does. Two plans on a node share its taint, which names one of them.
 
+A node is held for at most ``preemption.maxWait``. If a pod may take longer to terminate, the hold begins shortly before
+its grace period ends, or when the first pod is gone. Only the nodes are held that
+:mod:`gangsched.core.planning.held_nodes` finds, and each namespace has its share
+(:mod:`gangsched.core.ledger.held_shares`).
+
 Schedulers see nodes and pods by watches of their own, which may differ by a moment. So a taint counts when our own
 watch has shown it, and is taken back a moment after the last of the members was seen bound, or the plan was over: a
 plan that follows at once finds it there.
@@ -19,7 +24,7 @@ Where nodes may not be patched plans go on as if nothing had to be held, and a g
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -33,19 +38,20 @@ from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.lifecycle.table import State
+from gangsched.core.planning.held_nodes import NEVER, contested, scarce_nodes
 from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.messages.text import listed
 from gangsched.model.held import HELD, value_of
-from gangsched.model.records import Node
+from gangsched.model.records import Node, Pod
 
-#: When nodes are held (``preemption.holdRoom``).
-AUTO, ALWAYS, NEVER = "auto", "always", "never"
 #: A taint is taken back so long after it was needed last (seconds), and by a process that takes over so long after it
 #: has begun: by then the gangs whose plans need it have been decided.
 LINGER_SECONDS, TAKEOVER_SECONDS = 1.0, 5.0
 #: Nothing is held for a plan longer than the longest grace period of the pods that it waits for, and this.
 BEYOND_GRACE_SECONDS = 60.0
+#: The hold for a pod that may take longer than a node may be held begins so long before its grace period ends.
+HEAD_START_SECONDS = 10.0
 #: What an accepted write has done shows within this time, or it is asked for again.
 SHOWS_SECONDS = 2.0
 #: So long nodes are not tried again that may not be patched.
@@ -64,12 +70,18 @@ class HeldRoom(msgspec.Struct, frozen=True):
 
 
 class _Hold(msgspec.Struct):
-    """The plan with this id needs its ``nodes`` held until then, at most."""
+    """The plan with this id needs its ``nodes`` held ``since`` then and ``until`` then, at most. Their time is counted
+    up to ``counted``; ``over`` says that what came of it is known.
+    """
 
     plan: str
     value: str
+    namespace: str
+    since: float
     until: float
     nodes: frozenset[str]
+    counted: float
+    over: bool = False
 
 
 class _Asked(msgspec.Struct):
@@ -111,6 +123,10 @@ class Holding:
         self._touched: set[str] = set()
         self._dirty: set[str] = set()
         self._heard: set[str] = set()  # of these plans a node has changed, or a write to one is answered
+        self._shares = ledger.held_shares
+        self._since: dict[str, float] = {}  # by node, when the taint was asked for that is on it
+        self._begins_at = ledger.agenda.page()  # by key, when nodes of a plan with slow victims are to be held
+        self._most = ledger.agenda.page()  # by node, when it has been held for as long as it may be
         self._until = ledger.agenda.page()  # by key, when a plan has had its time
         self._linger = ledger.agenda.page()  # by node, until when it stays held without a plan
         self._look = ledger.agenda.page()  # by node, when what was acknowledged should show
@@ -118,6 +134,45 @@ class Holding:
         self._refused = False  # for a while
         self._refused_last = ""  # why, until a node could be held again
         self._others_wait = False
+
+    # -- plans -----------------------------------------------------------------------------------------------
+
+    def plan_made(self, group: Group) -> None:
+        """Pods are going to leave for a plan of this group: note which of its nodes are worth holding."""
+        if group.plan is None or group.rolled_back:
+            return
+        group.plan.scarce = scarce_nodes(self._world, self._ledger, group.key, group.plan.placements)
+        if self._mode != NEVER and not self._refused:
+            self._shares.claim(_namespace(group), group.key, group.plan.scarce)
+
+    def plan_over(self, group: Group, *, bound: bool) -> None:
+        """The plan of this group is over; its members are ``bound``, or nodes were held without effect."""
+        self._shares.claim(_namespace(group), group.key, frozenset())
+        hold = self._holds.get(group.key)
+        if hold is not None and bound:
+            self._count(hold)
+            hold.over = True
+            self._shares.bound(hold.namespace)
+        elif hold is not None:
+            self._in_vain(hold)
+
+    def _in_vain(self, hold: _Hold) -> None:
+        """Nodes were held, and the plan has not led to a binding."""
+        self._count(hold)
+        if not hold.over:
+            hold.over = True
+            self._shares.held_in_vain(hold.namespace, self._world.now - hold.since, self._world.now)
+
+    def _count(self, hold: _Hold) -> None:
+        """Charge the namespace for its nodes up to now."""
+        self._shares.add(hold.namespace, len(hold.nodes) * (self._world.now - hold.counted))
+        hold.counted = self._world.now
+
+    def drain_seconds(self) -> dict[str, float]:
+        """By namespace the node-seconds that were held for it since the last call."""
+        for hold in self._holds.values():
+            self._count(hold)
+        return self._shares.drain()
 
     # -- what happens --------------------------------------------------------------------------------------
 
@@ -128,6 +183,7 @@ class Holding:
     def begin(self) -> None:
         """This process leads from now on: what an earlier one has left is taken back unless a plan needs it soon."""
         for name in self._world.held:
+            self._since[name] = self._world.now
             self._linger.at(name, self._world.now + TAKEOVER_SECONDS)
         self._dirty.update(self._world.held)
 
@@ -253,7 +309,7 @@ class Holding:
             self._begins(group, plan) or any(map(self._frees, self._owners(key)))
         ):
             return None
-        return plan if self._mode == ALWAYS or self._others_wait or self._of_others(key, plan) else None
+        return plan if contested(self._world, self._mode, {*plan.victims, *self._ledger.waits(key)}) else None
 
     def _rest_of(self, key: str) -> frozenset[str]:
         """The nodes on which room is kept, or being taken, for the rest of a gang that is bound in part, and of which
@@ -267,36 +323,68 @@ class Holding:
         in_part = self._world.membership.half_bound(group.gangs)
         return frozenset(pod.node for pod in self._ledger.pods_of(key)) if in_part else frozenset()
 
-    def _of_others(self, key: str, plan: Plan) -> bool:
-        """Does a pod leave that is of another scheduler, and so may be created again for it?"""
-        world = self._world
-        pods = (world.pods.get(uid) for uid in {*plan.victims, *self._ledger.waits(key)})
-        return any(pod is not None and not world.membership.is_ours(pod.gang) for pod in pods)
+    def _leaving(self, uids: Iterable[str]) -> Iterator[Pod]:
+        """Those of these pods that take their room still."""
+        pods = map(self._world.pods.get, uids)
+        return (pod for pod in pods if pod is not None and not pod.finished)
 
-    def _longest_wait(self, key: str, plan: Plan) -> float:
-        """Seconds until the last pod should be gone that the plan waits for, if its removal began now."""
-        pods = map(self._world.pods.get, {*plan.victims, *self._ledger.waits(key)})
-        waits = (self._world.leaves_by(pod) - self._world.now for pod in pods if pod is not None)
-        return max(waits, default=0.0)
+    def _span(self, key: str, plan: Plan, most: float) -> tuple[float, float]:
+        """When a hold for this plan begins and ends that lasts for at most so many seconds.
+
+        Others may take a room as soon as its pod is gone, so the hold begins before the first pod is removed. If one of
+        them may take longer than the hold, it begins when the pods are removed that terminate sooner, so that all rooms
+        appear together; or when one is gone before its time.
+        """
+        now, awaited = self._world.now, {*plan.victims, *self._ledger.waits(key)}
+        longest = max((self._world.leaves_by(pod) - now for pod in self._leaving(awaited)), default=0.0)
+        begins, all_pods = now, {*plan.victims, *plan.awaited}
+        if longest > most and sum(1 for _ in self._leaving(all_pods)) == len(all_pods):
+            quick = (pod.grace_seconds for pod in self._leaving(plan.victims) if pod.live)
+            ahead = max((seconds for seconds in quick if seconds <= most), default=0.0)
+            begins = max(now, now + longest - max(ahead, min(HEAD_START_SECONDS, most / 2)))
+        return begins, begins + min(now + longest - begins + BEYOND_GRACE_SECONDS, most)
+
+    def _begin_hold(self, group: Group, plan: Plan, known: _Hold | None) -> frozenset[str]:
+        """Hold the nodes of a new plan, unless it is too early; returns them. What was held for an earlier plan of the
+        group counts.
+        """
+        now, namespace = self._world.now, _namespace(group)
+        begins, until = self._span(group.key, plan, self._shares.seconds_left(namespace))
+        self._holds.pop(group.key, None)
+        self._until.never(group.key)
+        if begins > now:
+            self._begins_at.at(group.key, begins)
+        if begins > now or self._shares.may_hold_from(namespace) > now or not plan.scarce:
+            return frozenset()
+        since = now
+        if known is not None and not known.over:
+            since, until = known.since, min(until, known.since + self._shares.most_seconds)
+        value = value_of(plan.ident, plan.eviction.grounds.scheduler)
+        self._holds[group.key] = _Hold(plan.ident, value, namespace, since, until, plan.scarce, now)
+        if math.isfinite(until):
+            self._until.at(group.key, until)
+        return plan.scarce
 
     def _renew(self, key: str) -> None:
         """Say anew which nodes are to be held for a group."""
         plan, known = self._needs(key), self._holds.get(key)
+        if known is not None:
+            self._count(known)
+            if self._world.now >= known.until:
+                self._in_vain(known)
         before = known.nodes if known is not None else frozenset()
-        after = frozenset(plan.node_of.values()) if plan is not None else frozenset()
+        after = frozenset[str]()
         if plan is None and known is not None and (rest := self._rest_of(key)):
             known.nodes = after = rest if self._world.now < known.until else frozenset()
         elif plan is None:
             self._holds.pop(key, None)
             self._until.never(key)
+            self._begins_at.never(key)
         elif known is not None and known.plan == plan.ident:
-            known.nodes = after = after if self._world.now < known.until else frozenset()
+            wanted = known.nodes.intersection(plan.node_of.values())
+            known.nodes = after = wanted if self._world.now < known.until else frozenset()
         else:
-            until = self._world.now + self._longest_wait(key, plan) + BEYOND_GRACE_SECONDS
-            value = value_of(plan.ident, plan.eviction.grounds.scheduler)
-            self._holds[key] = _Hold(plan.ident, value, until, after)
-            if math.isfinite(until):
-                self._until.at(key, until)
+            after = self._begin_hold(self._groups[key], plan, known)
         for node in before - after:
             self._on[node].discard(key)
             if not self._on[node]:
@@ -335,13 +423,15 @@ class Holding:
             self._dirty.add(name)
             self._heard.update(self._on.get(name, ()))
         world.held_changed.clear()
-        others_wait, self._others_wait = self._others_wait, bool(world.waits_for_others)
+        others_wait, self._others_wait = self._others_wait, world.rivals.wait()
         if self._others_wait and not others_wait:
             self._touched |= ledger.condemned.evictions.keys()
         for name in self._linger.due(world.now):
             if name in world.assumed.values():  # a member was not seen to be bound there yet
                 self._linger.at(name, world.now + LINGER_SECONDS)
             self._dirty.add(name)
+        self._touched.update(self._begins_at.due(world.now))
+        self._dirty.update(self._most.due(world.now))
         for name in self._look.due(world.now):
             self._asked.pop(name, None)
             self._dirty.add(name)
@@ -362,10 +452,16 @@ class Holding:
         shown = node.held.value if node.held is not None else ""
         stands = asked.value if asked is not None else shown
         wanted = self._wanted(name, stands)
+        if wanted and self._world.now >= self._since.get(name, self._world.now) + self._shares.most_seconds:
+            self._had_its_time(name)
+            wanted = ""
         if wanted:
+            self._most.at(name, self._since.setdefault(name, self._world.now) + self._shares.most_seconds)
             self._ledger.held[name] = wanted
         else:
             self._ledger.held.pop(name, None)
+            if not stands:
+                self._since.pop(name, None)
         if wanted != stands:
             self._ask(node, wanted, stands)
 
@@ -381,12 +477,27 @@ class Holding:
             return stands
         return min(values, default="")
 
+    def _had_its_time(self, name: str) -> None:
+        """The node has been held for as long as it may be, for whatever plans: it is given back to others."""
+        self._linger.never(name)
+        for key in self._on.pop(name, ()):
+            hold = self._holds[key]
+            self._count(hold)
+            hold.nodes -= {name}
+
     def _forget(self, name: str) -> None:
         """The node is gone, or not ours to hold."""
         self._asked.pop(name, None)
+        self._since.pop(name, None)
+        self._most.never(name)
         self._ledger.held.pop(name, None)
         self._look.never(name)
         self._linger.never(name)
+
+
+def _namespace(group: Group) -> str:
+    """The namespace for whose gangs the nodes are held; of a GangGroup that of its first gang."""
+    return group.gangs[0].namespace
 
 
 def _held_by_others(node: Node) -> bool:

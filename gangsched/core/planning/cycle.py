@@ -26,6 +26,7 @@ from gangsched.core.decision import (
     QuotaUse,
     Unschedulable,
     Verdict,
+    group_key,
 )
 from gangsched.core.framework.pipeline import Pipeline, Stopwatch, pipeline_of
 from gangsched.core.framework.registry import PluginError, PluginSet
@@ -34,6 +35,7 @@ from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placer
 from gangsched.core.planning.contained import Contained
 from gangsched.core.planning.context import KnownPlan, Question, SchedulingContext, Standing
+from gangsched.core.planning.held_nodes import contested, scarce_nodes
 from gangsched.core.planning.outcomes import Outcomes, refused, without_quota
 from gangsched.core.planning.victims import VictimsOf
 from gangsched.core.preemption import explain
@@ -45,12 +47,14 @@ from gangsched.core.quota.flavors import Mode
 from gangsched.core.watchdog import Watchdog
 from gangsched.core.world.world import World, queue_order
 from gangsched.messages import answers, causes
-from gangsched.messages.text import counted, listed
+from gangsched.messages.text import are, counted, listed
 from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
 from gangsched.model.times import render_duration, render_time
 
 #: So many workloads that are spared are named in a message.
 _NAMED = 3
+#: A gang is decided again after so long for which its namespace has no share of held nodes left.
+_SHARE_SECONDS = 5.0
 
 
 class Barred(NamedTuple):
@@ -385,9 +389,9 @@ class Decider:
         try:
             with self.contained.about(asked.gangs):
                 found = self._answer(asked)
-                if not found.awaiting:
-                    return found
-                return self._bounded(self._sooner(found, asked) if asked.may_preempt else found, asked)
+                if found.awaiting:
+                    found = self._bounded(self._sooner(found, asked) if asked.may_preempt else found, asked)
+                return self._within_share(found, asked)
         except PluginError as error:
             return self._failed(asked, error)
 
@@ -420,6 +424,29 @@ class Decider:
         if isinstance(found.first, FitsWhenFreed) and asked.no_hold_until > self.world.now:
             text = causes.held_in_vain(time=render_time(asked.no_hold_until))
             return self._not_held(found, asked, text, asked.no_hold_until)
+        return found
+
+    def _within_share(self, found: Verdict, asked: Question) -> Verdict:
+        """The verdict, if the nodes that would be held for it against other schedulers are within the share of its
+        namespace, and this one does not pause. A single gang may need more than the share: it is held alone.
+        """
+        shares, namespace, key = self.ledger.held_shares, asked.gangs[0].namespace, group_key(asked.gangs)
+        paused, others = shares.may_hold_from(namespace), shares.of_others(namespace, key)
+        if (paused <= self.world.now and not others) or asked.holding or not asked.may_preempt:
+            return found
+        leaving = [*(victim.uid for victim in found.victims), *(each.uid for each in found.awaiting)]
+        if not leaving or not contested(self.world, self.options.hold_room, leaving):
+            return found
+        nodes = scarce_nodes(self.world, self.ledger, key, found.placements)
+        if nodes and paused > self.world.now:
+            text = causes.holds_paused(namespace=namespace, time=render_time(paused))
+            return self._not_held(found, asked, text, paused)
+        most = math.ceil(self.options.held_share * len(self.world.snapshot.nodes))
+        if nodes - others and len(nodes | others) > most:
+            text = causes.over_held_share(
+                nodes=counted(len(others), "node"), are=are(len(others)), namespace=namespace, most=most
+            )
+            return self._not_held(found, asked, text, self.world.now + _SHARE_SECONDS)
         return found
 
     def _not_held(self, found: Verdict, asked: Question, text: str, retry_at: float) -> Verdict:

@@ -27,6 +27,7 @@ from gangsched.core.state.membership import Membership
 from gangsched.core.state.ownership import Ownership
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
 from gangsched.core.state.refused_removals import RefusedRemovals
+from gangsched.core.state.rivals import Rivals
 from gangsched.core.state.scheduler_names import SchedulerNames
 from gangsched.core.state.sightings import Sightings
 from gangsched.core.state.snapshot import Snapshot
@@ -124,8 +125,7 @@ class World:
         self.membership.assumed = self.assumed
         #: Keys of groups of which an earlier process has left some members bound, and fewer than they need.
         self.begun: set[str] = set()
-        #: The UIDs of pods that wait for other schedulers.
-        self.waits_for_others: set[str] = set()
+        self.rivals = Rivals(self.membership.is_ours)
         #: Nodes on which the taint of this scheduler was seen, by name, and those of which that has changed: whoever
         #: follows it up empties the second.
         self.held: dict[str, Node] = {}
@@ -215,10 +215,7 @@ class World:
             self.snapshot.keep_shapes(chain((p.shape for p in self.pods.values()), self.stand_ins.shapes()))
         if pod.node:
             self.assumed.pop(pod.uid, None)
-        if pod.live and not (pod.node or pod.gates or self.membership.is_ours(pod.gang)):
-            self.waits_for_others.add(pod.uid)
-        else:
-            self.waits_for_others.discard(pod.uid)
+        self.rivals.seen(old, pod)
         self._recharge(pod)
         return old
 
@@ -226,10 +223,10 @@ class World:
         """Remove a pod; returns its last record."""
         pod = self.pods.pop(uid, None)
         self.assumed.pop(uid, None)
-        self.waits_for_others.discard(uid)
         self.sightings.gone(uid, pod, self.now)
         if pod is None:
             return None
+        self.rivals.gone(pod)
         if pod.volumes is not None:
             self.snapshot.volumes.mention(pod, -1)
         if self.uid_of.get((pod.namespace, pod.name)) == uid:

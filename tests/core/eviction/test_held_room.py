@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 
-from gangsched.core.actions import Bind, HoldNode, Mark, ReleaseNode, Remove, Write
+from gangsched.core.actions import Bind, HoldNode, Mark, ReleaseNode, Remove
 from gangsched.core.events import Gone, Outcome
 from gangsched.core.lifecycle.holding import BEYOND_GRACE_SECONDS, LINGER_SECONDS, TAKEOVER_SECONDS
 from gangsched.model.constraints import Taint
 from gangsched.model.held import Held
 from tests.builders import OTHERS, gang, node, pod
+from tests.core.eviction.held_nodes import asked, held, preempting
 from tests.core.harness import Cluster, reports, texts, writes
-from tests.core.stories import member
-
-
-def preempting(scheduler: str = OTHERS, grace: float = 30.0, **options: Any) -> Cluster:
-    """Gang g of two needs both nodes, of which pods of this scheduler are in the way; n3 has room for none of it."""
-    return Cluster(
-        node("n1"),
-        node("n2"),
-        node("n3").cpu(1),
-        gang("g").min(2).timeout(300),
-        *(pod(f"v{i}").cpu(3).priority(1).on(f"n{i}").scheduler(scheduler).field(grace_seconds=grace) for i in (1, 2)),
-        *(member(i) for i in (1, 2)),
-        **options,
-    )
-
-
-def held(cluster: Cluster) -> dict[str, str]:
-    """What the taint says on the nodes that bear it."""
-    return {name: found.held.value for name, found in sorted(cluster.nodes.items()) if found.held is not None}
-
-
-def asked(cluster: Cluster, kind: type[Write]) -> list[str]:
-    """The nodes, or pods, about which such writes were asked for."""
-    return [action.pod.name for action in cluster.log if isinstance(action, kind)]
 
 
 def test_nodes_of_a_plan_are_held_from_before_its_first_removal_until_its_members_are_bound() -> None:
@@ -78,8 +53,14 @@ def test_auto_holds_where_another_scheduler_has_a_part(scheduler: str, mode: str
 
 
 def test_a_pod_that_waits_for_another_scheduler_is_reason_enough() -> None:
-    """Victims of ours are held up too while any pod waits for another scheduler, also one that comes later."""
+    """Victims of ours are held up too while any pod waits for another scheduler that binds pods, also one that comes
+    later. A name that nobody serves is no reason, whatever pods it stands in.
+    """
     cluster = preempting("py-gang-scheduler")
+    theirs = pod("theirs").cpu(1).scheduler(OTHERS)
+    cluster.show(theirs.obj(), theirs.on("n3"))
+    cluster.run()
+    cluster.show(pod("waits").cpu(3).scheduler("nobody"), pod("put").cpu(1).scheduler("nobody").on("n3"))
     cluster.run()
     assert not held(cluster)
     cluster.show(pod("other").cpu(3).scheduler(OTHERS))
@@ -248,6 +229,7 @@ def test_a_plan_that_counts_on_what_another_removes_is_held_from_then() -> None:
         *(pod(f"v{i}").cpu(3).priority(4).on(f"n{i}").gang("old").scheduler(OTHERS) for i in (1, 2)),
         pod("strong").cpu(3).priority(9),
         pod("weak").cpu(3).priority(3),
+        held_share=1.0,
     )
     cluster.run()
     order = writes(cluster.log)
