@@ -39,18 +39,20 @@ kind: env ## a cluster in Docker with fake GPU nodes (kind, kubectl)
 test: env control-plane ## the whole suite, on a real API server (ARGS= for pytest)
 	@$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
-check: env ## lint, limits, format, types, layers
-	@echo '• ruff check'        && $(BIN)/ruff check
-	@echo '• limits'            && $(BIN)/python .ci/limits.py
-	@echo '• ruff format'       && $(BIN)/ruff format --check
-	@echo '• mypy'              && $(BIN)/mypy
-	@echo '• lint-imports'      && $(BIN)/lint-imports --no-logo
+check: env ## lint, limits, format, types, layers: all of them
+	@failed=; \
+	for tool in 'ruff check' 'python .ci/limits.py' 'ruff format --check' mypy 'lint-imports --no-logo'; do \
+		echo "• $$tool"; $(BIN)/$$tool || failed="$$failed, $$tool"; \
+	done; \
+	if [ -n "$$failed" ]; then \
+		echo "failed: $${failed#, }. 'make format' repairs what ruff can repair." >&2; exit 1; \
+	fi
 
 format: env ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix --quiet || true
 	@$(BIN)/ruff format
 
-readme: env ## write the README's pictures, numbers and output anew
+readme: env ## write generated tables, numbers and pictures of pages
 	@$(BIN)/python -m tests.readme
 
 compare: env ## measure beside kube-scheduler (ARGS=--quick, --offline)

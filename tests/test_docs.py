@@ -157,8 +157,8 @@ def test_documented_tests_exist() -> None:
 
 
 def test_the_life_cycle_is_current() -> None:
-    """architecture.md has exactly the transitions of the table in the code."""
-    assert between(text_of("docs/internals/architecture.md"), "life cycle") == lifecycle.as_markdown()
+    """life-cycle.md has exactly the transitions of the table in the code."""
+    assert between(text_of("docs/internals/life-cycle.md"), "life cycle") == lifecycle.as_markdown()
 
 
 @pytest.mark.parametrize("mode", ["off", "minimal", "atomic", "elastic"])
@@ -208,11 +208,7 @@ def test_all_marks_against_preemption_are_named() -> None:
 
 def test_the_example_of_a_filter_works() -> None:
     """A gang is kept to two GPU pods on a node, and takes a victim when that alone stands in its way."""
-    code = (
-        between(text_of("docs/internals/architecture.md"), "filter example")
-        .removeprefix("```python")
-        .removesuffix("```")
-    )
+    code = between(text_of("docs/internals/filters.md"), "filter example").removeprefix("```python").removesuffix("```")
     names: dict[str, Any] = {}
     exec(code, names)
     example = Plugin("FewGpuPods", filters=lambda _: (names["FewGpuPods"](),), foreign=True)

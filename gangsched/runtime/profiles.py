@@ -116,7 +116,7 @@ class Profile(Section, frozen=True, kw_only=True):
         Literal["auto", "always", "never"],
         doc(
             """Whether a gang has the priority of its group: the priority of a PodGroup of scheduling.k8s.io, or the
-            PriorityClass that a group of Volcano or KAI names. No ResourceQuota restricts it, so everybody who may
+            PriorityClass that a group of Volcano or KAI names. No ResourceQuota restricts it, so every user who may
             create groups then has every priority. Where it is not trusted, a group can lower the priority of its pods
             and never raise it. auto: only for the scheduler names volcano and kai-scheduler, whose users had that
             power before."""

@@ -48,4 +48,4 @@ def test_screens(name: str, width: int, monkeypatch: pytest.MonkeyPatch, capsys:
     file = SCREENS / f"{name}-{width or 'piped'}.txt"
     if os.environ.get("WRITE_SCREENS"):
         file.write_text(text)
-    assert text == file.read_text()
+    assert text == file.read_text(), "WRITE_SCREENS=1 pytest tests/cli writes the screens again: read the difference"

@@ -150,4 +150,4 @@ def test_first_lines(width, tmp_path, monkeypatch, capsys):
     file = SCREENS / f"sentences-{width or 'piped'}.txt"
     if os.environ.get("WRITE_SCREENS"):
         file.write_text(text)
-    assert text == file.read_text()
+    assert text == file.read_text(), "WRITE_SCREENS=1 pytest tests/cli writes the screens again: read the difference"
