@@ -23,6 +23,10 @@ INSTALL = (
     "helm install gangsched manifests/helm/gangsched --namespace gangsched-system --create-namespace "
     "--set image.repository=registry.example.com/gangsched"
 )
+TAKE_OVER = (
+    "helm install gangsched manifests/helm/gangsched --take-ownership --namespace gangsched-system --create-namespace "
+    "--set image.repository=registry.example.com/gangsched"
+)
 MONITORED = ("--set=serviceMonitor.enabled=true", "--set=podMonitor.enabled=true", "--set=prometheusRule.enabled=true")
 SECURED = (
     "--set=authorizedMetrics.enabled=true",
@@ -132,7 +136,7 @@ async def installed(control_plane: ControlPlane, admin: Client, tmp_path: Path) 
     await admin.patch("CustomResourceDefinition", definition, {"metadata": {"annotations": notes, "labels": labels}})
     mine = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": "mine"}}
     await admin.create({**mine, "spec": {"minMember": 1}}, "default")
-    await asyncio.to_thread(shell, INSTALL.replace(" --namespace", " --take-ownership --namespace"))
+    await asyncio.to_thread(shell, TAKE_OVER)
     found = await admin.get("CustomResourceDefinition", definition)
     assert found["metadata"]["annotations"]["meta.helm.sh/release-name"] == "gangsched"
     await asyncio.to_thread(shell, "helm uninstall gangsched --namespace gangsched-system --wait=false")
