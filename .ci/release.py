@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -203,9 +203,22 @@ def chart(version: str) -> str:
     everything = [f"--set={each}.enabled=true" for each in
                   ("networkPolicy", "serviceMonitor", "podMonitor", "prometheusRule", "dashboard")]  # fmt: skip
     run(helm, "template", "gangsched", CHART, "--namespace", "gangsched-system", *given, *everything)
-    run(helm, "package", CHART, "--destination", DIST, "--version", version, "--app-version", version)
+    with tempfile.TemporaryDirectory() as name:
+        copy = Path(shutil.copytree(CHART, Path(name) / CHART.name))
+        values = copy / "values.yaml"
+        values.write_text(with_runbooks(values.read_text(), version, os.environ))
+        run(helm, "package", copy, "--destination", DIST, "--version", version, "--app-version", version)
     with tarfile.open(DIST / f"gangsched-{version}.tgz") as packed:
         return f"gangsched-{version}.tgz, {len(packed.getnames())} files"
+
+
+def with_runbooks(values: str, version: str, environment: Mapping[str, str]) -> str:
+    """Return the values with the address of the runbooks of this version, if the repository of the release is known."""
+    repository = environment.get("GITHUB_REPOSITORY")
+    if not repository:
+        return values
+    page = f"{environment.get('GITHUB_SERVER_URL', 'https://github.com')}/{repository}/blob/v{version}/docs/runbooks.md"
+    return values.replace('  runbookUrl: ""\n', f'  runbookUrl: "{page}"\n')
 
 
 def alerts(_version: str) -> str:

@@ -28,7 +28,7 @@ OF_THE_LANGUAGE = ("model/cel/",)
 #: Documentation: of commands, settings, metrics and the table of states; words of the log; the simulated API server.
 DOCUMENTATION = (
     *("cli/main.py", "cli/completion.py", "cli/inputs.py", "core/framework/registry.py", "core/lifecycle/table.py"),
-    *(f"runtime/{name}.py" for name in ("memory", "metrics", "observers")),
+    *(f"runtime/{name}.py" for name in ("memory", "metrics", "observers", "waits")),
     *("cluster/kube/dryrun.py", "cluster/sim/"),
 )
 #: Calls, and the attribute ``epilog``, whose texts are documentation, errors of the program or lines of the log.

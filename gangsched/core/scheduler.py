@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -26,6 +26,7 @@ from gangsched.core.state.ownership import Key, Link
 from gangsched.core.state.scheduler_names import SchedulerNames
 from gangsched.core.watchdog import Watchdog
 from gangsched.core.world import pod_news, suspended
+from gangsched.core.world.amounts import Amounts, devices
 from gangsched.core.world.late_owners import LateOwners
 from gangsched.core.world.obstacles import CLUSTER_QUEUES
 from gangsched.core.world.owner_gangs import owner_key
@@ -232,6 +233,17 @@ class Scheduler:
             else:
                 out["unschedulable"] += pending
         return out
+
+    def complete_gangs(self) -> Iterator[tuple[GangId, Iterable[str]]]:
+        """Yield the gangs that are not Gathering, each with the UIDs of its pending members."""
+        for group in self._run.groups.values():
+            if group.state is not State.GATHERING:
+                for gang in group.gangs:
+                    yield gang, (pod.uid for pod in self.world.membership.census(gang).pending)
+
+    def devices(self) -> Mapping[str, Amounts]:
+        """Return the amounts of each extended resource of nodes: used, held for gangs, free."""
+        return devices(self.world, self.ledger)
 
     def stage_counts(self) -> dict[str, int]:
         """Gangs with pending members by what they wait for: a state, or the phase of the eviction for them."""

@@ -25,8 +25,10 @@ from gangsched.core.events import Changed, Event, Gone, Outcome, SearchCancelled
 from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.core.lifecycle.holding import HeldRoom
 from gangsched.core.lifecycle.report import GANG_BROKEN, ROOM_TAKEN
+from gangsched.core.world.amounts import Amounts
 from gangsched.model.records import Pod
 from gangsched.runtime.loop import Observer, Rebuilt
+from gangsched.runtime.waits import Waits
 
 
 class Declared(NamedTuple):
@@ -38,6 +40,8 @@ class Declared(NamedTuple):
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     level: bool = False
+    #: The values of a label that are known from the start: their series begin with 0.
+    known: tuple[str, ...] = ()
 
 
 #: Seconds of a decision and of parts of it, of a gang's life, and of requests; and counts.
@@ -52,10 +56,12 @@ DECLARED: Mapping[str, Declared] = {
     "scheduler_schedule_attempts": Declared(
         "Attempts to schedule a pod, by result: scheduled (its binding succeeded), unschedulable, error.",
         ("result", "profile"),
+        known=("scheduled", "unschedulable", "error"),
     ),
     "scheduler_podgroup_schedule_attempts": Declared(
         "Decisions about a gang, by result: scheduled, unschedulable, waiting_on_preemption, error.",
         ("result", "profile"),
+        known=("scheduled", "unschedulable", "waiting_on_preemption", "error"),
     ),
     "scheduler_podgroup_scheduling_algorithm_duration_seconds": Declared(
         "Time to decide one gang, search for victims included.", buckets=_FAST
@@ -115,6 +121,7 @@ DECLARED: Mapping[str, Declared] = {
         "Decisions that failed because a plug-in of others raised an exception or answered nonsense;"
         " `py-gang-scheduler`: because of an error of the scheduler itself.",
         ("plugin", "profile"),
+        known=("py-gang-scheduler",),
     ),
     "gangsched_queued_gangs": Declared(
         "Gangs with unbound members, by queue: active, backoff, unschedulable, gathering.", ("queue",), level=True
@@ -153,6 +160,12 @@ DECLARED: Mapping[str, Declared] = {
     "gangsched_held_node_seconds": Declared(
         "Seconds for which nodes were held for the gangs of a namespace, added up over the nodes.", ("namespace",)
     ),
+    "gangsched_device_amount": Declared(
+        "Amounts of each extended resource of all nodes, such as nvidia.com/gpu, by state: used (by pods), held (free,"
+        " and kept for gangs), free.",
+        ("resource", "state"),
+        level=True,
+    ),
     "gangsched_hold_refused": Declared(
         "1 while nodes cannot be held against other schedulers, because the API server does not let them be patched:"
         " see the Event RoomNotHeld.",
@@ -174,7 +187,9 @@ DECLARED: Mapping[str, Declared] = {
         "How late a timer of the I/O loop fired, one every second.", buckets=_LAG
     ),
     "gangsched_reports_dropped": Declared(
-        "Events and conditions that were not written: replaced, repeated, overload, abandoned, failed.", ("reason",)
+        "Events and conditions that were not written: replaced, repeated, overload, abandoned, failed.",
+        ("reason",),
+        known=("replaced", "repeated", "overload", "abandoned", "failed"),
     ),
     "gangsched_watch_ended": Declared(
         "Watches that ended and were started again, or listed anew; `closed` and `renewed` are regular.",
@@ -207,6 +222,7 @@ DECLARED: Mapping[str, Declared] = {
         "Errors of the scheduler after which its state was built anew, by where it failed: event, answer, time,"
         " decision, question.",
         ("where",),
+        known=("event", "answer", "time", "decision", "question"),
     ),
     "gangsched_quarantined_objects": Declared(
         "Objects and gangs that are left out of scheduling because the scheduler failed over them: see the Event"
@@ -228,6 +244,8 @@ _RESULTS = {
     UNSCHEDULABLE: "unschedulable",
 }
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
+#: The series of victims that begin with 0, and the priorities from which on pods are those of the cluster itself.
+_VICTIMS_FORESEEN, _SYSTEM = 1_000, 2_000_000_000
 #: Priorities of so many victims are remembered from the plan to the answer to their removal.
 _VICTIMS_KNOWN = 100_000
 
@@ -291,8 +309,16 @@ class Metrics(Observer):
         self._waiting: set[str] = set()
         self._pending: dict[str, tuple[str, float]] = {}
         self._pending_of: Tally[str] = Tally()
+        self._foreseen: set[tuple[str, int]] = set()
+        self.waits = Waits(clock)
+        self.registry.register(self.waits)
         self.registry.register(OldestWait(self))
         self.note("build_info", 1, {"version": __version__})
+        for name, each in DECLARED.items():  # a counter that begins with 1 has not increased
+            for value in each.known:
+                for profile in self._profiles if "profile" in each.labels else ("",):
+                    labels = {label: profile if label == "profile" else value for label in each.labels}
+                    self.note(name.removeprefix("gangsched_"), 0, labels)
 
     # --------------------------------------------------------------------------------------------- fed by the loop
 
@@ -306,6 +332,7 @@ class Metrics(Observer):
             if isinstance(event, WriteDone):
                 self._answered(event, moment)
             elif isinstance(event, Changed) and isinstance(event.record, Pod):
+                self._foresee(event.record)
                 self._pod_changed(event.record, moment)
             elif isinstance(event, Gone) and event.kind == "Pod":
                 self._forget(event.uid)
@@ -318,6 +345,7 @@ class Metrics(Observer):
     def decided(self, decisions: Sequence[Decision], actions: Sequence[Action], seconds: float, now: float) -> None:
         """See :class:`~gangsched.runtime.loop.Observer`."""
         for index, decision in enumerate(decisions):
+            self.waits.decided(decision)
             profile = decision.gang.scheduler
             failure = "error" if _failed_plugin(decision) else "unschedulable"
             if decision.outcome in _RESULTS:
@@ -389,6 +417,12 @@ class Metrics(Observer):
         if writes:
             self.note("status_writes_held_back", writes)
 
+    def devices(self, amounts: Mapping[str, Amounts]) -> None:
+        """The amounts of each extended resource of nodes."""
+        for resource, found in amounts.items():
+            for state, amount in found._asdict().items():
+                self.note("device_amount", amount, {"resource": resource, "state": state})
+
     def held_room(self, held: HeldRoom, seconds: Mapping[str, float]) -> None:
         """How many nodes are held against other schedulers, whether that is not allowed, and for how many more seconds
         nodes were held, by namespace.
@@ -436,6 +470,18 @@ class Metrics(Observer):
         elif event.outcome is not Outcome.OUTDATED:  # nothing was tried
             self.note("scheduler_schedule_attempts", 1, {"result": "error", "profile": profile})
 
+    def _foresee(self, pod: Pod) -> None:
+        """Begin the counter of victims like this pod with 0, before the first of them."""
+        key = pod.namespace, pod.priority
+        if (
+            pod.node
+            and pod.priority < _SYSTEM
+            and key not in self._foreseen
+            and len(self._foreseen) < _VICTIMS_FORESEEN
+        ):
+            self._foreseen.add(key)
+            self.note("victims", 0, {"victim_namespace": pod.namespace, "priority": str(pod.priority)})
+
     def _pod_changed(self, pod: Pod, moment: float) -> None:
         if pod.scheduler not in self._profiles:
             return
@@ -443,9 +489,11 @@ class Metrics(Observer):
             self._forget(pod.uid)
         elif pod.uid not in self._pending and not pod.gates:
             self._pending[pod.uid] = (pod.scheduler, moment)
+            self.waits.begin(pod, moment)
             self._count_pending(pod.scheduler, 1)
 
     def _forget(self, uid: str) -> None:
+        self.waits.end(uid)
         pending = self._pending.pop(uid, None)
         if pending:
             self._count_pending(pending[0], -1)

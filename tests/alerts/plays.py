@@ -39,10 +39,13 @@ async def leader_killed(stage: Stage) -> None:
 
 
 async def no_room(stage: Stage) -> None:
-    """A gang is larger than the cluster."""
-    await stage.nodes(1)
+    """Work of the same priority has the only node. A gang that is larger than the cluster waits too, of which no alert
+    tells.
+    """
+    (node,) = await stage.nodes(1)
+    await stage.admin.apply([pod("has-it", nodeName=node)])
     async with stage.scheduler():
-        await stage.admin.apply([group("vast", 2), *(pod(f"vast-{n}", gang="vast") for n in (1, 2))])
+        await stage.admin.apply([group("vast", 2), *(pod(f"vast-{n}", gang="vast") for n in (1, 2)), pod("waits")])
         await asyncio.sleep(80)
 
 

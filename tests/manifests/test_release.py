@@ -104,3 +104,11 @@ def test_bill_of_materials_needs_hashes(release: ModuleType) -> None:
     """A package without one is an error of the release."""
     with pytest.raises(release.ReleaseError, match="no hash for b"):
         release.locked_packages("a==1 \\\n    --hash=sha256:" + "0" * 64 + "\nb==2\n")
+
+
+def test_the_chart_of_a_release_links_to_its_runbooks(release: ModuleType) -> None:
+    """By the repository of the workflow and the tag; a chart that is packed elsewhere has no link."""
+    values = (MANIFESTS / "helm" / "gangsched" / "values.yaml").read_text()
+    made = yaml.safe_load(release.with_runbooks(values, "1.2.3", {"GITHUB_REPOSITORY": "me/it"}))
+    assert made["prometheusRule"]["runbookUrl"] == "https://github.com/me/it/blob/v1.2.3/docs/runbooks.md"
+    assert release.with_runbooks(values, "1.2.3", {}) == values

@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from gangsched.cluster import bystanders, kube
 from gangsched.core.actions import Bind, PodRef, Remove, SetCondition
@@ -26,6 +27,7 @@ from gangsched.core.decision import (
 from gangsched.core.events import Changed, Gone, Outcome, Synced, WriteDone
 from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.core.lifecycle.report import GANG_BROKEN, PREEMPTED, event
+from gangsched.core.world.amounts import Amounts
 from gangsched.model.constraints import PodShape
 from gangsched.model.records import GangId, Pod
 from gangsched.runtime import metrics, shadow_figures
@@ -81,7 +83,7 @@ def test_a_pod_is_scheduled_when_its_binding_succeeds() -> None:
     fed.metrics.decided([decision(BIND)], binds, 0.01, 0.0)
     before = fed['scheduler_schedule_attempts_total{result="scheduled",profile="ours"}']
     fed.handled(WriteDone(1, Outcome.OK), WriteDone(2, Outcome.REFUSED), WriteDone(99, Outcome.OK))
-    assert (before, fed['scheduler_schedule_attempts_total{result="scheduled",profile="ours"}']) == (None, 1)
+    assert (before, fed['scheduler_schedule_attempts_total{result="scheduled",profile="ours"}']) == (0, 1)
     assert fed['scheduler_schedule_attempts_total{result="error",profile="ours"}'] == 1
     assert fed["scheduler_pod_scheduling_sli_duration_seconds_sum"] == 4.0
     assert fed['gangsched_pending_pods{profile="ours"}'] == 1
@@ -147,7 +149,7 @@ def test_a_plugin_that_fails_is_an_error() -> None:
     assert fed['gangsched_plugin_errors_total{plugin="Odd",profile="ours"}'] == 1
     assert fed['scheduler_schedule_attempts_total{result="error",profile="ours"}'] == 1
     assert fed['scheduler_podgroup_schedule_attempts_total{result="error",profile="ours"}'] == 1
-    assert fed['scheduler_schedule_attempts_total{result="unschedulable",profile="ours"}'] is None
+    assert fed['scheduler_schedule_attempts_total{result="unschedulable",profile="ours"}'] == 0
 
 
 def test_batches_and_queues() -> None:
@@ -269,6 +271,42 @@ def test_victims_count_when_their_removal_is_accepted() -> None:
     fed.handled(actions=removals)
     fed.handled(WriteDone(0, Outcome.OK), WriteDone(1, Outcome.REFUSED))
     assert fed['gangsched_victims_total{victim_namespace="prod",priority="7"}'] == 1
+
+
+def test_counters_begin_with_0() -> None:
+    """A series that begins with its first event has not increased for Prometheus: a scrape has to see 0 before."""
+    fed = Fed()
+    for series in (
+        'scheduler_schedule_attempts_total{profile="ours",result="error"}',
+        'scheduler_podgroup_schedule_attempts_total{profile="ours",result="scheduled"}',
+        'gangsched_reports_dropped_total{reason="overload"}',
+        'gangsched_core_rebuilt_total{where="decision"}',
+        'gangsched_plugin_errors_total{plugin="py-gang-scheduler",profile="ours"}',
+    ):
+        assert fed[series] == 0
+    victims = 'gangsched_victims_total{priority="7",victim_namespace="ns"}'
+    assert fed[victims] is None
+    fed.handled(pod("runs", node="n1", priority=7, scheduler="another"))
+    assert fed[victims] == 0
+
+
+def test_series_of_victims_that_are_foreseen_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Namespaces are of users, and pods of the cluster itself are no victims."""
+    monkeypatch.setattr(metrics, "_VICTIMS_FORESEEN", 3)
+    fed = Fed()
+    fed.handled(pod("system", node="n1", priority=2_000_001_000))
+    fed.handled(*(pod(str(n), node="n1", priority=n) for n in range(9)))
+    assert generate_latest(fed.metrics.registry).count(b"gangsched_victims_total{") == 3
+
+
+def test_devices_are_levels_by_state() -> None:
+    """Used, held and free of each resource."""
+    fed = Fed()
+    fed.metrics.devices({"nvidia.com/gpu": Amounts(12, 4, 0)})
+    found = {
+        state: fed[f'gangsched_device_amount{{resource="nvidia.com/gpu",state="{state}"}}'] for state in Amounts._fields
+    }
+    assert found == {"used": 12, "held": 4, "free": 0}
 
 
 def test_what_waits_is_counted_by_queue_and_reason_and_the_oldest_has_an_age() -> None:
