@@ -136,6 +136,7 @@ class Converter:
             ended=_ended(conditions.get("Ready")) if phase == "Succeeded" else 0.0,
             completion_index=_number(notes.get(COMPLETION_INDEX), -1),
             index_failures=_number(notes.get(_INDEX_FAILURES), 0),
+            ready=(ready := conditions.get("Ready")) is None or ready.status == "True",
             tracked=(deleting is None and phase not in ("Succeeded", "Failed")) or _TRACKING in (meta.finalizers or ()),
         )
 
@@ -198,6 +199,10 @@ class Converter:
             min_available=spec.min_available,
             max_unavailable=spec.max_unavailable,
             disrupted=tuple(sorted(status.disrupted_pods or ())),
+            healthy=status.current_healthy or 0,
+            desired=status.desired_healthy or 0,
+            outdated=status.disruptions_allowed is not None and status.observed_generation < meta.generation,
+            always_allow=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
         )
 
     def namespace(self, raw: wire.Namespace) -> Namespace:

@@ -130,7 +130,7 @@ class Pod(Named, frozen=True):
     for this reason in words, and it waits until that is. The kubelet ends it ``deadline_seconds``
     after its start, if there are any; it has ``ended`` (0: not, or that is not known). Of a Job it has an index
     (``completion_index``; -1: none), of which so many pods have failed before (``index_failures``). It is ``tracked``
-    until its Job has counted it.
+    until its Job has counted it. It is ``ready`` unless its status says otherwise.
     """
 
     uid: str
@@ -171,6 +171,7 @@ class Pod(Named, frozen=True):
     completion_index: int = -1
     index_failures: int = 0
     tracked: bool = True
+    ready: bool = True
 
     @property
     def finished(self) -> bool:
@@ -382,7 +383,9 @@ class Budget(Named, frozen=True):
 
     ``allowed`` is status.disruptionsAllowed; None when the object has no status yet (manifests), in which
     case the budget follows from ``min_available`` / ``max_unavailable`` (an int or a percentage).
-    ``disrupted`` names pods whose eviction the API server has already counted.
+    ``disrupted`` names pods whose eviction the API server has already counted. By its status so many pods are
+    ``healthy``, and so many are ``desired`` to be. While it is ``outdated``, its status is that of an earlier spec, and
+    the API server refuses evictions. Pods that are not ready go without it if that is ``always_allow``-ed.
     """
 
     selector: LabelSelector | None
@@ -390,6 +393,10 @@ class Budget(Named, frozen=True):
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
     disrupted: tuple[str, ...] = ()
+    healthy: int = 0
+    desired: int = 0
+    outdated: bool = False
+    always_allow: bool = False
 
 
 class Namespace(Record, frozen=True):

@@ -303,9 +303,11 @@ class PodDisruptionBudgetSpec(Wire):
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
     selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str = ""
 
 
 class PodDisruptionBudgetStatus(Wire):
+    observed_generation: int = 0
     disruptions_allowed: int | None = None
     disrupted_pods: dict[str, Any] | None = None
     expected_pods: int | None = None

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from gangsched.cluster.sim import history as log
-from gangsched.cluster.sim.controllers import desired_healthy, selects
+from gangsched.cluster.sim.controllers import selects
 from gangsched.cluster.sim.history import (
     Entry,
     History,
@@ -25,6 +25,7 @@ from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.broken import FINISH_AFTER_SECONDS
 from gangsched.core.options import Options
 from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, MINIMAL, mode_of
+from gangsched.model.budgets import desired_healthy
 from gangsched.model.dialects import gang_from_member
 from gangsched.model.queues import STOP_DRAIN, ClusterQueue, LocalQueue
 from gangsched.model.records import SINGLE, Budget, Gang, GangId, Pod

@@ -9,7 +9,6 @@ without allowed topologies, from all.
 from __future__ import annotations
 
 import itertools
-import math
 from typing import Any
 
 import msgspec
@@ -28,6 +27,7 @@ from gangsched.cluster.sim.history import (
 )
 from gangsched.cluster.sim.store import Store
 from gangsched.core.events import Changed, Event, Gone, record_of
+from gangsched.model.budgets import desired_healthy, is_known
 from gangsched.model.constraints import IN, NodeTerm, Requirement
 from gangsched.model.records import Budget, Pod
 from gangsched.model.selectors import selector_matches
@@ -97,9 +97,11 @@ class DisruptionController:
         live = [p for p in matching if p.live]
         expected = self._expected[key] = max(self._expected.get(key, 0), len(live))
         disrupted = tuple(n for n in budget.disrupted if any(p.name == n for p in live))
-        healthy = sum(p.phase == "Running" and p.name not in disrupted for p in live)
-        allowed = max(0, healthy - desired_healthy(budget, expected))
-        updated = msgspec.structs.replace(budget, allowed=allowed, disrupted=disrupted)
+        healthy = sum(p.phase == "Running" and p.ready and p.name not in disrupted for p in live)
+        desired = desired_healthy(budget, expected)
+        allowed = max(0, healthy - desired) if is_known(budget, live) else 0
+        status = {"allowed": allowed, "disrupted": disrupted, "healthy": healthy, "desired": desired}
+        updated = msgspec.structs.replace(budget, outdated=False, **status)
         if updated != budget:
             detail = {"disruptionsAllowed": allowed, "healthy": healthy, "expected": expected}
             self._store.apply(Changed(updated), Cause(DISRUPTION_CONTROLLER, BUDGET, detail))
@@ -133,20 +135,6 @@ class PodGarbageCollector:
         for pod in list(self._store.pods_on(node)):
             gone = Gone("Pod", pod.namespace, pod.name, pod.uid)
             self._store.apply(gone, Cause(POD_GC, GONE, {"node": node, "reason": "the node is gone"}))
-
-
-def desired_healthy(budget: Budget, expected: int) -> int:
-    """How many of ``expected`` pods the budget wants healthy; without a number in its spec, one."""
-    if budget.max_unavailable is not None:
-        return max(0, expected - _scaled(budget.max_unavailable, expected))
-    return 1 if budget.min_available is None else _scaled(budget.min_available, expected)
-
-
-def _scaled(value: int | str, total: int) -> int:
-    """A number, or a percentage of ``total`` rounded up."""
-    if isinstance(value, str) and value.endswith("%"):
-        return math.ceil(int(value[:-1]) * total / 100)
-    return int(value)
 
 
 def _has_spec(budget: Budget) -> bool:

@@ -43,6 +43,7 @@ from gangsched.core.actions import (
     Write,
 )
 from gangsched.core.events import Changed, Gone, Outcome, WriteDone
+from gangsched.model.budgets import asks_budgets, is_charged
 from gangsched.model.constraints import Directives
 from gangsched.model.held import Held
 from gangsched.model.jobsets import JOBSET, JobSet
@@ -270,7 +271,7 @@ class ApiServer:
             return self._delete(action, pod)
         if (verdict := self._eviction_of(pod)) is not _OK:
             return verdict
-        for budget in self._budgets_of(pod):
+        for budget in (each for each in self._budgets_of(pod) if is_charged(each, pod)):
             names_, left = tuple(sorted({*budget.disrupted, pod.name})), (budget.allowed or 0) - 1
             spent = msgspec.structs.replace(budget, allowed=left, disrupted=names_)
             cause = Cause(log.API_SERVER, log.BUDGET, {"disruptionsAllowed": left})
@@ -289,11 +290,12 @@ class ApiServer:
     def _eviction_of(self, pod: Pod) -> Verdict:
         """What the budgets say about an eviction of the pod."""
         budgets = self._budgets_of(pod) if _budgets_protect(pod) else []
+        charged = [budget for budget in budgets if is_charged(budget, pod)]
         if len(budgets) > 1:
             names = ", ".join(b.name for b in budgets)
             return Verdict(Outcome.REFUSED, f"pod {pod.key} is under several PodDisruptionBudgets ({names})")
-        if budgets and not budgets[0].allowed:
-            return Verdict(Outcome.BLOCKED, f"PodDisruptionBudget {budgets[0].key} allows no disruption now")
+        if charged and (charged[0].outdated or not charged[0].allowed):
+            return Verdict(Outcome.BLOCKED, f"PodDisruptionBudget {charged[0].key} allows no disruption now")
         return _OK
 
     def _restore_mark(self, action: Remove) -> None:
@@ -368,7 +370,7 @@ _TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
 
 
 def _budgets_protect(pod: Pod) -> bool:
-    return bool(pod.node) and pod.phase == "Running" and pod.deleting_since is None
+    return bool(pod.node) and asks_budgets(pod) and pod.deleting_since is None
 
 
 def verb_of(action: Action) -> str:

@@ -85,7 +85,7 @@ def leaving(
     all_pods = [world.pods[v.uid] for v in victims]
     beyond = (budgets.beyond([*also, *all_pods]) - budgets.beyond(also)) if budgets else set()
     if options.strict_budgets and budgets:
-        if any(len(budgets.matching(p)) > 1 for p in all_pods):
+        if any(len(budgets.selecting(p)) > 1 for p in all_pods):
             return DrainPlan(uid, gangs, stop, (), causes.SEVERAL_BUDGETS)
         if beyond:
             keys = sorted({key for p in all_pods if p.uid in beyond for key in budgets.keys(p)})

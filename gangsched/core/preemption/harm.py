@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,9 +23,10 @@ import numpy as np
 from gangsched.core.arrays import Floats, Ints, distinct
 from gangsched.core.decision import Gap
 from gangsched.core.ledger.condemned import CondemnedPod
-from gangsched.core.state.podtable import PodTable
+from gangsched.core.state.podtable import STARTING, UNREADY, PodTable
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.messages import causes
+from gangsched.model.budgets import asks_budgets, desired_healthy, is_charged, is_known
 from gangsched.model.constraints import Labels
 from gangsched.model.records import SINGLE, Budget, Pod, Stakes
 from gangsched.model.selectors import selector_matches
@@ -50,22 +51,27 @@ class Budgets:
             if budget.disrupted:
                 self._charged.add(budget.namespace)
         self._matches: dict[tuple[str, int], tuple[Labels, tuple[Budget, ...], tuple[str, ...]]] = {}
-        unknown = {b.key: b for group in self._by_namespace.values() for b in group if b.allowed is None}
+        unknown = {b.key for group in self._by_namespace.values() for b in group if b.allowed is None}
         self._without_status = frozenset(unknown)
-        healthy = dict.fromkeys(unknown, 0)
         if unknown:
-            for pod in pods:
-                for budget in self.matching(pod):
-                    if budget.key in healthy:
-                        healthy[budget.key] += 1
+            self._compute(unknown, pods)
         #: When a budget allows more by then, be there a new status or not (seconds).
         self.more_at = math.inf
         self.allowed: dict[str, int] = {}
         for group in self._by_namespace.values():
             for budget in group:
-                self.allowed[budget.key] = (
-                    budget.allowed if budget.allowed is not None else from_spec(budget, healthy[budget.key])
-                )
+                self.allowed[budget.key] = 0 if budget.outdated else budget.allowed or 0
+
+    def _compute(self, unknown: Container[str], pods: Iterable[Pod]) -> None:
+        """Give the budgets without a status the one that these pods lead to."""
+        found: dict[str, list[Pod]] = {}
+        for pod in pods:
+            for budget in self._selecting(pod)[0]:
+                if budget.key in unknown:
+                    found.setdefault(budget.key, []).append(pod)
+        for group in self._by_namespace.values():
+            group[:] = [from_pods(b, found.get(b.key, ())) if b.key in unknown else b for b in group]
+        self._matches.clear()
 
     def __bool__(self) -> bool:
         return bool(self._by_namespace)
@@ -73,14 +79,18 @@ class Budgets:
     def matching(self, pod: Pod) -> tuple[Budget, ...]:
         """The budgets that a disruption of this pod would be charged to."""
         found = self._selecting(pod)[0]
-        if pod.namespace not in self._charged:
-            return found
-        # A pod in disruptedPods has been charged already: the API server counts it as gone.
-        return tuple(b for b in found if pod.name not in b.disrupted)
+        if pod.namespace in self._charged:
+            # A pod in disruptedPods has been charged already: the API server counts it as gone.
+            found = tuple(b for b in found if pod.name not in b.disrupted)
+        return found if _is_healthy(pod) else tuple(b for b in found if is_charged(b, pod))
+
+    def selecting(self, pod: Pod) -> tuple[Budget, ...]:
+        """The budgets that have a say in its eviction: with several of them the API server refuses it."""
+        return self._selecting(pod)[0] if asks_budgets(pod) else ()
 
     def keys(self, pod: Pod) -> tuple[str, ...]:
-        """Their keys."""
-        if pod.namespace in self._charged:
+        """The keys of the budgets that a disruption of this pod would be charged to."""
+        if pod.namespace in self._charged or not _is_healthy(pod):
             return tuple(b.key for b in self.matching(pod))
         found = self._matches.get((pod.namespace, id(pod.labels)))
         return found[2] if found is not None else self._selecting(pod)[1]
@@ -93,11 +103,11 @@ class Budgets:
             namespace, labels = table.kins[kin]
             for budget in self._matching(namespace, labels)[0]:
                 mine = slots[kins == kin]
-                if budget.disrupted:  # charged already: the API server counts these as gone
-                    names = ((s, table.pods[s]) for s in mine.tolist())
-                    mine = np.array(
-                        [s for s, p in names if p is None or p.name not in budget.disrupted], dtype=np.int64
-                    )
+                odd = (table.flags[mine] & (STARTING | UNREADY)) != 0
+                if budget.disrupted or odd.any():  # charged already, or the API server lets them go without it
+                    pods = ((s, table.pods[s]) for s in mine.tolist())
+                    charged = [s for s, p in pods if p is None or _is_charged(budget, p)]
+                    mine = np.array(charged, dtype=np.int64)
                 found.setdefault(budget.key, []).append(mine)
         return {key: np.concatenate(found[key]) for key in sorted(found)}
 
@@ -146,8 +156,7 @@ class Budgets:
         """
         out: set[str] = set()
         for pod in pods:
-            matching = self.matching(pod)
-            if len(matching) > 1 or any(self.allowed[b.key] <= 0 for b in matching):
+            if len(self.selecting(pod)) > 1 or any(self.allowed[b.key] <= 0 for b in self.matching(pod)):
                 out.add(pod.uid)
         return out
 
@@ -177,19 +186,20 @@ class Budgets:
         return tuple(sorted({key for p in pods if p.uid in beyond for key in self.keys(p)}))
 
 
-def from_spec(budget: Budget, healthy: int) -> int:
-    """Disruptions that a budget allows when ``healthy`` matching pods run and all of them are expected."""
-    if budget.max_unavailable is not None:
-        return max(0, _scaled(budget.max_unavailable, healthy))
-    minimum = 1 if budget.min_available is None else _scaled(budget.min_available, healthy)
-    return max(0, healthy - minimum)
+def _is_charged(budget: Budget, pod: Pod) -> bool:
+    return pod.name not in budget.disrupted and is_charged(budget, pod)
 
 
-def _scaled(value: int | str, total: int) -> int:
-    """A number, or a percentage of ``total`` rounded up, as the disruption controller does it."""
-    if isinstance(value, str) and value.endswith("%"):
-        return math.ceil(int(value[:-1]) * total / 100)
-    return int(value)
+def _is_healthy(pod: Pod) -> bool:
+    return pod.ready and asks_budgets(pod)
+
+
+def from_pods(budget: Budget, pods: Iterable[Pod]) -> Budget:
+    """Return the budget with the status that these pods lead to, as if all that its controllers want ran."""
+    there = list(pods)
+    healthy, desired = sum(pod.ready for pod in there), desired_healthy(budget, len(there))
+    allowed = max(0, healthy - desired) if is_known(budget, there) else 0
+    return msgspec.structs.replace(budget, allowed=allowed, healthy=healthy, desired=desired)
 
 
 class Loss(msgspec.Struct, frozen=True, gc=False):

@@ -117,6 +117,7 @@ TERMINATING = 1  # has a deletionTimestamp: its room is on its way to be free
 PROTECTED = 2  # never a victim: static, mirror, marked non-preemptible, or a DaemonSet's
 ASSUMED = 4  # our own binding is on its way
 STARTING = 8  # bound, and nothing of it runs yet
+UNREADY = 16  # it is not ready
 
 _FIRST = 256
 #: What each column has in slots that were never used.

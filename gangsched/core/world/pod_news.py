@@ -63,6 +63,8 @@ def changes(world: World, options: Options, old: Pod | None, pod: Pod, assumed_o
         yield Change(Hint.ROOM, pod.node, pod, old)
     if _as_victim(old) != _as_victim(pod) or (_run_time(old) != _run_time(pod) and _timed(world, options)):
         yield Change(Hint.VICTIMS, pod.node, pod, old)
+    if old.ready and not pod.ready and any(space == pod.namespace for space, _ in world.budgets):
+        yield Change(Hint.BUDGET, pod.node, pod, old)
 
 
 def fuller(old: Pod | None, pod: Pod, assumed_on: str) -> bool:

@@ -25,7 +25,7 @@ from gangsched.core.state.foreign_nominations import ForeignNominations
 from gangsched.core.state.jobs import Jobs, OwnerKey
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.ownership import Ownership
-from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING
+from gangsched.core.state.podtable import ASSUMED, PROTECTED, STARTING, TERMINATING, UNREADY
 from gangsched.core.state.refused_removals import RefusedRemovals
 from gangsched.core.state.rivals import Rivals
 from gangsched.core.state.scheduler_names import SchedulerNames
@@ -293,6 +293,8 @@ class World:
             flags |= ASSUMED
         elif pod.phase == "Pending":
             flags |= STARTING
+        if not pod.ready:
+            flags |= UNREADY
         return flags
 
 

@@ -1,8 +1,8 @@
 import pytest
 
-from gangsched.cluster.sim.controllers import desired_healthy
 from gangsched.core.actions import Mark, Remove
 from gangsched.core.events import Changed, Outcome
+from gangsched.model.budgets import desired_healthy
 from tests.cluster.sim.objects import budget, changed, condition, get, node, outcomes, pod, ref, world
 
 WEB = {"app": "web"}

@@ -6,9 +6,11 @@ import itertools
 
 import pytest
 
-from gangsched.core.preemption.harm import NO_HARM, Budgets, Harm, Loss, from_spec, harm, share
+from gangsched.core.decision import Unschedulable
+from gangsched.core.preemption.harm import NO_HARM, Budgets, Harm, Loss, from_pods, harm, share
 from gangsched.model.records import Pod
-from tests.builders import BudgetBuilder, PodBuilder, pdb, pod
+from tests.builders import BudgetBuilder, PodBuilder, node, pdb, pod
+from tests.core.harness import plan
 
 CLUSTER = {"cpu": 10_000.0, "memory": 0.0, "pods": 110.0}
 
@@ -140,7 +142,69 @@ def test_beyond(budgets: list[BudgetBuilder], victims: list[PodBuilder], expecte
 )
 def test_budget_from_its_spec(spec: dict[str, object], healthy: int, allowed: int) -> None:
     """Without a status the budget follows from the pods that run; percentages are rounded up."""
-    assert from_spec(pdb("b").allows(None).field(**spec).obj(), healthy) == allowed
+    pods = [pod(f"p{i}").on("n").obj() for i in range(healthy)]
+    assert from_pods(pdb("b").allows(None).field(**spec).obj(), pods).allowed == allowed
+
+
+def test_pods_that_are_not_ready_are_expected_and_not_healthy() -> None:
+    """A budget without a status allows as many disruptions less."""
+    pods = [pod(f"p{i}").on("n").field(ready=i > 0).obj() for i in range(5)]
+    budget = from_pods(pdb("b").allows(None).field(max_unavailable=2).obj(), pods)
+    assert (budget.healthy, budget.desired, budget.allowed) == (4, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "allowed"),
+    [({"max_unavailable": 2}, 0), ({"min_available": "20%"}, 0), ({"min_available": 1}, 4)],
+)
+def test_a_share_of_pods_without_a_scale(spec: dict[str, object], allowed: int) -> None:
+    """The disruption controller cannot compute it for the pods of a Job, and allows nothing."""
+    pods = [pod(f"p{i}").on("n").owner("Job", "j").obj() for i in range(5)]
+    assert from_pods(pdb("b").allows(None).field(**spec).obj(), pods).allowed == allowed
+
+
+CROWDED, ENOUGH = {"healthy": 1, "desired": 2}, {"healthy": 2, "desired": 2}
+
+
+@pytest.mark.parametrize(
+    ("victim", "status", "leaves"),
+    [
+        ({}, {}, False),
+        ({"phase": "Pending"}, {}, True),
+        ({"ready": False}, CROWDED, False),
+        ({"ready": False}, ENOUGH, True),
+        ({"ready": False}, {"healthy": 0, "desired": 0}, False),
+        ({"ready": False}, {**CROWDED, "always_allow": True}, True),
+        ({}, {**ENOUGH, "always_allow": True}, False),
+    ],
+    ids=["ready", "pending", "unready", "enough-others", "none-desired", "always", "always-but-ready"],
+)
+@pytest.mark.parametrize("strict", [True, False])
+def test_pods_that_the_eviction_api_lets_go(
+    victim: dict[str, object], status: dict[str, object], leaves: bool, strict: bool
+) -> None:
+    """A budget has no say about a pod that has not started, or is not ready beside enough others."""
+    other = pod("other").labels(X).priority(1).cpu(4).on("n2")
+    taken = pod("taken").labels(X).priority(2).cpu(4).on("n1").field(**victim)
+    budget = pdb("b").selects(app="x").allows(0).field(**status)
+    objects = [node("n1").cpu(4), node("n2").cpu(4), budget, other, taken, pod("new").priority(9).cpu(4)]
+    made = plan(*objects, strict_budgets=strict)["d/new"]
+    victims = [] if isinstance(made, Unschedulable) else [victim.name for victim in made.victims]
+    assert victims == (["taken"] if leaves else [] if strict else ["other"])
+
+
+def test_a_status_of_an_earlier_spec_allows_nothing() -> None:
+    """The API server refuses evictions until the disruption controller has computed the budget anew."""
+    found = Budgets([pdb("b").allows(1).field(outdated=True).obj()])
+    assert found.beyond([pod("a").on("n").obj()])
+    assert found.unbreakable([pod("a").on("n").obj()])
+
+
+def test_two_budgets_of_a_pod_that_is_not_ready() -> None:
+    """The API refuses to evict it, ready or not; a pod that has not started goes whatever its budgets say."""
+    budgets = [pdb(name).allows(1).field(always_allow=True).obj() for name in "bc"]
+    assert Budgets(budgets).unbreakable([pod("a").on("n").field(ready=False).obj()])
+    assert not Budgets(budgets).unbreakable([pod("a").on("n").phase("Pending").obj()])
 
 
 def test_a_budget_without_a_status_counts_the_pods_that_it_selects() -> None:
