@@ -13,7 +13,8 @@ import yaml
 from gangsched.cli import answers
 from gangsched.cli.inputs import add_sources_argument
 from gangsched.cli.templates import PATHS, Template, somewhere, templates
-from gangsched.cluster.manifests.objects import parsed, read
+from gangsched.cluster.kinds import KINDS
+from gangsched.cluster.manifests.objects import makes_its_own_pods, parsed, read
 from gangsched.core.options import Options
 from gangsched.messages import failures
 from gangsched.messages.text import counted
@@ -138,7 +139,7 @@ def _refuse(value: dict[str, Any], runtimes: set[tuple[str, str]]) -> None:
         if runtime not in runtimes:
             raise FieldError("spec.runtimeRef", failures.pods_of_runtime(kind=runtime[0], name=runtime[1]))
         return
-    if somewhere(value):
+    if somewhere(value) or ((kind, group) not in KINDS and makes_its_own_pods(group, value)):
         raise FieldError("kind", failures.kind_makes_no_gang(kind=kind, label=GROUP_LABEL))
 
 

@@ -160,6 +160,16 @@ pods_not_in_input = Text(
     "it runs {active} pods, and none is in the input: what they hold counts as free; pass its pods too"
 )
 IT_RUNS = "it runs, and its pods are not in the input: what they hold counts as free; pass its pods too"
+default_local_queue = Text(
+    "Kueue's webhook puts new Jobs without the label {label} into the LocalQueue of this name; here they need no quota"
+)
+gang_without_owner = Text(
+    "it makes no gang of pods of {owner}: give them a label that names a PodGroup, or annotate a kind that is known"
+)
+WORKLOAD_REF = (
+    "only Kubernetes 1.35 has this field, and it is not read: the pod starts by itself. Name a PodGroup in"
+    " spec.schedulingGroup.podGroupName"
+)
 managed_elsewhere = Text("{controller} makes its pods, as a rule in another cluster: none of them is planned here")
 IT_IS_SUSPENDED = "it is suspended, and has no pods"
 runtime_missing = Text("{kind} {name} is not in the input: pass it too, its pods are made of it")

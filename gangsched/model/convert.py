@@ -17,9 +17,9 @@ from gangsched.model.children import COMPLETION_INDEX, WireDirectives, added_by_
 from gangsched.model.constraints import NAMESPACE_NAME, NO_LABELS, Labels, PodShape
 from gangsched.model.dialects import HINT_PREFIXES, membership, remark, ungrouped, upstream
 from gangsched.model.dialects.dialect import EVICTED
-from gangsched.model.dialects.objects import owner_of
-from gangsched.model.dialects.owners import declared
-from gangsched.model.errors import FieldError
+from gangsched.model.dialects.objects import GANG_OWNERS, owner_of
+from gangsched.model.dialects.owners import GANG, declared
+from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.held import without_held
 from gangsched.model.indexes import ranges
 from gangsched.model.jobsets import (
@@ -37,12 +37,15 @@ from gangsched.model.queues import queue_labels
 from gangsched.model.records import (
     PREEMPT_LOWER,
     PREEMPT_NEVER,
+    SINGLE,
     Budget,
     Condition,
+    GangId,
     Intervals,
     Job,
     Namespace,
     Node,
+    Owner,
     Pod,
     PodSelector,
     PriorityClass,
@@ -129,7 +132,7 @@ class Converter:
             priority_class=spec.priority_class_name,
             volumes=pod_volumes(meta.name, spec.volumes),
             mistake=mistake,
-            remark=remark(gang, meta) or unclear,
+            remark=remark(gang, meta) or self._without_gang(gang, owner, raw) or unclear,
             stakes=stakes,
             ungrouped=ungrouped(gang, meta, spec),
             deadline_seconds=spec.active_deadline_seconds,
@@ -139,6 +142,18 @@ class Converter:
             ready=(ready := conditions.get("Ready")) is None or ready.status == "True",
             tracked=(deleting is None and phase not in ("Succeeded", "Failed")) or _TRACKING in (meta.finalizers or ()),
         )
+
+    @staticmethod
+    def _without_gang(gang: GangId, owner: Owner | None, raw: wire.Pod) -> Mistake | None:
+        """What of a pod that is a gang of one looks as if it were a member of another gang."""
+        if gang.family != SINGLE:
+            return None
+        if raw.spec.workload_ref is not None:
+            return Mistake("spec.workloadRef", invalid.WORKLOAD_REF)
+        if declared(raw.metadata.annotations or {}) and (owner is None or owner.kind not in GANG_OWNERS):
+            named = f"a {owner.of_api()[1]}" if owner is not None else "no owner"
+            return Mistake(f"metadata.annotations[{GANG}]", invalid.gang_without_owner(owner=named))
+        return None
 
     def _shape_as_before(self, meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> PodShape:
         """The shape of a pod. Most are like the one before, of one template."""

@@ -277,7 +277,7 @@ def _groups(
                 text = invalid.other_resources(resources=", ".join(covered), names=", ".join(names) or "nothing")
                 raise FieldError(f"{where}.resources", text)
             limits = tuple(
-                (r.name, _limits(r, f"{where}.resources[{i}]", limits_allowed, without))
+                (r.name, _limits(r, f"{where}.resources[{i}]", kind, limits_allowed, without))
                 for i, r in enumerate(flavor.resources or ())
             )
             flavors.append(FlavorQuota(flavor.name, limits))
@@ -291,7 +291,7 @@ def _once(seen: dict[str, str], name: str, where: str, what: str, kind: str) -> 
     seen[name] = where
 
 
-def _limits(raw: _ResourceQuota, at: str, allowed: bool, without: str) -> Limits:
+def _limits(raw: _ResourceQuota, at: str, kind: str, allowed: bool, without: str) -> Limits:
     if raw.nominal_quota is None:
         raise FieldError(f"{at}.nominalQuota", invalid.NOMINAL_QUOTA_MISSING)
     nominal = _units(raw.name, raw.nominal_quota, f"{at}.nominalQuota")
@@ -303,7 +303,7 @@ def _limits(raw: _ResourceQuota, at: str, allowed: bool, without: str) -> Limits
         borrowing = _units(raw.name, raw.borrowing_limit, f"{at}.borrowingLimit")
     if raw.lending_limit is not None:
         lending = _units(raw.name, raw.lending_limit, f"{at}.lendingLimit")
-        if lending > nominal:
+        if lending > nominal and kind == "ClusterQueue":  # a Cohort also lends what its queues have
             raise FieldError(
                 f"{at}.lendingLimit",
                 invalid.lends_too_much(lending_limit=raw.lending_limit, nominal_quota=raw.nominal_quota),

@@ -12,7 +12,7 @@ with 0 has succeeded.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -108,7 +108,8 @@ def allowance(job: Job, leaving: Sequence[Pod], pods: Sequence[Pod]) -> Allowanc
     """Which of these pods may be deleted, and how many of them, when others are ``leaving`` that are not counted yet;
     None: all of them.
 
-    No choice of so many ends the Job. Where some would fail an index and others would not, more may be possible.
+    No choice of so many ends the Job. Of the pods that may be free together those are, of which most may go: all of
+    them, those whose loss fails no index, or those beside the indexes that a success policy asks for.
     """
     action = action_on(job.failure_rules, EVICTED)
     if action == IGNORE:
@@ -119,11 +120,14 @@ def allowance(job: Job, leaving: Sequence[Pod], pods: Sequence[Pod]) -> Allowanc
     most = max(0, job.backoff_limit - so_far.failed)
     risky = {p.uid for p in pods if _valid(job, p.completion_index) and _fails_index(job, p, action)}
     indexes = _indexes_left(job, so_far.indexes) if risky else 0
-    every = [p.uid for p in pods]
-    safe = [uid for uid in every if uid not in risky]
-    of_all = min(most, len(every)) if indexes >= len(risky) else min(most, indexes)
-    of_safe = min(most, len(safe))
-    return Allowance(every, of_all) if of_all >= of_safe else Allowance(safe, of_safe)
+    choices = [(pods, indexes), ([p for p in pods if p.uid not in risky], 0)]
+    choices += _beside_rules(job, so_far.indexes, risky, pods) if risky else []
+    found = []
+    for some, may_fail in choices:
+        free = [p.uid for p in some]
+        number = min(most, len(free)) if may_fail >= len(risky.intersection(free)) else min(most, may_fail)
+        found.append(Allowance(free, number))
+    return max(found, key=lambda each: each.most)
 
 
 def ignores_evictions(job: Job) -> bool:
@@ -182,11 +186,27 @@ def _fails_index(job: Job, pod: Pod, action: str) -> bool:
 
 def _indexes_left(job: Job, failed: Intervals) -> int:
     """How many more indexes may fail, whichever they are."""
-    left = (job.completions or 0) - size(failed) - size(job.completed_indexes) - 1
-    if job.max_failed_indexes is not None:
-        left = min(left, job.max_failed_indexes - size(failed))
-    slack = _slack(job, failed)
+    left, slack = _before_it_fails(job, failed), _slack(job, failed)
     return max(0, left if slack < 0 else min(left, slack))
+
+
+def _before_it_fails(job: Job, failed: Intervals) -> int:
+    """How many more indexes may fail before the Job does at once, whichever they are."""
+    left = (job.completions or 0) - size(failed) - size(job.completed_indexes) - 1
+    return left if job.max_failed_indexes is None else min(left, job.max_failed_indexes - size(failed))
+
+
+def _beside_rules(
+    job: Job, failed: Intervals, risky: Collection[str], pods: Sequence[Pod]
+) -> Iterator[tuple[list[Pod], int]]:
+    """Of each rule of the success policy that can be met: the pods whose indexes it does not need, with those whose
+    loss fails no index, and how many indexes of these may fail.
+    """
+    for rule in job.success_rules:
+        among, (there, at_all) = _among(job, rule), _slack_of(job, rule, failed)
+        if there >= 0 and at_all > 0:
+            some = [p for p in pods if p.uid not in risky or not _within(among, p.completion_index)]
+            yield some, max(0, min(at_all, _before_it_fails(job, failed)))
 
 
 def _slack(job: Job, failed: Intervals) -> int:
@@ -194,15 +214,18 @@ def _slack(job: Job, failed: Intervals) -> int:
 
     With failed indexes it completes by its success policy only, and only before the last index is done: then it fails.
     """
-    done, total = job.completed_indexes, job.completions or 0
     found = -1 if failed else 0
     for rule in job.success_rules:
-        among = _among(job, rule)
-        more = _lacking(job, rule)
-        open_there = size(among) - _overlap(among, done) - _overlap(among, failed)
-        open_at_all = total - size(done) - size(failed)
-        found = max(found, min(open_there - more, open_at_all - more - 1))
+        found = max(found, min(_slack_of(job, rule, failed)))
     return found
+
+
+def _slack_of(job: Job, rule: SuccessRule, failed: Intervals) -> tuple[int, int]:
+    """How many more of the indexes that a rule is about, and of all indexes, may fail so that it can be met."""
+    among, done, more = _among(job, rule), job.completed_indexes, _lacking(job, rule)
+    open_there = size(among) - _overlap(among, done) - _overlap(among, failed)
+    open_at_all = (job.completions or 0) - size(done) - size(failed)
+    return open_there - more, open_at_all - more - 1
 
 
 def _lacking(job: Job, rule: SuccessRule) -> int:

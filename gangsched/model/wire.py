@@ -232,6 +232,7 @@ class PodSpec(Wire):
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
+    workload_ref: dict[str, Any] | None = None
     host_network: bool = False
     host_users: bool | None = None
     volumes: list[Volume] | None = None

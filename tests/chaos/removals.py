@@ -14,6 +14,7 @@ from gangsched.core.events import Changed, Event
 from gangsched.core.ledger.condemned import Cause
 from gangsched.core.options import Options
 from gangsched.core.preemption.blocks import mode_of
+from gangsched.model.budgets import is_charged
 from gangsched.model.children import JOBSET_NAME
 from gangsched.model.records import PREEMPT_NEVER, SINGLE, Budget, GangId, Pod
 from tests.chaos.told import Life, Told
@@ -155,14 +156,15 @@ class Charged(Life):
         beyond = {victim.uid for each in self._last.values() for victim in each.victims if victim.over_budget}
         for pod in (each for each in leaves if each.uid not in beyond):
             for key, budget in self.told.budgets.items():
-                if selects(budget, pod):
+                if selects(budget, pod) and is_charged(budget, pod):
                     self._spent[key].add(pod.uid)
 
     def _wrong(self, decision: Decision) -> Iterator[str]:
         told, about = self.told, f"{decision.gang.key} takes"
         there = [(v, told.pods[v.uid]) for v in decision.victims if v.uid in told.pods and told.pods[v.uid].live]
         for key, budget in sorted(told.budgets.items()):
-            within = {p.uid: p.key for v, p in there if selects(budget, p) and not v.over_budget}
+            charged = [(v, p) for v, p in there if selects(budget, p) and is_charged(budget, p)]
+            within = {p.uid: p.key for v, p in charged if not v.over_budget}
             spent = self._spent[key]
             most = max(budget.allowed or 0, self._allowed[id(decision)].get(key, len(within)))
             allowed = max(0, most - len(spent - within.keys()))

@@ -59,6 +59,8 @@ def made(text, tmp_path, capsys, *arguments):
     return code, list(yaml.safe_load_all(out)), err
 
 
+FLINK = """{apiVersion: flink.apache.org/v1beta1, kind: FlinkDeployment, metadata: {name: f},
+  spec: {jobManager: {resource: {cpu: 1}}, taskManager: {replicas: 2, resource: {cpu: 1}}}}"""
 OTHER = JOB.replace("kind: Job", "kind: Sweep").replace("parallelism: 4, completions: 6", "replicas: 4")
 STATEFUL = OTHER.replace("Sweep", "StatefulSet").replace("batch/v1", "apps/v1")
 LWS = f"""\
@@ -230,6 +232,7 @@ def test_other_objects_and_labels_stay(tmp_path, capsys):
         (JOB.replace("name: train, ", ""), "it has no name"),
         (JOB.replace("kind: Job", "kind: Deployment"), "replaced one by one"),
         (OTHER, "it is not known which pods a Sweep makes when: give them the label"),
+        (FLINK, "it is not known which pods a FlinkDeployment makes when: give them the label"),
         (JOB.replace("batch/v1", "batch.volcano.sh/v1alpha1"), "give the scheduler a profile called volcano"),
         (SPARK.replace("driver:", "batchScheduler: volcano, driver:"), "leave batchScheduler out"),
         (JOB.replace(f"template: {POD}", "template: null"), "spec.template: cannot be made a gang: there is no"),

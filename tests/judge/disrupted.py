@@ -25,7 +25,7 @@ from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.broken import FINISH_AFTER_SECONDS
 from gangsched.core.options import Options
 from gangsched.core.preemption.blocks import ATOMIC, ELASTIC, MINIMAL, mode_of
-from gangsched.model.budgets import desired_healthy
+from gangsched.model.budgets import asks_budgets, desired_healthy
 from gangsched.model.dialects import gang_from_member
 from gangsched.model.queues import STOP_DRAIN, ClusterQueue, LocalQueue
 from gangsched.model.records import SINGLE, Budget, Gang, GangId, Pod
@@ -104,13 +104,13 @@ def overspent_budgets(history: History) -> list[str]:
     for entry in history:
         if isinstance(entry.record, Budget):
             budget = budgets[entry.record.key] = entry.record
-            there = (p for p in known.values() if _covers(budget, p) and p.live and p.bound)
+            there = (p for p in known.values() if _covers(budget, p) and asks_budgets(p) and p.live and p.bound)
             running[budget.key].update(p.uid for p in there)
         said.update(entry.detail.get("overBudget", ()) if entry.verb == log.DECIDE else ())
         pod = _pod(entry, known)
         for key, budget in budgets.items() if pod is not None else ():
-            if pod is None or not _covers(budget, pod):
-                continue
+            if pod is None or not _covers(budget, pod) or not (asks_budgets(pod) or pod.uid in running[key]):
+                continue  # a pod that has not started is charged to no budget
             before = len(running[key])
             most[key] = max(most[key], before)
             _keep(running[key], entry)

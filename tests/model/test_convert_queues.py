@@ -202,6 +202,13 @@ def test_mistakes_in_flavors(spec, field):
     assert wrong.value.field == field
 
 
+def test_a_cohort_may_lend_more_than_its_own_quota() -> None:
+    """It lends what its queues have, too; only a ClusterQueue lends its own quota alone."""
+    made = cohort(parentName="root", resourceGroups=groups(nominalQuota=0, lendingLimit=2))
+    ((_, limits),) = made.groups[0].flavors[0].resources
+    assert (limits.nominal, limits.lending) == (0, 2000)
+
+
 def test_mistakes_in_other_kinds():
     """Limits of a root cohort, a LocalQueue without its queue, a priority without or beyond a value."""
     with pytest.raises(FieldError, match="means nothing without a parent"):

@@ -167,6 +167,25 @@ def any_job(chance: random.Random) -> tuple[Job, list[Pod]]:
     return indexed(*chosen, limit=chance.randint(0, 1), status=status, **spec), pods  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("rules", "free", "most"),
+    [
+        ([{"succeededIndexes": "0"}], "123", 2),
+        ([{"succeededIndexes": "0,1"}], "23", 1),
+        ([{"succeededIndexes": "0"}, {"succeededIndexes": "3"}], "123", 2),
+        ([{"succeededIndexes": "0-3"}], "0123", 0),
+        ([{"succeededIndexes": "0-2", "succeededCount": 2}], "0123", 1),
+    ],
+)
+def test_a_success_policy_spares_the_indexes_that_it_asks_for(rules: list[Any], free: str, most: int) -> None:
+    """Others may fail for good, and the Job can complete all the same."""
+    made = indexed(completions=4, successPolicy={"rules": rules})
+    pods = [p for i in range(4) for p in lost(i)]
+    found = allowance(made, [], pods)
+    assert found is not None
+    assert ({p.completion_index for p in pods if p.uid in found.free}, found.most) == (set(map(int, free)), most)
+
+
 @pytest.mark.parametrize("seed", range(300))
 def test_any_so_many_of_the_pods_that_are_free_may_go(seed: int) -> None:
     """No choice of them ends the Job; and where all pods are alike, one more would."""

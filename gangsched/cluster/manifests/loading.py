@@ -25,6 +25,7 @@ from gangsched.cluster.manifests.expansion import Made, expanded
 from gangsched.cluster.manifests.objects import Defaults, Found, Source, objects, parsed, read
 from gangsched.cluster.manifests.overlay import Around
 from gangsched.cluster.manifests.owned import controllers, why_none
+from gangsched.cluster.manifests.queues import default_queues
 from gangsched.cluster.manifests.validation import check_resources
 from gangsched.core.events import Changed, Event, Record, record_of, records
 from gangsched.messages import invalid
@@ -270,6 +271,7 @@ class _Loading:
         if self._complete:
             self._warn_of_missing_nodes()
             self._warnings.extend(missing(self._found))
+            self._warnings.extend(default_queues(self._found))
         return Loaded(self._events, self._places, self._warnings, self._newest, self._group_hints)
 
     def _note_time(self, raw: str | None, field: str) -> None:

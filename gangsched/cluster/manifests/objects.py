@@ -252,15 +252,29 @@ def _unread(place: Place, kind: str, api_version: str, raw: dict[str, Any]) -> P
     if any(known == kind for known, _ in KINDS):
         apis = " or ".join(k.api_versions for k in KINDS.values() if k.name == kind)
         return place.warning("apiVersion", invalid.kind_not_known(kind=kind, api_version=api_version, apis=apis))
-    hint = and_nearest(kind, {k for k, _ in KINDS}) or (invalid.AND_USE_PODS if _makes_pods(raw) else "")
+    group = api_version.rpartition("/")[0]
+    makes_pods = makes_its_own_pods(group, raw)
+    near = and_nearest(kind, {k for k, of in KINDS if of == group or not makes_pods})
+    hint = near or (invalid.AND_USE_PODS if makes_pods else "")
     return place.warning("kind", invalid.unknown_kind(kind=kind, hint=hint))
 
 
-def _makes_pods(raw: Any) -> bool:
-    """Is there a template of pods somewhere in it?"""
+#: Fields of specs of which operators make pods; not all of them write a template of pods.
+_OF_PODS = frozenset(("containers", "container", "image", "replicas", "podTemplate"))
+
+
+def makes_its_own_pods(group: str, raw: Any) -> bool:
+    """Return True if the controller of an object of an unknown kind seems to make pods of it."""
+    custom = "." in group and not group.endswith(".k8s.io")
+    return _mentions(raw, _OF_PODS if custom else frozenset(("containers",)))
+
+
+def _mentions(raw: Any, fields: frozenset[str]) -> bool:
     if isinstance(raw, list):
-        return any(map(_makes_pods, raw))
-    return isinstance(raw, dict) and ("containers" in raw or any(map(_makes_pods, raw.values())))
+        return any(_mentions(each, fields) for each in raw)
+    return isinstance(raw, dict) and (
+        not fields.isdisjoint(raw) or any(_mentions(each, fields) for each in raw.values())
+    )
 
 
 def _without_nulls(raw: Any) -> Any:

@@ -170,6 +170,10 @@ OWNER_GROUPS = {
 }
 
 
+#: Kinds of controllers whose pods may be a gang by an annotation. Executors of Spark are owned by their driver, a Pod.
+GANG_OWNERS = OWNER_GROUPS.keys() - {"ReplicaSet", "ReplicationController", "DaemonSet", "Node"} | {"Pod"}
+
+
 def owner(reference: wire.OwnerReference) -> Owner:
     """Who is named. A reference without an apiVersion, which only manifests have, names the kind that is known."""
     group, _, version = reference.api_version.rpartition("/")

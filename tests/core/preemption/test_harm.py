@@ -10,7 +10,7 @@ from gangsched.core.decision import Unschedulable
 from gangsched.core.preemption.harm import NO_HARM, Budgets, Harm, Loss, from_pods, harm, share
 from gangsched.model.records import Pod
 from tests.builders import BudgetBuilder, PodBuilder, node, pdb, pod
-from tests.core.harness import plan
+from tests.core.harness import Built, plan
 
 CLUSTER = {"cpu": 10_000.0, "memory": 0.0, "pods": 110.0}
 
@@ -187,7 +187,7 @@ def test_pods_that_the_eviction_api_lets_go(
     other = pod("other").labels(X).priority(1).cpu(4).on("n2")
     taken = pod("taken").labels(X).priority(2).cpu(4).on("n1").field(**victim)
     budget = pdb("b").selects(app="x").allows(0).field(**status)
-    objects = [node("n1").cpu(4), node("n2").cpu(4), budget, other, taken, pod("new").priority(9).cpu(4)]
+    objects: list[Built] = [node("n1").cpu(4), node("n2").cpu(4), budget, other, taken, pod("new").priority(9).cpu(4)]
     made = plan(*objects, strict_budgets=strict)["d/new"]
     victims = [] if isinstance(made, Unschedulable) else [victim.name for victim in made.victims]
     assert victims == (["taken"] if leaves else [] if strict else ["other"])
