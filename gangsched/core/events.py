@@ -260,17 +260,3 @@ def records(events: Iterable[Event], kind: type[R]) -> Iterator[R]:
 def record_of(event: Event) -> Record | None:
     """The object, if the event is one that was created or changed."""
     return event.record if isinstance(event, Changed) else None
-
-
-def identity(record: Record) -> tuple[str, str, str, str]:
-    """``(kind, group, namespace, name)`` of an object, as :class:`Gone` has them."""
-    match record:
-        case Gang():
-            return "PodGroup", record.family, record.namespace, record.name
-        case Budget():
-            return "PodDisruptionBudget", "", record.namespace, record.name
-        case PodSelector():
-            return record.kind, "", record.namespace, record.name
-        case KueueWorkload():
-            return "Workload", "", record.namespace, record.name
-    return type(record).__name__, "", getattr(record, "namespace", ""), record.name

@@ -13,6 +13,7 @@ from gangsched.core.actions import Action, QueueStatus
 from gangsched.core.decision import Decision
 from gangsched.core.events import Change, Hint
 from gangsched.core.framework.pipeline import Stopwatch
+from gangsched.core.keys import ObjectKey, key_of_record, object_key
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle.executor import Executor, Ids
 from gangsched.core.lifecycle.group import Group
@@ -268,9 +269,9 @@ class Scheduler:
                 self._late.gone(uid)
                 self._pod_gone(uid)
             case ev.Changed(record):
-                self._object_is(*ev.identity(record), record)
-            case ev.Gone(kind, namespace, name, _, group):
-                self._object_is(kind, group, namespace, name, None)
+                self._object_is(key_of_record(record), record)
+            case ev.Gone(kind, namespace, name, uid, group):
+                self._object_is(object_key(kind, group, namespace, name, uid), None)
             case _:
                 self._happened(event)
 
@@ -302,8 +303,9 @@ class Scheduler:
             case ev.ServerClock(ahead):
                 self.world.sightings.set_server_clock(ahead, self.world.pods.values(), self.world.now)
 
-    def _object_is(self, kind: str, group: str, namespace: str, name: str, now: Any) -> None:
-        """The object of this API kind and name is another from now on; None: it is gone."""
+    def _object_is(self, about: ObjectKey, now: Any) -> None:
+        """The object with this key is another from now on; None: it is gone."""
+        kind, group, namespace, name, _ = about
         if kind == "PodGroup" and now is not None and now.owner is None and group not in FAMILIES:
             self._group_object_is((group, namespace, name), self._as_of(now))  # it owns nothing, and nothing owns it
             return

@@ -20,6 +20,7 @@ from typing import Generic, Protocol, TypeVar
 from gangsched.core.actions import Action, SetCondition, Unmark, WithdrawNomination, reference
 from gangsched.core.decision import Decision
 from gangsched.core.events import Changed, Event, LeadershipChanged, Quarantined, SearchCancelled, Synced, WriteDone
+from gangsched.core.keys import key_of, key_of_record
 from gangsched.core.lifecycle.group import Group
 from gangsched.core.lifecycle.report import SCHEDULER_ERROR, event, group_reference
 from gangsched.core.planning.contained import Fault, SchedulerError, place_of
@@ -29,7 +30,7 @@ from gangsched.messages import invalid, quarantine
 from gangsched.model.records import Pod
 from gangsched.model.times import render_time
 from gangsched.runtime.culprits import Suspect, suspects
-from gangsched.runtime.known import Known, key_of
+from gangsched.runtime.known import Known
 from gangsched.runtime.loop import Core, Rebuilt
 from gangsched.runtime.quarantine import Quarantine
 from gangsched.runtime.unanswered import Unanswered
@@ -303,7 +304,7 @@ class Boundary(Generic[C]):
         if not about.kind:
             names = set(about.name.split(","))
             members = [p for p in self._core.world.pods.values() if p.gang.key in names and _waits(p, ours)]
-            shown = [self.known.get(pod.uid) for pod in members]
+            shown = [self.known.get(key_of_record(pod)) for pod in members]
             pods = [each.record for each in shown if isinstance(each, Changed) and isinstance(each.record, Pod)]
             conditions = [SetCondition(reference(pod), SCHEDULER_ERROR, note) for pod in pods[:_MOST_TOLD]]
             return [*conditions, *(event(reference(pod), SCHEDULER_ERROR, note) for pod in pods[:1])]

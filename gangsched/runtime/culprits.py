@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 from gangsched.core.actions import PodRef, Write
 from gangsched.core.decision import Placement, Victim
 from gangsched.core.events import Event, WriteDone
+from gangsched.core.keys import key_of, key_of_record, object_key
 from gangsched.core.lifecycle.group import Group
 from gangsched.core.world.world import World
 from gangsched.model.records import Gang, GangId, Job, Node, Pod
-from gangsched.runtime.known import Known, key_of
+from gangsched.runtime.known import Known
 from gangsched.runtime.unanswered import Unanswered, key_of_ref
 
 #: Objects that are to blame together, by their keys in :class:`~gangsched.runtime.known.Known`.
@@ -61,14 +62,10 @@ def _in_frames(error: BaseException, world: World, known: Known) -> Iterator[Sus
 def _keys_of(value: object, world: World) -> Sequence[Hashable]:
     """The keys of what a local variable holds, if that is an object or a gang."""
     match value:
-        case Pod() | Placement() | Victim():
-            return [value.uid]
-        case Node():
-            return [("Node", "", "", value.name)]
-        case Job():
-            return [("Job", "", value.namespace, value.name)]
-        case Gang():
-            return [("PodGroup", value.family, value.namespace, value.name)]
+        case Placement() | Victim():
+            return [object_key("Pod", "", value.namespace, value.name, value.uid)]
+        case Pod() | Node() | Job() | Gang():
+            return [key_of_record(value)]
         case GangId():
             return _objects_of([value], world)
         case Group():
@@ -84,7 +81,7 @@ def _objects_of(gangs: Sequence[GangId], world: World) -> list[Hashable]:
     """The group objects, Jobs and pods of gangs."""
     out: list[Hashable] = []
     for gang in gangs:
-        out.append(("PodGroup", gang.family, gang.namespace, gang.name))
-        out.append((gang.family, "", gang.namespace, gang.name))
-    out.extend(uid for uid, pod in world.pods.items() if pod.gang in gangs)
+        out.append(object_key("PodGroup", gang.family, gang.namespace, gang.name))
+        out.append(object_key(gang.family, "", gang.namespace, gang.name))
+    out.extend(key_of_record(pod) for pod in world.pods.values() if pod.gang in gangs)
     return out

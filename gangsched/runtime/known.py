@@ -14,26 +14,9 @@ from gangsched.core.events import (
     NameLeased,
     ObjectRefused,
     ServerClock,
-    identity,
 )
-from gangsched.model.records import Pod
+from gangsched.core.keys import key_of
 from gangsched.runtime.loop import Observer
-
-
-def key_of(event: Event) -> Hashable:
-    """The key by which the object is known that an event is about; None if it is about no object.
-
-    A pod is known by its UID: another one of its name may be there before it is gone.
-    """
-    match event:
-        case Changed(record):
-            return record.uid if isinstance(record, Pod) else identity(record)
-        case Gone(kind, namespace, name, uid, group):
-            return uid if kind == "Pod" else (kind, group, namespace, name)
-        case ObjectRefused(kind, namespace, name, uid):
-            kind, _, group = kind.partition(".")
-            return uid if kind == "Pod" else (kind, group, namespace, name)
-    return None
 
 
 class Known(Observer):
@@ -58,15 +41,15 @@ class Known(Observer):
     def _take(self, event: Event) -> None:
         last = self._last
         match event:
-            case Changed(record):
-                key: Hashable = record.uid if isinstance(record, Pod) else identity(record)
+            case Changed():
+                key: Hashable = key_of(event)
                 last.pop(key, None)
                 last[key] = event
-            case Gone(kind, namespace, name, uid, group):
-                last.pop(uid if kind == "Pod" else (kind, group, namespace, name), None)
-                last.pop((ObjectRefused, kind, namespace, name), None)
-            case ObjectRefused(kind, namespace, name):
-                key = ObjectRefused, kind.partition(".")[0], namespace, name
+            case Gone():
+                last.pop(key_of(event), None)
+                last.pop((ObjectRefused, key_of(event)), None)
+            case ObjectRefused():
+                key = ObjectRefused, key_of(event)
                 last.pop(key, None)
                 last[key] = event
             case KindRead(kind):
@@ -77,7 +60,7 @@ class Known(Observer):
                 last[ServerClock] = event
 
     def get(self, key: Hashable) -> Event | None:
-        """The last event of the object with this key (:func:`key_of`), if it exists."""
+        """The last event of the object with this key (:func:`~gangsched.core.keys.key_of`), if it exists."""
         return self._last.get(key)
 
     def events(self) -> list[Event]:

@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
-from gangsched.core.events import Changed, Event, Gone, ObjectRefused, Quarantined, identity
+from gangsched.core.events import Changed, Event, Gone, ObjectRefused, Quarantined
+from gangsched.core.keys import gone, key_of, key_of_record, object_key
 from gangsched.core.world.cut_decisions import pause_seconds
 from gangsched.model.quarantined import REDUCED, REPLACED, is_edited, shown_of
 from gangsched.model.records import Pod
 from gangsched.runtime.culprits import DECISION
-from gangsched.runtime.known import Known, key_of
+from gangsched.runtime.known import Known
 
 #: An exception counts twice: unlike the end of a process, it cannot be by chance.
 FIRST = 2
@@ -90,7 +91,7 @@ class Quarantine:
         event: Any = self._known.get(key)
         if isinstance(event, ObjectRefused):
             return Quarantined(event.kind, event.namespace, event.name, event.uid, times, now, why)
-        kind, group, namespace, name = identity(event.record)
+        kind, group, namespace, name, _ = key_of_record(event.record)
         uid = getattr(event.record, "uid", "")
         return Quarantined(f"{kind}.{group}" if group else kind, namespace, name, uid, times, now, why)
 
@@ -99,7 +100,7 @@ class Quarantine:
         key: Hashable = (DECISION, about.name)
         if about.kind:
             kind, _, group = about.kind.partition(".")
-            key = about.uid if kind == "Pod" else (kind, group, about.namespace, about.name)
+            key = object_key(kind, group, about.namespace, about.name, about.uid)
         if key in self._entries:
             return []
         raw = self._known.get(key)
@@ -113,10 +114,10 @@ class Quarantine:
 
     def listed(self) -> None:
         """All objects are known by now: what is not is gone."""
-        gone = [key for key in self._entries if _gang_of(key) is None and self._known.get(key) is None]
-        for key in gone:
+        left = [key for key in self._entries if _gang_of(key) is None and self._known.get(key) is None]
+        for key in left:
             del self._entries[key]
-        if gone:
+        if left:
             self._told()
 
     def decided(self, gang: str) -> None:
@@ -180,8 +181,8 @@ class Quarantine:
     def _instead(self, entry: _Entry, event: Event) -> list[Event]:
         """What follows from an event of a quarantined object that the core knows, or does not."""
         shown = self._shown(entry, event)
-        gone = [_gone(event)] if isinstance(event, Changed) and not _is_same(event, shown) else []
-        return [*gone, *shown]
+        left = [gone(event.record)] if isinstance(event, Changed) and not _is_same(event, shown) else []
+        return [*left, *shown]
 
     def _shown(self, entry: _Entry, event: Event) -> list[Event]:
         if not isinstance(event, Changed):
@@ -198,7 +199,7 @@ class Quarantine:
         if not isinstance(stood, Changed):
             return []
         same = key_of(stood) in self._entries or not _name_of(stood).startswith("quarantined-")
-        return [] if same else [_gone(stood)]
+        return [] if same else [gone(stood.record)]
 
     def _tried_again(self, now: float) -> list[Event]:
         """What was quarantined for long enough is shown as it is."""
@@ -258,11 +259,6 @@ def _is_another(record: Any, about: Quarantined) -> bool:
     """Return whether this is another object of the same name."""
     uid = getattr(record, "uid", "")
     return bool(uid and about.uid) and uid != about.uid
-
-
-def _gone(event: Changed) -> Gone:
-    kind, group, namespace, name = identity(event.record)
-    return Gone(kind, namespace, name, getattr(event.record, "uid", ""), group)
 
 
 def named(about: Quarantined) -> dict[str, Any]:

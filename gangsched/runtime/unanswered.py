@@ -28,6 +28,7 @@ from gangsched.core.actions import (
     Write,
 )
 from gangsched.core.events import Changed, Event, Outcome, WriteDone
+from gangsched.core.keys import object_key
 from gangsched.runtime.known import Known
 
 #: The effect of a write is waited for so long (seconds) after its answer: others may have undone it meanwhile.
@@ -92,10 +93,10 @@ def key_of_ref(ref: PodRef) -> Hashable:
     """The key by which :class:`~gangsched.runtime.known.Known` knows what a write is about."""
     match ref:
         case JobRef(kind=kind):
-            return kind, "", ref.namespace, ref.name
+            return object_key(kind, "", ref.namespace, ref.name)
         case NodeRef():
-            return "Node", "", "", ref.name
-    return ref.uid
+            return object_key("Node", "", "", ref.name)
+    return object_key("Pod", "", ref.namespace, ref.name, ref.uid)
 
 
 def _shows(known: Known, write: Write) -> bool:

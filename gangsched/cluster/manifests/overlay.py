@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from gangsched.core.events import Event, Record, identity, record_of
+from gangsched.core.events import Event, Record, record_of
+from gangsched.core.keys import ObjectKey, key_of_record, object_key
 from gangsched.model import jobsets, wire
 from gangsched.model.children import JOBSET_NAME
 from gangsched.model.dialects import owners
@@ -42,30 +43,30 @@ class Around(msgspec.Struct, frozen=True):
 def overlaid(below: Iterable[Event], above: Sequence[Event]) -> list[Event]:
     """Both, without what is below of an object that is above too, and without what its controller has made of it."""
     found = list(below)
-    names = {identity(record) for record in map(record_of, above) if record is not None}
+    names = {key_of_record(record).by_name for record in map(record_of, above) if record is not None}
     for record in map(record_of, found):  # the cluster of a RayJob, the launcher of an MPIJob
         if isinstance(record, Gang | Job | jobsets.JobSet) and not names.isdisjoint(_names_of_owner(record)):
-            names.add(identity(record))
+            names.add(key_of_record(record).by_name)
     return [*(event for event in found if names.isdisjoint(_names(record_of(event)))), *above]
 
 
-def _names(record: Record | None) -> Iterator[tuple[str, str, str, str]]:
+def _names(record: Record | None) -> Iterator[ObjectKey]:
     """What tells an object from all others, and the owner and the JobSet that it is of."""
     if record is not None:
-        yield identity(record)
+        yield key_of_record(record).by_name
     if isinstance(record, Pod) and JOBSET_NAME in record.labels:
-        yield JOBSET, "", record.namespace, record.labels[JOBSET_NAME]
+        yield object_key(JOBSET, "", record.namespace, record.labels[JOBSET_NAME])
     if isinstance(record, Pod | Gang | Job | jobsets.JobSet):
         yield from _names_of_owner(record)
 
 
-def _names_of_owner(record: Pod | Gang | Job | jobsets.JobSet) -> Iterator[tuple[str, str, str, str]]:
+def _names_of_owner(record: Pod | Gang | Job | jobsets.JobSet) -> Iterator[ObjectKey]:
     owner, group = record.owner, owners.group_of(record) if isinstance(record, Pod) else ""
     if isinstance(record, Pod) and group:
         family = OPERATORS[owners.LEADER_WORKER_SET].family
-        yield "PodGroup", family, record.namespace, record.labels[owners.NAME]
+        yield object_key("PodGroup", family, record.namespace, record.labels[owners.NAME])
     if owner is not None and owner.kind in (JOB, JOBSET):
-        yield owner.kind, "", record.namespace, owner.name
+        yield object_key(owner.kind, "", record.namespace, owner.name)
     if owner is not None and owner.kind in OPERATORS:
-        yield "PodGroup", OPERATORS[owner.kind].family, record.namespace, owner.name
-        yield owner.kind, "", record.namespace, owner.name
+        yield object_key("PodGroup", OPERATORS[owner.kind].family, record.namespace, owner.name)
+        yield object_key(owner.kind, "", record.namespace, owner.name)

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from gangsched.cluster.sim.history import Cause, History
-from gangsched.core.events import Changed, Event, Gone, ObjectRefused, identity
+from gangsched.core.events import Changed, Event, Gone, ObjectRefused
+from gangsched.core.keys import ObjectKey, key_of, object_key
 from gangsched.model.jobsets import JOBSET, JobSet
 from gangsched.model.records import JOB, Budget, Gang, Job, Node, Pod
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageObject
@@ -21,7 +22,7 @@ R = TypeVar("R")
 
 
 class Store:
-    """Objects by identity, with one version counter for all, as in etcd.
+    """Objects by their keys, with one version counter for all, as in etcd.
 
     Everything that watches (the scheduler's connection, kubelet, controllers) subscribes; listeners are called
     in the order of subscription, in the moment of the change.
@@ -32,8 +33,8 @@ class Store:
         self.nodes: dict[str, Node] = {}
         self.gangs: dict[tuple[str, str, str], Gang] = {}
         self.budgets: dict[tuple[str, str], Budget] = {}
-        #: All others, by kind, namespace and name; and what was refused.
-        self._others: dict[tuple[str, str, str], Any] = {}
+        #: All others, and what was refused.
+        self._others: dict[ObjectKey, Any] = {}
         self._history = history
         self._listeners: list[Listener] = []
         self._version = 0
@@ -63,16 +64,16 @@ class Store:
 
     def storage(self, kind: str, namespace: str, name: str) -> StorageObject | None:
         """The storage object of this API kind, or None."""
-        found = self._others.get((kind, namespace, name))
+        found = self._others.get(object_key(kind, "", namespace, name))
         return found if isinstance(found, StorageObject) else None
 
     def job(self, namespace: str, name: str) -> Job | None:
         """The Job, or None."""
-        return self._others.get((JOB, namespace, name))
+        return self._others.get(object_key(JOB, "", namespace, name))
 
     def jobset(self, namespace: str, name: str) -> JobSet | None:
         """The JobSet, or None."""
-        return self._others.get((JOBSET, namespace, name))
+        return self._others.get(object_key(JOBSET, "", namespace, name))
 
     def jobs_of(self, jobset: JobSet) -> list[Job]:
         """The Jobs that a JobSet owns, by name."""
@@ -128,7 +129,7 @@ class Store:
 
     def _place(self, event: Event) -> tuple[dict[Any, Any], Any]:
         """Where the object of a change is kept, and by what."""
-        kind, group, namespace, name = _identity(event)
+        kind, group, namespace, name, _ = key = _key_of(event)
         match kind:
             case "Pod":
                 return self.pods, (namespace, name)
@@ -138,7 +139,7 @@ class Store:
                 return self.gangs, (group, namespace, name)
             case "PodDisruptionBudget":
                 return self.budgets, (namespace, name)
-        return self._others, (kind, namespace, name)
+        return self._others, key
 
 
 def _differs(event: Event, old: Any) -> bool:
@@ -152,7 +153,7 @@ def _differs(event: Event, old: Any) -> bool:
 
 def describe(event: Event) -> tuple[str, str, str]:
     """``(API kind, namespace/name or name, UID)`` of the object of a change. TypeError for other events."""
-    kind, _, namespace, name = _identity(event)
+    kind, _, namespace, name, _ = _key_of(event)
     record = _record(event)
     if isinstance(record, Gang | ObjectRefused):
         kind = record.kind
@@ -160,16 +161,12 @@ def describe(event: Event) -> tuple[str, str, str]:
     return kind, "/".join(filter(None, (namespace, name))), uid
 
 
-def _identity(event: Event) -> tuple[str, str, str, str]:
-    """Kind, group, namespace ("": it has none) and name. What was refused is not what is known under its name."""
-    match event:
-        case Changed(record):
-            return identity(record)
-        case Gone(kind, namespace, name, _, group):
-            return kind, group, namespace, name
-        case ObjectRefused():
-            return f"refused {event.kind}", "", event.namespace, event.name
-    raise TypeError(f"{type(event).__name__} is no change of an object")
+def _key_of(event: Event) -> ObjectKey:
+    """Return the key of an object by its name. What was refused is not what is known under its name."""
+    key = key_of(event)
+    if key is None:
+        raise TypeError(f"{type(event).__name__} is no change of an object")
+    return key._replace(kind=f"refused {key.kind}", uid="") if isinstance(event, ObjectRefused) else key.by_name
 
 
 def _record(event: Event) -> Any:
