@@ -25,7 +25,7 @@ from gangsched.core.planning.outcomes import refused, with_more, with_what_is_bo
 from gangsched.core.preemption.drain_plan import DrainPlan, all_leaving
 from gangsched.core.preemption.removal import suspended_for
 from gangsched.core.queue.blocked_gang import block
-from gangsched.core.queue.rounds import Rounds
+from gangsched.core.queue.rounds import Rounds, charged
 from gangsched.core.queue.signature import Refusal, Signature, signature_of, speaks_for_others
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.volumes.binding import assign
@@ -81,13 +81,15 @@ def _of_one_priority(
     for gangs, after in _in_turn(decider, waiting, rounds):
         others = world.surplus_after and any(map(for_its_minimum, after))
         minimum_first = others and surplus_waits(world, gangs)
+        decider.begin()
         found = obstacle(world, decider.ledger.condemned, gangs)
         if found is None:
             verdict = _as_told(world, gangs, _decide(decider, refusals, gangs, minimum_first=minimum_first))
         else:
             verdict = refused(Gathering, world, gangs, found.text)
         if isinstance(verdict.first, Unschedulable):
-            rounds.refused(queue_order(world, gangs), share_of(world, gangs), world.membership.size(gangs))
+            rounds.refused(share_of(world, gangs), charged(decider.steps, world.membership.size(gangs)))
+        decider.watchdog.finish()
         told = [d.gang for d in verdict.decisions if world.membership.waits(d.gang)]
         _leave(gangs, verdict, decider)
         if held or (minimum_first and isinstance(verdict.first, Fits)):

@@ -15,12 +15,14 @@ class Watchdog:
         #: At which question the search of the last decision was ended; 0 if it was not.
         self._end_at = self._next_end_at = 0
         self.ended_at = 0
+        #: Steps that searches of the present decision have taken.
+        self.steps = 0
 
     def begin(self) -> None:
         """A decision begins: whatever concerned earlier ones is over."""
         self.decision += 1
         self._under_way = True
-        self._questions = self.ended_at = 0
+        self._questions = self.ended_at = self.steps = 0
         self._end_at, self._next_end_at = self._next_end_at, 0
 
     def cancel(self, decision: int) -> None:

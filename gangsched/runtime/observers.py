@@ -22,7 +22,7 @@ from gangsched.model.records import GangId
 from gangsched.runtime.loop import Observer, Rebuilt, WritesUnderWay
 
 #: A decision may take so many times the budget of its search: steps differ in cost, and placing takes time too.
-FACTOR = 4.0
+FACTOR = 1.6
 #: How often the clock is looked at within the time that a decision may take.
 _LOOKS = 4
 

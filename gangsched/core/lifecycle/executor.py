@@ -39,7 +39,9 @@ from gangsched.core.lifecycle.refused_bindings import other_nodes, pause_of
 from gangsched.core.lifecycle.table import Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.options import Options
+from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
+from gangsched.core.queue.rounds import charged
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.queue.signature import Signature, signature_of, speaks_for_others
 from gangsched.core.state.scheduler_names import NameOwner
@@ -183,7 +185,7 @@ class Executor:
             self._restless.discard(key)
             group = self.groups.get(key)
             if group is not None and group.state is State.QUEUED:
-                self.queue.push(queue_order(self.world, group.gangs), self._waiting.share(group))
+                self._waiting.push(group)
         while (head := self.queue.head()) is not None:
             if self._bindings.still(self.groups[head]):
                 return self.groups[head]
@@ -324,13 +326,20 @@ class Executor:
     def decide(self, group: Group) -> Sequence[Decision]:
         """Decide a gang that :meth:`head` has named, and start on what follows from that."""
         watchdog = self.decider.watchdog
-        watchdog.begin()
+        self.decider.begin()
         if group.holding:
             decisions = self._look_again(group)
             watchdog.finish()
             self.world.cut.decided(group.name)
             return decisions
+        if self.queue.is_glance(group.key):
+            decisions = self._glance(group)
+            watchdog.finish()
+            self.world.cut.decided(group.name)
+            return decisions
         verdict = self._decided(group)
+        if not self._ledger.turns.strict:
+            self.queue.decided(self.decider.steps)
         self.world.cut.decided(group.name)
         if watchdog.finish():
             self.world.cut.took_long(group.name, self.world.now)
@@ -343,6 +352,21 @@ class Executor:
                     self._adopt(group, verdict, Signal.EVICT)
                 case Unschedulable() as why:
                     self._no_fit(group, verdict, why)
+        group.noticed = {}
+        return verdict.decisions
+
+    def _glance(self, group: Group) -> Sequence[Decision]:
+        """Bind a gang that fits without evictions before the next search. Others keep their place in the queue."""
+        verdict = self._refused_already(group)
+        if verdict is None:
+            asked = Question(group.gangs, at_once=True, minimum_first=self._minimum_first(group))
+            verdict = self.decider.decide(asked)
+        if verdict.outcome != BIND:
+            self.queue.glanced(group.key)
+            return ()
+        self._signal(group, Signal.WAKE)
+        group.waiting_since, group.message, group.outlook = None, verdict.said, Outlook()
+        self._adopt(group, verdict, Signal.FITS)
         group.noticed = {}
         return verdict.decisions
 
@@ -422,7 +446,8 @@ class Executor:
             group.signature = self._signature(group, apart=not speaks_for_others(why))
             unschedulable.refused(group.signature, place, verdict, why)
         if not self._ledger.turns.strict:
-            self.queue.refused(place, self._waiting.share(group), self.world.membership.size(group.gangs))
+            members = self.world.membership.size(group.gangs)
+            self.queue.refused(self._waiting.share(group), charged(self.decider.steps, members))
         self._signal(group, Signal.NO_FIT)
 
     # -- plans ---------------------------------------------------------------------------------------------

@@ -55,7 +55,12 @@ class Waiting:
         if pause > self._world.now:
             self._queue.rest(group.key, pause)
         else:
-            self._queue.push(queue_order(self._world, group.gangs), self.share(group))
+            self.push(group)
+
+    def push(self, group: Group) -> None:
+        """Put it into the queue at its place."""
+        alone = self._world.membership.size(group.gangs) == 1
+        self._queue.push(queue_order(self._world, group.gangs), self.share(group), single=alone)
 
     def share(self, group: Group) -> str:
         """With whom it takes turns in the queue."""

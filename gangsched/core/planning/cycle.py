@@ -132,7 +132,12 @@ class GangCycle:
     def _at_once(self) -> Verdict:
         """Bind the gangs in room that is there, if they fit into it."""
         for gate in takewhile(lambda gate: not self._waits_in(gate), self._gates()):
-            found = Outcomes(self._context(gate)).in_free_room() if gate.mode == Mode.FIT else None
+            if gate.mode != Mode.FIT:
+                continue
+            context = self._context(gate)
+            if context.topology.problem:
+                break
+            found = Outcomes(context).in_free_room()
             if found is not None:
                 return found
         return refused(Unschedulable, self._world, self._gangs, causes.NO_ROOM_NOW)
@@ -353,6 +358,19 @@ class Decider:
                 if placer.pipeline.pod_labels is not None:
                     world.snapshot.tell_apart(placer.pipeline.pod_labels)
             self._placers[name] = placer
+        self._distinct = [placer for _, placer in made]
+        self._looks_before = 0
+
+    @property
+    def steps(self) -> int:
+        """Steps that the decision under way has taken: those of searches, and looks at all nodes."""
+        looks = sum(placer.looks for placer in self._distinct)
+        return self.watchdog.steps + looks - self._looks_before
+
+    def begin(self) -> None:
+        """A decision begins."""
+        self.watchdog.begin()
+        self._looks_before = sum(placer.looks for placer in self._distinct)
 
     @property
     def placer(self) -> Placer:

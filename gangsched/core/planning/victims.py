@@ -122,6 +122,11 @@ class VictimsOf:
 
     def _here(self, max_steps: int) -> tuple[Units, Choice | None, int]:
         """Look for victims in the present domain; the last is the number of steps spent."""
+        found = self._in_this_domain(max_steps)
+        self._context.watchdog.steps += found[2]
+        return found
+
+    def _in_this_domain(self, max_steps: int) -> tuple[Units, Choice | None, int]:
         base = self._context.planned()
         units = self._units(self._context.usable(base))
         if self._gate is not None:

@@ -1,4 +1,13 @@
-"""Equals take turns: gangs that never fit keep neither those of other namespaces from being decided nor new ones."""
+"""Turns: decisions that come to nothing, and long searches, hold up neither other namespaces nor gangs that fit.
+
+Two rules, both counted in the steps that decisions take, so that they are the same on every machine:
+
+- *Shares.* A share is charged the steps of its decisions that came to nothing. One that has spent its quantum waits
+  until the others have spent theirs, whatever the priorities. What it spent beyond the quantum counts in the next
+  round (deficit round robin; M. Shreedhar and G. Varghese, 1995).
+- *Glances.* When decisions have taken a slice of steps, each gang that has not been decided since it became active is
+  tried without evictions before the next search. Single pods come first.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +15,64 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from gangsched.core.decision import Order
+from gangsched.core.options import STEPS_PER_MILLISECOND
 
-#: So many decisions that come to nothing a share may have at one priority before those of others have their turn, if
-#: they are about few members each.
-TURN = 8
-#: So many members that a decision looks at make it as long as one more that looks at few.
-MEMBERS = 1000
+#: Steps that a share may spend on decisions which come to nothing before others have their turn.
+QUANTUM = 240 * STEPS_PER_MILLISECOND
+#: A decision counts as this much at least, so that a share has eight short ones in a turn.
+LEAST = 30 * STEPS_PER_MILLISECOND
+#: Steps of decisions after which the gangs that are not decided yet are tried without evictions.
+SLICE = 50 * STEPS_PER_MILLISECOND
+#: Steps that a member counts for, beside those of searches.
+_MEMBER = 2
+
+
+def charged(steps: int, members: int) -> int:
+    """Return the steps that a decision about so many members costs its share if it comes to nothing."""
+    return steps + members * _MEMBER
 
 
 class Rounds:
-    """Who has had a turn, by priority and share (:func:`gangsched.core.world.world.share_of`)."""
+    """Which share (:func:`gangsched.core.world.world.share_of`) has spent how many steps."""
 
     def __init__(self) -> None:
-        self._refused: dict[int, Counter[str]] = {}
+        self._spent: Counter[str] = Counter()
+        self._since_glances = 0
 
-    def refused(self, order: Order, share: str, members: int) -> None:
-        """The decision of a gang with this place and share, about so many members, has come to nothing."""
-        self._refused.setdefault(order[0], Counter())[share] += 1 + members // MEMBERS
+    def decided(self, steps: int) -> None:
+        """A decision has taken so many steps."""
+        self._since_glances += steps
+
+    def refused(self, share: str, steps: int) -> None:
+        """A decision of this share has come to nothing after so many steps."""
+        self._spent[share] += max(steps, LEAST)
 
     def over(self) -> None:
         """Nothing waits to be decided."""
-        self._refused.clear()
+        self._spent.clear()
+        self._since_glances = 0
+
+    @property
+    def glances_due(self) -> bool:
+        """True when gangs that were not decided yet are to be tried before the next search."""
+        return self._since_glances >= SLICE
+
+    def glanced(self) -> None:
+        """Every gang has been tried."""
+        self._since_glances = 0
 
     def first(self, first: Order, others: Callable[[], Iterable[Order]], share: Callable[[Order], str]) -> Order:
-        """The place that is next: the ``first``, unless its share has had its turn. Then it is the first of the
-        ``others`` of its priority of which that is not so; once all have had theirs another round begins.
+        """Return the place that is next: the ``first``, unless its share has spent its quantum.
+
+        Then it is the first of the ``others`` whose share has not. If there is none, the next round begins.
         """
-        refused = self._refused.get(first[0])
-        if not refused or refused[share(first)] < TURN:
+        if self._spent[share(first)] < QUANTUM:
             return first
-        waiting = (order for order in others() if order[0] == first[0] and refused[share(order)] < TURN)
-        found = min(waiting, default=None)
-        if found is None:
-            refused.clear()
-        return first if found is None else found
+        waiting = list(others())
+        found = min((order for order in waiting if self._spent[share(order)] < QUANTUM), default=None)
+        if found is not None:
+            return found
+        # As many rounds at once as pass until one of those that wait may go on.
+        rounds = min(self._spent[share(order)] for order in waiting) // QUANTUM
+        self._spent = Counter({name: left for name, s in self._spent.items() if (left := s - rounds * QUANTUM) > 0})
+        return min(order for order in waiting if self._spent[share(order)] < QUANTUM)

@@ -1,6 +1,6 @@
 """The queue of gangs: priority first, then age; backoff per gang; woken by events that can help.
 
-Among equals namespaces take turns: see :mod:`.rounds`.
+Namespaces take turns, and gangs that fit come before long searches: see :mod:`.rounds`.
 
 Semantics as in kube-scheduler, at the level of gangs. A gang is *active* (to be decided), in *backoff* (will be
 active at a time, and is decided before it when nothing is active), *resting* after failed writes (will be active at a
@@ -44,7 +44,10 @@ class Queue:
         self._active: list[Order] = []
         self._rounds = Rounds()
         self._shares: dict[str, str] = {}
+        #: Active gangs that were not decided since they became active: False for a gang, True for a single pod.
+        self._unseen: dict[str, bool] = {}
         self._head: str | None = None
+        self._glance = False
         self._early: list[Order] = []
         self._order: dict[str, Order] = {}
         self._backoff: dict[str, Order] = {}
@@ -52,10 +55,11 @@ class Queue:
         self._due = due
         self._parked: dict[str, tuple[Order, float]] = {}
 
-    def push(self, order: Order, share: str = "") -> None:
-        """Make the gang active; by its ``share`` it takes turns with others of its priority (:mod:`.rounds`)."""
+    def push(self, order: Order, share: str = "", *, single: bool = False) -> None:
+        """Make the gang active, or the ``single`` pod. By its ``share`` it takes turns with others (:mod:`.rounds`)."""
         key = order[2]
         self.remove(key)
+        self._unseen[key] = single
         self._order[key] = order
         self._shares[key] = share
         _push(self._active, order, self._order)
@@ -78,6 +82,7 @@ class Queue:
         self._head = None
         self._order.pop(key, None)
         self._shares.pop(key, None)
+        self._unseen.pop(key, None)
         self._backoff.pop(key, None)
         self._eager.pop(key, None)
         self._due.never(key)
@@ -129,8 +134,29 @@ class Queue:
     def head(self) -> str | None:
         """The gang to be decided next; when none is active, one that would otherwise sit out its backoff."""
         if self._head is None:
-            self._head = self._in_turn()
+            self._glance = False
+            self._head = self._unseen_first() or self._in_turn()
         return self._head or _first(self._early, self._eager)
+
+    def is_glance(self, key: str) -> bool:
+        """Return whether the head is only to be tried without evictions: searches have taken long enough."""
+        return self._glance and key == self._head
+
+    def glanced(self, key: str) -> None:
+        """The gang does not fit without evictions. It keeps its place."""
+        self._head = None
+        self._unseen.pop(key, None)
+
+    def _unseen_first(self) -> str | None:
+        """The next gang to be tried before the next search: single pods first."""
+        if not self._rounds.glances_due:
+            return None
+        found = min(((not single, self._order[key]) for key, single in self._unseen.items()), default=None)
+        if found is None:
+            self._rounds.glanced()
+            return None
+        self._glance = True
+        return found[1][2]
 
     def _in_turn(self) -> str | None:
         """The first active gang of those whose turn it is."""
@@ -140,10 +166,15 @@ class Queue:
             return None
         return self._rounds.first(self._order[first], self._order.values, lambda order: self._shares[order[2]])[2]
 
-    def refused(self, order: Order, share: str, members: int) -> None:
-        """The decision of the gang with this place, about so many members, has come to nothing."""
+    def decided(self, steps: int) -> None:
+        """A decision took so many steps."""
         self._head = None
-        self._rounds.refused(order, share, members)
+        self._rounds.decided(steps)
+
+    def refused(self, share: str, steps: int) -> None:
+        """The decision of a gang of this share came to nothing after so many steps."""
+        self._head = None
+        self._rounds.refused(share, steps)
 
     def active(self) -> list[str]:
         """All active gangs in the order in which they will be decided."""

@@ -213,15 +213,16 @@ def test_problems_of_a_group_name_the_gang() -> None:
     ("objects", "priority"),
     [
         ((gang("a"), pod("x").gang("a").priority(5), pod("y").gang("a").priority(3)), 3),
-        ((gang("a").priority(7), pod("x").gang("a").priority(5)), 7),
+        ((gang("a").priority(7), pod("x").gang("a").priority(5)), 5),
+        ((gang("a").priority(3), pod("x").gang("a").priority(5)), 3),
         ((gang("a"), pod("x").gang("a").priority(5), pod("y").gang("a").priority(1).phase("Failed")), 5),
         ((gang("a"), pod("x").gang("a").priority(5), pod("y").gang("a").priority(1).on("n").terminating()), 5),
         ((gang("a"), pod("x").gang("a").priority(5), pod("y").gang("a").priority(4).on("n")), 4),
     ],
-    ids=["lowest", "its-own", "failed", "terminating", "bound"],
+    ids=["lowest", "group-raises-nothing", "group-is-lower", "failed", "terminating", "bound"],
 )
 def test_priority_as_preemptor(objects: tuple[PodBuilder | GangBuilder, ...], priority: int) -> None:
-    """A gang's own priority, else the lowest of its live members'."""
+    """The lowest of its live members', or that of its group if that is lower."""
     assert members(*objects).preemptor_priority([ident("a")]) == priority
 
 

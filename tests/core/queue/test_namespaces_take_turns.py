@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import Counter
 
 import msgspec
+import pytest
 
-from gangsched.core.queue.rounds import TURN
+from gangsched.core.planning.cycle import Decider
+from gangsched.core.queue.rounds import LEAST, QUANTUM, SLICE, Rounds
 from gangsched.core.queue.scheduling_queue import FLUSH_SECONDS
 from gangsched.model.jobsets import MAX_WITHOUT_PODS
 from gangsched.model.records import Announced, Gang, Job
-from tests.builders import node, pod
+from tests.builders import gang, node, pod
 from tests.core.harness import Built, Cluster, plan
 
 OURS = "py-gang-scheduler"
+#: Short decisions that end a turn.
+TURN = QUANTUM // LEAST
 
 
 def order_of(cluster: Cluster, limit: int = 50) -> list[str]:
@@ -95,13 +99,65 @@ def test_age_decides_as_long_as_gangs_fit() -> None:
     assert not cluster.pod("young", "b").node
 
 
-def test_a_higher_priority_comes_first_whosever_turn_it_is() -> None:
-    """Turns are taken among equals."""
+def test_a_higher_priority_comes_first_until_its_share_is_spent() -> None:
+    """Priority decides among those whose share has steps left; a namespace that has spent its own lets others go."""
     cluster = Cluster(node("n"), *hopeless(2 * TURN), pod("small", "honest").cpu(1).created(100))
-    for _ in range(TURN):
+    for _ in range(TURN - 1):
         cluster.step()
     cluster.show(pod("urgent", "greedy").cpu(80).priority(7).created(200))
-    assert order_of(cluster)[TURN : TURN + 2] == ["urgent", "small"]
+    cluster.show(pod("later", "greedy").cpu(81).priority(7).created(200))
+    assert order_of(cluster)[TURN - 1 : TURN + 2] == ["later", "small", "urgent"]
+
+
+def test_turns_hold_across_priorities() -> None:
+    """Gangs of a higher priority that fit nowhere do not keep a weaker pod of another namespace waiting."""
+    higher = [pod(f"big{n:02}", "greedy").cpu(50 + n).priority(9).created(n) for n in range(3 * TURN)]
+    found = order_of(Cluster(node("n"), *higher, pod("small", "honest").cpu(1).created(100)))
+    assert found.index("small") == TURN
+
+
+def costing(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Every decision takes so many steps, as a long search does."""
+    monkeypatch.setattr(Decider, "steps", property(lambda _: steps))
+
+
+@pytest.mark.parametrize(("steps", "before"), [(SLICE - 1, 2), (SLICE, 1)])
+def test_what_fits_comes_before_the_next_search(monkeypatch: pytest.MonkeyPatch, steps: int, before: int) -> None:
+    """When searches have taken a slice of steps, a weaker pod that fits is bound before the next one."""
+    costing(monkeypatch, steps)
+    full: list[Built] = [pod(f"old{n}", "a").cpu(1).on("n") for n in range(3)]
+    needy: list[Built] = [pod(f"needy{n}", "b").cpu(1.5 + n / 100).priority(9).created(n) for n in range(4)]
+    cluster = Cluster(node("n").cpu(4), node("m").cpu(0.3), *full, *needy, pod("small", "b").cpu(0.2).created(100))
+    assert order_of(cluster).index("small") == before
+    assert cluster.pod("small", "b").node == "m"
+
+
+def test_single_pods_are_tried_first_and_gangs_keep_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gang that does not fit without evictions is decided in its own place; small ones pass it."""
+    costing(monkeypatch, SLICE)
+    full: list[Built] = [pod(f"old{n}", "a").cpu(1).on("n") for n in range(3)]
+    first = pod("first", "b").cpu(2).priority(9).created(0)
+    pair: list[Built] = [
+        gang("pair", "b").min(2),
+        *(pod(f"pair{n}", "b").cpu(0.7).priority(5).gang("pair") for n in (0, 1)),
+    ]
+    cluster = Cluster(
+        node("n").cpu(4), node("m").cpu(0.3), *full, first, *pair, pod("small", "b").cpu(0.2).created(100)
+    )
+    assert order_of(cluster) == ["first", "small", "pair"]
+
+
+def test_what_was_spent_beyond_a_turn_counts_in_the_next() -> None:
+    """A share that has spent three turns at once waits until the others have had as many."""
+    rounds = Rounds()
+    places = {"a": (0, 0.0, "a"), "b": (0, 1.0, "b")}
+    rounds.refused("a", 3 * QUANTUM)
+    had = []
+    for _ in range(4 * TURN):
+        found = rounds.first(places["a"], places.values, lambda order: order[2])
+        had.append(found[2])
+        rounds.refused(found[2], LEAST)
+    assert "".join(had[: 3 * TURN + 2]) == "b" * 3 * TURN + "a" + ("a" if TURN > 1 else "b")
 
 
 def test_strict_order_takes_no_turns() -> None:
