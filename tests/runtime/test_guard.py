@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+import yarl
 from prometheus_client import CollectorRegistry
 
 from gangsched.cluster.kube.access import Access
@@ -221,6 +222,44 @@ async def test_the_page_is_for_those_who_may_get_it(secured: HealthServer, files
                     assert (expected != 200) or await answer.text() == f"post {path}"
         async with session.get("/uix", headers={"Authorization": "Bearer good"}) as answer:
             assert answer.status == 404
+
+
+async def test_paths_that_are_nearly_guarded_show_nothing(
+    secured: HealthServer, files: certificates.Certificates
+) -> None:
+    """A path is guarded and served by its exact text, so that no spelling of it is served without a token."""
+    secured.page = lambda request: Answer(HTTPStatus.OK, TEXT, b"a secret")
+    context = ssl.create_default_context(cafile=str(files.ca))
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
+        for path in (
+            "/metrics/",
+            "//metrics",
+            "/METRICS",
+            "/%6detrics",
+            "/healthz/../metrics",
+            "/./ui",
+            "/ui%2fplan",
+            "//ui",
+        ):
+            url = yarl.URL(f"https://127.0.0.1:{secured.port}{path}", encoded=True)
+            async with session.get(url) as answer:
+                assert (answer.status, await answer.text()) == (404, "404: Not Found\n"), path
+        async with session.get(f"https://127.0.0.1:{secured.port}/metrics?x=/healthz") as answer:
+            assert answer.status == 401
+
+
+def test_a_body_is_not_waited_for_from_those_who_may_not_send_it(
+    secured: HealthServer, files: certificates.Certificates
+) -> None:
+    """The answer comes before any of the body does."""
+    secured.page = lambda request: Answer(HTTPStatus.OK, TEXT, request.body(100))
+    context = ssl.create_default_context(cafile=str(files.ca))
+    with (
+        socket.create_connection(("127.0.0.1", secured.port), timeout=60) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
+    ):
+        connection.sendall(b"POST /ui/plan HTTP/1.1\r\nContent-Length: 100\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 401 ")
 
 
 async def test_a_client_that_never_shakes_hands_holds_up_no_other(

@@ -299,6 +299,14 @@ def test_series_of_victims_that_are_foreseen_are_bounded(monkeypatch: pytest.Mon
     assert generate_latest(fed.metrics.registry).count(b"gangsched_victims_total{") == 3
 
 
+def test_no_label_is_of_a_users_choice_but_the_namespace() -> None:
+    """Names of pods and gangs would make a series each; the one of the gang that is being decided is the exception."""
+    of_users = {"namespace", "victim_namespace"}
+    known = {"result", "profile", "queue", "code", "method", "version", "outcome", "component", "plugin", "reason"}
+    known |= {"priority", "verb", "kind", "resource", "state", "lane", "by", "where", "observer"}
+    assert {label for each in DECLARED.values() for label in each.labels} <= known | of_users
+
+
 def test_devices_are_levels_by_state() -> None:
     """Used, held and free of each resource."""
     fed = Fed()

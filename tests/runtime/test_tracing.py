@@ -13,15 +13,16 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from gangsched.cluster.sim.world import SimCluster, World
 from gangsched.core.actions import Action, Bind, reference
-from gangsched.core.decision import Decision, Fits, Placement, Unplaced, Unschedulable
+from gangsched.core.decision import UNSCHEDULABLE, Decision, Fits, Placement, Unplaced, Unschedulable
 from gangsched.core.events import Changed, Event, Gone, LeadershipChanged, Outcome, WriteDone
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.records import Pod
+from gangsched.runtime import tracing
 from gangsched.runtime.connecting import StartError
 from gangsched.runtime.loop import run_loop
 from gangsched.runtime.tracing import GangTraces, exported, provider
-from tests.builders import OURS, node, pod
+from tests.builders import OURS, decided, node, pod
 
 
 class Traced:
@@ -139,6 +140,19 @@ def test_what_is_given_up_ends_as_deleted() -> None:
     played.happens(Gone("Pod", "d", "a", member.uid))
     (root,) = played.spans()["gang"]
     assert said(root, "end") == "deleted"
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One tenant's pods and gangs do not fill the memory."""
+    monkeypatch.setattr(tracing, "MOST", 3)
+    traced = Traced()
+    waiting = [pod(f"p-{n}").obj() for n in range(9)]
+    traced.observer.handled([Changed(each) for each in waiting], (), 0.0, 1.0)
+    assert len(traced.observer._waiting) == 3
+    for each in waiting:
+        members = (Unplaced(each.key, ("no",)),)
+        traced.observer.decided([decided(UNSCHEDULABLE, each.gang, unplaced=members, required=1)], (), 0.0, 2.0)
+    assert len(traced.observer._lives) == 3
 
 
 def test_after_a_restart_the_trace_goes_on_in_another_that_says_so() -> None:
