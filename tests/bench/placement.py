@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from gangsched.core.decision import BIND
 from gangsched.core.forecast import _leave
-from gangsched.core.ledger.reservation import Kind, Reservation
+from gangsched.core.ledger.reservation import PlanReservation
 from gangsched.core.options import Options
 from gangsched.core.planning.context import Question
 from gangsched.core.state.simulation import Phantom
@@ -60,7 +60,7 @@ def hold(world: World, gang: GangId, count: int) -> None:
     for n in range(count):
         group = f"held{n // 8:05d}"
         room = (*ledger.pods_of(group), Phantom(kind, f"held{n}", f"n{n % 5000:05d}"))
-        ledger.hold(Reservation(group, Kind.NOMINATED, room, 10**6))
+        ledger.hold(PlanReservation(group, room, 10**6))
 
 
 def measure(count: int, size: int, held: int, clock: Callable[[], float]) -> list[float]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from gangsched.core.decision import Headline, Order, Verdict
 from gangsched.core.framework.pipeline import Pipeline
-from gangsched.core.ledger.reservation import Reservation, Turn
+from gangsched.core.ledger.reservation import Turn, TurnReservation
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Phantom, Restriction, Simulation
 from gangsched.core.state.snapshot import Bools
@@ -57,7 +57,7 @@ class Turns:
     def __init__(self, strict: bool) -> None:
         self.strict = strict
         self._blocked: dict[str, Blocked] = {}
-        self._reserved: dict[str, Reservation] = {}
+        self._reserved: dict[str, TurnReservation] = {}
 
     def put(self, gang: Blocked) -> None:
         """A gang does not fit."""
@@ -71,7 +71,7 @@ class Turns:
         """The gang is not blocked any more; returns what was reserved for it, or None if it was not blocked."""
         return self.end(key) if self._blocked.pop(key, None) is not None else None
 
-    def reserve(self, made: Reservation) -> None:
+    def reserve(self, made: TurnReservation) -> None:
         """From now on exactly this is reserved for the turn of a blocked gang."""
         self._reserved[made.holder] = made
 
@@ -105,9 +105,9 @@ class Turns:
         """Those for which room is reserved."""
         return [self._blocked[key] for key in self._reserved]
 
-    def reserved(self) -> list[Reservation]:
+    def reserved(self) -> list[TurnReservation]:
         """What is reserved, in the order of the queue."""
-        return sorted(self._reserved.values(), key=lambda made: made.turn or (0, 0.0, ""))
+        return sorted(self._reserved.values(), key=lambda made: made.turn)
 
     def room_of(self, key: str) -> tuple[Phantom, ...]:
         """What is reserved for the turn of this gang."""

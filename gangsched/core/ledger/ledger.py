@@ -17,7 +17,7 @@ from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.backfill import Turns
 from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.ledger.held_shares import HeldShares
-from gangsched.core.ledger.reservation import Kind, Reservation, Turn
+from gangsched.core.ledger.reservation import PlanReservation, Turn
 from gangsched.core.ledger.worklist import Worklist
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.records import GangId
@@ -30,6 +30,11 @@ def announced_by(group: str) -> str:
     return group + _ANNOUNCED
 
 
+def is_announced(holder: str) -> bool:
+    """Return whether the room of a holder is for members that its gangs announce."""
+    return holder.endswith(_ANNOUNCED)
+
+
 def group_of(holder: str) -> str:
     """The key of the group whose members, or those that it announces, the room of a holder is for."""
     return holder.removesuffix(_ANNOUNCED)
@@ -39,8 +44,8 @@ class Ledger:
     """What is intended; see each attribute. With ``strict`` the gangs that do not fit keep their nodes from those
     behind them.
 
-    Kept room is a :class:`Reservation`: a holder has one for its members, whatever the reason, and another one for its
-    turn.
+    A holder has one :class:`~gangsched.core.ledger.reservation.PlanReservation` for its members, whatever the reason, and
+    another record for its turn in the queue (``turns``). :meth:`seen_by` answers whose the room of both is.
     """
 
     def __init__(self, strict: bool = False, hold_seconds: float = 0.0) -> None:
@@ -64,7 +69,7 @@ class Ledger:
         #: For how long, and for whom.
         self.held_shares = HeldShares(hold_seconds)
         self._waits: dict[str, set[str]] = {}
-        self._rooms: dict[str, Reservation] = {}
+        self._rooms: dict[str, PlanReservation] = {}
         #: The gangs that do not fit, and what they keep from those behind them.
         self.turns = Turns(strict)
         #: What :attr:`Snapshot.told_apart` was when kept room was last given the classes of its members.
@@ -75,7 +80,7 @@ class Ledger:
 
     # -- reservations --------------------------------------------------------------------------------------
 
-    def hold(self, made: Reservation) -> None:
+    def hold(self, made: PlanReservation) -> None:
         """From now on exactly this is kept for its holder, beside what is kept for its turn."""
         self._take_out(made.holder)
         self._rooms[made.holder] = made
@@ -110,7 +115,7 @@ class Ledger:
         """What is kept for this holder is for the pods of a Job or JobSet (UID) that goes on."""
         made = self._rooms.get(holder)
         if made is not None:
-            self.hold(msgspec.structs.replace(made, kind=Kind.RESUMED, owner=owner))
+            self.hold(msgspec.structs.replace(made, owner=owner))
 
     def adopt(self, owner: str, uid: str, node: str) -> Phantom | None:
         """A pod of a Job or JobSet that goes on takes room on a node: as much is no longer kept for it, there if
@@ -127,7 +132,7 @@ class Ledger:
             self.resumed.add(owner)
         return made.pods[index]
 
-    def kept_for(self, owner: str) -> Reservation | None:
+    def kept_for(self, owner: str) -> PlanReservation | None:
         """What is kept for the pods of a Job or JobSet (UID) that goes on."""
         return self._rooms.get(self.resuming.get(owner, ""))
 
@@ -135,7 +140,7 @@ class Ledger:
         """The holders for which room is kept, what is kept for their turns aside."""
         return self._rooms.keys()
 
-    def of(self, holder: str) -> Reservation | None:
+    def of(self, holder: str) -> PlanReservation | None:
         """What is kept for this holder, what is kept for its turn aside."""
         return self._rooms.get(holder)
 
@@ -145,12 +150,14 @@ class Ledger:
         return made.pods if made is not None else ()
 
     def seen_by(self, priority: int, turn: Turn | None, own: Container[str]) -> Iterator[Phantom]:
-        """The pods whose room is taken as far as this gang is concerned; see :meth:`Reservation.binds`."""
+        """The pods whose room is taken for a gang of this priority and place in the queue, whatever it is kept for. Its
+        group, and those that keep room for it, are the holders ``own``.
+        """
         for holder in sorted(self._rooms):
-            if self._rooms[holder].binds(priority, turn, own):
+            if self._rooms[holder].is_kept_from(priority, own):
                 yield from self._rooms[holder].pods
         for made in self.turns.reserved():
-            if made.binds(priority, turn, own):
+            if made.is_kept_from(turn, own):
                 yield from made.pods
 
     def may_have_taken(self, taker: str, nodes: Iterable[str], priority: int) -> None:

@@ -1,8 +1,10 @@
-"""Room that is kept for a gang."""
+"""Room that is kept for a gang: for the pods of a plan, or until its turn in the queue comes.
+
+:meth:`gangsched.core.ledger.ledger.Ledger.seen_by` answers for which gang the room is taken.
+"""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Container
 from typing import TypeAlias
 
@@ -14,46 +16,49 @@ from gangsched.core.state.simulation import Phantom
 Turn: TypeAlias = tuple[int, float, str]
 
 
-class Kind(enum.Enum):
-    """Why room is kept."""
+class PlanReservation(msgspec.Struct, frozen=True, eq=False):
+    """Room for the ``pods`` of a holder (the key of a group), each on its node, until they are there.
 
-    NOMINATED = "nominated"  # the members of a plan, until the pods in their way are gone
-    REPLACEMENT = "replacement"  # members that a gang has lost, until they are made again
-    RESUMED = "resumed"  # the pods of a Job that goes on, until they are there
-    ANNOUNCED = "announced"  # members that do not exist before others of their gang run
-    BACKFILL = "backfill"  # the turn of a gang that keeps losing to work behind it, until others have ended
-
-
-class Reservation(msgspec.Struct, frozen=True, eq=False):
-    """Room for the ``pods`` of a holder (the key of a group), each on its node.
-
-    It is kept from whatever has no higher ``priority``. What is kept for a gang that waits for its turn (BACKFILL) is
-    kept from those behind it in the queue, of which ``turn`` is its place, and ``known_end`` whether it is known when
-    the pods end that are in its way; it has been kept without a break ``since`` then (seconds). ``owner`` is the UID of
-    the Job or JobSet whose pods a RESUMED reservation is for, ``adopted`` are the UIDs of those that have taken their
-    part of it.
+    The pods are the members of a plan, those that a gang has lost or announces, or those of a Job or JobSet that goes
+    on. Of this, ``owner`` is the UID, and ``adopted`` are the UIDs of pods that have taken their part of the room.
     """
 
     holder: str
-    kind: Kind
     pods: tuple[Phantom, ...]
-    priority: int = 0
-    turn: Turn | None = None
-    known_end: bool = False
-    since: float = 0.0
+    priority: int
     owner: str = ""
     adopted: frozenset[str] = frozenset()
 
-    def binds(self, priority: int, turn: Turn | None, own: Container[str]) -> bool:
-        """Is the room taken as far as a gang of this priority and place in the queue is concerned? Not if its group, or
-        one that keeps room for it, is among the holders ``own``. Without a place nothing is kept for others' turns.
+    def is_kept_from(self, priority: int, own: Container[str]) -> bool:
+        """Return whether the room is taken for a gang of this priority: for one of a higher priority it is not, and not
+        for the holders ``own``, which are the gang itself and those that keep room for it.
         """
-        if self.holder in own:
-            return False
-        if self.turn is not None:
-            return turn is not None and self.turn < turn
-        return self.priority >= priority
+        return self.holder not in own and self.priority >= priority
 
-    def of_classes(self, of_its_class: Callable[[Phantom], Phantom]) -> Reservation:
+    def of_classes(self, of_its_class: Callable[[Phantom], Phantom]) -> PlanReservation:
+        """The same room for pods that are distinguished from now on."""
+        return msgspec.structs.replace(self, pods=tuple(map(of_its_class, self.pods)))
+
+
+class TurnReservation(msgspec.Struct, frozen=True, eq=False):
+    """Room for the ``pods`` of a gang (the holder's key) that keeps losing to work behind it, until others have ended.
+
+    It is kept from gangs behind the holder in the queue, of which ``turn`` is its place. ``known_end`` says whether it
+    is known when the pods end that are in its way. It has been kept without a break ``since`` then (seconds).
+    """
+
+    holder: str
+    pods: tuple[Phantom, ...]
+    turn: Turn
+    known_end: bool = False
+    since: float = 0.0
+
+    def is_kept_from(self, turn: Turn | None, own: Container[str]) -> bool:
+        """Return whether the room is taken for a gang with this place in the queue. Without a place nothing is kept for
+        the turns of others.
+        """
+        return self.holder not in own and turn is not None and self.turn < turn
+
+    def of_classes(self, of_its_class: Callable[[Phantom], Phantom]) -> TurnReservation:
         """The same room for pods that are distinguished from now on."""
         return msgspec.structs.replace(self, pods=tuple(map(of_its_class, self.pods)))

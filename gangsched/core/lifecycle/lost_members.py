@@ -18,7 +18,6 @@ from gangsched.core.agenda import Page
 from gangsched.core.decision import group_key
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.ledger.reservation import Kind
 from gangsched.core.lifecycle.group import Group, Refusal, pause
 from gangsched.core.lifecycle.refused_bindings import FIRST_PAUSE_SECONDS, asked_by
 from gangsched.core.lifecycle.table import State
@@ -222,7 +221,7 @@ class Losses:
             return
         if any(p.pod.volumes is not None for p in pods):
             self._work.changes.append(Change(Hint.VOLUMES))
-        keep_room(world, self._ledger, key, gangs, [(r.pod, r.node) for r in rooms], Kind.REPLACEMENT)
+        keep_room(world, self._ledger, key, gangs, [(r.pod, r.node) for r in rooms])
 
 
 # -- members whose binding was refused --------------------------------------------------------------------

@@ -21,7 +21,7 @@ from gangsched.core.decision import group_key, names_of
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.framework.registry import PluginError
 from gangsched.core.ledger.backfill import Blocked, Turns
-from gangsched.core.ledger.reservation import Kind, Reservation
+from gangsched.core.ledger.reservation import TurnReservation
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.known_ends import KnownEnds
@@ -97,7 +97,7 @@ def _reserve(jobs: Sequence[SchedulingContext], key: str, world: World, turns: T
         for behind in rivals:
             turns.end(behind.key)
         began = world.now if since is None else since
-        turns.reserve(Reservation(key, Kind.BACKFILL, room, turn=blocked.order, known_end=known, since=began))
+        turns.reserve(TurnReservation(key, room, blocked.order, known_end=known, since=began))
 
 
 def _first_room(job: SchedulingContext, world: World) -> tuple[tuple[Phantom, ...], bool]:

@@ -16,8 +16,8 @@ import numpy as np
 from gangsched.core.arrays import Floats
 from gangsched.core.decision import group_key
 from gangsched.core.events import Change, Hint
-from gangsched.core.ledger.ledger import Ledger, announced_by, group_of
-from gangsched.core.ledger.reservation import Kind, Reservation
+from gangsched.core.ledger.ledger import Ledger, announced_by, group_of, is_announced
+from gangsched.core.ledger.reservation import PlanReservation
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.world.world import World
@@ -30,7 +30,6 @@ def keep_room(
     key: str,
     gangs: Sequence[GangId],
     places: Sequence[tuple[Pod, str]],
-    kind: Kind = Kind.NOMINATED,
 ) -> None:
     """From now on exactly this room is kept under a key: for such pods on these nodes, with the gangs' priority."""
     priority = world.membership.preemptor_priority(gangs)
@@ -38,7 +37,7 @@ def keep_room(
     left = {p.node for p in ledger.pods_of(key)} - nodes
     ledger.work.changes += [Change(Hint.ROOM, name) for name in sorted(left)]
     pods = tuple(Phantom(world.snapshot.class_of(pod), pod.uid, node) for pod, node in places)
-    ledger.hold(Reservation(key, kind, pods, priority))
+    ledger.hold(PlanReservation(key, pods, priority))
     if world.managed.active:
         ledger.work.changes += [Change(Hint.PROMISED, pod=pod) for pod, _ in places[:1]]
     ledger.may_have_taken(key, nodes, priority)
@@ -71,7 +70,7 @@ def keep_announced(
         if (left[index] >= amounts).all():
             np.subtract.at(left, index, amounts)
             kept.append(place)
-    keep_room(world, ledger, key, gangs, kept, Kind.ANNOUNCED)
+    keep_room(world, ledger, key, gangs, kept)
 
 
 def _left(world: World, ledger: Ledger, key: str, namespace: str, share: float) -> Floats:
@@ -81,7 +80,7 @@ def _left(world: World, ledger: Ledger, key: str, namespace: str, share: float) 
     left: Floats = snapshot.allocatable.sum(axis=1) * share
     for holder in ledger.holders():
         made = ledger.of(holder)
-        if made is None or made.kind is not Kind.ANNOUNCED or holder == key:
+        if made is None or not is_announced(holder) or holder == key:
             continue
         if group_of(holder).startswith(f"{namespace}/"):
             for phantom in made.pods:
