@@ -106,7 +106,7 @@ DECLARED: Mapping[str, Declared] = {
         "Searches for victims that ended before they were complete, for any reason."
     ),
     "gangsched_searches_cancelled": Declared(
-        "Those of them that ended because the decision took several times their budget by the clock."
+        "The part of them that ended because the decision took several times its budget by the clock."
     ),
     "gangsched_plans_optimal": Declared(
         "Decisions that evict pods of which it is proven that no choice breaks fewer budgets or interrupts less."

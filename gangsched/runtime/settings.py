@@ -85,17 +85,16 @@ class Preemption(Section, frozen=True, kw_only=True):
     gang_mode: Annotated[
         Literal["off", "minimal", "atomic", "elastic"],
         _doc(
-            """How running gangs are broken up whose API does not say how they may be disrupted. elastic: members beyond
-            the gang's minimum go one by one, more than those means the whole gang. atomic: the whole gang or nothing of
-            it. minimal: as few pods as possible, even if what is left of a gang cannot go on. off: pods are taken one
-            by one, gangs are not looked at."""
+            """How running gangs are evicted if their API does not say it. elastic: members beyond the gang's minimum
+            are evicted one by one, then the whole gang. atomic: only the whole gang. minimal: as few pods as possible,
+            even if the rest of a gang cannot work. off: pods are evicted one by one, without regard to gangs."""
         ),
     ] = "elastic"
     pod_disruption_mode: Annotated[
         Literal["honor", "gangMode"],
         _doc(
-            """What disruptionMode Pod (or single) of an upstream PodGroup means for its members as victims. honor: pods
-            are taken one by one, as the API says. gangMode: the group is treated as gangMode says."""
+            """The meaning of disruptionMode Pod (or single) of an upstream PodGroup for its members as victims. honor:
+            pods are evicted one by one, as in the API. gangMode: the setting gangMode counts."""
         ),
     ] = "honor"
     pdb: Annotated[
@@ -108,8 +107,8 @@ class Preemption(Section, frozen=True, kw_only=True):
     harm: Annotated[
         Literal["pods", "work"],
         _doc(
-            """What victims of one priority are compared by, once budgets and the number of gangs interrupted are equal.
-            pods: their number, then what annotations and their run time say is lost. work: what is lost, then their
+            """How victims of one priority are compared, if budgets and the number of interrupted gangs are equal.
+            pods: by their number, then by lost work (annotations and run time). work: by lost work, then by their
             number."""
         ),
     ] = "pods"
@@ -128,8 +127,8 @@ class Preemption(Section, frozen=True, kw_only=True):
             ...,
         ],
         _doc(
-            """Annotations and labels that protect no pod for ever: a mark excludes it not from preemption, an eviction
-            cost of 2147483647 is the highest cost then, a toleration below 0 is none, and a boost raises no
+            """Annotations and labels that protect no pod. A mark does not exclude a pod from preemption, an eviction
+            cost of 2147483647 is only the highest cost, a toleration below 0 is none, and a boost raises no
             priority."""
         ),
     ] = ()
@@ -162,9 +161,8 @@ class Preemption(Section, frozen=True, kw_only=True):
     jobs: Annotated[
         Literal["suspend", "delete"],
         _doc(
-            """What becomes of a Job that would fail if the pods that have to leave were deleted (backoffLimit,
-            podFailurePolicy). suspend: it is suspended as a whole, and goes on when it fits again. delete: its pods are
-            deleted all the same, and the plan warns."""
+            """If deleting the victims would make a Job fail (backoffLimit, podFailurePolicy). suspend: the Job is
+            suspended as a whole and resumed when it fits again. delete: its pods are deleted, and the plan warns."""
         ),
     ] = "suspend"
     evict_daemon_set_pods: Annotated[
@@ -180,25 +178,23 @@ class Preemption(Section, frozen=True, kw_only=True):
     overdue_after: Annotated[
         Duration,
         _doc(
-            """A pod that still terminates so long after the end of its grace period is not counted on to leave: it
-            holds its room until it is gone, and a gang that needs its room is decided again."""
+            """If a pod still terminates so long after the end of its grace period, its room counts as taken until it
+            is gone. A gang that needs its room is decided again."""
         ),
     ] = "30s"
     max_wait: Annotated[
         Duration,
         _doc(
-            """A gang that would have to wait longer for the room of pods that terminate, or are about to, because of
-            their grace periods, evicts others instead if it fits sooner then. No room is held for longer than that
-            while it waits."""
+            """If the grace periods of terminating pods would make a gang wait longer, it evicts others instead, if it
+            then fits earlier. No room is held for longer than that while it waits."""
         ),
     ] = "2m"
     hold_room: Annotated[
         Literal["auto", "always", "never"],
         _doc(
-            """When the nodes on which room is freed for a gang are held against all other schedulers, by the taint
-            gangsched.dev/held, until its members are bound, and for at most maxWait. auto: where one of the pods that
-            leave, or any pod that waits in the cluster, is of a scheduler that is none of the profiles and binds
-            pods."""
+            """When nodes with freed room are held against other schedulers, by the taint gangsched.dev/held, until the
+            members are bound, for at most maxWait. auto: if a victim, or a pending pod of the cluster, has a scheduler
+            that is none of the profiles and binds pods."""
         ),
     ] = "auto"
     held_share_per_namespace: Annotated[
@@ -232,8 +228,8 @@ class Preemption(Section, frozen=True, kw_only=True):
     protect_after_evictions: Annotated[
         int,
         _doc(
-            """A workload that was evicted so often in an hour is protected for 30 minutes from those that are not
-            stronger both in the priority of their pods and in that of their queue. 0: never.""",
+            """A workload that was evicted so often in an hour is protected for 30 minutes. Only workloads with a
+            higher priority of their pods and of their queue may evict it. 0: never.""",
             ge=0,
             le=1_000,
         ),
@@ -241,9 +237,9 @@ class Preemption(Section, frozen=True, kw_only=True):
     notice: Annotated[
         Duration | dict[NonEmpty, Duration],
         _doc(
-            """How long before it an eviction is announced to the victim, so that it can save its work: one duration, or
-            durations by the name of the victim's PriorityClass ({batch: 30s}), with 0s for those that are not named.
-            0s: pods are evicted at once."""
+            """How long before an eviction the victim is notified, so that it can save its work. One duration, or
+            durations by the name of the victim's PriorityClass ({batch: 30s}). Classes without a duration have 0s. 0s:
+            pods are evicted at once."""
         ),
     ] = "0s"
     minimum_run_time: Annotated[
@@ -277,22 +273,22 @@ class Queue(Section, frozen=True, kw_only=True):
     policy: Annotated[
         Literal["backfill", "strict"],
         _doc(
-            """What may pass a gang that does not fit. backfill: all that fits beside the room that is held or reserved
-            for it. strict: nothing behind it in the queue goes to a node that one of its members could use."""
+            """Which gangs may pass a gang that does not fit. backfill: all that fit beside its held or reserved room.
+            strict: no gang behind it in the queue uses a node that one of its members could use."""
         ),
     ] = "backfill"
     starvation_after: Annotated[
         Duration,
         _doc(
-            """With the policy backfill: a gang that has waited this long gets room reserved where it can start first,
-            which nothing behind it in the queue may take. 0s: never."""
+            """With the policy backfill: after this wait, room is reserved for a gang where it can start first. No gang
+            behind it in the queue may take that room. 0s: never."""
         ),
     ] = "10m"
     surplus: Annotated[
         Literal["after", "with"],
         _doc(
-            """When members beyond the minimum of a gang are placed. after: when all gangs of its priority that wait
-            have had their turn for their minimum. with: together with its minimum."""
+            """When members beyond the minimum of a gang are placed. after: after all waiting gangs of its priority had
+            their turn for their minimum. with: together with its minimum."""
         ),
     ] = "after"
 
@@ -303,9 +299,9 @@ class Binding(Section, frozen=True, kw_only=True):
     on_failure: Annotated[
         Literal["retry", "rollback"],
         _doc(
-            """What becomes of a gang of which some members have been bound and others cannot be. retry: these wait for
-            another place, and the gang says that it is bound in part. rollback: when there is none, the bound members
-            are deleted, if controllers create all of them again, and the gang is decided anew as a whole."""
+            """If some members of a gang were bound and others cannot be. retry: the others wait for another node, and
+            the gang shows that it is bound in part. rollback: if there is no other node, the bound members are
+            deleted, and the gang is decided again as a whole. This needs controllers that create all of them again."""
         ),
     ] = "retry"
 
@@ -329,8 +325,8 @@ class Quota(Section, frozen=True, kw_only=True):
         Literal["auto", "own", "off"],
         _doc(
             """Whether quota counts. auto: wherever there are ClusterQueues, but not on a cluster on which Kueue runs:
-            it admits by them itself. own: there too; Jobs and pods that Kueue admits as well are left alone. off: queue
-            objects and labels mean nothing."""
+            it admits by them itself. own: there too; Jobs and pods that Kueue admits as well are left alone. off:
+            queue objects and labels mean nothing."""
         ),
     ] = "auto"
     fair_sharing: Annotated[
@@ -351,8 +347,8 @@ class Gangs(Section, frozen=True, kw_only=True):
             """The kinds of owners whose pods start together though they name no group: Job (all pods that it runs at
             once), JobSet (those of all its Jobs, unless it starts them in order; that of a TrainJob too),
             LeaderWorkerSet (each group), RayCluster (that of a RayJob too). The annotation gangsched.dev/gang on such
-            an object or its pod template overrides this, and so does the label of that name on its namespace where it
-            is "true"."""
+            an object or its pod template overrides this. So does the label of that name on its namespace, if it is
+            "true"."""
         ),
     ] = ()
 
@@ -414,15 +410,15 @@ class Http(Section, frozen=True, kw_only=True):
     authorize: Annotated[
         bool,
         _doc(
-            """Whether /metrics, /configz, /shadow and /ui are only for those who send a bearer token of an account that
-            may get that nonResourceURL: the API server is asked (TokenReview, SubjectAccessReview). Probes stay open.
+            """Whether /metrics, /configz, /shadow and /ui need a bearer token. Its account must have the right to get
+            that nonResourceURL, which the API server checks (TokenReview, SubjectAccessReview). Probes stay open.
             Needs tlsCertFile, since a token is a secret, unless bindAddress is a loopback address."""
         ),
     ] = False
     ui: Annotated[
         Literal["auto", "always", "never"],
         _doc(
-            """Whether /ui is served: auto is where authorize is on, and on a loopback address; always is to whoever
+            """Whether /ui is served. auto: if authorize is on, and on a loopback address. always: to every client that
             reaches the port."""
         ),
     ] = "auto"
@@ -473,9 +469,9 @@ class Events(Section, frozen=True, kw_only=True):
     members: Annotated[
         Literal["perPod", "perGang"],
         _doc(
-            """Where Events say that members of a gang were bound, or why they wait. perPod: on each member. perGang:
-            once for all of them, on the group object, or on the first member when there is none. Victims always have
-            an Event each."""
+            """On which objects Events report bindings and reasons to wait. perPod: on each member. perGang: once for
+            all of them, on the group object, or on the first member if there is none. Victims always have an Event
+            each."""
         ),
     ] = "perPod"
 
@@ -486,8 +482,8 @@ class GroupStatus(Section, frozen=True, kw_only=True):
     enabled: Annotated[
         bool,
         _doc(
-            """Whether phase, counts and conditions are written to the status of PodGroups, usage and counts to that of
-            queues (never of Kueue's own), and conditions to Jobs with a queue. These writes come after all others."""
+            """Whether the status of objects is written: phase, counts and conditions of PodGroups, usage and counts of
+            queues (never of Kueue's own), and conditions of Jobs with a queue. These writes come after all others."""
         ),
     ] = True
 
