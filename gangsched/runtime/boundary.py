@@ -39,6 +39,8 @@ from gangsched.runtime.unanswered import Unanswered
 REBUILDS, WITHIN_SECONDS = 5, 600.0
 #: So many objects are quarantined over one failure before the process ends.
 _MOST_TRIES = 12
+#: So many suspects are left out of a trial each, before the events are replayed in halves.
+_MOST_TRIALS = 3
 #: So many pods of a gang get a condition that says why it is quarantined.
 _MOST_TOLD = 100
 #: Events that say how this process stands.
@@ -91,6 +93,7 @@ class Boundary(Generic[C]):
         self._synced = False
         self._leading = leads_by_itself
         self._without_culprit: deque[float] = deque()
+        self._now = 0.0
         self._later: list[Action] = []  # what follows from a rebuild that a question has made necessary
         self._untold: list[tuple[Hashable, Quarantined]] = []
 
@@ -103,6 +106,7 @@ class Boundary(Generic[C]):
 
     def handle(self, events: Sequence[Event], now: float) -> list[Action]:
         """See :class:`gangsched.runtime.loop.Core`."""
+        self._now = now
         control = any(type(each) in _CONTROL for each in events)
         shown: Sequence[Event] = events
         if control or self.quarantine:
@@ -146,7 +150,12 @@ class Boundary(Generic[C]):
 
     def wake_at(self) -> float | None:
         """See :class:`gangsched.runtime.loop.Core`."""
-        moments = [self._core.wake_at(), self._writes.until(), self.quarantine.next_at() if self.quarantine else None]
+        try:
+            wake_at = self._core.wake_at()
+        except Exception as error:  # noqa: BLE001 - this is the boundary
+            self._later = self._recover(error, ASKED, self._now)
+            return self._now
+        moments = [wake_at, self._writes.until(), self.quarantine.next_at() if self.quarantine else None]
         return min((moment for moment in moments if moment is not None), default=None)
 
     def next_gang(self) -> str:
@@ -197,7 +206,8 @@ class Boundary(Generic[C]):
         if self._untold and self._acts:
             untold, self._untold = self._untold, []
             for key, about in untold:
-                actions = [*actions, *self._reports(key, about)]
+                with suppress(Exception):  # it may fail over the report of an object, too
+                    actions = [*actions, *self._reports(key, about)]
         self._writes.asked(actions)
         return actions
 
@@ -205,30 +215,56 @@ class Boundary(Generic[C]):
 
     def _recover(self, error: Exception, where: str, now: float) -> list[Action]:
         """Replace the core; what follows from that. Raises the error where there is no way to go on."""
-        first, trace = error, "".join(traceback.format_exception(error))
+        first, trace, busy = error, "".join(traceback.format_exception(error)), self._core.busy_with
         if self._answered:
             self._writes.begin()
+        where, guessed = self._where(where), busy is None
+        entries, untold = self.quarantine.saved(), [*self._untold]
         found = suspects(error, self._core, self.known, self._writes)
-        has_culprit, where, culprits = bool(found), self._where(where), list[str]()
+        culprits = self._put(next((each for each in found if self._can_take(each, now)), ()), error, now)
         for _ in range(_MOST_TRIES):
-            suspect = next((each for each in found if any(map(self.quarantine.can_take, each))), ())
-            culprits += self._put(suspect, error, now)
             try:
                 actions = self._rebuild(now)
                 break
             except Exception as again:
-                error = again
-                found = suspects(again, self._core, self.known, self._writes)
-                if not any(self.quarantine.can_take(key) for each in found for key in each):
-                    found = self._replayed(now)
+                if guessed:  # a new core fails all the same: it can be found out who is to blame
+                    self.quarantine.restore(entries)
+                    guessed, self._untold, culprits = False, untold, []
+                found = self._proved(again, now)
                 if not found:
                     raise again from first
+                culprits += self._put(found[0], again, now)
         else:
-            raise error from first
-        if not (has_culprit or culprits):
+            raise first
+        if not culprits and not isinstance(busy, Event):
             self._count_without_culprit(first, now)
         self._on_rebuild(Rebuilt(where, str(SchedulerError(first)), trace, tuple(dict.fromkeys(culprits))))
         return actions
+
+    def _proved(self, error: Exception, now: float) -> list[Suspect]:
+        """The suspect without whom a new core does not fail, after one has failed with this error; none if there is
+        no such.
+        """
+        found = [s for s in suspects(error, self._core, self.known, self._writes) if self._can_take(s, now)]
+        if self._core.busy_with is not None and found:
+            return found[:1]
+        lead = self._lead()
+        for each in found[:_MOST_TRIALS]:
+            if not self._fails([*self.quarantine.everything(without=frozenset(each)), *lead], now):
+                return [each]
+        return self._replayed(lead, now)
+
+    def _fails(self, events: Sequence[Event], now: float) -> bool:
+        core = self._make(self.lasting)
+        try:
+            core.handle(events, now)
+            core.has_work(now)
+        except Exception:  # noqa: BLE001 - as above
+            return True
+        return False
+
+    def _can_take(self, suspect: Suspect, now: float) -> bool:
+        return any(self.quarantine.can_take(key, now) for key in suspect)
 
     def _where(self, where: str) -> str:
         busy = self._core.busy_with
@@ -240,7 +276,7 @@ class Boundary(Generic[C]):
         """Quarantine these; returns their names."""
         why = invalid.scheduler_failed(place=place_of(error), words=type(error).__name__)
         names = []
-        for key in filter(self.quarantine.can_take, suspect):
+        for key in (each for each in suspect if self.quarantine.can_take(each, now)):
             about = self.quarantine.put(key, why, now)
             if about is not None:
                 self._untold.append((key, about))
@@ -249,7 +285,9 @@ class Boundary(Generic[C]):
 
     def _rebuild(self, now: float) -> list[Action]:
         self._core = self._make(self.lasting)
-        return self._core.handle([*self.quarantine.everything(), *self._lead()], now)
+        actions = self._core.handle([*self.quarantine.everything(), *self._lead()], now)
+        self._core.has_work(now)  # it may fail over the same question again
+        return actions
 
     def _lead(self) -> list[Event]:
         """How this process stands, as a new core learns it."""
@@ -263,19 +301,15 @@ class Boundary(Generic[C]):
         if len(times) > REBUILDS:
             raise error
 
-    def _replayed(self, now: float) -> list[Suspect]:
+    def _replayed(self, lead: Sequence[Event], now: float) -> list[Suspect]:
         """The object of the first event with which a new core fails; none if it does not fail, or without any event.
 
         The events of the last change come last, so the search begins there: without the last one, the last two, …
         """
-        events, lead = self.quarantine.everything(), self._lead()
+        events = self.quarantine.everything()
 
         def fails(count: int) -> bool:
-            try:
-                self._make(self.lasting).handle([*events[:count], *lead], now)
-            except Exception:  # noqa: BLE001 - as above
-                return True
-            return False
+            return self._fails([*events[:count], *lead], now)
 
         fails_with, step = len(events), 1
         if not fails(fails_with):
@@ -293,7 +327,7 @@ class Boundary(Generic[C]):
             else:
                 passes_with = middle
         key = key_of(events[fails_with - 1])
-        return [(key,)] if key is not None and self.quarantine.can_take(key) else []
+        return [(key,)] if key is not None and self.quarantine.can_take(key, now) else []
 
     # -- what its owner reads ------------------------------------------------------------------------------
 

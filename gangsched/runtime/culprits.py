@@ -22,6 +22,8 @@ Suspect: TypeAlias = tuple[Hashable, ...]
 DECISION = "decision"
 #: So many suspects are looked for in an exception.
 _MOST = 5
+#: Longer tuples are not looked into.
+_MOST_PARTS = 8
 
 
 def suspects(error: BaseException, core: Any, known: Known, writes: Unanswered) -> list[Suspect]:
@@ -53,10 +55,18 @@ def _in_frames(error: BaseException, world: World, known: Known) -> Iterator[Sus
         frames.append(at.tb_frame)
         at = at.tb_next
     for frame in reversed(frames):
-        for value in frame.f_locals.values():
-            keys = tuple(key for key in _keys_of(value, world) if known.get(key) is not None)
-            if keys:
-                yield keys
+        for value in [*frame.f_locals.values()]:
+            for each in _parts(value):
+                keys = tuple(key for key in _keys_of(each, world) if known.get(key) is not None)
+                if keys:
+                    yield keys
+
+
+def _parts(value: object) -> Sequence[object]:
+    """A value, or what a short tuple holds: the gangs of a GangGroup are to blame together."""
+    if not isinstance(value, tuple) or len(value) > _MOST_PARTS or hasattr(value, "_fields"):
+        return (value,)
+    return (value,) if all(isinstance(each, GangId) for each in value) else value
 
 
 def _keys_of(value: object, world: World) -> Sequence[Hashable]:
@@ -69,9 +79,11 @@ def _keys_of(value: object, world: World) -> Sequence[Hashable]:
         case GangId():
             return _objects_of([value], world)
         case Group():
-            return _objects_of(value.gangs, world)
+            return _objects_of(getattr(value, "gangs", ()), world)  # it may be about to be made
         case PodRef():
             return [key_of_ref(value)]
+    if isinstance(value, tuple) and value and all(isinstance(each, GangId) for each in value):
+        return _objects_of(value, world)
     if isinstance(value, Write):
         return [key_of_ref(value.pod)]
     return []

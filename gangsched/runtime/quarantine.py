@@ -7,7 +7,7 @@ edited, and after a pause that doubles each time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -65,19 +65,31 @@ class Quarantine:
 
     # -- what is put into it, and let out ------------------------------------------------------------------
 
-    def can_take(self, key: Hashable) -> bool:
+    def can_take(self, key: Hashable, now: float) -> bool:
         """Return whether more of the object can be left out than is so far."""
         if _gang_of(key) is not None:
-            return key not in self._entries or not self._entries[key].level
-        return self._known.get(key) is not None and self._level(key) < REPLACED
+            return not self._level(key, now)
+        return self._known.get(key) is not None and self._level(key, now) < REPLACED
 
-    def _level(self, key: Hashable) -> int:
+    def _level(self, key: Hashable, now: float) -> int:
+        """How much is left out; nothing any more where the pause of a gang is over."""
         entry = self._entries.get(key)
-        return entry.level if entry is not None else 0
+        if entry is None or (_gang_of(key) is not None and entry.until <= now):
+            return 0
+        return entry.level
+
+    def saved(self) -> dict[Hashable, _Entry]:
+        """How it stands, for :meth:`restore`."""
+        return dict(self._entries)
+
+    def restore(self, saved: dict[Hashable, _Entry]) -> None:
+        """Nothing has been put into it since."""
+        self._entries = saved
+        self._told()
 
     def put(self, key: Hashable, why: str, now: float) -> Quarantined | None:
         """The core has failed over this. Returns it if it was not quarantined before."""
-        before, level = self._entries.get(key), self._level(key)
+        before, level = self._entries.get(key), self._level(key, now)
         times = FIRST if before is None else before.about.times + (not level)
         about = self._about(key, times, now, why)
         self._entries[key] = _Entry(about, level + 1)
@@ -132,10 +144,12 @@ class Quarantine:
 
     # -- what the core is shown ----------------------------------------------------------------------------
 
-    def everything(self) -> list[Event]:
-        """All that is known as a new core is shown it."""
+    def everything(self, without: Collection[Hashable] = ()) -> list[Event]:
+        """All that is known as a new core is shown it, but for the objects with these keys."""
         out: list[Event] = []
         for event in self._known.events():
+            if without and key_of(event) in without:
+                continue
             entry = self._entries.get(key_of(event)) if self._entries else None
             out.extend([event] if entry is None or not entry.level else self._shown(entry, event))
         out.extend(e.about for key, e in self._entries.items() if e.level and _gang_of(key) is not None)
