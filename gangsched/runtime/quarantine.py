@@ -146,13 +146,12 @@ class Quarantine:
 
     def everything(self, without: Collection[Hashable] = ()) -> list[Event]:
         """All that is known as a new core is shown it, but for the objects with these keys."""
-        out: list[Event] = []
+        out: list[Event] = [e.about for key, e in self._entries.items() if e.level and _gang_of(key) is not None]
         for event in self._known.events():
             if without and key_of(event) in without:
                 continue
             entry = self._entries.get(key_of(event)) if self._entries else None
             out.extend([event] if entry is None or not entry.level else self._shown(entry, event))
-        out.extend(e.about for key, e in self._entries.items() if e.level and _gang_of(key) is not None)
         return out
 
     def shown(self, events: Sequence[Event], now: float, *, listing: bool) -> list[Event]:

@@ -128,8 +128,8 @@ def _evil(value: object) -> bool:
             return value.startswith((EVIL, f"uid-d-{EVIL}", f"d/{EVIL}"))
         case Group():
             return any(map(_evil, getattr(value, "gangs", ())))  # it may be about to be made
-        case GangId(name=name):
-            return name.startswith(EVIL)
+        case GangId():
+            return value[2].startswith(EVIL)
         case Changed(record):
             return _evil(getattr(record, "name", ""))
         case Gone(_, _, name):
@@ -138,7 +138,7 @@ def _evil(value: object) -> bool:
             return 0 < len(value) < 4 and any(map(_evil, value))
         case Mapping():
             return False
-    return isinstance(getattr(value, "name", None), str) and _evil(value.name)
+    return isinstance(named := getattr(value, "name", None), str) and _evil(named)
 
 
 def differences(life: Life, expected: Life) -> list[str]:
