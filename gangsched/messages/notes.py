@@ -123,7 +123,9 @@ victim_rewritten = Text(
 MARK_UNKNOWN = "nothing is known of its mark"
 ANOTHER_NODE = "another node of this name"
 NO_ANSWER = "no answer to the eviction"
-stale = Text("nothing has been heard of {resource} for {seconds} s: after {most} s no pod is evicted by what was known")
+stale = Text(
+    "nothing has been heard of {resource} for {seconds} s: after {most} s no pod is bound or evicted by what was known"
+)
 NOT_LEADER = "not the leader (any more)"
 NOT_WANTED = "it is not wanted any more"
 CANCELLED = "the write was cancelled"

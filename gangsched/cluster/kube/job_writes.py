@@ -12,7 +12,7 @@ from gangsched.cluster.kube.bodies import Request, object_path
 from gangsched.cluster.kube.client import MERGE, ApiError, Client, UnreachableError, answer_of
 from gangsched.cluster.kube.job_templates import template_change
 from gangsched.cluster.kube.json_limits import bounded
-from gangsched.cluster.kube.kind_of_write import KindOfWrite, Verdict
+from gangsched.cluster.kube.kind_of_write import EVICTIONS_REST_ON, KindOfWrite, Verdict
 from gangsched.core.actions import JobRef, JobWrite, ResumeJob, SuspendJob
 from gangsched.core.events import Outcome
 from gangsched.messages import notes
@@ -58,7 +58,7 @@ class JobWrites(KindOfWrite[JobWrite]):
 class Suspensions(JobWrites):
     """The pods of the Job leave."""
 
-    removes = True
+    rests_on = EVICTIONS_REST_ON
 
 
 def job_path(job: JobRef) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from gangsched.cluster.kube.bodies import Request
@@ -12,6 +12,10 @@ from gangsched.core.actions import Report
 from gangsched.core.events import Outcome
 
 A = TypeVar("A")
+
+#: Kinds that evictions rest on, and bindings: a binding by an old cache may be onto a full node.
+EVICTIONS_REST_ON = ("Pod", "Node", "PodDisruptionBudget")
+BINDINGS_REST_ON = ("Pod", "Node")
 
 #: An outcome, and why in words.
 Verdict: TypeAlias = tuple[Outcome, str]
@@ -37,8 +41,8 @@ class KindOfWrite(Generic[A]):
 
     #: It is repeated for as long as a write may take, and not only for a short time.
     patient = True
-    #: Pods leave by it: it is not sent while what is known is too old.
-    removes = False
+    #: Kinds that were looked at for it: it is not sent while what is known of them is too old.
+    rests_on: Collection[str] = ()
     #: What is gone after an attempt without an answer is gone by that attempt, or by others: it is done.
     done_when_gone = False
 

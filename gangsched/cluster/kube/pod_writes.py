@@ -18,7 +18,7 @@ from gangsched.cluster.kube.bodies import (
 )
 from gangsched.cluster.kube.client import ApiError, UnreachableError, answer_of
 from gangsched.cluster.kube.json_limits import decode
-from gangsched.cluster.kube.kind_of_write import KindOfWrite, Verdict
+from gangsched.cluster.kube.kind_of_write import BINDINGS_REST_ON, EVICTIONS_REST_ON, KindOfWrite, Verdict
 from gangsched.cluster.kube.preconditions import REWRITTEN_AT_MOST
 from gangsched.core.actions import (
     AskRemoval,
@@ -103,6 +103,8 @@ class PodWrites(KindOfWrite[A]):
 
 class Bindings(PodWrites[Bind]):
     """POST of a pod's binding, in the newest version that is known of the pod without a node."""
+
+    rests_on = BINDINGS_REST_ON
 
     def request(self, action: Bind) -> Request:
         return bind_request(action, self.means.preconditions.unbound_version(action.pod))
@@ -212,7 +214,7 @@ class RemovalsAsked(_Evictions[AskRemoval]):
 class Removals(_Evictions[Remove]):
     """DELETE or eviction of a victim, in the version in which it bears its mark."""
 
-    removes = True
+    rests_on = EVICTIONS_REST_ON
     done_when_gone = True
 
     def request(self, action: Remove) -> Request:

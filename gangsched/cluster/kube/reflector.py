@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ from gangsched.cluster.kube.client import (
     ignore,
 )
 from gangsched.cluster.kube.decode import BOOKMARK, DELETED, ObjectDecoder
+from gangsched.cluster.kube.kind_of_write import EVICTIONS_REST_ON
 from gangsched.cluster.kube.retry import Backoff, end
 from gangsched.core.events import Changed, Event, KindRead, ObjectRefused, Reading
 from gangsched.core.state.ownership import full_name
@@ -370,9 +371,9 @@ def _resolve(waiting: list[asyncio.Future[None]]) -> None:
 _LARGE = ("Node", "Pod")
 
 
-#: What evictions rest on: it has to be known within so many seconds what became of it. A watch of it that is silent for
-#: the first of these is begun anew, which tells at once what it has missed; the second bounds how old it may be.
-FRESH = ("Pod", "Node", "PodDisruptionBudget")
+#: What evictions rest on, and bindings but for budgets. A watch of it that is silent for the first of these seconds is
+#: begun anew, which tells at once what it has missed. Nothing is written by what is older than the second.
+FRESH = EVICTIONS_REST_ON
 FRESH_SILENCE_SECONDS, STALE_SECONDS = 30.0, 60.0
 
 
@@ -431,6 +432,7 @@ class Caches:
         self._forbidden: frozenset[str] = frozenset()
         self._converter = Converter()
         self._reflectors: dict[str, Reflector] = {}
+        self._was_stale = False
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._known = asyncio.Event()
         self._unserved: dict[str, Reading] = {}
@@ -482,12 +484,24 @@ class Caches:
         """The ages as the leader publishes them."""
         return {"cacheAges": {resource: round(age, 1) for resource, age in self.ages().items()}}
 
-    def stale(self) -> str:
-        """Why no pod is to be evicted by what is known, in words; else empty."""
-        old = {resource: age for resource, age in self.ages().items() if age > STALE_SECONDS}
-        if not old:
+    def stale(self, kinds: Collection[str] = FRESH) -> str:
+        """Return why nothing is to be written that rests on these kinds, in words; empty if they are known well enough.
+
+        A change of the answer about all of :data:`FRESH` is logged.
+        """
+        ages = self.ages()
+        resources = {kind.resource for kind in CORE_KINDS if kind.name in kinds}
+        old = {resource: age for resource, age in ages.items() if age > STALE_SECONDS}
+        if kinds == FRESH and bool(old) != self._was_stale:
+            self._was_stale = bool(old)
+            if old:
+                _log.warning("nothing is heard of what is watched: no pod is bound or evicted", resources=sorted(old))
+            else:
+                _log.warning("what is watched is heard of again: pods are bound and evicted again")
+        concerned = {resource: age for resource, age in old.items() if resource in resources}
+        if not concerned:
             return ""
-        resource, age = max(old.items(), key=lambda each: each[1])
+        resource, age = max(concerned.items(), key=lambda each: each[1])
         return notes.stale(resource=resource, seconds=int(age), most=int(STALE_SECONDS))
 
     # --------------------------------------------------------------------------------------------------- gang APIs

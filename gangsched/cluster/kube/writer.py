@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from gangsched import logs
@@ -60,8 +60,9 @@ class Writer:
 
     ``answer`` gets one :class:`WriteDone` for every action with an id. ``fence`` is the monotonic time after
     which nothing may be written; ``now`` is the wall clock for condition times. ``controller`` and ``instance``
-    sign Events. ``preconditions`` know what the watch has brought since a write was decided. ``stale`` says why no pod
-    may be removed at the moment. ``statuses`` of groups, queues and Jobs are kept if they are given.
+    sign Events. ``preconditions`` know what the watch has brought since a write was decided. ``stale`` says why
+    nothing may be written at the moment that rests on some kinds. ``statuses`` of groups, queues and Jobs are kept
+    if they are given.
     """
 
     def __init__(  # noqa: PLR0913
@@ -75,7 +76,7 @@ class Writer:
         instance: str,
         preconditions: Preconditions | None = None,
         statuses: Statuses | None = None,
-        stale: Callable[[], str] = str,
+        stale: Callable[[Collection[str]], str] = lambda _: "",
         settings: WriteSettings | None = None,
         observe: Observe = ignore,
         bystanders: Bystanders | None = None,
@@ -349,7 +350,8 @@ class Writer:
         """The message about a write that is not to be sent (again) by now. One that was may have taken effect."""
         if self._too_late():
             return Outcome.TRANSIENT, NOT_LEADING
-        if self._kinds[type(item.action)].removes and (why := self._stale()):
+        rests_on = self._kinds[type(item.action)].rests_on
+        if rests_on and (why := self._stale(rests_on)):
             return Outcome.TRANSIENT, why
         why = self._objection(item)
         return (Outcome.TRANSIENT if item.unsure else Outcome.OUTDATED, why) if why else None

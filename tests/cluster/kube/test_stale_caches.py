@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import cast
 
 import pytest
+import structlog.testing
 
 from gangsched.cluster.kinds import CORE_KINDS
 from gangsched.cluster.kube.client import Client, ListMeta, Page, SilentError, UnreachableError
@@ -35,8 +36,8 @@ class Server:
         return b"{}"
 
 
-async def written(action: Action, stale: str) -> tuple[int, WriteDone]:
-    """How often the server was asked for it, and the answer."""
+async def written(action: Action, stale: str, stale_kind: str = "Pod") -> tuple[int, WriteDone]:
+    """How often the server was asked for it, and the answer, while this kind is known by an old cache."""
     server, answers = Server(), asyncio.Queue[Event]()
     writer = Writer(
         cast("Client", server),
@@ -45,7 +46,7 @@ async def written(action: Action, stale: str) -> tuple[int, WriteDone]:
         fence=lambda: float("inf"),
         controller="c",
         instance="i",
-        stale=lambda: stale,
+        stale=lambda kinds: stale if stale_kind in kinds else "",
     )
     task = asyncio.create_task(writer.run())
     writer.submit([action])
@@ -62,10 +63,17 @@ async def test_no_pod_is_removed_by_an_old_cache() -> None:
     assert (attempts, answer) == (0, WriteDone(1, Outcome.TRANSIENT, "old"))
 
 
-async def test_a_pod_is_bound_all_the_same() -> None:
-    """A Binding harms no other pod: the kubelet has the last word."""
-    attempts, answer = await written(Bind(1, POD, "node"), "old")
-    assert (attempts, answer.outcome) == (1, Outcome.OK)
+@pytest.mark.parametrize("kind", ["Pod", "Node"])
+async def test_no_pod_is_bound_by_an_old_cache(kind: str) -> None:
+    """The node may be full by now, or gone. The binding is tried again later."""
+    attempts, answer = await written(Bind(1, POD, "node"), "old", kind)
+    assert (attempts, answer) == (0, WriteDone(1, Outcome.TRANSIENT, "old"))
+
+
+async def test_budgets_have_no_bearing_on_bindings() -> None:
+    """Where nothing is heard of budgets, no pod is evicted, and pods are bound all the same."""
+    assert (await written(Bind(1, POD, "node"), "old", "PodDisruptionBudget"))[0] == 1
+    assert (await written(Remove(1, POD), "old", "PodDisruptionBudget"))[0] == 0
 
 
 @pytest.mark.parametrize("kind", sorted(FRESH))
@@ -82,6 +90,26 @@ async def test_one_old_cache_of_three_is_enough(kind: str) -> None:
             reflector.heard_at = time.monotonic() - STALE_SECONDS - 5
     assert "nothing has been heard of" in caches.stale()
     assert max(caches.ages(), key=lambda name: caches.ages()[name]).startswith(kind.lower())
+    for task in caches._tasks.values():
+        task.cancel()
+    await asyncio.gather(*caches._tasks.values(), return_exceptions=True)
+
+
+async def test_the_log_says_once_that_caches_are_old() -> None:
+    """One line when nothing is heard any more, and one when it is over."""
+    caches = Caches(cast("Client", None), lambda _: None)
+    for each in CORE_KINDS:
+        caches._mirror(each)
+    seen = [caches.stale() for _ in range(3)]
+    pods = caches._reflectors["pods"]
+    with structlog.testing.capture_logs() as captured:
+        for age in (STALE_SECONDS - 1, STALE_SECONDS + 1, STALE_SECONDS + 2, 0.0, 0.0):
+            pods.heard_at = time.monotonic() - age
+            seen.append(caches.stale())
+    assert [bool(text) for text in seen] == [False] * 4 + [True] * 2 + [False] * 2
+    assert caches.stale(("Node",)) == ""
+    lines = [line["event"] for line in captured]
+    assert ["no pod is bound" in line for line in lines] == [True, False]
     for task in caches._tasks.values():
         task.cancel()
     await asyncio.gather(*caches._tasks.values(), return_exceptions=True)
