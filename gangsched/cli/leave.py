@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from gangsched.cli import answers
 from gangsched.cli.inputs import add_cluster_arguments, add_namespace_argument, connect
+from gangsched.cli.release import release
 from gangsched.cluster.kinds import KINDS, SERVED_KINDS
 from gangsched.messages import leaving
 from gangsched.messages.text import counted, listed
@@ -89,12 +90,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the steps, and carry them out with ``--yes``."""
-    configuration, connection, _ = connect(args)
+    configuration, connection, runs = connect(args)
     names = configuration.core_options().scheduler_names
     if args.to in names:
         raise answers.UsageError(leaving.SAME_NAME(name=args.to))
     space = args.namespace or connection.namespace or "default"
-    return asyncio.run(_leave(args, configuration, connection, space, names))
+    return asyncio.run(_leave(args, configuration, connection, space, names, leads=not runs.alarm))
 
 
 class Step(NamedTuple):
@@ -118,36 +119,58 @@ class Step(NamedTuple):
 
 
 async def _leave(
-    args: argparse.Namespace, configuration: Configuration, connection: Connection, space: str, names: Sequence[str]
+    args: argparse.Namespace,
+    configuration: Configuration,
+    connection: Connection,
+    space: str,
+    names: Sequence[str],
+    *,
+    leads: bool,
 ) -> int:
     from gangsched.runtime.connecting import client_to  # noqa: PLC0415 - see cli.inputs
 
     async with client_to(connection, configuration.client_connection) as client:
-        objects, not_read = await _read(client, space)
-        if not_read and not objects:
-            raise answers.UsageError(not_read[0])  # the others say as much
-        answers.complain(not_read)
-        todo = steps(objects, names, args.to)
-        if not todo:
-            print(leaving.NOTHING(space=space, names=listed(names, 3)))
-            return answers.OK
-        print(leaving.HEAD(space=space, count=counted(len(todo), "object"), names=listed(names, 3), to=args.to))
-        answers.print_lines([(s.verb, s.object, s.text) for s in todo])
-        file, again = Path(args.save or f"leave-{space}.json"), [s.body for s in todo if s.verb == _AGAIN]
-        if not args.yes:
-            print(leaving.DRY_AND_SAVES(file=file) if again else leaving.DRY())
-            return answers.OK
-        if again:
-            _save(file, again)
-        kinds = {each["kind"] for each in objects} | {"Pod", "Job"}
+        code = await _leave_namespace(client, args, space, names)
+        return code if leads else max(code, await _release(client, names, yes=args.yes))
 
-        async def look() -> list[Step]:
-            found, problems = await _read(client, space, kinds)
-            if problems:
-                raise _SkippedError(problems[0])
-            return steps(found, names, args.to)
 
-        return await _carry_out(client, [s for s in todo if s.verb in (_PATCH, _DELETE, _AGAIN)], file, look)
+async def _release(client: Client, names: Sequence[str], *, yes: bool) -> int:
+    """No scheduler is there to give back the nodes that it has held."""
+    from gangsched.cluster.kube.client import ApiError, UnreachableError  # noqa: PLC0415 - see cli.inputs
+
+    try:
+        return await release(client, names, yes=yes, quiet=True)
+    except (ApiError, UnreachableError) as error:
+        answers.complain([leaving.NODES_NOT_READ(error=error)])
+        return answers.OK
+
+
+async def _leave_namespace(client: Client, args: argparse.Namespace, space: str, names: Sequence[str]) -> int:
+    objects, not_read = await _read(client, space)
+    if not_read and not objects:
+        raise answers.UsageError(not_read[0])  # the others say as much
+    answers.complain(not_read)
+    todo = steps(objects, names, args.to)
+    if not todo:
+        print(leaving.NOTHING(space=space, names=listed(names, 3)))
+        return answers.OK
+    print(leaving.HEAD(space=space, count=counted(len(todo), "object"), names=listed(names, 3), to=args.to))
+    answers.print_lines([(s.verb, s.object, s.text) for s in todo])
+    file, again = Path(args.save or f"leave-{space}.json"), [s.body for s in todo if s.verb == _AGAIN]
+    if not args.yes:
+        print(leaving.DRY_AND_SAVES(file=file) if again else leaving.DRY())
+        return answers.OK
+    if again:
+        _save(file, again)
+    kinds = {each["kind"] for each in objects} | {"Pod", "Job"}
+
+    async def look() -> list[Step]:
+        found, problems = await _read(client, space, kinds)
+        if problems:
+            raise _SkippedError(problems[0])
+        return steps(found, names, args.to)
+
+    return await _carry_out(client, [s for s in todo if s.verb in (_PATCH, _DELETE, _AGAIN)], file, look)
 
 
 def _save(file: Path, again: Sequence[Object]) -> None:

@@ -21,7 +21,19 @@ from gangsched.model.errors import UserError
 _VERSION = ("version", "--version", "-V")
 _HELP = ("help", "--help", "-h")
 #: These commands read a cluster, unless they are given manifests; ``plan`` does with --cluster.
-_OF_CLUSTERS = ("explain", "get", "history", "leave", "queues", "run", "snapshot", "status", "ui", "why-evicted")
+_OF_CLUSTERS = (
+    "explain",
+    "get",
+    "history",
+    "leave",
+    "queues",
+    "release",
+    "run",
+    "snapshot",
+    "status",
+    "ui",
+    "why-evicted",
+)
 
 
 class Command(NamedTuple):
@@ -112,6 +124,12 @@ COMMANDS = (
         "leave",
         "return the workloads of a namespace to another scheduler",
         "Print what returns the workloads of a namespace to another scheduler; with --yes, do it. Pods that run stay.",
+    ),
+    Command(
+        "release",
+        "take the taint off nodes that are held for gangs",
+        "Print which nodes bear the taint gangsched.dev/held for this scheduler; with --yes, take it off. A scheduler"
+        " that runs does so by itself, and holds the nodes again that its plans need.",
     ),
     Command("completion", "print a script that completes commands in a shell", "Print a script for a shell."),
     Command("config", "check a configuration file, or print the defaults", "Work with configuration files."),

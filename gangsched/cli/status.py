@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gangsched.cli import answers, get
 from gangsched.cli.answers import Contract, age_of, print_lines
 from gangsched.cli.inputs import add_cluster_arguments, read_cluster
+from gangsched.core.actuation.records import read_intent, read_owners
 from gangsched.core.events import Quarantined, records
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.world.cut_decisions import pause_seconds
@@ -52,9 +53,17 @@ class Oldest(NamedTuple):
     seconds: float
 
 
+class Held(NamedTuple):
+    """A node that bears the taint of this plan, and the gang that waits for it; of a stale one it is empty."""
+
+    node: str
+    plan: str
+    gang: str
+
+
 class Found(NamedTuple):
     """What runs, and what there is to do. ``replicas`` are the scheduler's pods by name, and whether each is ready;
-    ``gangs`` are counted by state, pods without a node by the scheduler of others that they name, and plans by node.
+    ``gangs`` are counted by state, pods without a node by the scheduler of others that they name.
     """
 
     running: Running
@@ -62,7 +71,7 @@ class Found(NamedTuple):
     gangs: Counter[str]
     oldest: Oldest | None
     foreign: Counter[str]
-    held: Sequence[tuple[str, str]]
+    held: Sequence[Held]
 
     @property
     def healthy(self) -> bool:
@@ -94,7 +103,7 @@ class Found(NamedTuple):
             "quarantined": [_left_out(each) for each in status.quarantined],
             "writes": {"waiting": status.writes_waiting, "failed": status.writes_failed},
             "foreignSchedulers": dict(self.foreign.most_common()),
-            "held": [{"node": node, "plan": plan} for node, plan in self.held],
+            "held": [{"node": each.node, "plan": each.plan, "gang": each.gang or None} for each in self.held],
         }
 
     def lines(self) -> Iterator[tuple[str, str]]:
@@ -121,8 +130,10 @@ class Found(NamedTuple):
         for each in status.quarantined:
             found = _left_out(each)
             yield "left out", standing.left_out(what=found["object"], why=found["why"], until=found["until"])
-        held = [standing.held(node=node, plan=plan) for node, plan in self.held]
+        held = [standing.held(node=each.node, gang=each.gang) for each in self.held if each.gang]
         yield "holds", listed(held, _FEW) if held else standing.NO_HOLD
+        if stale := [each.node for each in self.held if not each.gang]:
+            yield "stale holds", standing.stale_holds(nodes=listed(stale, _FEW))
 
     def _replicas(self) -> str:
         if not self.replicas:
@@ -195,7 +206,12 @@ def _read(args: argparse.Namespace) -> tuple[Found, list[Problem]]:
     space = read.running.lease.partition("/")[0]
     mine = [p for p in pods if p.namespace == space and p.labels.get(_OURS[0]) == _OURS[1] and p.live]
     others = (p.scheduler for p in pods if p.live and not p.node and p.scheduler not in read.options.scheduler_names)
-    held = [(n.name, n.held.value) for n in records(read.events, Node) if n.held is not None]
+    gangs = gangs_by_plan(pods, {f"{row.namespace}/{row.name}" for row in waiting})
+    held = [
+        Held(n.name, n.held.value, gangs.get(n.held.value.partition(".")[0], ""))
+        for n in records(read.events, Node)
+        if n.held is not None
+    ]
     found = Found(
         read.running,
         sorted((p.name, p.phase == "Running") for p in mine),
@@ -205,6 +221,23 @@ def _read(args: argparse.Namespace) -> tuple[Found, list[Problem]]:
         sorted(held),
     )
     return found, []
+
+
+def gangs_by_plan(pods: Iterable[Pod], waiting: Collection[str] = ()) -> dict[str, str]:
+    """Return the names of gangs by the ids of their plans, as the records on members and victims have them. A plan
+    counts while members are nominated by it, or its victims leave for a gang that is ``waiting``.
+    """
+    out: dict[str, str] = {}
+    for pod in pods:
+        said = pod.intent
+        intent = read_intent(said.message) if said is not None and said.status == "True" and not pod.finished else None
+        if intent is not None:
+            out[intent.plan] = pod.gang.key
+        owners = read_owners(pod.evicted_for.message) if pod.evicted_for is not None else None
+        for owner in owners or ():
+            if owner.name in waiting:
+                out.setdefault(owner.plan, owner.name)
+    return out
 
 
 def _oldest(row: get.Row, now: float) -> Oldest:

@@ -27,6 +27,7 @@ from gangsched.cli.inputs import Input, named
 from gangsched.cli.page import Content
 from gangsched.cli.queue_rows import rows as queue_rows
 from gangsched.cli.render_html_plan import nodes_content, waiting_for_room
+from gangsched.cli.status import gangs_by_plan
 from gangsched.cluster.kube.history import Line
 from gangsched.cluster.manifests.objects import Source as Text
 from gangsched.cluster.manifests.overlay import overlaid
@@ -260,7 +261,9 @@ class Site:
     def _nodes(self, _: dict[str, str]) -> Page:
         view = self._look()
         events, lead = view.seen.events, list(view.lead)
-        held = [standing.held(node=n.name, plan=n.held.value) for n in records(events, Node) if n.held is not None]
+        gangs, nodes = gangs_by_plan(records(events, Pod)), records(events, Node)
+        values = [(node.name, node.held.value) for node in nodes if node.held is not None]
+        held = [standing.held(node=n, gang=gangs.get(plan.partition(".")[0], plan)) for n, plan in values]
         if held:
             lead.append(ui.held(held=listed(held, _FEW)))
         if pods := waiting_for_room(events):

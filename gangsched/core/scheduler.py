@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gangsched.core import events as ev
-from gangsched.core.actions import Action, QueueStatus
+from gangsched.core.actions import Action, QueueStatus, ReleaseNode
 from gangsched.core.decision import Decision
 from gangsched.core.events import Change, Hint
 from gangsched.core.framework.pipeline import Stopwatch
@@ -204,6 +204,10 @@ class Scheduler:
     def held_room(self) -> HeldRoom:
         """How many nodes are held against other schedulers, and whether that is not allowed."""
         return self._run.gangs.holding.status()
+
+    def held_nodes(self) -> list[ReleaseNode]:
+        """Return the writes that take back every taint of this scheduler."""
+        return self._run.gangs.holding.releases()
 
     def drain_held_seconds(self) -> dict[str, float]:
         """By namespace the node-seconds that were held for its gangs since the last call."""

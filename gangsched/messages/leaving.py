@@ -29,3 +29,14 @@ DONE = Text("{done} of {count} done")
 CHANGED = Text("it has changed since it was read: {now}; nothing was done with it")
 NOTHING_TO_DO = "nothing is to be done with it"
 NO_TIME = Text("not begun: the command has taken {seconds:.0f} s; run it again for the rest, with another --save")
+HELD_HEAD = Text("{nodes} closed to other schedulers by the taint gangsched.dev/held of {names}:")
+NONE_HELD = Text("no node is held by {names}")
+HELD_FOR = Text("plan {plan}")
+HELD_DRY = "nothing was changed; --yes takes the taint off"
+HELD_DONE = Text("{nodes} given back to other schedulers")
+HELD_AND_LEADS = Text("{leader} holds nodes again that its plans need; stop it first")
+HELD_STILL = Text("{nodes}: held again; a scheduler runs that needs it")
+ANY_SCHEDULER = "any scheduler"
+NODES_NOT_READ = Text(
+    "whether nodes are held cannot be read: {error}; who may patch nodes can take the taint off by `gangsched release`"
+)

@@ -27,6 +27,7 @@ room_not_held = Text(
     " (RBAC: patch nodes; preemption.holdRoom)"
 )
 NO_REASON = "the API server has refused it"
+too_little_time = Text("not done within {seconds:.0f} s")
 not_held_yet = Text("not held against other schedulers yet: {nodes}{why}")
 NO_ROOM_ANY_MORE = "the gang does not fit any more"
 and_bound_are_removed = Text("{text}; those that are bound are removed")

@@ -25,7 +25,7 @@ from gangsched.cluster.kube.lease import LeaseSettings, unique_identity
 from gangsched.cluster.kube.quarantine_record import QuarantineRecord
 from gangsched.cluster.kube.statuses import Statuses
 from gangsched.cluster.kube.writer import WriteSettings
-from gangsched.core.actions import Action, GangStatus
+from gangsched.core.actions import Action, GangStatus, ReleaseNode
 from gangsched.core.decision import Decision
 from gangsched.core.events import Quarantined
 from gangsched.core.options import Options
@@ -228,6 +228,7 @@ class Process:
         restore_thresholds = raise_thresholds()
         raise_file_limit()
         decisions = threading.Thread(target=self._decide, name="decisions", daemon=True)
+        held: list[ReleaseNode] = []
         try:
             self._kube.start()
             self._start_health()
@@ -238,9 +239,11 @@ class Process:
             decisions.join(_STEP_SECONDS)
             if decisions.is_alive():
                 self._failure = self._failure or TimeoutError("the decision thread did not end")
+            elif self._failure is None:
+                held = self._scheduler().held_nodes()
         finally:
             try:
-                self._kube.stop()
+                self._kube.stop(held)
                 if self._controllers is not None:
                     self._controllers.stop()
             finally:

@@ -11,12 +11,16 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from gangsched.cli.status import Found
+from gangsched.cli.status import Found, Held, gangs_by_plan
 from gangsched.cluster.kube.client import ApiError, Client
 from gangsched.cluster.kube.published import Published, Publisher, Status
+from gangsched.core.actuation import records
+from gangsched.core.actuation.records import EvictionOwner, Intent, Owners
 from gangsched.core.events import Quarantined
+from gangsched.model.records import Condition
 from gangsched.model.times import render_time
 from gangsched.runtime.running import Running
+from tests.builders import pod
 
 NOW = 1_700_000_000.0
 AGES = {"pods": 3.2, "nodes": 41.0, "poddisruptionbudgets": 12.0}
@@ -122,3 +126,22 @@ def test_an_age_is_no_reason_to_write() -> None:
 
     asyncio.run(play())
     assert [(each["cacheAges"]["pods"], each["stale"]) for each in store.written] == [(1.0, ""), (15.0, "old")]
+
+
+def test_real_holds_name_their_gangs_and_stale_ones_are_apart() -> None:
+    """A plan is known by the members that it has nominated, or by the victims that leave for a gang that waits."""
+    written = Owners.of(
+        [EvictionOwner("p2", "preemption", "s", "d/job"), EvictionOwner("p3", "preemption", "s", "d/x")]
+    )
+    pods = [
+        pod("m1").gang("g").field(intent=Condition("True", "Nominated", records.written(Intent("p1", 1, "n1")))).obj(),
+        pod("m2").gang("h").field(intent=Condition("False", "Withdrawn", records.written(Intent("p4", 1)))).obj(),
+        pod("v").on("n2").field(evicted_for=Condition("True", "Owned", records.written(written))).obj(),
+    ]
+    assert gangs_by_plan(pods, {"d/job"}) == {"p1": "d/g", "p2": "d/job"}
+    held = [Held("n1", "p1.s", "d/g"), Held("n2", "p3.s", "")]
+    shown = found(Status(lacks=()))._replace(held=held)
+    lines = dict(shown.lines())
+    assert lines["holds"] == "n1 for d/g"
+    assert lines["stale holds"] == "n2: no gang waits for them; `gangsched release --yes` gives them back"
+    assert [each["gang"] for each in shown.fields()["held"]] == ["d/g", None]

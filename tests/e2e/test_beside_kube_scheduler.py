@@ -52,8 +52,7 @@ async def test_an_operator_looks_after_held_nodes(admin: Client, control_plane: 
     held = await asyncio.to_thread(shell, WHICH)
     assert [line.split() for line in held.splitlines()[1:]] == [["n0", HELD["value"]], ["n1", "<none>"]]
     await asyncio.to_thread(shell, "kubectl get events -A --field-selector reason=RoomNotHeld")
-    off = "kubectl taint nodes --all gangsched.dev/held:NoSchedule-"
-    await asyncio.to_thread(lambda: shell(off, ends=1))  # n1 has none, says kubectl
+    await asyncio.to_thread(shell, "gangsched release --yes")
     assert HELD["value"] not in await asyncio.to_thread(shell, WHICH)
 
 

@@ -54,7 +54,21 @@ def helm_says(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def rendered(*values: str, name: str = "gangsched", namespace: str = "gangsched-system") -> list[Object]:
-    """The objects of a release of the chart with these values."""
+    """The objects of a release of the chart with these values, hooks left out."""
+    return [each for each in templated(*values, name=name, namespace=namespace) if not _is_hook(each)]
+
+
+def hooks(*values: str) -> list[Object]:
+    """The objects that are there only for a while, when the release is uninstalled."""
+    return [each for each in templated(*values) if _is_hook(each)]
+
+
+def _is_hook(each: Object) -> bool:
+    return "helm.sh/hook" in (each["metadata"].get("annotations") or {})
+
+
+def templated(*values: str, name: str = "gangsched", namespace: str = "gangsched-system") -> list[Object]:
+    """All that the chart makes of these values."""
     done = helm_says("template", name, str(CHART), "--namespace", namespace, *FOR, IMAGE, *values)
     assert done.returncode == 0, done.stderr
     return [each for each in yaml.load_all(done.stdout, Loader=StrictLoader) if each]

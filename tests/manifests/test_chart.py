@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from gangsched.runtime.config import defaults_text, load
-from tests.manifests.programs import CHART, FOR, IMAGE, helm_says, rendered
+from tests.manifests.programs import CHART, FOR, IMAGE, helm_says, hooks, rendered
 from tests.manifests.shipped import MANIFESTS, ROOT, Object, installed, load_all, one, rights
 
 
@@ -346,6 +346,21 @@ def test_sizes_give_more() -> None:
 
     assert [memory(f"--set=size={size}") for size in ("small", "medium", "large")] == ["512Mi", "2Gi", "4Gi"]
     assert memory("--set=resources.limits.memory=7Gi") == "7Gi"
+
+
+def test_nodes_are_given_back_after_an_uninstallation() -> None:
+    """When the scheduler is gone a Job takes the taint off, with rights of its own; not where no node is ever held."""
+    found = hooks("--set=config.profiles[0].schedulerName=mine", "--set=imagePullSecrets[0].name=pull")
+    assert {each["metadata"]["annotations"]["helm.sh/hook"] for each in found} == {"post-delete"}
+    role, job = one(found, "ClusterRole"), one(found, "Job")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "patch"]}]
+    spec = job["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == one(found, "ServiceAccount")["metadata"]["name"]
+    assert spec["imagePullSecrets"] == [{"name": "pull"}]
+    (container,) = spec["containers"]
+    assert container["args"] == ["release", "--yes", "--scheduler-name=mine"]
+    for without in ("config.preemption.holdRoom=never", "rbac.podsOnly=true", "rbac.create=false"):
+        assert hooks(f"--set={without}") == []
 
 
 def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_is_silent() -> None:

@@ -25,6 +25,7 @@ from gangsched.cluster.kube.access import Access, access
 from gangsched.cluster.kube.client import Client, Observe, UnreachableError, ignore
 from gangsched.cluster.kube.clock import ServerTime, SteadyClock
 from gangsched.cluster.kube.connection import Connection
+from gangsched.cluster.kube.held_nodes import give_back
 from gangsched.cluster.kube.history import History, Line, recorded
 from gangsched.cluster.kube.lease import Elector, FormerOwners, LeaseSettings, unique_identity
 from gangsched.cluster.kube.preconditions import Preconditions
@@ -34,7 +35,7 @@ from gangsched.cluster.kube.reflector import CacheHealth, Caches
 from gangsched.cluster.kube.retry import TokenBucket, end
 from gangsched.cluster.kube.statuses import Statuses
 from gangsched.cluster.kube.writer import NOT_LEADING, Writer, WriteSettings
-from gangsched.core.actions import Action, Write
+from gangsched.core.actions import Action, ReleaseNode, Write
 from gangsched.core.events import Event, LeadershipChanged, Outcome, ServerClock, Synced, WriteDone
 from gangsched.messages import failures
 
@@ -212,6 +213,7 @@ class KubeCluster:
         self._fetching = False
         self._failure = ""
         self._giving_up: asyncio.Task[bool] | None = None
+        self._held: Sequence[ReleaseNode] = ()
         self._warming: asyncio.Task[None] | None = None
 
         client = self._client = Client(connection, TokenBucket(qps, burst), observe)
@@ -288,8 +290,11 @@ class KubeCluster:
         self._thread.start()
         self._ready.wait()
 
-    def stop(self) -> None:
-        """Stop in order: no more submissions, finish writes, release the lease, close. Safe to call again."""
+    def stop(self, held: Sequence[ReleaseNode] = ()) -> None:
+        """Stop in order: no more submissions, finish writes, release the lease, close. Safe to call again. If no
+        standby takes over, the taint is taken off the nodes that are still ``held``.
+        """
+        self._held = held
         self._inbox.close()
         if self._thread is None:
             return
@@ -442,8 +447,11 @@ class KubeCluster:
             await end([stop, *tasks, *([self._warming] if self._warming else [])])
             await self._writer.drain(0.0)  # after a failure: nothing may be on its way when the connections close
             # A write that we gave up may still take effect: then the next leader had better wait for the expiry.
+            released = self._elector is None and not self._dry_run
             if self._elector is not None and all_answered:
-                await self._elector.release()
+                released = await self._elector.release()
+            if self._held and released:
+                await give_back(self._client, self._held, self._elector)
             await self._client.close()
 
     async def _mirror(self) -> None:

@@ -34,6 +34,8 @@ _log = logs.get(__name__)
 
 #: Candidates do not all ask at the same moment.
 _JITTER = 0.2
+#: A standby takes a released lease within its retry period and this. The lease is read so often meanwhile (seconds).
+_STANDBY_SECONDS, _LOOK_SECONDS = 1.0, 0.25
 
 
 class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,13 +215,15 @@ class Elector:
         finally:
             self._stop_leading("stopping")
 
-    async def release(self) -> None:
-        """Give the lease back, so that the next leader need not wait. Call after the last write has ended."""
+    async def release(self) -> bool:
+        """Give the lease back, so that the next leader need not wait. Call after the last write has ended. Returns
+        whether it was ours, and is given back.
+        """
         lease, us = self._lease, self._settings.identity
         try:
             for _ in range(2):
                 if lease is None or lease.spec.holder_identity != us:
-                    return
+                    return False
                 released = self._noted(lease).with_spec(
                     holderIdentity="", leaseDurationSeconds=1, renewTime=render_micro_time(time.time())
                 )
@@ -231,10 +235,26 @@ class Elector:
                     lease = await self._get()  # our last renewal was stored, and we stopped before its answer came
                 else:
                     _log.info("lease released", lease=f"{self._settings.namespace}/{self._settings.name}")
-                    return
+                    return True
             _log.warning("lease not released: others write it all the time")
         except (ApiError, UnreachableError) as error:
             _log.warning("lease not released; the next leader waits until it expires", error=str(error))
+        return False
+
+    async def taken_over(self) -> bool:
+        """Return whether another process takes the lease that was released, in the time in which a standby looks."""
+        seconds = self._settings.retry_period_seconds
+        give_up = self._clock() + seconds * (1 + _JITTER) + _STANDBY_SECONDS
+        while True:
+            try:
+                found = await self._get()
+            except (ApiError, UnreachableError):
+                found = None
+            if found is not None and found.spec.holder_identity:
+                return True
+            if self._clock() >= give_up:
+                return False
+            await asyncio.sleep(min(seconds, _LOOK_SECONDS))
 
     # ---------------------------------------------------------------------------------------------------- phases
 

@@ -112,7 +112,7 @@ async def look_at_node(
     if found.metadata.uid != action.node.uid:
         return None, (Outcome.GONE, notes.ANOTHER_NODE)
     taints = found.spec.taints or ()
-    at = _place(taints)
+    at = place_of(taints)
     value = taints[at].value if at is not None else None
     others = value is not None and _scheduler(value) not in ("", _scheduler(action.value))
     as_wanted = value == action.value if isinstance(action, HoldNode) else value is None
@@ -153,7 +153,8 @@ async def tell_rights(client: Client, timeout_seconds: float, observe: Observe) 
         )
 
 
-def _place(taints: Sequence[wire.Taint]) -> int | None:
+def place_of(taints: Sequence[wire.Taint]) -> int | None:
+    """Return the place of our taint among all of a node; None: it is not there."""
     return next((i for i, each in enumerate(taints) if (each.key, each.effect) == (HELD, HELD_EFFECT)), None)
 
 

@@ -177,10 +177,18 @@ def hold(held: Mapping[str, str], node: Node, last: str) -> HoldNode | ReleaseNo
     seen, last.
     """
     value = held.get(node.name)
+    return release(node, last) if value is None else HoldNode(_UNSENT, _node(node), value)
+
+
+def release(node: Node, last: str) -> ReleaseNode:
+    """Take the taint off a node, which was seen or asked for with this value last."""
+    return ReleaseNode(_UNSENT, _node(node), last)
+
+
+def _node(node: Node) -> NodeRef:
     at = node.held.place if node.held is not None else None
     taints = len(node.taints) + (at is not None)
-    about = NodeRef("", node.name, node.uid or node.name, node.version, taints, at)
-    return ReleaseNode(_UNSENT, about, last) if value is None else HoldNode(_UNSENT, about, value)
+    return NodeRef("", node.name, node.uid or node.name, node.version, taints, at)
 
 
 def again(world: World, ledger: Ledger, options: Options, asked: Kept) -> Kept | str:

@@ -28,7 +28,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
-from gangsched.core.actions import HoldNode
+from gangsched.core.actions import HoldNode, ReleaseNode
 from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Actuator, Answer
 from gangsched.core.events import Outcome
@@ -253,6 +253,12 @@ class Holding:
         over = self._until.due(self._world.now)
         self._touched.update(over)
         return [key for key in over if key in self._groups and self.waits_for(self._groups[key])]
+
+    def releases(self) -> list[ReleaseNode]:
+        """Return what takes the taint off every node that bears it, or is to bear it."""
+        values = {name: node.held.value for name, node in self._world.held.items() if node.held} | self._ledger.held
+        found = ((self._world.snapshot.node(name), value) for name, value in sorted(values.items()))
+        return [desired.release(node, value) for node, value in found if node is not None]
 
     def status(self) -> HeldRoom:
         """How things stand, for those who ask."""
