@@ -1,4 +1,6 @@
-"""What users read, in one place for each kind: ``notes`` are Events and conditions, ``causes`` why a gang waits or a
-pod stays, ``invalid`` what is wrong with objects and settings, ``failures`` why a
-command or the process ends. Only what commands explain at length stands beside the facts, in ``cli/*explanation.py``.
+"""The sentences that users read, by kind.
+
+``notes`` has Events and conditions. ``causes`` has reasons why a gang waits or a pod stays. ``invalid`` has problems of
+objects and settings. ``failures`` has reasons why a command or the process ends. Long explanations of commands are in
+``cli/*explanation.py``.
 """

@@ -1,4 +1,4 @@
-"""What would make a gang start, each tried by the decision itself."""
+"""Changes that would make a gang start. Each was tried by a decision."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ other_selector = Text("take {selector} out of its node selector, or label nodes 
 other_affinity = Text("take the required node affinity out of its pods, or make it match nodes: {then}")
 without_topology = Text("ask for no single {keys}, or have a larger one: {then}")
 smaller_request = Text("ask for at most {asked} in each pod: {then}")
-fewer_members = Text("lower it to {members} (parallelism, minMember): {then}")
+fewer_members = Text("lower parallelism (or minMember) to {members}: {then}")
 same_class = Text(
     "give {pods} the priority class of its other members: the gang has the lowest of its members' priorities,"
     " {lowest}, and with {highest} {then}"

@@ -1,7 +1,7 @@
-"""The first sentence of every answer: why a gang does not start, with numbers, as the same words have it everywhere.
+"""The first sentence of every answer: why a gang does not start, with numbers, in the same words everywhere.
 
-Three words tell three things apart: what *never fits* while the cluster and the gang are as they are, whatever leaves;
-what does *not now*, since others have the room; and what *waits* for something that is named.
+Three words are used. A gang *never fits* if it would not fit into empty nodes. It does *not now* fit if others
+have the room. It *waits* for something that is named.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from gangsched.messages.text import Text
 
 NEVER_FITS, NOT_NOW, WAITS = "never fits", "not now", "waits"
-#: What the first sentence begins with.
+#: The words with which the first sentence begins.
 WORDS = (NEVER_FITS, NOT_NOW, WAITS)
 first_sentence = Text("{word}: {why}")
 with_more = Text("{first}. {more}")

@@ -1,4 +1,4 @@
-"""What the report of shadow mode says."""
+"""Sentences of the report of shadow mode."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CONDITION = (
     " PreemptionByScheduler. One that deletes pods without it is counted with none."
 )
 FOR_WHOM = "For whom it evicted is known by the node to which a pod was nominated or bound next; the sum needs no such."
-CONTROLLERS = "What controllers would have made, had other pods been evicted, is not known."
+CONTROLLERS = "The pods that controllers would have created after other evictions are not known."
 NO_REPORT_WITHOUT = "--report and --shadow-of are of --shadow"
 NOT_TOGETHER = "--shadow decides again and again and writes nothing: it takes no --once, --dry-run or --scheduler-name"
 OWN_NAME = Text("--shadow-of {name}: that is a name of this scheduler, and no other one's")

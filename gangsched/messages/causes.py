@@ -59,8 +59,8 @@ NO_ROOM_NOW = "it does not fit into the room that is free"
 UNDER_STRICT_POLICY = "under strict queue policy"
 FOR_RESERVED_ROOM = "for which room is reserved"
 kept_for_others = Text("node(s) were kept for {names}, ahead in the queue")
-EVICTING_ALL_NOT_ENOUGH = "evicting all workloads and pods that may be evicted for the gang would not be enough"
-NO_WORKLOADS_TO_DISPLACE = "no workloads may be displaced so that the gang has both its quota and its nodes"
+EVICTING_ALL_NOT_ENOUGH = "there is too little room even without all workloads and pods that may be evicted"
+NO_WORKLOADS_TO_DISPLACE = "no workloads may be preempted so that the gang gets its quota and its nodes"
 NOT_ASKED_FOR = "not asked for"
 PREEMPTION_POLICY_NEVER = "not eligible due to preemptionPolicy=Never."
 not_yet = Text("not yet: {why}, and so the gang pauses; no pod is evicted for it until {time}")
@@ -72,8 +72,7 @@ not_held_for_long = Text(
     "it fits when {pods} that terminate have left, by {time}: no room is held for it longer than preemption.maxWait"
 )
 held_in_vain = Text(
-    "it fits when pods that terminate have left; room was held for it without effect, and is not held again"
-    " before {time}"
+    "it waits for terminating pods; room that was held for it had no effect, and is held again after {time}"
 )
 holds_paused = Text(
     "nodes were held for gangs of namespace {namespace}, and these did not start: no pod is evicted for its gangs"
@@ -148,7 +147,7 @@ jobset_would_fail_by_restarts = Text(
     "JobSet {jobset} would fail with its Job: it has been restarted {counted} of {most} times (maxRestarts)"
 )
 jobset_would_restart = Text("JobSet {jobset} would be restarted as a whole, by its failurePolicy")
-jobset_would_make_jobs_anew = Text("JobSet {jobset} would make {jobs} anew, by its failurePolicy, and go on")
+jobset_would_make_jobs_anew = Text("JobSet {jobset} would create {jobs} again by its failurePolicy and continue")
 ONLY_LOWER_PRIORITY_POD = "the only lower-priority pod"
 would_not_fit_even_if = Text("the gang would not fit even if {pods} were evicted")
 job_would_fail_by_backoff_limit = Text(
@@ -234,7 +233,7 @@ owner_gone = Text("its {kind} {owner} is gone, or is not known yet")
 owner_replaced = Text("its {kind} {owner} is gone; the one of that name is another")
 owner_being_deleted = Text("its {kind} {owner} is being deleted")
 owner_ended = Text("its {kind} {owner} has ended")
-owner_refused = Text("its {kind} {owner} cannot be understood: {why}")
+owner_refused = Text("its {kind} {owner} is invalid: {why}")
 owner_api_missing = Text("its {kind} {owner} is of an API that the cluster does not serve ({api})")
 members_without_owner = Text("{present} of {min_member} members may be scheduled; of {count}, {why}")
 no_minimum = Text("no member of gang {gang} says how many members it needs (annotation {annotation})")
@@ -288,7 +287,7 @@ too_large_to_wait = Text("{pods} pods are more than the {most} with which a {kin
 
 # When a gang that waits will start
 
-NOTHING_NEW = "nothing comes that is not there yet, and no node is lost"
+NOTHING_NEW = "no new pods arrive, and no node is lost"
 FORECAST_OF_ONE_PRIORITY = "measured on a trace with jobs of one priority: 91 of 100 starts were within such times"
 FORECAST_OF_SEVERAL = (
     "measured on a trace with jobs of two priorities: 61 of 100 starts were within such times, since jobs that come"

@@ -13,7 +13,7 @@ no_counter = Text("has no counter {counter} in a set {counter_set}, which device
 compatibility_groups = Text("device {device} has compatibility groups")
 COUNTER_SET_TWICE_IN_SLICE = "a counter set appears twice"
 
-# What of a claim is not supported
+# Parts of a claim that are not supported
 
 NO_CLASS_NAMED = "request without a deviceClassName"
 NO_ATTRIBUTE = "constraint without matchAttribute or distinctAttribute"

@@ -1,4 +1,4 @@
-"""What ``gangsched leave`` says of the workloads of a namespace."""
+"""Sentences of ``gangsched leave`` about the workloads of a namespace."""
 
 from __future__ import annotations
 

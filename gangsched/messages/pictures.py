@@ -1,4 +1,4 @@
-"""What stands in pictures of plans and of simulated runs."""
+"""Texts in pictures of plans and of simulated runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAN = "Plan"
 RUN = "Simulated run"
 of_input = Text("of {sources}")
 OF_CLUSTER = "the cluster"
-drawn = Text("Drawn is {resource}, of which the pods ask for most.")
+drawn = Text("Bars show {resource}.")
 LEGEND_RUNS = "runs"
 LEGEND_NEW = "starts here"
 LEGEND_LEAVES = "evicted for others"

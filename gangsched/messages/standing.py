@@ -1,4 +1,4 @@
-"""Who leads, and with which configuration: what commands say of the scheduler of a cluster."""
+"""Sentences of commands about the scheduler of a cluster: its leader and its configuration."""
 
 from __future__ import annotations
 

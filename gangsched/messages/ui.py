@@ -1,4 +1,4 @@
-"""What the page says on which people look at a cluster."""
+"""Texts of the pages that show a cluster."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ host_refused = Text(
 )
 NOT_ADMITTED = "open the address that gangsched ui has printed: it has a secret, which this request lacks"
 QUERY = "at most 8 fields, in UTF-8, are understood in an address"
-OTHER_SITE = "what another site sends is not planned: open this page and paste it there"
+OTHER_SITE = "forms of another site are refused: open this page and paste the manifest there"
 FORM_TYPE = "only the form of this page is understood (application/x-www-form-urlencoded, UTF-8)"
 NO_PAGE = "There is no such page."
 record_unreadable = Text("The record of evictions cannot be read: {why}")

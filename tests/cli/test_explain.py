@@ -337,7 +337,7 @@ def test_more_members_than_the_nodes_take(explain):
     job = GANG_JOB.replace("parallelism: 2", "parallelism: 6")
     _, out, _ = explain("job/train", NODES, job)
     assert "NEVER FITS 6 pods x 4 cpu = 24; 8 in the 2 nodes that it may use: at most 2 of 6" in out
-    assert "do lower it to 2 members (parallelism, minMember): it can start now" in out
+    assert "do lower parallelism (or minMember) to 2 members: it can start now" in out
     assert "add 4 nodes like n" in out
 
 

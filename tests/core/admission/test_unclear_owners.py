@@ -202,7 +202,7 @@ def test_an_owner_that_cannot_be_understood() -> None:
     refused = ObjectRefused("PyTorchJob.kubeflow.org", "d", "torch", "uid-PyTorchJob-torch", "spec", "is wrong")
     cluster = Cluster(*READ, node("n1").cpu(8), *members("PyTorchJob", "torch"), refused)
     assert nodes_of(cluster.run()) == {}
-    assert "cannot be understood: spec: is wrong" in texts(cluster.log, "torch-0")[-1][1]
+    assert "is invalid: spec: is wrong" in texts(cluster.log, "torch-0")[-1][1]
     cluster.show(operator_object("PyTorchJob", "torch"))
     assert len(nodes_of(cluster.run())) == 4
 

@@ -66,7 +66,7 @@ def test_a_jobset_whose_policy_makes_jobs_anew_loses_one_of_them(policy: JobSetP
     assert len({v.name.rpartition("-")[0] for v in made.victims}) == 1
     assert {(v.method, v.unit.kind) for v in made.victims} == {("delete", "Job")}
     assert len(made.victims) == MEMBERS
-    assert made.warnings[-1] == "JobSet d/train would make 1 Job anew, by its failurePolicy, and go on"
+    assert made.warnings[-1] == "JobSet d/train would create 1 Job again by its failurePolicy and continue"
 
 
 def test_a_jobset_without_restarts_left_ends_with_its_jobs() -> None:

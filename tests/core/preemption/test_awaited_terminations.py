@@ -203,7 +203,7 @@ def test_a_gang_that_waited_in_vain_waits_without_room() -> None:
         if n < 2:
             cluster.pass_time(131.0)
     assert held == [True, True, False]
-    assert "without effect" in cluster.decisions[-1].message
+    assert "had no effect" in cluster.decisions[-1].message
     cluster.pass_time(31.0)
     assert kept(cluster)
     cluster.leave("t2")
