@@ -44,7 +44,7 @@ class Ledger:
     """What is intended; see each attribute. With ``strict`` the gangs that do not fit keep their nodes from those
     behind them.
 
-    A holder has one :class:`~gangsched.core.ledger.reservation.PlanReservation` for its members, whatever the reason, and
+    A holder has one :class:`~gangsched.core.ledger.reservation.PlanReservation` for its members, and
     another record for its turn in the queue (``turns``). :meth:`seen_by` answers whose the room of both is.
     """
 
