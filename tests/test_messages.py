@@ -21,7 +21,7 @@ MODULES = tuple(
 ANSWERS = (
     *(f"cli/{name}.py" for name in ("decisions", "demo", "explanation", "pod_explanation")),
     *(f"cli/{name}.py" for name in ("render", "render_html", "render_html_plan", "render_html_ui")),
-    *(f"cli/{name}.py" for name in ("render_simulation", "page")),
+    *(f"cli/{name}.py" for name in ("render_simulation", "render_html_table", "page")),
 )
 #: The errors of CEL have the words of cel-go, which people who write selectors know from the API server.
 OF_THE_LANGUAGE = ("model/cel/",)

@@ -6,7 +6,7 @@ alike once, and if that is not enough, each rack as one node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -181,14 +181,16 @@ class Content(NamedTuple):
     style: str = ""
 
 
-def content(lead: Sequence[str], body: str, gangs: Sequence[str], kinds: Sequence[str]) -> Content:
-    """Sentences, what bars mean, and ``body``; ``gangs`` by number."""
+def content(
+    lead: Sequence[str], body: str, gangs: Sequence[str], kinds: Sequence[str], links: Mapping[str, str] = {}
+) -> Content:
+    """Sentences, what bars mean, and ``body``; ``gangs`` by number, with ``links`` to their pages."""
     chosen = "".join(
         f"body:has(#f{n}:checked) .n:not(.{mark}):not(.x), body:has(#f{n}:checked) details:not(:has(.{mark}))"
         " { display: none }"
         for n, mark in [("c", "c"), *((str(n), f"g{n}") for n in range(min(len(gangs), _CHOICES)))]
     )
-    return Content(f"{sentences(lead)}{_legend(kinds, gangs)}\n{_choices(gangs)}\n{body}", chosen)
+    return Content(f"{sentences(lead)}{_legend(kinds, gangs, links)}\n{_choices(gangs)}\n{body}", chosen)
 
 
 def sentences(lines: Iterable[str]) -> str:
@@ -229,10 +231,12 @@ _KINDS = {
 }
 
 
-def _legend(kinds: Sequence[str], gangs: Sequence[str]) -> str:
+def _legend(kinds: Sequence[str], gangs: Sequence[str], links: Mapping[str, str]) -> str:
     items = [f"<span><i class='{kind} h0'></i>{escape(_KINDS[kind])}</span>" for kind in kinds]
     items.append(f"<span><i class='f p'></i>{escape(pictures.LEGEND_FREE)}</span>")
-    items += [f"<span><i class='h{n % len(HUES)}'></i>{escape(name)}</span>" for n, name in enumerate(gangs[:_CHOICES])]
+    for number, name in enumerate(gangs[:_CHOICES]):
+        text = f"<a href='{escape(links[name])}'>{escape(name)}</a>" if name in links else escape(name)
+        items.append(f"<span><i class='h{number % len(HUES)}'></i>{text}</span>")
     items.append(f"<span><i class='p'></i>{escape(pictures.SINGLE_PODS)}</span>")
     return f"<div class='q'>{''.join(items)}</div>"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from html import escape
 from itertools import groupby
@@ -46,21 +46,46 @@ def plan_content(plan: Planned) -> page.Content:
     return page.content(lead, body, [gang.key for gang in drawn.gangs], (page.RUNS, page.NEW, page.LEAVES))
 
 
-def nodes_content(events: Sequence[Event], lead: Sequence[str]) -> page.Content:
-    """The nodes with the pods on them now, and when those that stop have left and room that is held is taken."""
+def nodes_content(
+    events: Sequence[Event], lead: Sequence[str], link: Callable[[str, str], str] | None = None
+) -> page.Content:
+    """The nodes with the pods on them now, and when those that stop have left and room that is held is taken. ``link``
+    has the address of a gang, by namespace and name.
+    """
     now, _ = before_and_after(events, ())
     held = (replace(p, node=p.nominated_node, nominated_node="") for p in waiting_for_room(events))
     then = Placed(now.nodes, [*(pod for pod in now.pods if pod.deleting_since is None), *held])
     drawn = _Drawn(now, then, (), heads=(pictures.NOW, pictures.HELD_TAKEN), leaves=page.TERMINATES)
     lead = [*lead, pictures.drawn(resource=drawn.painter.resource)]
     kinds = (page.RUNS, page.NEW, page.TERMINATES)
-    return page.content(lead, page.fitting(drawn.nodes, boxes=drawn.boxes), [gang.key for gang in drawn.gangs], kinds)
+    names = [gang.key for gang in drawn.gangs]
+    links = {gang.key: link(gang.namespace, gang.name) for gang in drawn.gangs} if link is not None else {}
+    return page.content(lead, page.fitting(drawn.nodes, boxes=drawn.boxes), names, kinds, links)
 
 
 def waiting_for_room(events: Iterable[Event]) -> list[Pod]:
     """Pods for which room is held on a node, and that are on none."""
     last = {pod.uid: pod for pod in records(events, Pod)}
     return [pod for pod in last.values() if pod.live and pod.nominated_node and not pod.node]
+
+
+def summary(events: Sequence[Event], waiting: int) -> str:
+    """The first line about a cluster: how much of what pods ask for most is used, and held for gangs; who waits."""
+    now, _ = before_and_after(events, ())
+    held = waiting_for_room(events)
+    resource = Painter([*now.nodes.values(), *now.pods, *held]).resource
+    room = sum(dict(node.allocatable).get(resource, 0) for node in now.nodes.values())
+    if not room:
+        return ""
+    used = sum(amount(pod, resource) for pod in now.pods if pod.node in now.nodes)
+    kept = min(sum(amount(pod, resource) for pod in held), room)
+    return pictures.in_one_line(
+        used=render(resource, used),
+        room=quantity(resource, room),
+        held=render(resource, kept),
+        gangs=counted(waiting, "gang"),
+        wait="waits" if waiting == 1 else "wait",
+    )
 
 
 class _Drawn:
@@ -119,11 +144,11 @@ class _Drawn:
         names = [node.name for node in nodes]
         pods = [[pod for name in names for pod in where.get(name, ())] for where in (self._before, self._after)]
         bars = tuple(tuple(self._boxes(found, resource, room, level)) for found in pods)
-        used = (
-            render(resource, before) if before == after else f"{render(resource, before)} → {render(resource, after)}"
-        )
         numbers = {self._number[pod.gang] for found in pods for pod in found if pod.gang in self._number}
-        note = f"{used} / {quantity(resource, room)}"
+        has, used, then = quantity(resource, room), render(resource, before), render(resource, after)
+        note = pictures.used_of(used=used, room=has)
+        if before != after:
+            note = pictures.now_and_after(now=used, after=then, room=has)
         return Row(names[0], note, bars, not self.changes.isdisjoint(names), frozenset(numbers))
 
     def _boxes(self, pods: Iterable[Pod], resource: str, room: int, level: int) -> Iterable[Box]:

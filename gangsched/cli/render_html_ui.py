@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from rich.text import Text
 
 from gangsched.cli import get, page
-from gangsched.cli.answers import clean
+from gangsched.cli.answers import clean, natural
 from gangsched.cli.contracts import Planned
 from gangsched.cli.explanation import Explanation
 from gangsched.cli.history import Record
@@ -23,6 +24,7 @@ from gangsched.cli.queue_rows import Row as QueueRow
 from gangsched.cli.queues import entry
 from gangsched.cli.render import action_of
 from gangsched.cli.render_html_plan import evidence_html, plan_content
+from gangsched.cli.render_html_table import STYLE, Bar, Cell, table
 from gangsched.messages import pictures, ui
 
 ROOT = "/ui"
@@ -35,6 +37,10 @@ TABS = {
     f"{ROOT}/evictions": ui.EVICTIONS,
     f"{ROOT}/plan": pictures.PLAN,
 }
+#: A page is loaded again after so many seconds.
+RELOAD_SECONDS = 5
+#: The gang that a line of the record names.
+_GANG = re.compile(r"\bgang ([a-z0-9.-]+)/([a-z0-9.-]+)\b")
 #: So many rows of a table, names of objects in one, and lines of a list are shown at most.
 MOST_ROWS, MOST_NAMES, MOST_LINES = 500, 3, 40
 
@@ -48,27 +54,24 @@ form.plan { display: block } textarea { width: 100%; font: 13px/1.4 ui-monospace
 input, select, button, textarea { font-size: 14px; padding: .3rem .5rem; color: inherit; max-width: 100%;
   background: var(--paper); border: 1px solid var(--dim); border-radius: 4px }
 [role=alert] { border-left: 4px solid #c5221f; padding: .1rem 0 .1rem .8rem; margin: .8rem 0; overflow-wrap: anywhere }
-table.u td { white-space: normal; color: inherit; overflow-wrap: anywhere } table.u td:last-child { min-width: 12rem }
-table.u td.k { white-space: nowrap; overflow-wrap: normal }
-@media (max-width: 700px) {
-  table.u td, table.u td.k { display: grid; grid-template-columns: 6rem 1fr; white-space: normal; padding: 0 }
-  table.u td::before { content: attr(data-l); color: var(--dim); font-size: 12px }
-  table.u td:empty { display: none } }
+.live { float: right; font-size: 13px; color: var(--dim) } .sum { font-size: 1.05rem; font-weight: 600 }
 """
 _STYLED = re.compile(r" style='([^']*)'")
 
 
-def whole(path: str, title: str, of: str, found: Content, nonce: str) -> str:
-    """The page at ``path``, for a policy that lets only styles with this ``nonce`` count."""
+def whole(path: str, title: str, of: str, found: Content, nonce: str, *, live: str = "") -> str:
+    """The page at ``path``, for a policy that lets only styles with this ``nonce`` count. ``live`` is a link that stops
+    the page from being loaded again and again, or starts that.
+    """
     links = "".join(
         f"<li><a href='{tab}'{' aria-current=page' if tab == path else ''}>{escape(name)}</a></li>"
         for tab, name in TABS.items()
     )
     above = (
         f"<a class='skip' href='#main'>{escape(ui.SKIP)}</a>"
-        f"<nav aria-label='{escape(ui.PAGES)}'><ul>{links}</ul></nav>\n<main id='main'>"
+        f"<nav aria-label='{escape(ui.PAGES)}'><ul>{links}</ul></nav>\n{live}<main id='main'>"
     )
-    text = page.page(title, of, found._replace(body=f"{found.body}</main>"), head="", above=above, style=_STYLE)
+    text = page.page(title, of, found._replace(body=f"{found.body}</main>"), head="", above=above, style=_STYLE + STYLE)
     return _without_attributes(text, nonce)
 
 
@@ -83,31 +86,77 @@ def _without_attributes(text: str, nonce: str) -> str:
 # ---------------------------------------------------------------------------------------------------------- what is in
 
 
-def gangs(rows: Sequence[get.Row], now: float, lead: Sequence[str], *, namespace: str, waiting: bool) -> Content:
-    """All gangs, or those of a namespace or that wait: those that wait first, the one that waits longest before all."""
+class Choice(NamedTuple):
+    """The gangs that are shown, and their order: ``sort`` is the head of a column, ``text`` is in name or reason."""
+
+    namespace: str = ""
+    waiting: bool = False
+    text: str = ""
+    sort: str = ""
+
+    def shows(self, row: get.Row) -> bool:
+        """Return whether this gang is chosen."""
+        told = f"{row.namespace}/{row.name} {row.reason}".lower()
+        space = self.namespace in ("", row.namespace)
+        return space and (not self.waiting or row.state in get.WAITS) and self.text.lower() in told
+
+    def address(self, sort: str) -> str:
+        """The page with the same gangs in another order."""
+        fields = {"namespace": self.namespace, "waiting": "1" if self.waiting else "", "text": self.text, "sort": sort}
+        return f"{ROOT}?{urlencode({key: value for key, value in fields.items() if value})}"
+
+
+#: What rows are sorted by, by the head of their column.
+_ORDERS: Mapping[str, Callable[[get.Row], Any]] = {
+    "NAMESPACE": lambda row: natural(row.namespace),
+    "NAME": lambda row: natural(row.name),
+    "KIND": lambda row: row.kind,
+    "STATE": lambda row: row.state,
+    "PRIORITY": lambda row: -row.priority,
+    "AGE": lambda row: row.created or 0.0,
+}
+
+
+def gangs(rows: Sequence[get.Row], now: float, summary: str, lead: Sequence[str], chosen: Choice) -> Content:
+    """The gangs that are chosen. Without another order those come first that wait, the one that waits longest before
+    all.
+    """
     spaces = sorted({row.namespace for row in rows})
     options = "".join(
-        f"<option value='{escape(space)}'{' selected' if space == namespace else ''}>{_text(space) or ui.ALL}</option>"
+        f"<option value='{escape(space)}'{' selected' if space == chosen.namespace else ''}>"
+        f"{_text(space) or ui.ALL}</option>"
         for space in ("", *spaces[:MOST_ROWS])
     )
-    chosen = (
-        f"<form action='{ROOT}'><label for='ns'>{ui.NAMESPACE}</label>"
+    kept = f"<input type='hidden' name='sort' value='{escape(chosen.sort)}'>" if chosen.sort else ""
+    forms = (
+        f"<form action='{ROOT}'>{kept}<label for='ns'>{ui.NAMESPACE}</label>"
         f"<select id='ns' name='namespace'>{options}</select>"
-        f"<label><input type='checkbox' name='waiting' value='1'{' checked' if waiting else ''}> {ui.ONLY_WAITING}"
-        f"</label><button>{pictures.FILTER}</button></form>"
+        f"<label><input type='checkbox' name='waiting' value='1'{' checked' if chosen.waiting else ''}>"
+        f" {ui.ONLY_WAITING}</label>"
+        f"<input name='text' aria-label='{ui.TEXT}' placeholder='{ui.TEXT}' value='{escape(chosen.text)}'>"
+        f"<button>{pictures.FILTER}</button></form>"
         f"<form action='{EXPLAIN}'><label for='find'>{ui.FIND}</label>"
         f"<input id='find' name='name' required placeholder='{escape(ui.NAME)}'>"
-        f"<input name='namespace' aria-label='{ui.NAMESPACE}' placeholder='{ui.NAMESPACE}' value='{escape(namespace)}'>"
+        f"<input name='namespace' aria-label='{ui.NAMESPACE}' placeholder='{ui.NAMESPACE}'"
+        f" value='{escape(chosen.namespace)}'>"
         f"<button>{ui.EXPLANATION}</button></form>"
     )
-    found = [r for r in rows if namespace in ("", r.namespace) and (not waiting or r.state in get.WAITS)]
+    found = [row for row in rows if chosen.shows(row)]
     found.sort(key=lambda row: (row.state not in get.WAITS, row.created or now if row.state in get.WAITS else 0.0))
+    if order := _ORDERS.get(chosen.sort):
+        found.sort(key=order)
     head, *lines = get.lines("table", found[:MOST_ROWS], now)
-    links = [{1: _link(row.namespace, row.name, row.kind)} for row in found]
+    name, state = head.index("NAME"), head.index("STATE")
+    cells: list[list[str | Cell]] = [list(line) for line in lines]
+    for row, line in zip(found, cells, strict=False):
+        line[name] = Cell(row.name, link(row.namespace, row.name, row.kind))
+        line[state] = Cell(row.state, state=True)
     summed = page.sentences([get.in_short(Counter(row.state for row in found))])
-    table = _table(head, lines, links) if lines else page.sentences([ui.NO_GANGS])
+    sorts = {label: chosen.address(label) for label in _ORDERS}
+    shown = table(head, cells, sorts, chosen.sort) if lines else page.sentences([ui.NO_GANGS])
     more = [ui.more_gangs(count=left)] if (left := _beyond(found)) else []
-    return Content(page.sentences(lead) + chosen + summed + table + page.sentences(more))
+    first = f"<p class='sum'>{_text(summary)}</p>" if summary else ""
+    return Content(first + page.sentences(lead) + forms + summed + shown + page.sentences(more))
 
 
 def explained(found: Explanation, more: str = "") -> Content:
@@ -135,28 +184,52 @@ def title_of(found: Explanation) -> tuple[str, str]:
 
 def queues(rows: Sequence[QueueRow], lead: Sequence[str]) -> Content:
     """The tree of queues: a line for each resource of each."""
-    head = ("QUEUE", "PENDING", "RESERVING", "ADMITTED", "RESOURCE", "USED", "RESERVED", "QUOTA", "BORROWED")
-    lines: list[tuple[str, ...]] = []
+    head = (
+        "QUEUE",
+        "PENDING",
+        "RESERVING",
+        "ADMITTED",
+        "RESOURCE",
+        ui.OF_QUOTA,
+        "USED",
+        "RESERVED",
+        "QUOTA",
+        "BORROWED",
+    )
+    lines: list[tuple[str | Cell, ...]] = []
     for row in rows:
         shown = entry(row)
         name = "· " * row.depth + row.name + (f" ({row.problem})" if row.problem else "")
         counts = [str(shown[key]) if row.is_queue else "" for key in ("pending", "reserving", "admitted")]
         uses = [
-            (f"{use['resource']} of {use['flavor']}", *(use[key] for key in ("used", "reserved", "quota", "borrowed")))
-            for use in shown["usage"]
+            (
+                f"{use['resource']} of {use['flavor']}",
+                Cell("", bar=Bar(each.used, each.reserved, each.quota, _told(use))),
+                *(use[key] for key in ("used", "reserved", "quota", "borrowed")),
+            )
+            for use, each in zip(shown["usage"], row.usages, strict=True)
         ]
-        lines += [(name, *counts, *use) for use in uses or [("",) * 5]]
-    table = _table(head, lines[:MOST_ROWS]) if lines else page.sentences([ui.NO_QUEUES])
+        lines += [(name, *counts, *use) for use in uses or [("",) * 6]]
+    shown_rows = table(head, lines[:MOST_ROWS]) if lines else page.sentences([ui.NO_QUEUES])
     more = [ui.more_queues(count=left)] if (left := _beyond(lines)) else []
-    return Content(page.sentences(lead) + table + page.sentences(more))
+    return Content(page.sentences(lead) + shown_rows + page.sentences(more))
 
 
 def evictions(record: Record, lead: Sequence[str]) -> Content:
     """What is on record, the newest first."""
-    head, *lines = Record(record.lines[::-1][:MOST_ROWS], record.now).rows(MOST_NAMES)
-    table = _table(head, lines) if lines else page.sentences([ui.NO_EVICTIONS])
+    newest = record.lines[::-1][:MOST_ROWS]
+    head, *lines = Record(newest, record.now).rows(MOST_NAMES)
+    at = head.index("OBJECTS")
+    cells: list[list[str | Cell]] = [list(line) for line in lines]
+    for line, row in zip(newest, cells, strict=True):
+        if len(line.objects) == 1:
+            space, name, _ = line.objects[0]
+            row[at] = Cell(str(row[at]), link(space, name, line.kind))
+        if gang := _GANG.search(line.note):
+            row[-1] = Cell(line.note, link(gang[1], gang[2]))
+    shown = table(head, cells) if lines else page.sentences([ui.NO_EVICTIONS])
     more = [ui.more_evictions(count=left)] if (left := _beyond(record.lines)) else []
-    return Content(page.sentences(lead) + table + page.sentences(more))
+    return Content(page.sentences(lead) + shown + page.sentences(more))
 
 
 def plan_form(text: str, lead: Sequence[str] = (), problems: Sequence[str] = ()) -> Content:
@@ -183,8 +256,10 @@ def alert(title: str, lines: Sequence[str]) -> str:
     return f"<div role='alert'><p><strong>{escape(title)}</strong></p>{items}</div>" if items else ""
 
 
-def _link(namespace: str, name: str, kind: str) -> str:
-    return f"{EXPLAIN}?{urlencode({'namespace': namespace, 'name': name, 'kind': kind})}"
+def link(namespace: str, name: str, kind: str = "") -> str:
+    """Return the address of the explanation of a gang, a pod or an owner."""
+    fields = {"namespace": namespace, "name": name, **({"kind": kind} if kind else {})}
+    return f"{EXPLAIN}?{urlencode(fields)}"
 
 
 def _beyond(found: Sequence[object]) -> int:
@@ -192,21 +267,14 @@ def _beyond(found: Sequence[object]) -> int:
     return max(0, len(found) - MOST_ROWS)
 
 
-def _table(head: Sequence[str], lines: Iterable[Sequence[str]], links: Sequence[Mapping[int, str]] = ()) -> str:
-    """Rows below their heads; ``links`` has for each row the addresses of its cells."""
-    heads = "".join(f"<th scope='col'>{escape(each)}</th>" for each in head)
-    rows = []
-    for number, line in enumerate(lines):
-        addresses = links[number] if links else {}
-        cells = []
-        for column, cell in enumerate(line):
-            text = _text(cell)
-            if column in addresses:
-                text = f"<a href='{escape(addresses[column])}'>{text}</a>"
-            short = " class='k'" if len(cell) < 12 else ""
-            cells.append(f"<td{short} data-l='{escape(head[column].lower())}'>{text}</td>")
-        rows.append(f"<tr>{''.join(cells)}</tr>")
-    return f"<table class='u'><tr>{heads}</tr>\n" + "\n".join(rows) + "</table>"
+def _told(use: Mapping[str, Any]) -> str:
+    return ui.use_of_quota(used=use["used"], reserved=use["reserved"], quota=use["quota"])
+
+
+def live(address: str, *, paused: bool) -> str:
+    """The link that stops or starts loading a page again and again."""
+    text, action = (ui.PAUSED, ui.RESUME) if paused else (ui.reloads(seconds=RELOAD_SECONDS), ui.PAUSE)
+    return f"<p class='live'>{escape(text)} <a href='{escape(address)}'>{escape(action)}</a></p>"
 
 
 def _text(text: str) -> str:

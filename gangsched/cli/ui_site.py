@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 from gangsched.cli import get, plan
 from gangsched.cli import render_html_ui as render
@@ -26,7 +26,7 @@ from gangsched.cli.history import Record
 from gangsched.cli.inputs import Input, named
 from gangsched.cli.page import Content
 from gangsched.cli.queue_rows import rows as queue_rows
-from gangsched.cli.render_html_plan import nodes_content, waiting_for_room
+from gangsched.cli.render_html_plan import nodes_content, summary, waiting_for_room
 from gangsched.cli.status import gangs_by_plan
 from gangsched.cluster.kube.history import Line
 from gangsched.cluster.manifests.objects import Source as Text
@@ -59,6 +59,8 @@ _FEW = 12
 _HTML = "text/html; charset=utf-8"
 _FORM = "application/x-www-form-urlencoded"
 _POLICY = "default-src 'none'; style-src 'nonce-{nonce}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+#: What is loaded again and again: no page on which a person reads or writes.
+_RELOADED = {render.ROOT, *(f"{render.ROOT}/{name}" for name in ("nodes", "queues", "evictions"))}
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -159,8 +161,15 @@ class Site:
         view, nonce = self._view, secrets.token_urlsafe(16)
         at = ui.as_of(time=render_time(view.seen.now)) if view is not None and view.seen.now else ""
         of = " ".join(filter(None, (made.about, at)))
-        body = render.whole(path, made.title, of, made.content, nonce).encode()
-        return Answer(made.status, _HTML, body, {**_HEADERS, "Content-Security-Policy": _POLICY.format(nonce=nonce)})
+        headers = {**_HEADERS, "Content-Security-Policy": _POLICY.format(nonce=nonce)}
+        live = ""
+        if path in _RELOADED and made.status is HTTPStatus.OK:
+            paused = fields.pop("pause", "") == "1"
+            headers |= {} if paused else {"Refresh": str(render.RELOAD_SECONDS)}
+            other = urlencode(fields if paused else {**fields, "pause": "1"})
+            live = render.live(f"{path}?{other}" if other else path, paused=paused)
+        body = render.whole(path, made.title, of, made.content, nonce, live=live).encode()
+        return Answer(made.status, _HTML, body, headers)
 
     def _begin(self) -> float:
         """The time at which work begins, if it may: not all of a process that schedules is for pages."""
@@ -246,8 +255,10 @@ class Site:
 
     def _gangs(self, fields: dict[str, str]) -> Page:
         view = self._look()
-        space, waiting = fields.get("namespace", ""), bool(fields.get("waiting"))
-        return Page(ui.GANGS, render.gangs(view.rows, view.seen.now, view.lead, namespace=space, waiting=waiting))
+        waiting = bool(fields.get("waiting"))
+        chosen = render.Choice(fields.get("namespace", ""), waiting, fields.get("text", ""), fields.get("sort", ""))
+        found = summary(view.seen.events, sum(row.state in get.WAITS for row in view.rows))
+        return Page(ui.GANGS, render.gangs(view.rows, view.seen.now, found, view.lead, chosen))
 
     def _explain(self, fields: dict[str, str]) -> Page:
         view = self._look()
@@ -268,7 +279,7 @@ class Site:
             lead.append(ui.held(held=listed(held, _FEW)))
         if pods := waiting_for_room(events):
             lead.append(ui.nominated(pods=listed([f"{p.key} ({p.nominated_node})" for p in pods], _FEW)))
-        return Page(pictures.NODES, nodes_content(events, lead))
+        return Page(pictures.NODES, nodes_content(events, lead, render.link))
 
     def _queues(self, _: dict[str, str]) -> Page:
         view = self._look()

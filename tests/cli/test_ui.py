@@ -13,79 +13,19 @@ from http import HTTPStatus
 import pytest
 
 from gangsched.cli import render_html_ui, ui_site
-from gangsched.cli.inputs import Input
 from gangsched.cli.main import main
+from gangsched.cli.render_html_table import Bar, Cell, table
 from gangsched.cli.ui_site import Site
 from gangsched.cluster.kube.history import Line
 from gangsched.core.events import Changed
-from gangsched.core.options import Options
 from gangsched.messages import ui
-from gangsched.model.errors import UserError
 from gangsched.model.records import Condition
 from gangsched.runtime.http import Hosts, RefusedError, Request
 from gangsched.runtime.http_server import Server
 from tests import builders
-from tests.cli.worlds import HIGH, gang_job
+from tests.cli.sites import LOCAL, PASTED, Objects, a_cluster, asked
 
-LOCAL = Hosts("127.0.0.1")
 BAD = "<img src=x onerror=alert(1)>'\"&"
-PASTED = (
-    f"{HIGH}{gang_job('new', 0, 60).replace('spec: {schedulerName', 'spec: {priorityClassName: high, schedulerName')}"
-)
-
-
-class Objects:
-    """These objects, and these lines of the record."""
-
-    def __init__(self, events, *, schedules=False, lines=()):
-        self.events, self.schedules, self.lines, self.seen = events, schedules, lines, 0
-        self.problem = None
-
-    def see(self):
-        self.seen += 1
-        if self.problem:
-            raise UserError(self.problem)
-        return Input(list(self.events), Options(), 1000.0, "", [])
-
-    def lead(self, seen):
-        return "scheduler-1 leads"
-
-    def evictions(self):
-        return self.lines
-
-
-def a_cluster():
-    """Two nodes that are full, of which one is held, and a gang that waits for them."""
-    waits = Condition("False", "Unschedulable", "not now: 0 of 2 members fit")
-    return [
-        *(Changed(builders.node(f"n{n}").cpu(4).label(rack=f"r{n}").obj()) for n in (1, 2)),
-        Changed(builders.gang("runs").min(2).obj()),
-        *(Changed(builders.pod(f"runs-{n}").gang("runs").cpu(4).on(f"n{n}").obj()) for n in (1, 2)),
-        Changed(builders.gang("waits").min(2).obj()),
-        *(
-            Changed(
-                builders.pod(f"waits-{n}").gang("waits").cpu(4).field(scheduled_condition=waits).nominated("n1").obj()
-            )
-            for n in (1, 2)
-        ),
-    ]
-
-
-def asked(site, path, fields=None, **headers):
-    """The status and the text of a page; ``fields`` are sent as its form sends them."""
-    body = urllib.parse.urlencode(fields or {}).encode()
-    headers = {
-        "Host": "localhost:1",
-        **({"Content-Type": "application/x-www-form-urlencoded"} if fields else {}),
-        **headers,
-    }
-    path, _, query = path.partition("?")
-    request = Request("post" if fields else "get", path, query, headers, lambda most: body[: most + 1])
-    try:
-        found = site.answer(request)
-    except RefusedError as refused:
-        found = refused.answer
-    return found.status, found.body.decode(), found
 
 
 def shown(text):
@@ -129,6 +69,82 @@ def test_gangs_can_be_chosen():
     assert re.findall(names, asked(site, "/ui?namespace=ml")[1]) == ["other"]
     assert sorted(re.findall(names, asked(site, "/ui?waiting=1")[1])) == ["other", "waits"]
     assert "There is no such gang." in asked(site, "/ui?namespace=nowhere")[1]
+
+
+def test_the_first_line_says_how_full_the_cluster_is():
+    """How much of what pods ask for most is used and held, and how many gangs wait."""
+    _, text, _ = asked(Site(Objects(a_cluster()), LOCAL), "/ui")
+    (first,) = re.findall(r"<p class='sum'>(.*?)</p>", text)
+    assert first == "8 of 8 CPU are used, 8 are held for gangs, 1 gang waits"
+    (first,) = re.findall(r"<p class='sum'>(.*?)</p>", asked(Site(Objects(a_cluster()[:2]), LOCAL), "/ui")[1])
+    assert first == "0 of 8 CPU are used, 0 are held for gangs, 0 gangs wait"
+
+
+def names_on(path):
+    """The names of gangs on the page, from above."""
+    _, text, _ = asked(Site(Objects(a_cluster()), LOCAL), path)
+    return re.findall(r"<td[^>]* data-l='name'><a[^>]*>(.*?)</a>", text)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["waits", "runs"]),
+        ("?sort=NAME", ["runs", "waits"]),
+        ("?sort=nonsense", ["waits", "runs"]),
+        ("?text=RUN", ["runs"]),
+        ("?text=0+of+2+members", ["waits"]),
+        ("?text=nothing", []),
+    ],
+)
+def test_gangs_are_sorted_and_filtered(query, found):
+    """By a column, or by words of the name or the reason; heads lead to the same gangs in another order."""
+    assert names_on(f"/ui{query}") == found
+    _, text, _ = asked(Site(Objects(a_cluster()), LOCAL), "/ui?waiting=1&sort=AGE")
+    assert "href='/ui?waiting=1&amp;sort=PRIORITY'" in text
+    assert text.count("aria-sort") == 2  # the head, and the rule of its style
+    assert "<span class='s wait'>Queued</span>" in text or "<span class='s make'>Nominated</span>" in text
+
+
+def test_pages_to_look_at_are_loaded_again_until_somebody_stops_that():
+    """By a header, and no script; what is written or read is not taken away."""
+    site = Site(Objects(a_cluster()), LOCAL)
+    for path in ("/ui", "/ui/nodes", "/ui/queues", "/ui/evictions"):
+        _, text, answer = asked(site, path)
+        assert answer.headers["Refresh"] == "5"
+        assert f"href='{path}?pause=1'" in text
+        _, text, answer = asked(site, f"{path}?pause=1")
+        assert "Refresh" not in answer.headers
+        assert f"href='{path}'" in text
+    assert "href='/ui?waiting=1&amp;pause=1'" in asked(site, "/ui?waiting=1")[1]
+    for path in ("/ui/plan", "/ui/explain?name=waits&namespace=d", "/ui/nothing"):
+        assert "Refresh" not in asked(site, path)[2].headers
+
+
+def test_evictions_lead_to_the_pod_and_to_the_gang():
+    """And the nodes to the gangs on them."""
+    note = "evicted for gang default/waits of priority 9"
+    lines = (Line("1970-01-01T00:10:00Z", "Preempted", "Pod", note, [("default", "runs-1", "n1")]),)
+    _, text, _ = asked(Site(Objects(a_cluster(), lines=lines), LOCAL), "/ui/evictions")
+    assert "href='/ui/explain?namespace=default&amp;name=runs-1&amp;kind=Pod'" in text
+    assert "href='/ui/explain?namespace=default&amp;name=waits'" in text
+    _, text, _ = asked(Site(Objects(a_cluster()), LOCAL), "/ui/nodes")
+    assert re.search(r"href='/ui/explain\?namespace=\w+&amp;name=waits'", text)
+
+
+def test_bars_of_queues_show_what_is_used_reserved_and_borrowed():
+    """What is beyond the quota is marked."""
+    shown_as = [
+        (Bar(2, 3, 4, "x"), ["class='r' style='width:75%'", "class='' style='width:50%'"]),
+        (Bar(0, 0, 4, "x"), []),
+        (
+            Bar(5, 8, 4, "x"),
+            ["class='over' style='width:100%'", "class='r' style='width:50%'", "class='' style='width:62.5%'"],
+        ),
+    ]
+    for bar, parts in shown_as:
+        text = table(("A",), [[Cell("", bar=bar)]])
+        assert re.findall(r"<i (.*?)></i>", text) == parts
 
 
 def test_nothing_of_the_objects_is_markup():

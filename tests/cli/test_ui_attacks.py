@@ -9,7 +9,7 @@ from http import HTTPStatus
 import pytest
 
 from gangsched.cli.ui_site import Site
-from tests.cli.test_ui import LOCAL, PASTED, Objects, a_cluster, asked
+from tests.cli.sites import LOCAL, PASTED, Objects, a_cluster, asked
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: default}\nspec: {containers: [{name: a, image: a"
 JOB = """apiVersion: batch/v1

@@ -38,7 +38,7 @@ async def test_a_browser_shows_the_pages(tmp_path):
                 assert await tab.value(smallest) >= 11
                 assert await tab.value("getComputedStyle(document.querySelector('nav ul')).display") == "flex"
         await tab.open(url)
-        reached = [await tab.tab() for _ in range(14)]
+        reached = [await tab.tab() for _ in range(24)]
         assert reached[:6] == ["skip to the content", "Gangs", "Nodes", "Queues", "Evictions", "Plan"]
         assert {"waiting", "show", "Explanation", "waits", LONG} <= set(reached)
         await tab.open(f"{url}/plan")
