@@ -17,12 +17,14 @@ def refuses(
     *,
     unless: str = "false",
     namespace: str = "",
+    resource: str = "pods",
 ) -> list[Object]:
-    """A ValidatingAdmissionPolicy, and its binding, that refuses to CREATE or DELETE pods with these labels, with this
-    message, ``unless`` an expression holds; in all namespaces, or in one.
+    """A ValidatingAdmissionPolicy, and its binding, that refuses to CREATE, UPDATE or DELETE pods with these labels, or
+    another ``resource`` of them, with this message, ``unless`` an expression holds; in all namespaces, or in one.
     """
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]}
     match: Object = {
-        "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": ["pods"]}],
+        "resourceRules": [rule],
         "objectSelector": {"matchLabels": dict(labels)},
     }
     if namespace:

@@ -115,3 +115,50 @@ async def test_a_pod_that_a_policy_keeps_is_tried_once(admin: Client, start_sche
     marked = [change.name for change in recorder.changes if is_marked(change)]
     assert marked[0] == "keep"
     assert set(marked) == {"keep", "other"}
+
+
+async def test_a_pod_that_a_policy_lets_nobody_mark_is_tried_once(admin: Client, start_scheduler: Start) -> None:
+    """`keep` is the least harm, so it is chosen first. When its mark is refused, the gang takes the other node, and no
+    mark of `keep` is tried again.
+    """
+    await admin.apply(load(CLUSTER))
+    marks = "object.status.conditions.exists(c, c.type == 'gangsched.dev/EvictedFor')"
+    unmarked = f"!has(object.status.conditions) || !{marks}"
+    policy = refuses(
+        "unmarked", "UPDATE", {"keep": "true"}, "it is not to be marked", unless=unmarked, resource="pods/status"
+    )
+    await admin.apply([*policy, *yaml.safe_load_all(dedent(LOW))])
+    await nodes_ready(admin)
+    await admin.apply(pod("keep", CPU, keep="true"))
+    try:
+        async with start_scheduler() as scheduler, admin.record("Pod") as recorder:
+            await running(admin, ["keep"])
+            await admin.apply(pod("other", CPU, "low"))
+            await running(admin, ["other"])
+            await wait_until(lambda: _refuses_marks(admin), what="the policy is in force")
+            await admin.apply(pod("strong", CPU, "urgent"))
+            await admin.wait_for("Pod", "strong", lambda p: p["status"].get("phase") == "Running", timeout=120)
+            assert scheduler.process.returncode is None
+    finally:
+        for each in policy:
+            await admin.delete(each["kind"], each["metadata"]["name"])
+    assert {each["metadata"]["name"] for each in await admin.list("Pod")} == {"keep", "strong"}
+    assert {change.name for change in recorder.changes if is_marked(change)} == {"other"}
+    nominated = [c for c in recorder.changes if c.name == "strong" and c.object["status"].get("nominatedNodeName")]
+    assert len({c.object["status"]["nominatedNodeName"] for c in nominated}) == 2
+
+
+async def _refuses_marks(admin: Client) -> bool:
+    """Return whether the policy is in force, which it is some time after it is there. Asked by a dry run."""
+    mark = {"type": "gangsched.dev/EvictedFor", "status": "False", "reason": "Test", "message": ""}
+    try:
+        await admin.request(
+            "PATCH",
+            "/api/v1/namespaces/default/pods/keep/status",
+            {"status": {"conditions": [mark]}},
+            params={"dryRun": "All"},
+            content_type="application/strategic-merge-patch+json",
+        )
+    except ApiError as error:
+        return "not to be marked" in str(error)
+    return False

@@ -9,6 +9,7 @@ from gangsched.core.actions import (
     AskRemoval,
     Bind,
     HoldNode,
+    Mark,
     ReleaseNode,
     Removal,
     Remove,
@@ -95,7 +96,8 @@ class Phases:
         if isinstance(action, HoldNode | ReleaseNode):
             self._holding.answered(answer)
             return
-        if isinstance(action, Remove | AskRemoval) and outcome is Outcome.REFUSED:
+        # A victim that may not be marked may not be removed either: nothing is removed without its mark.
+        if isinstance(action, Remove | AskRemoval | Mark) and outcome is Outcome.REFUSED:
             self._world.refused_removals.note(action.pod.uid, action.pod.namespace, message, self._world.now)
         eviction, group = self._ledger.condemned.evictions.get(key), self._groups.get(key)
         if answer.in_phase:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangsched.core.actions import Action, AskRemoval, Mark, Remove
+from gangsched.core.actions import Action, AskRemoval, Mark, Nominate, Remove
 from gangsched.core.events import Outcome
 from gangsched.core.state.refused_removals import REFUSED_SECONDS
 from tests.builders import gang, node, pod
@@ -137,3 +137,29 @@ def test_a_pod_of_its_name_is_another() -> None:
     """A new decision about a cluster of which nothing was refused takes it."""
     found = plan(node("n").cpu(4), pod("keep").cpu(4).on("n").priority(1), pod("m").cpu(4).priority(9))
     assert found["d/m"].outcome == "preempt"
+
+
+def test_a_victim_that_may_not_be_marked_is_none_for_an_hour() -> None:
+    """A policy refuses the status of pods that run: each of them is tried once, and then the gang waits."""
+    cluster = world()
+    cluster.judge = lambda action: REFUSAL if isinstance(action, Mark) else None
+    goes_on(cluster, 600)
+    marks = [action.pod.name for action in cluster.log if isinstance(action, Mark)]
+    assert sorted(marks) == ["keep", "lose"]
+    assert len([action for action in cluster.log if isinstance(action, Nominate)]) == 2
+    assert asked(cluster) == []
+    reason, text = texts(cluster.log, "m0")[-1]
+    assert reason == "Unschedulable"
+    assert "policy keep denied the request" in text
+    cluster.judge = lambda _: None
+    goes_on(cluster, REFUSED_SECONDS + 900)
+    assert sorted(asked(cluster)) == ["keep", "lose"]
+
+
+def test_a_gang_takes_another_place_if_one_victim_may_not_be_marked() -> None:
+    """The mark of one pod is refused: the others of the plan lose theirs, and the next best place is taken."""
+    cluster = world("other")
+    cluster.judge = lambda action: REFUSAL if isinstance(action, Mark) and action.pod.name == "keep" else None
+    goes_on(cluster, 120)
+    assert asked(cluster) == ["lose", "other"]
+    assert sorted(nodes_of(cluster.log).values()) == ["n-lose", "n-other"]
