@@ -8,7 +8,7 @@ from gangsched.core.events import Changed, Event, Gone, ObjectRefused, Record
 from gangsched.model.api_groups import API_GROUPS
 from gangsched.model.dialects.operators import OPERATORS, STATEFUL_SET
 from gangsched.model.queues import ClusterQueue, KueueWorkload
-from gangsched.model.records import Budget, Gang, PodSelector
+from gangsched.model.records import Budget, Gang, Pod, PodSelector
 
 
 class ObjectKey(NamedTuple):
@@ -40,6 +40,8 @@ def object_key(kind: str, group: str, namespace: str, name: str, uid: str = "") 
 
 def key_of_record(record: Record) -> ObjectKey:
     """Return the key of the object that a record is of."""
+    if type(record) is Pod:  # most are, and this is asked for each event
+        return ObjectKey("Pod", "", record.namespace, record.name, record.uid)
     kind, group, name = type(record).__name__, "", record.name
     match record:
         case Gang():

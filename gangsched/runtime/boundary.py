@@ -107,7 +107,7 @@ class Boundary(Generic[C]):
     def handle(self, events: Sequence[Event], now: float) -> list[Action]:
         """See :class:`gangsched.runtime.loop.Core`."""
         self._now = now
-        control = any(type(each) in _CONTROL for each in events)
+        control = not _CONTROL.isdisjoint(map(type, events))
         shown: Sequence[Event] = events
         if control or self.quarantine:
             shown = self.quarantine.shown(events, now, listing=not self._synced)
