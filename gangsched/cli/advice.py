@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from functools import partial
+from itertools import combinations, product
+from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from gangsched.cli.decisions import State, can_start
+from gangsched.cli.quota_advice import QuotaAdvisor
 from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Preempt, Unschedulable
-from gangsched.core.events import records
 from gangsched.core.planning.headline import amounts, why_refused, written
 from gangsched.core.preemption.removal import budgets_of
 from gangsched.messages import advice
-from gangsched.messages.text import and_nearest, counted, listed
-from gangsched.model.constraints import Record, Toleration
+from gangsched.messages.text import counted, listed
+from gangsched.model.constraints import PodShape, Record, Taint, Toleration
 from gangsched.model.jobsets import JobSet
-from gangsched.model.queues import ClusterQueue, LocalQueue
+from gangsched.model.node_taints import is_of_removal, is_of_state
 from gangsched.model.records import (
     PREEMPT_NEVER,
     SYSTEM_CRITICAL_PRIORITY,
@@ -33,9 +35,22 @@ Change: TypeAlias = Callable[[Record], Record | None]
 #: Nothing more is tried after so much work (:attr:`~.decisions.State.work`): large clusters take long, and an answer is
 #: wanted. It does not depend on the machine, so the same advice is found everywhere.
 MOST_WORK = 20_000
+#: What brings back nodes that are refused for this reason.
+_BACK: Mapping[str, Callable[[str], str]] = {
+    "cordoned": lambda nodes: advice.uncordon(nodes=nodes),
+    "not ready": lambda nodes: advice.get_ready(nodes=nodes),
+}
 #: So many nodes more are thought of.
 _MOST_NODES = 256
 _FEW = 3
+
+
+class Option(NamedTuple):
+    """A change, and in words. Of some kinds ``one`` is enough."""
+
+    text: str
+    change: Change
+    one: bool = False
 
 
 class Advisor:
@@ -53,24 +68,35 @@ class Advisor:
 
     def found(self) -> Iterator[str]:
         """Sentences, the first of which is the one to begin with."""
-        kinds = (
+        kinds: tuple[Callable[[], Iterator[str]], ...] = (
             self._claims,
-            self._tolerations,
-            self._nodes_back,
-            self._selectors,
-            self._topology,
-            self._request,
+            *(partial(self._alone, kind) for kind in self._kinds_of_change()),
+            self._quota,
             self._fewer,
             self._priorities,
             self._budgets,
             self._foreign_filters,
             self._waiting,
-            self._quota,
             self._more_nodes,
         )
+        single = False
         for kind in kinds:
-            if self._goes_on:
-                yield from kind()
+            for text in kind() if self._goes_on else ():
+                single = True
+                yield text
+        if not single:
+            yield from self._pairs()
+
+    def _kinds_of_change(self) -> tuple[Callable[[], Iterator[Option]], ...]:
+        return self._tolerations, self._nodes_back, self._selectors, self._topology, self._request
+
+    def _alone(self, kind: Callable[[], Iterator[Option]]) -> Iterator[str]:
+        """The first changes of a kind that are enough by themselves; of nodes and taints one."""
+        for option in kind():
+            if self._goes_on and (then := self._try(option.change)):
+                yield advice.starts_then(change=option.text, then=then)
+                if option.one:
+                    return
 
     @property
     def _goes_on(self) -> bool:
@@ -89,8 +115,15 @@ class Advisor:
 
         return self._try(changed)
 
-    def _with_shape(self, **shape: object) -> str:
-        return self._with_pods(lambda pod: replace(pod, shape=replace(pod.shape, **shape)))
+    def _of_shapes(self, fields: Callable[[PodShape], Mapping[str, object]]) -> Change:
+        """A change of fields of the shapes of its members."""
+
+        def changed(record: Record) -> Record:
+            if isinstance(record, Pod) and record.uid in self._members:
+                return replace(record, shape=replace(record.shape, **fields(record.shape)))
+            return record
+
+        return changed
 
     def with_resource(self, asked: str, other: str) -> str:
         """When it can start if its pods asked for this other resource, in words; empty if it cannot."""
@@ -116,34 +149,45 @@ class Advisor:
     def _reasons(self) -> set[str]:
         return {reason for unplaced in self._decision.unplaced for reason in unplaced.reasons}
 
-    def _tolerations(self) -> Iterator[str]:
-        pods = self._pending
-        found = {taint for node in self._nodes for taint in node.taints for p in pods if _is_taint(p, node)}
-        for taint in sorted(found, key=written):
-            then = self._with_pods(_tolerating(Toleration(key=taint.key, operator="Exists", effect=taint.effect)))
-            if then:
-                yield advice.tolerate(taint=written(taint), then=then)
-                return
+    def _tolerations(self) -> Iterator[Option]:
+        """Taints of nodes that pods may be meant to use, those of one node together."""
+        found = {
+            tuple(sorted((t for t in node.taints if _keeps_off(t)), key=written))
+            for node in self._nodes
+            if any(_is_taint(pod, node) for pod in self._pending) and not any(map(is_of_removal, node.taints))
+        }
+        for taints in sorted(found, key=lambda each: (len(each), *map(written, each))):
+            new = tuple(Toleration(key=t.key, operator="Exists", effect=t.effect) for t in taints)
+            names = listed(list(map(written, taints)), _FEW)
+            change = self._of_shapes(partial(_with_tolerations, new))
+            yield Option(advice.tolerate(taint=names), change, one=True)
 
-    def _nodes_back(self) -> Iterator[str]:
-        """Nodes that are cordoned or not ready."""
-        away = sorted(node.name for node in self._nodes if node.unschedulable or not node.ready)
+    def _nodes_back(self) -> Iterator[Option]:
+        """Nodes that are cordoned or not ready: as few kinds of them as are enough."""
+        kinds: dict[str, list[str]] = {}
+        for node in self._nodes:
+            for kind in {why_refused(pod, node)[0] for pod in self._pending} & _BACK.keys():
+                kinds.setdefault(kind, []).append(node.name)
+        for some in (*([kind] for kind in sorted(kinds)), [*sorted(kinds)] if len(kinds) > 1 else []):
+            away = {name for kind in some for name in kinds[kind]}
+            said = " and ".join(_BACK[kind](listed(sorted(kinds[kind]), _FEW)) for kind in some)
 
-        def back(record: Record) -> Record:
-            return replace(record, unschedulable=False, ready=True) if isinstance(record, Node) else record
+            def back(record: Record, away: set[str] = away) -> Record:
+                mine = isinstance(record, Node) and record.name in away
+                return _as_ready(record) if mine and isinstance(record, Node) else record
 
-        if away and (then := self._try(back)):
-            yield advice.nodes_back(nodes=listed(away, _FEW), then=then)
+            if some:
+                yield Option(said, back, one=True)
 
-    def _selectors(self) -> Iterator[str]:
+    def _selectors(self) -> Iterator[Option]:
         named = {f"{key}={value}" for pod in self._pending for key, value in pod.shape.node_selector}
-        if named and (then := self._with_shape(node_selector=())):
-            yield advice.other_selector(selector=" and ".join(sorted(named)), then=then)
-        bound_by_terms = any(pod.shape.node_terms is not None or pod.shape.node_name for pod in self._pending)
-        if bound_by_terms and (then := self._with_shape(node_terms=None, node_name="")):
-            yield advice.other_affinity(then=then)
+        if named:
+            free = self._of_shapes(lambda _: {"node_selector": ()})
+            yield Option(advice.other_selector(selector=" and ".join(sorted(named))), free)
+        if any(pod.shape.node_terms is not None or pod.shape.node_name for pod in self._pending):
+            yield Option(advice.OTHER_AFFINITY, self._of_shapes(lambda _: {"node_terms": None, "node_name": ""}))
 
-    def _topology(self) -> Iterator[str]:
+    def _topology(self) -> Iterator[Option]:
         specs = [s for gang in self._gangs if (s := self._state.world.membership.spec(gang)) is not None]
         keys = sorted({key for spec in specs for key, required in spec.topology if required})
         if not keys:
@@ -158,10 +202,9 @@ class Advisor:
                 return replace(record, hints=hints)
             return record
 
-        if then := self._try(free):
-            yield advice.without_topology(keys=", ".join(keys), then=then)
+        yield Option(advice.without_topology(keys=", ".join(keys)), free)
 
-    def _request(self) -> Iterator[str]:
+    def _request(self) -> Iterator[Option]:
         """What the largest node has, of what no node has enough."""
         asked: dict[str, int] = {}
         for pod in self._pending:
@@ -170,15 +213,23 @@ class Advisor:
                 if amount > most:
                     asked[resource] = most
         asked = {resource: most for resource, most in asked.items() if most}
-        if not asked:
-            return
+        if asked:
+            less = self._of_shapes(
+                lambda shape: {"requests": tuple((r, min(n, asked.get(r, n))) for r, n in shape.requests)}
+            )
+            yield Option(advice.smaller_request(asked=amounts(sorted(asked.items()))), less)
 
-        def less(pod: Pod) -> Pod:
-            requests = tuple((r, min(n, asked.get(r, n))) for r, n in pod.shape.requests)
-            return replace(pod, shape=replace(pod.shape, requests=requests))
-
-        if then := self._with_pods(less):
-            yield advice.smaller_request(asked=amounts(sorted(asked.items())), then=then)
+    def _pairs(self) -> Iterator[str]:
+        """Two changes of different kinds that are enough together, where none is alone."""
+        kinds = [list(kind()) for kind in self._kinds_of_change()]
+        for one, other in combinations(kinds, 2):
+            for first, second in product(one, other):
+                if not self._goes_on:
+                    return
+                if then := self._try(partial(_both, first.change, second.change)):
+                    text = advice.both(first=first.text, second=second.text)
+                    yield advice.starts_then(change=text, then=then)
+                    return
 
     def _fewer(self) -> Iterator[str]:
         """The most members with which it can start."""
@@ -210,7 +261,9 @@ class Advisor:
         state, decision, gangs = self._state, self._decision, self._gangs
         highest = state.with_priority(gangs, decision.gang, SYSTEM_CRITICAL_PRIORITY)
         if isinstance(highest, Fits | FitsWhenFreed):
-            yield advice.EARLIER
+            ahead = [d.priority for d, _ in state.decisions if d.gang != decision.gang and d.placements]
+            outranked = any(priority > decision.priority for priority in ahead)
+            yield advice.EARLIER if outranked else advice.among_equals(priority=decision.priority)
         if not isinstance(highest, Preempt):
             return
         enough = max(v.priority for v in highest.victims) + 1
@@ -249,31 +302,14 @@ class Advisor:
 
     def _quota(self) -> Iterator[str]:
         quota = self._decision.quota
-        if quota is not None and not quota.queue:
-            yield from self._local_queue()
-        if quota is None or quota.flavors or not quota.queue:
-            return
-        if then := how_it_starts(self._state.without_quota(self._decision.gang)):
-            yield advice.more_quota(queue=quota.queue, then=then)
-
-    def _local_queue(self) -> Iterator[str]:
-        """A LocalQueue of the name that is asked for, in the first of the queues that lets it start."""
-        world, space = self._state.world, self._decision.gang.namespace
-        name = world.managed.written_labels(self._gangs).local_queue
-        found = [queue for queue in records(self._state.events, LocalQueue) if queue.namespace == space]
-        if not name or any(queue.name == name for queue in found):
-            return
-        for queue in sorted(queue.name for queue in records(self._state.events, ClusterQueue))[:_FEW]:
-            if then := self._try(lambda record: record, [LocalQueue(space, name, queue)]):
-                meant = and_nearest(name, [each.name for each in found], 0.4)
-                yield advice.create_local_queue(key=f"{space}/{name}", queue=queue, then=then, nearest=meant)
-                return
+        if quota is not None:
+            yield from QuotaAdvisor(self._state, self._gangs, self._try).found(quota)
 
     def _more_nodes(self) -> Iterator[str]:
         """As few more of the nodes that members may use as are enough, empty."""
         kinds: dict[tuple[object, ...], Node] = {}
         for node in self._nodes:
-            usable = any(why_refused(pod, node)[0] in ("other", "cordoned") for pod in self._pending)
+            usable = any(why_refused(pod, node)[0] in ("other", "going", *_BACK) for pod in self._pending)
             if usable:
                 kinds.setdefault((node.allocatable, node.taints), node)
         large = sorted(kinds.values(), key=lambda node: (_fits_one(self._pending, node), node.name), reverse=True)
@@ -307,11 +343,9 @@ class Advisor:
     def _with_nodes(self, like: Node, count: int) -> str:
         more = [
             replace(
-                like,
+                _as_ready(like),
                 name=f"{like.name}-more-{n}",
                 uid=f"more-{n}",
-                unschedulable=False,
-                ready=True,
                 labels={**like.labels, "kubernetes.io/hostname": f"{like.name}-more-{n}"},
             )
             for n in range(count)
@@ -329,11 +363,23 @@ def how_it_starts(decision: Decision | None) -> str:
     return f"it {when}"
 
 
-def _tolerating(new: Toleration) -> Callable[[Pod], Pod | None]:
-    def tolerating(pod: Pod) -> Pod:
-        return replace(pod, shape=replace(pod.shape, tolerations=(*pod.shape.tolerations, new)))
+def _with_tolerations(new: Sequence[Toleration], shape: PodShape) -> Mapping[str, object]:
+    return {"tolerations": (*shape.tolerations, *new)}
 
-    return tolerating
+
+def _both(first: Change, second: Change, record: Record) -> Record | None:
+    once = first(record)
+    return None if once is None else second(once)
+
+
+def _keeps_off(taint: Taint) -> bool:
+    return taint.effect != "PreferNoSchedule" and not is_of_state(taint)
+
+
+def _as_ready(node: Node) -> Node:
+    """The node as it is when it is in use, without what controllers have written about its state."""
+    taints = tuple(t for t in node.taints if not is_of_state(t) and not is_of_removal(t))
+    return replace(node, unschedulable=False, ready=True, taints=taints)
 
 
 def _is_taint(pod: Pod, node: Node) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -156,10 +156,22 @@ class Placement(msgspec.Struct, frozen=True):
 Flavors: TypeAlias = tuple[tuple[str, str], ...]
 
 
+class Lack(NamedTuple):
+    """A resource of which a flavor has too little quota: of what is ``asked`` so much is ``left`` now, and would be at
+    ``most`` if no workload held any.
+    """
+
+    flavor: str
+    resource: str
+    asked: int
+    left: int
+    most: int
+
+
 class QuotaUse(msgspec.Struct, frozen=True):
     """What a gang uses of its queue: the ClusterQueue, the flavor of each resource, and by resource (as a quantity)
     what the queue borrows with it. ``by_pod`` has, by UID, the flavors of each placed member. ``short`` says what of
-    the quota is not free yet, in Kueue's words; empty if all of it is.
+    the quota is not free yet, in Kueue's words; empty if all of it is. ``lacks`` is what a refused gang lacks.
     """
 
     queue: str
@@ -167,6 +179,7 @@ class QuotaUse(msgspec.Struct, frozen=True):
     borrowed: tuple[tuple[str, str], ...] = ()
     by_pod: Mapping[str, Flavors] = {}
     short: str = ""
+    lacks: tuple[Lack, ...] = ()
 
 
 #: The parts of harm that a plan is proven by, in the words of the plan contract.

@@ -57,6 +57,7 @@ EACH_POD = "each pod asks"
 # Why a node is none of those that a pod may use
 
 cordoned = Text("{nodes} {are} cordoned")
+going = Text("{nodes} {are} about to be removed")
 not_ready = Text("{nodes} {are} not ready")
 tainted = Text("{nodes} {have} the taint {taint}, which it does not tolerate")
 not_selected = Text("{nodes} {have} no label {label}")

@@ -199,7 +199,11 @@ preempted_in_queue = Text(
 )
 NAMESPACE_NOT_SELECTED = "workload namespace doesn't match ClusterQueue selector"
 not_found = Text("{kind} {name} not found")
-queue_inactive = Text("ClusterQueue {queue} is inactive")
+queue_inactive = Text("ClusterQueue {queue} is inactive: {why}")
+queue_stopped = Text("its stopPolicy is {stop}")
+not_understood = Text("{kind} {name} cannot be understood")
+check_not_run = Text("admission checks are not run by this scheduler ({checks})")
+COHORTS_IN_A_CIRCLE = "its cohorts form a circle"
 local_queue_missing = Text("LocalQueue {local_queue} doesn't exist")
 local_queue_stopped = Text("LocalQueue {local_queue} is stopped")
 CAN_ADMIT = "Can admit new workloads"

@@ -29,11 +29,17 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "known are", cutof
     """``did you mean A?`` of the known names, whatever the case; else ``known are A, B``; nothing if
     ``otherwise`` is empty.
     """
+    names = list(known)
+    if close := closest(name, names, cutoff):
+        return f"did you mean {close}?"
+    return f"{otherwise} {', '.join(names)}" if otherwise else ""
+
+
+def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
+    """Return the known name that is most like this one, whatever the case; empty if none is near."""
     folded = {each.casefold(): each for each in known}
     close = difflib.get_close_matches(name.casefold(), sorted(folded), 1, cutoff)
-    if close:
-        return f"did you mean {folded[close[0]]}?"
-    return f"{otherwise} {', '.join(folded.values())}" if otherwise else ""
+    return folded[close[0]] if close else ""
 
 
 def and_nearest(name: str, known: Iterable[str], cutoff: float = 0.8) -> str:

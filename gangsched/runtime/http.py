@@ -26,18 +26,16 @@ class Answer(NamedTuple):
 
 
 class RefusedError(Exception):
-    """The request gets this status and text, and may be sent again ``after`` so many seconds (0: it need not be)."""
+    """The request gets this status and text."""
 
-    def __init__(self, status: HTTPStatus, text: str = "", after: int = 0) -> None:
+    def __init__(self, status: HTTPStatus, text: str = "") -> None:
         super().__init__(text or f"{status.value}: {status.phrase}")
         self.status = status
-        self.after = after
 
     @property
     def answer(self) -> Answer:
         """What is sent."""
-        again = {"Retry-After": str(self.after)} if self.after else {}
-        return Answer(self.status, TEXT, f"{self}\n".encode(), again)
+        return Answer(self.status, TEXT, f"{self}\n".encode())
 
 
 class Request(NamedTuple):

@@ -313,7 +313,7 @@ def asking(resource):
         (
             (LABELLED % ("n", "spec: {unschedulable: true}\n"), NEW),
             "NOT NOW no node takes the pod: 1 node is cordoned",
-            "do kubectl uncordon n, and see that they are ready: it can start now",
+            "do kubectl uncordon n: it can start now",
         ),
         (
             (NEW.replace("spec:", "spec:\n  nodeSelector: {disk: ssd}"),),

@@ -78,9 +78,6 @@ def test_the_first_line_says_how_full_the_cluster_is():
     assert first == "8 of 8 CPU are used, 8 are held for gangs, 1 gang waits"
     (first,) = re.findall(r"<p class='sum'>(.*?)</p>", asked(Site(Objects(a_cluster()[:2]), LOCAL), "/ui")[1])
     assert first == "0 of 8 CPU are used, 0 are held for gangs, 0 gangs wait"
-    gpus = [Changed(builders.node("n").gpu(8).obj()), Changed(builders.pod("p").gpu(3).on("n").obj())]
-    (first,) = re.findall(r"<p class='sum'>(.*?)</p>", asked(Site(Objects(gpus), LOCAL), "/ui")[1])
-    assert first == "3 of 8 GPUs are used, 0 are held for gangs, 0 gangs wait"
 
 
 def names_on(path):
@@ -254,8 +251,6 @@ def test_a_scheduler_spends_a_tenth_of_its_time_on_pages():
     refused = [asked(site, "/ui/nodes"), asked(site, "/ui/plan", {"manifest": PASTED})]
     assert [status for status, _, _ in refused] == [HTTPStatus.SERVICE_UNAVAILABLE] * 2
     (seconds,) = {int(found) for _, text, _ in refused for found in re.findall(r"try again in (\d+) s", text)}
-    assert [answer.headers["Retry-After"] for _, _, answer in refused] == [str(seconds)] * 2
-    assert ["Refresh" in answer.headers for _, _, answer in refused] == [True, False], "what was pasted is not lost"
     clock.now += seconds
     assert asked(site, "/ui/nodes")[0] == HTTPStatus.OK
     source.schedules = False

@@ -25,22 +25,24 @@ from gangsched.core.state.simulation import Simulation
 from gangsched.messages import answers, causes
 from gangsched.messages.text import are, counted
 from gangsched.model.constraints import Taint
+from gangsched.model.node_taints import CORDONED, is_of_removal, is_of_state
 from gangsched.model.records import Node, Pod
 from gangsched.model.selectors import any_node_term_matches
 
-#: Taints of the node controller: other words have what they mean.
-_OF_NODES = "node.kubernetes.io/"
 #: So many kinds of reasons of nodes are named.
 _FEW = 3
 
 
 class _Asked(NamedTuple):
-    """Pods of one class: how many there are, where they may be, and how many of them an empty node takes."""
+    """Pods of one class: how many there are, where they may be, and how many of them an empty node takes. ``room`` is
+    the same of all nodes, whether the pods may be there or not.
+    """
 
     pod: Pod
     pods: int
     usable: Bools
     slots: Floats
+    room: Floats
 
 
 def headline(context: SchedulingContext, first: Pod | None, placed: int, reasons: Sequence[Reason]) -> Headline | None:
@@ -85,6 +87,31 @@ def _never(context: SchedulingContext, sim: Simulation) -> Headline | None:
     """Why the gang would not fit if the nodes were empty; nothing if it might."""
     needed = context.required
     asked = list(_classes(context, sim))
+    found = _never_now(context, asked, needed)
+    if found is None:
+        return _no_domain(context, sim, needed)
+    away = _away(context, asked, needed) if found.word == answers.NEVER_FITS else ""
+    return Headline(answers.NOT_NOW, f"{found.why}; {away}") if away else found
+
+
+def _away(context: SchedulingContext, asked: Sequence[_Asked], needed: int) -> str:
+    """Which nodes are cordoned or not ready that would hold the gang with the others, in words; empty if none would."""
+    nodes, found, most = context.world.snapshot.nodes, Counter[tuple[str, str]](), 0
+    for each in asked:
+        away = {
+            row: why_refused(each.pod, nodes[row]) for row in np.flatnonzero(~each.usable & (each.room > 0)).tolist()
+        }
+        back = [row for row, why in away.items() if why in _AWAY]
+        slots = each.slots.sum() + each.room[back].sum()
+        if not slots:
+            return ""
+        most += int(min(each.pods, slots))
+        found |= Counter(away[row] for row in back)
+    return "; ".join(_refusal(key, count) for key, count in sorted(found.items())) if most >= needed else ""
+
+
+def _never_now(context: SchedulingContext, asked: Sequence[_Asked], needed: int) -> Headline | None:
+    """Why the nodes that may be used now would not hold the gang if they were empty; nothing if they might."""
     for each in asked:
         if not each.usable.any():
             text, lasts = _no_node(each.pod, context)
@@ -99,7 +126,7 @@ def _never(context: SchedulingContext, sim: Simulation) -> Headline | None:
         nodes = counted(int(np.logical_or.reduce([each.usable for each in asked]).sum()), "node")
         why = answers.more_than_nodes_take(nodes=_may_use(nodes), most=most, pods=counted(needed, "pod"))
         return Headline(answers.NEVER_FITS, why)
-    return _no_domain(context, sim, needed)
+    return None
 
 
 def _classes(context: SchedulingContext, sim: Simulation) -> Iterator[_Asked]:
@@ -114,7 +141,8 @@ def _classes(context: SchedulingContext, sim: Simulation) -> Iterator[_Asked]:
         index, amounts = snapshot.vector(pod_class.shape)
         usable = pipeline.static_mask(pod_class, sim)
         here = np.floor((snapshot.allocatable[index] / amounts[:, None]).min(axis=0))
-        yield _Asked(min(pods, key=lambda p: p.key), len(pods), usable, np.where(usable, np.maximum(here, 0.0), 0.0))
+        room = np.maximum(here, 0.0)
+        yield _Asked(min(pods, key=lambda p: p.key), len(pods), usable, np.where(usable, room, 0.0), room)
 
 
 def _no_domain(context: SchedulingContext, sim: Simulation, needed: int) -> Headline | None:
@@ -217,13 +245,15 @@ def _no_node(pod: Pod, context: SchedulingContext) -> tuple[str, bool]:
     """
     nodes = context.world.snapshot.nodes
     found = Counter(why_refused(pod, node) for node in nodes)
-    lasts = not any(key in (_CORDONED, _NOT_READY, _OTHER) for key in found)
+    lasts = not any(key in (*_AWAY, _OTHER) for key in found)
     texts = [_refusal(key, count) for key, count in sorted(found.items(), key=lambda item: (-item[1], item[0]))]
     one = "the pod" if context.required == 1 else "the pods"
     return answers.no_node_will_do(pods=one, why="; ".join(texts[:_FEW])), lasts
 
 
-_CORDONED, _NOT_READY, _OTHER = ("cordoned", ""), ("not ready", ""), ("other", "")
+_CORDONED, _NOT_READY, _GOING, _OTHER = ("cordoned", ""), ("not ready", ""), ("going", ""), ("other", "")
+#: Of nodes that come back.
+_AWAY = (_CORDONED, _NOT_READY)
 
 
 def why_refused(pod: Pod, node: Node) -> tuple[str, str]:
@@ -236,13 +266,15 @@ def why_refused(pod: Pod, node: Node) -> tuple[str, str]:
         return "selector", ""
     if shape.node_terms is not None and not any_node_term_matches(shape.node_terms, node.name, node.labels):
         return "selector", ""
-    for taint in node.taints:
-        mine = taint.effect in ("NoSchedule", "NoExecute") and not taint.key.startswith(_OF_NODES)
-        if mine and not tolerates(shape.tolerations, taint):
+    hard = [t for t in node.taints if t.effect != "PreferNoSchedule" and not tolerates(shape.tolerations, t)]
+    for taint in hard:
+        if not is_of_state(taint) and not is_of_removal(taint):
             return "taint", written(taint)
-    if node.unschedulable:
+    if any(map(is_of_removal, hard)):
+        return _GOING
+    if node.unschedulable or any(taint.key == CORDONED for taint in hard):
         return _CORDONED
-    return _NOT_READY if not node.ready else _OTHER
+    return _NOT_READY if not node.ready or hard else _OTHER
 
 
 def written(taint: Taint) -> str:
@@ -261,6 +293,8 @@ def _refusal(key: tuple[str, str], count: int) -> str:
             return answers.not_matched(nodes=nodes, do="does" if count == 1 else "do")
         case ("cordoned", _):
             return answers.cordoned(nodes=nodes, are=are(count))
+        case ("going", _):
+            return answers.going(nodes=nodes, are=are(count))
         case ("not ready", _):
             return answers.not_ready(nodes=nodes, are=are(count))
     return answers.refused(nodes=nodes, why=causes.NODE_REFUSED)

@@ -14,6 +14,7 @@ from gangsched.core.decision import (
     Decision,
     Fits,
     FitsWhenFreed,
+    Lack,
     Placement,
     Preempt,
     QuotaUse,
@@ -127,10 +128,16 @@ def without_quota(
         headline=out_of_quota(gate),
         reasons=(Reason(short, 0),),
         stopped=stopped,
-        quota=gate.use(()),
+        quota=msgspec.structs.replace(gate.use(()), lacks=_lacks(gate)),
         short_of_quota=True,
         **fields,
     )
+
+
+def _lacks(gate: QuotaAssignment) -> tuple[Lack, ...]:
+    refusing = [each for each in gate.assignment.pod_sets if each.problems]
+    found = refusing[-1].shortages if refusing else ()
+    return tuple(Lack(s.flavor, s.resource, s.asked, s.left, s.most) for s in found)
 
 
 def priority_warnings(census: Mapping[GangId, Census]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from gangsched.core.quota.preemption import (
 from gangsched.core.quota.tree import Amounts, Indexed, Node, Tree, lowest_fitting
 from gangsched.core.quota.workloads import Admission, Holder, Holders, Workload
 from gangsched.messages import causes
-from gangsched.model.constraints import NO_LABELS, Labels
+from gangsched.model.constraints import NAMESPACE_NAME, NO_LABELS, Labels
 from gangsched.model.queues import (
     ANY,
     ANY_NODE,
@@ -188,10 +188,29 @@ class Quota:
         if spec is None:
             return causes.not_found(kind="ClusterQueue", name=workload.queue)
         if self.inactive(workload.queue):
-            return causes.queue_inactive(queue=workload.queue)
+            return causes.queue_inactive(queue=workload.queue, why=self._why_inactive(spec))
         if not selector_matches(spec.namespaces, namespace_labels):
             return causes.NAMESPACE_NOT_SELECTED
         return ""
+
+    def _why_inactive(self, spec: ClusterQueue) -> str:
+        """Why a ClusterQueue that is inactive is, in words."""
+        if spec.stop != STOP_NONE:
+            return causes.queue_stopped(stop=spec.stop)
+        for name in (f.flavor for g in spec.groups for f in g.flavors):
+            flavor = self.flavors.get(name)
+            if flavor is None:
+                return causes.not_found(kind="ResourceFlavor", name=name)
+            if flavor.outdated:
+                return causes.not_understood(kind="ResourceFlavor", name=name)
+        if spec.checks:
+            return causes.check_not_run(checks=", ".join(spec.checks))
+        return causes.COHORTS_IN_A_CIRCLE
+
+    def selects(self, queue: str, namespace: str, labels: Labels | None) -> bool:
+        """Return whether a ClusterQueue takes workloads of a namespace with these labels."""
+        there = {NAMESPACE_NAME: namespace, **(labels or NO_LABELS)}
+        return selector_matches(self.queues[queue].namespaces, there)
 
     # -- the decision --------------------------------------------------------------------------------------
 

@@ -125,7 +125,7 @@ def test_who_waits_is_not_touched_and_stays_waiting() -> None:
     """Nothing is written to pods without a node but why they wait."""
     made = Cluster(big(), *objects(*SHARED), stopped(), queued("x", "a"))
     assert writes(made.run()) == []
-    assert texts(made.log, "x")[-1][1] == "ClusterQueue a is inactive"
+    assert texts(made.log, "x")[-1][1] == "ClusterQueue a is inactive: its stopPolicy is HoldAndDrain"
 
 
 def test_without_quota_or_leadership_nothing_is_drained() -> None:

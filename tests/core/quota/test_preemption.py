@@ -283,7 +283,7 @@ def test_cohorts_in_a_circle_admit_nothing():
     world = World(
         cohort("a", "b"), cohort("b", "a"), cohort("c", "a"), queue("bad", "c", cpu=1), queue("good", "other", cpu=1)
     )
-    assert world.quota.problem(workload("w", "bad", cpu=1)) == "ClusterQueue bad is inactive"
+    assert world.quota.problem(workload("w", "bad", cpu=1)) == "ClusterQueue bad is inactive: its cohorts form a circle"
     assert world.quota.inactive("bad") == "CohortCycle"
     assert world.quota.problem(workload("w", "good", cpu=1)) == ""
 

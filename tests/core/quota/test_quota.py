@@ -22,19 +22,19 @@ def test_from_the_label_to_the_queue():
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("change", "reason", "why"),
     [
-        ({}, ""),
-        ({"stop": "Hold"}, "Stopped"),
-        ({"stop": "HoldAndDrain"}, "Stopped"),
-        ({"checks": ("budget",)}, "AdmissionCheckNotFound"),
+        ({}, "", ""),
+        ({"stop": "Hold"}, "Stopped", "its stopPolicy is Hold"),
+        ({"stop": "HoldAndDrain"}, "Stopped", "its stopPolicy is HoldAndDrain"),
+        ({"checks": ("c",)}, "AdmissionCheckNotFound", "admission checks are not run by this scheduler (c)"),
     ],
 )
-def test_inactive_queues(change, reason):
+def test_inactive_queues(change, reason, why):
     """A stopped queue, or one with checks that nobody here makes, admits nothing and says why."""
     world = World(msgspec.structs.replace(queue("q", cpu=1), **change))
     assert world.quota.inactive("q") == reason
-    expected = "ClusterQueue q is inactive" if reason else ""
+    expected = f"ClusterQueue q is inactive: {why}" if reason else ""
     assert world.quota.problem(workload("w", "q", cpu=1)) == expected
 
 
