@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from gangsched.cli import answers
 from gangsched.cli.inputs import add_cluster_arguments, connect
+from gangsched.cluster.manifests.objects import SNAPSHOT
 from gangsched.messages import failures
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ async def _read(configuration: Configuration, connection: Connection, skipped: l
 
 def _write(items: list[dict[str, Any]], out: TextIO) -> None:
     """A line for each object, so that two snapshots can be compared."""
-    out.write('{"apiVersion": "v1", "kind": "List", "items": [\n')
+    begin, end = SNAPSHOT
+    out.write(begin)
     out.write(",\n".join(map(json.dumps, items)))
-    out.write("\n]}\n")
+    out.write(end)

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import IO
 
 import msgspec
 
@@ -23,19 +23,19 @@ from gangsched.cluster.manifests.admission import (
 )
 from gangsched.cluster.manifests.expansion import Made, expanded
 from gangsched.cluster.manifests.objects import Defaults, Found, Source, objects, parsed, read
-from gangsched.cluster.manifests.overlay import Around
+from gangsched.cluster.manifests.overlay import Around, overlaid
 from gangsched.cluster.manifests.owned import controllers, why_none
 from gangsched.cluster.manifests.queues import default_queues
+from gangsched.cluster.manifests.references import missing
 from gangsched.cluster.manifests.validation import check_resources
 from gangsched.core.events import Changed, Event, Record, record_of, records
 from gangsched.messages import invalid
-from gangsched.model import jobsets, queues, volumes, wire
+from gangsched.model import jobsets, volumes, wire
 from gangsched.model.children import SIMULATION
 from gangsched.model.constraints import Labels
 from gangsched.model.convert import Converter, job_set
 from gangsched.model.convert_refused import refused_pod
 from gangsched.model.dialects import DIALECTS, coscheduling, koordinator, volcano
-from gangsched.model.dialects.objects import owner_of
 from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.dialects.operators import RAY, RAY_CLUSTER
 from gangsched.model.errors import FieldError, InputError, InvalidInputError, Place, Problem
@@ -44,76 +44,7 @@ from gangsched.model.managed_by import other_controller
 from gangsched.model.records import UID_FROM_MANIFEST, Gang, Job, Node, Pod, PodSelector
 from gangsched.model.times import parse_time
 from gangsched.model.unsubmitted import Runtime, VolcanoJob
-from gangsched.model.volumes import RawPersistentVolumeClaim
 from gangsched.model.volumes import claim as claim_record
-
-
-class _Named(NamedTuple):
-    """What an object names: the kind with its group, by which field, and what kubectl calls all that belongs to it."""
-
-    kind: str
-    group: str
-    field: str
-    resources: str
-
-
-_CLAIM = _Named("PersistentVolumeClaim", "", "spec.volumes", "pvc,pv,storageclasses,csinodes,csidrivers")
-_VOLUME = _Named("PersistentVolume", "", "spec.volumeName", "pv,csinodes,csidrivers")
-_JOB = _Named("Job", "batch", "metadata.ownerReferences", "jobs")
-_JOBSET = _Named(jobsets.JOBSET, jobsets.GROUP, "metadata.ownerReferences", "jobsets")
-_QUEUE = _Named(
-    "LocalQueue",
-    queues.GROUP,
-    "metadata.labels",
-    "localqueues,clusterqueues,cohorts,resourceflavors,workloadpriorityclasses",
-)
-
-
-def missing(found: Sequence[Found]) -> Iterator[Problem]:
-    """A warning for each kind, at the first object that names one."""
-    known = {(each.kind.name, each.kind.group) for each in found}
-    for each in found:
-        for named in _named_by(each):
-            if (named.kind, named.group) not in known:
-                known.add((named.kind, named.group))
-                text = invalid.kind_missing(kind=named.kind, resources=named.resources)
-                yield each.place.warning(named.field, text)
-
-
-def _named_by(each: Found) -> Iterator[_Named]:
-    match each.object:
-        case wire.Pod() as pod:
-            yield from _named_by_pod(pod)
-        case wire.Job() | RawJobSet() as owner:
-            yield from _in_queues(owner.metadata.labels or {})
-            if _owner(owner.metadata) == jobsets.JOBSET:
-                yield _JOBSET
-        case RawPersistentVolumeClaim() as claim if claim.spec.volume_name:
-            yield _VOLUME
-
-
-def _named_by_pod(pod: wire.Pod) -> Iterator[_Named]:
-    labels = pod.metadata.labels or {}
-    if any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes or ()):
-        yield _CLAIM
-    if _owner(pod.metadata) == "Job":
-        yield _JOB
-    for each in DIALECTS:
-        name, field = each.group_of(pod.metadata, pod.spec)
-        if name and each.needs_object(labels):
-            yield _Named("PodGroup", each.family, field, f"podgroups.{each.family}")
-    yield from _in_queues(labels)
-
-
-def _owner(meta: wire.ObjectMeta) -> str:
-    found = owner_of(meta)
-    return "" if found is None else found.kind
-
-
-def _in_queues(labels: dict[str, str]) -> Iterator[_Named]:
-    if queues.QUEUE_LABEL in labels:
-        yield _QUEUE
-
 
 #: What the group objects of all APIs are decoded as.
 _GROUPS = tuple(each.decoded_as for each in DIALECTS if each.decoded_as is not None)
@@ -180,6 +111,37 @@ def load(
 
 
 def _load(sources: Iterable[Source], around: Around | None, namespace: str, *, skip_invalid: bool) -> Loaded:
+    """The texts, those beside a snapshot as they would be applied to its cluster."""
+    given = list(sources)
+    below = [source for source in given if source.is_snapshot]
+    above = [source for source in given if not source.is_snapshot]
+    if around is not None or not below:
+        return _load_all(given, around, namespace, skip_invalid=skip_invalid)
+    cluster = _load_all(below, None, namespace, skip_invalid=skip_invalid, dumped=True)
+    if not above:
+        return cluster
+    around = Around.of(cluster.events, namespace)
+    return _on_top(_load_all(above, around, namespace, skip_invalid=skip_invalid), cluster)
+
+
+def _on_top(above: Loaded, below: Loaded) -> Loaded:
+    """What is given, on top of a cluster."""
+    places = {
+        id(event): place for each in (below, above) for event, place in zip(each.events, each.places, strict=True)
+    }
+    events = overlaid(below.events, above.events)
+    return Loaded(
+        events,
+        [places[id(event)] for event in events],
+        [*below.warnings, *above.warnings],
+        max(below.now, above.now),
+        {**below.group_hints, **above.group_hints},
+    )
+
+
+def _load_all(
+    sources: Iterable[Source], around: Around | None, namespace: str, *, skip_invalid: bool, dumped: bool = False
+) -> Loaded:
     warnings: list[Problem] = []
     refused: list[InputError] = []
     found: list[Found] = []
@@ -196,7 +158,7 @@ def _load(sources: Iterable[Source], around: Around | None, namespace: str, *, s
                     continue
                 places[key] = each.place
                 found.append(each)
-    loaded = _Loading(found, _without_owners(warnings, found), refused, around).run()
+    loaded = _Loading(found, _without_owners(warnings, found), refused, around, dumped=dumped).run()
     if refused and not skip_invalid:
         raise InvalidInputError(refused)
     skipped: list[Problem] = [
@@ -222,8 +184,15 @@ class _Loading:
     """The second pass, which knows all objects of the input."""
 
     def __init__(
-        self, found: list[Found], warnings: list[Problem], refused: list[InputError], around: Around | None
+        self,
+        found: list[Found],
+        warnings: list[Problem],
+        refused: list[InputError],
+        around: Around | None,
+        *,
+        dumped: bool = False,
     ) -> None:
+        self._dumped = dumped
         self._found = found
         self._refused = refused
         self._complete = around is None
@@ -345,12 +314,15 @@ class _Loading:
         """An owner of which the input has no pods: they are made as its controller would, or a warning says why not."""
         raw = each.object
         if not isinstance(raw, wire.StatefulSet | OperatorObject | VolcanoJob):
+            if self._dumped:
+                return  # it has none, such as a ReplicaSet of an earlier revision
             self._warnings.append(each.place.warning("kind", invalid.NO_POD_IN_INPUT))
             return
         if isinstance(raw, wire.StatefulSet):
             gang = record_of(self._events[-1]) if self._events else None
             if not (isinstance(gang, PodSelector) and gang.gang is not None and gang.gang.declared):
-                self._warnings.append(each.place.warning("kind", invalid.NO_POD_IN_INPUT))
+                if not self._dumped:
+                    self._warnings.append(each.place.warning("kind", invalid.NO_POD_IN_INPUT))
                 return
         if self._left_to_another(each.place, raw, "spec"):
             return

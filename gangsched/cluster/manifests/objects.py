@@ -24,11 +24,20 @@ STDIN = "-"
 MAX_BYTES = 512 * 1024 * 1024
 
 
+#: How a snapshot of a cluster begins, and ends.
+SNAPSHOT = ('{"apiVersion": "v1", "kind": "List", "metadata": {"name": "gangsched-snapshot"}, "items": [\n', "\n]}\n")
+
+
 class Source(NamedTuple):
     """One text of the input; ``name`` is how messages call it."""
 
     name: str
     text: str
+
+    @property
+    def is_snapshot(self) -> bool:
+        """True if ``gangsched snapshot`` has written it: all that there is of the cluster is in it."""
+        return self.text.startswith(SNAPSHOT[0])
 
 
 def read(sources: Sequence[str | Source], stdin: IO[bytes] | IO[str] | None) -> Iterator[Source]:
