@@ -106,7 +106,7 @@ def asleep(played: Played) -> list[str]:
     now, events = cluster.poll()  # what any process is told first
     cluster.close()
     core.handle(events, now)
-    for each in world.history.of(log.DELETE, log.EVICT, log.ASK, actor=log.SCHEDULER):
+    for each in world.history.of(log.DELETE, log.EVICT, log.ASK, log.MARK, actor=log.SCHEDULER):
         if each.outcome is Outcome.REFUSED:  # the process that was refused knows it for an hour
             core.world.refused_removals.note(each.uid, "", "", now - (end - each.at_seconds))
     if core.has_work(now):
