@@ -240,7 +240,8 @@ class Planned(NamedTuple):
     ``etas`` says of each gang when it will start, if that was asked for; ``whole`` that no list is to be summed.
     ``actions`` has what to do first for gangs that do not start by themselves,
     ``events`` what was read, to draw it. ``said`` is how it is with gangs of which something else is decided;
-    ``changed``: what was decided is not on what there is.
+    ``changed``: what was decided is not on what there is. ``failed``: the scheduler itself has failed over objects,
+    which are left out.
     """
 
     decisions: Sequence[tuple[decided.Decision, float]]
@@ -253,6 +254,7 @@ class Planned(NamedTuple):
     events: Sequence[Event] = ()
     said: Mapping[GangId, Said] = {}
     changed: bool = False
+    failed: bool = False
 
     def head(self, decision: decided.Decision) -> tuple[str, str] | None:
         """With which word and sentence the answer about a gang begins, where these are not of the decision."""

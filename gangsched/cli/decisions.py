@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from gangsched.core.decision import SCHEDULER, Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Event
-from gangsched.core.forecast import forecast
+from gangsched.core.forecast import forecast, foretell
+from gangsched.core.keys import key_of
 from gangsched.core.options import Options
+from gangsched.core.planning.contained import SchedulerError
 from gangsched.core.preemption.drain_plan import DrainPlan
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.world.world import World
@@ -20,11 +22,18 @@ from gangsched.messages import answers
 from gangsched.messages.text import are, counted
 from gangsched.model.constraints import Record
 from gangsched.model.dialects.objects import PREEMPTION_DELAY
+from gangsched.model.errors import Problem
 from gangsched.model.records import PREEMPT_LOWER, SINGLE, Gang, GangId, Pod, PriorityClass
+from gangsched.runtime.culprits import Suspect, suspects
+from gangsched.runtime.known import Known
+from gangsched.runtime.unanswered import Unanswered
 
 #: A mark that makes a pod no victim, whatever its priority.
 _STAYS = {"scheduling.koordinator.sh/disable-preemptible": "true"}
 
+
+#: So many times objects are left out over which the scheduler fails.
+_MOST_FAULTS = 5
 
 #: The section of an explanation that is shown last: what can be done.
 WOULD_HELP = "would help"
@@ -42,13 +51,24 @@ def decide(
     events: Sequence[Event], options: Options, now: float, drained: list[DrainPlan] | None = None
 ) -> Iterator[tuple[Decision, float]]:
     """Each decision with the milliseconds it took; ``drained`` as :func:`forecast` has it."""
-    decisions = forecast(events, options, now, drained)
+    return timed(forecast(events, options, now, drained))
+
+
+def timed(decisions: Iterator[Decision]) -> Iterator[tuple[Decision, float]]:
+    """Each decision with the milliseconds it took."""
     while True:
         begun = time.perf_counter()
         decision = next(decisions, None)
         if decision is None:
             return
         yield decision, (time.perf_counter() - begun) * 1000
+
+
+def _fault(blamed: Suspect, known: Known, error: Exception) -> Problem:
+    """What is left out of the decisions, and why."""
+    records = [event.record for event in map(known.get, blamed) if isinstance(event, Changed)]
+    names = [f"{type(each).__name__} {getattr(each, 'key', each.name)}" for each in records]
+    return Problem(file="", document=None, object=", ".join(names), field="", message=str(SchedulerError(error)))
 
 
 class State:
@@ -78,8 +98,29 @@ class State:
         #: What was tried so far on a state that is a little different, in steps: each record that is read anew, each
         #: decision, each of its members and each step of its search is one.
         self.work = 0
+        #: The objects over which the scheduler itself fails, which are left out, each with the error.
+        self.faults: list[Problem] = []
         until = time.monotonic() + seconds
-        for each in decide(self.events, options, now, self.drained) if decides else ():
+        known = Known()
+        known.take(self.events)
+        while decides:
+            scheduler = Scheduler(options)
+            try:
+                self._decide(scheduler, until)
+                break
+            except Exception as error:
+                blamed = next(iter(suspects(error, scheduler, known, Unanswered(known))), ())
+                left = [event for event in self.events if key_of(event) not in blamed]
+                if len(left) == len(self.events) or len(self.faults) >= _MOST_FAULTS:
+                    raise
+                self.faults.append(_fault(blamed, known, error))
+                self.events = left
+
+    def _decide(self, scheduler: Scheduler, until: float) -> None:
+        self.decisions.clear()
+        self.drained.clear()
+        scheduler.handle(self.events, self.now)  # it does not lead: nothing is finished, nor taken back
+        for each in timed(foretell(scheduler, self.drained)):
             self.decisions.append(each)
             if time.monotonic() >= until:
                 self.partial = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -23,6 +23,7 @@ from gangsched.cli.inputs import (
     named,
     read_either,
 )
+from gangsched.cli.left_out import line_of
 from gangsched.cli.owners import Controller, controllers_of, owners_without_pods
 from gangsched.cli.pod_explanation import under
 from gangsched.core.decision import Gathering
@@ -35,9 +36,12 @@ if TYPE_CHECKING:
     from gangsched.cli.inputs import Reach
     from gangsched.cluster.kube.client import Client
     from gangsched.cluster.kube.refused_pods import Refused
+    from gangsched.runtime.running import Running
 
 #: The label of what controllers say about pods that they cannot create.
 NOT_CREATED = "not created"
+#: That of what the scheduler leaves out because it has failed over it.
+LEFT_OUT = "left out"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,8 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the explanation; 2 when there is nothing of that name or some input was not understood."""
-    return CONTRACT.run(args, _explained)
+    """Print the explanation; 1 when the scheduler itself has failed, 2 when there is nothing of that name or some input
+    was not understood.
+    """
+    explained = CONTRACT.answer(args, _explained)
+    if explained is None:
+        return answers.BAD_INPUT
+    return answers.FAILED if explained.state.faults else answers.OK
 
 
 class Explained(NamedTuple):
@@ -97,15 +106,41 @@ def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
     now, read = moment_of(args), read_either(args, namespace)
     now = read.now if now is None else now
     state = State(read.events, read.options, now, decides=not read.partial, leads=read.leads)
-    found = explained(state, read.reach, namespace or read.namespace or "default", name, kind)
+    space = namespace or read.namespace or "default"
+    try:
+        found = explained(state, read.reach, space, name, kind)
+    except answers.UsageError as error:
+        raise _left_out(state, f"{space}/{name}") or error from None
+    if read.running is not None and (lines := list(_quarantined(read.running, state, found, f"{space}/{name}"))):
+        found = msgspec.structs.replace(found, sections=(Section(LEFT_OUT, lines), *found.sections))
+    warnings = [*read.warnings, *state.faults]
     if not args.eta or found.own is None:
-        return Explained(state, found, whole=args.verbose), read.warnings
+        return Explained(state, found, whole=args.verbose), warnings
     from gangsched.cli.eta import etas  # noqa: PLC0415 - the simulator is for this only
 
     found_etas = etas(read.events, state.options, state.now, [decision for decision, _ in state.decisions])
     when = Section(STARTS, list(found_etas[found.own.gang].lines()))
     found = msgspec.structs.replace(found, sections=(when, *found.sections))
-    return Explained(state, found, found_etas, args.verbose), read.warnings
+    return Explained(state, found, found_etas, args.verbose), warnings
+
+
+def _left_out(state: State, key: str) -> answers.UsageError | None:
+    """The error for an object over which the scheduler itself has failed."""
+    for fault in state.faults:
+        if any(each.endswith(f" {key}") for each in str(fault["object"]).split(", ")):
+            return answers.UsageError(f"{fault['object']}: {fault['message']}")
+    return None
+
+
+def _quarantined(running: Running, state: State, found: Explanation, key: str) -> Iterator[str]:
+    """What the scheduler of the cluster leaves out of this gang, because it has failed over it."""
+    names = {key}
+    if found.own is not None:
+        names.update([found.own.gang.key, *(pod.key for pod in state.world.membership.known_pods(found.own.gang))])
+    for each in running.status.quarantined:
+        mine = set(each.name.split(",")) if not each.kind else {f"{each.namespace}/{each.name}"}
+        if not names.isdisjoint(mine):
+            yield line_of(each)
 
 
 def explained(state: State, reach: Reach | None, namespace: str, name: str, kind: str = "") -> Explanation:

@@ -54,11 +54,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exit-code", action="store_true", help="end with 1 unless there is a decision and each is bind"
     )
-    parser.epilog = "Exit code: 0 if every input was understood (unknown kinds are warnings), 2 if not."
+    parser.epilog = (
+        "Exit code: 0 if every input was understood (unknown kinds are warnings), 2 if not, 1 after an error of the"
+        " scheduler itself: the object is left out, and a warning names it."
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan; 2 when some input was not understood."""
+    """Print the plan; 1 when the scheduler itself has failed, 2 when some input was not understood."""
     contract = CONTRACT
     if args.output == "html":
         contract = CONTRACT._replace(show=lambda plan, _: _write_page(plan, args))
@@ -66,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     if plan is None:
         return answers.BAD_INPUT
     starts = bool(plan.decisions) and all(decision.outcome == BIND for decision, _ in plan.decisions)
-    return answers.FAILED if args.exit_code and not starts else answers.OK
+    return answers.FAILED if plan.failed or (args.exit_code and not starts) else answers.OK
 
 
 def _write_page(plan: Planned, args: argparse.Namespace) -> None:
@@ -104,8 +107,8 @@ def _plan(args: argparse.Namespace) -> tuple[Planned, list[Problem]]:
     events = state.events
     whole = args.verbose
     return Planned(
-        decisions, state.drained, names, others, found, whole, actions, events, said, changed
-    ), loaded.warnings
+        decisions, state.drained, names, others, found, whole, actions, events, said, changed, bool(state.faults)
+    ), [*loaded.warnings, *state.faults]
 
 
 def others_waiting(events: Iterable[Event], options: Options) -> Counter[str]:

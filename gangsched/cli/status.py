@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from gangsched.cli import answers, get
+from gangsched.cli import answers, get, left_out
 from gangsched.cli.answers import Contract, age_of, print_lines
 from gangsched.cli.inputs import add_cluster_arguments, read_cluster
 from gangsched.core.actuation.records import read_intent, read_owners
-from gangsched.core.events import Quarantined, records
+from gangsched.core.events import records
 from gangsched.core.scheduler import Scheduler
-from gangsched.core.world.cut_decisions import pause_seconds
 from gangsched.messages import standing
 from gangsched.messages.text import counted, listed
 from gangsched.model.errors import FieldError, Problem
@@ -100,7 +99,7 @@ class Found(NamedTuple):
             "gangs": dict(sorted(self.gangs.items())),
             "oldestWait": self.oldest._asdict() if self.oldest is not None else None,
             "caches": {"ages": dict(sorted(status.cache_ages.items())), "stale": status.stale or None},
-            "quarantined": [_left_out(each) for each in status.quarantined],
+            "quarantined": [left_out.fields_of(each) for each in status.quarantined],
             "writes": {"waiting": status.writes_waiting, "failed": status.writes_failed},
             "foreignSchedulers": dict(self.foreign.most_common()),
             "held": [{"node": each.node, "plan": each.plan, "gang": each.gang or None} for each in self.held],
@@ -128,8 +127,7 @@ class Found(NamedTuple):
         foreign = (standing.foreign(name=n, pods=counted(c, "pending pod")) for n, c in self.foreign.most_common(_FEW))
         yield "others", ", ".join(foreign) or standing.NO_FOREIGN
         for each in status.quarantined:
-            found = _left_out(each)
-            yield "left out", standing.left_out(what=found["object"], why=found["why"], until=found["until"])
+            yield "left out", left_out.line_of(each)
         held = [standing.held(node=each.node, gang=each.gang) for each in self.held if each.gang]
         yield "holds", listed(held, _FEW) if held else standing.NO_HOLD
         if stale := [each.node for each in self.held if not each.gang]:
@@ -170,17 +168,6 @@ def _ago(running: Running, moment: str) -> str:
         return age_of(running.now - parse_time(moment, "time")) if moment else "?"
     except FieldError:
         return "?"
-
-
-def _left_out(each: Quarantined) -> dict[str, Any]:
-    """The object or gang over which the scheduler has failed."""
-    name = f"{each.namespace}/{each.name}" if each.namespace else each.name
-    return {
-        "object": f"{each.kind.partition('.')[0]} {name}" if each.kind else standing.gang(name=name),
-        "why": each.why or standing.PROCESS_ENDED,
-        "times": each.times,
-        "until": _time(each.at + pause_seconds(each.times)),
-    }
 
 
 def _time(seconds: float | None) -> str | None:

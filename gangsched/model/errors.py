@@ -132,7 +132,7 @@ class InvalidInputError(InputError):
 
 def told(problem: Problem) -> str:
     """``file: document 3 (Pod ns/name): field: message``, without the parts that are not known."""
-    where = ""
+    where = problem["object"] or "" if not problem["file"] else ""  # it is not in a file
     if problem["document"] is not None:
         where = f"document {problem['document']}" + (f" ({problem['object']})" if problem["object"] else "")
     return ": ".join(part for part in (problem["file"], where, problem["field"], problem["message"]) if part)

@@ -149,11 +149,11 @@ def test_now_may_be_now(file, monkeypatch, capsys):
     """Files with stamps of a cluster are decided for this moment."""
     moments = []
 
-    def note(events, options, now, drained):
-        moments.append(now)
+    def note(scheduler, drained):
+        moments.append(scheduler.world.now)
         return iter(())
 
-    monkeypatch.setattr("gangsched.cli.decisions.forecast", note)
+    monkeypatch.setattr("gangsched.cli.decisions.foretell", note)
     monkeypatch.setattr("time.time", lambda: 12.5)
     assert main(["plan", "-f", str(file(NODES)), "--now", "now"]) == 0
     assert moments == [12.5]
