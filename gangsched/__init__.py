@@ -16,7 +16,7 @@ __all__ = [*_API, "__version__"]  # noqa: PLE0604 - names of functions
 
 
 def __getattr__(name: str) -> Any:
-    """The functions of :mod:`gangsched.api`, which is imported when one of them is asked for."""
+    """The functions of :mod:`gangsched.api`. The first use of one imports it."""
     if name in _API:
         return getattr(importlib.import_module("gangsched.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

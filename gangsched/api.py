@@ -1,13 +1,13 @@
 """Ask the scheduler from Python: what would be decided, why, and what would become of it.
 
-    from gangsched import explain, load, plan, simulate
+from gangsched import explain, load, plan, simulate
 
     cluster = load("cluster.json", "my-job.yaml")
     for decision in plan(cluster).decisions:
         print(decision.gang, decision.outcome, [victim.pod for victim in decision.victims])
 
-Nothing is changed anywhere. The results have the fields of the JSON of the commands of the same names, in snake_case,
-and change as that does: fields come with a minor version, and go or change their meaning with a major one only.
+Nothing is changed anywhere. The results have the fields of the JSON of the commands of the same names, in snake_case. A
+minor version may add fields. Only a major version removes a field or changes its meaning.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Cluster:
 
     @property
     def warnings(self) -> list[Problem]:
-        """What was not understood, or not as its author may think."""
+        """Warnings about the input."""
         return self.loaded.warnings
 
     def with_nodes(self, count: int, *, like: str) -> Cluster:
@@ -158,12 +158,12 @@ def load(
     kubeconfig: str | os.PathLike[str] | None = None,
     context: str | None = None,
 ) -> Cluster:
-    """Read manifests, or what ``gangsched snapshot`` has written: files and folders, YAML or JSON text (with a line
-    break), mappings, models of ``kubernetes`` or ``kubernetes_asyncio``, and lists of them.
+    """Read manifests or snapshots. Sources are files and folders, YAML or JSON text (with a line break), mappings,
+    models of ``kubernetes`` or ``kubernetes_asyncio``, and lists of them.
 
-    With ``live``, a ``kubeconfig`` or a ``context`` a cluster is read once, and ``sources`` are what would be applied
-    to it; it is decided with the configuration of its leader, unless another one is given. ``scheduler_names`` are
-    those to decide for, by default the configured ones; ``config`` is a configuration file.
+    With ``live``, a ``kubeconfig`` or a ``context``, a cluster is read once, and ``sources`` count as applied to it.
+    The configuration of its leader is used unless another one is given. ``scheduler_names`` are those to decide for, by
+    default the configured ones; ``config`` is a configuration file.
 
     Raises :class:`~gangsched.model.errors.UserError` (a ValueError) for what cannot be understood or read.
     """
@@ -231,7 +231,7 @@ def _known(cluster: object) -> Cluster:
 
 
 def plan(cluster: Cluster, *, now: float | None = None) -> Plan:
-    """What would be decided at ``now`` (seconds since the epoch; by default the newest time in the input)."""
+    """Return the decisions at ``now`` (seconds since the epoch; by default the newest time in the input)."""
     from gangsched.cli.decisions import decide  # noqa: PLC0415 - as in load
 
     loaded = _known(cluster).loaded

@@ -1,8 +1,8 @@
 """Texts into documents: YAML and JSON from people one does not know, manifests and configuration alike.
 
-YAML is read event by event with an explicit stack, because what the library's loaders do with it is not what
-the API's tools do, and not safe for every input: here no tag makes an object, a timestamp stays text, a key
-that is given twice is an error, nesting cannot exhaust the stack, and aliases cannot multiply beyond a limit.
+YAML is read event by event with an explicit stack, because the library's loaders differ from the API's tools and are
+not safe for every input. Here no tag makes an object, a timestamp stays text, a duplicate key is an error, nesting
+cannot exhaust the stack, and aliases are limited.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gangsched.messages import invalid
 
 #: Values that aliases may add to what is written out. Real manifests repeat a template or two.
 MAX_ALIASED_VALUES = 1_000_000
-#: Deeper than any Kubernetes object. What reads the documents afterwards may recurse.
+#: Deeper than any Kubernetes object. Readers of the documents may recurse.
 MAX_DEPTH = 200
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -77,7 +77,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def documents(text: str, file: str) -> Iterator[Document]:
-    """The documents of one text, without the empty ones. What begins as JSON has to be JSON in a ``*.json`` file.
+    """The documents of one text, without the empty ones. Text that begins as JSON has to be JSON in a ``*.json`` file.
 
     Raises :class:`DocumentError`.
     """
@@ -179,7 +179,7 @@ def _whole(text: str) -> int | str:
 def _too_deep(value: Any) -> bool:
     level = [value] if type(value) is dict or type(value) is list else []
     for _ in range(MAX_DEPTH):
-        # What a decoder makes is a dict or a list and nothing derived from one; there may be millions of them.
+        # A decoder makes plain dicts and lists, possibly millions of them.
         level = [
             inner
             for outer in level
@@ -407,7 +407,7 @@ def _line(event: Any) -> int:
 
 
 def _plain(text: str, truths: Mapping[str, bool]) -> str | int | float | bool | None:
-    """What an unquoted scalar means: null, a truth value, a number, else the text itself."""
+    """Return the value of an unquoted scalar: null, a truth value, a number, or the text itself."""
     if text in _NULLS:
         return None
     if text in truths:

@@ -102,7 +102,7 @@ def _renderers(*, as_json: bool, colors: bool) -> list[Processor]:
     ]
 
 
-#: What may hide or forge lines in a terminal: controls beside tab and newline, and marks that turn text.
+#: Characters that may hide or forge lines in a terminal: controls except tab and newline, and marks that turn text.
 _HIDDEN = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]")
 
 

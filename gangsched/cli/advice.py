@@ -1,4 +1,4 @@
-"""What would make a gang start: the smallest change of each kind that the decision itself then accepts."""
+"""Changes that would make a gang start: the smallest of each kind with which the decision succeeds."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ class Advisor:
             yield advice.without_filters(filters=listed(names, _FEW), then=then)
 
     def _waiting(self) -> Iterator[str]:
-        """What time alone changes."""
+        """Yield changes that time alone brings."""
         decision, state = self._decision, self._state
         at = decision.retry_at if isinstance(decision, Unschedulable) else None
         if at is not None and (then := how_it_starts(state.at(decision.gang, at + 1))):

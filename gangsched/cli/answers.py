@@ -62,7 +62,7 @@ def open_private(path: Path, mode: Literal["w", "x"]) -> TextIO:
 
 
 def program() -> str:
-    """What users type before the name of a command: the path by which this one was called, where it is not on PATH."""
+    """Return the words before the name of a command: the path of this program if it is not on PATH."""
     called = sys.argv[0]
     if Path(called).name.startswith("kubectl-"):
         return "kubectl gangsched"
@@ -101,7 +101,7 @@ def _within(text: str, width: int) -> Iterator[str]:
 
 
 class Contract(NamedTuple, Generic[V]):
-    """What a command answers that only looks, as the JSON of a contract or as text for people.
+    """The answer of a read-only command, as the JSON of a contract or as text.
 
     ``fields`` makes the fields of the document, which are ``empty`` when there is an error; ``show`` prints it for
     people, in the form of ``-o``.

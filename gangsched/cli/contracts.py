@@ -1,4 +1,4 @@
-"""What commands answer, as types: the fields of the published JSON (``schemas/``), in snake_case.
+"""Answers of commands as types, with the fields of the published JSON (``schemas/``) in snake_case.
 
 They are what :mod:`gangsched.api` returns, and change as that does.
 """
@@ -123,7 +123,7 @@ class Eta(_Result, frozen=True):
 
 
 class Decision(_Result, frozen=True):
-    """What would be done for one pending gang; ``outcome`` is bind, wait, preempt, unschedulable or gathering.
+    """The decision for one pending gang; ``outcome`` is bind, wait, preempt, unschedulable or gathering.
 
     ``placements`` are nodes by pod, ``required`` the members that have to start together. ``optimal``: no less harmful
     choice of victims exists; None where that is not asked. ``eta`` is there only where it was asked for, ``said`` (the
@@ -225,7 +225,7 @@ class Plan(_Result, frozen=True, kw_only=True):
     decisions: list[Decision]
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return HTML for a notebook."""
         head = _row(("gang", "outcome", "priority", "placed", "victims", "message"), "th")
         rows = (
             _row((d.gang, d.outcome, d.priority, len(d.placements), ", ".join(v.pod for v in d.victims), d.message))
@@ -262,7 +262,7 @@ class Planned(NamedTuple):
         return None if said is None else (said.word, said.why)
 
     def beside(self, decision: decided.Decision) -> Iterator[tuple[str, Sequence[str]]]:
-        """What there is to say of a gang beside that: what is decided, or how it is."""
+        """Further facts about a gang: its decision or its state."""
         said = self.said.get(decision.gang)
         lines = said.beside(decision) if said is not None else ()
         if said is not None and lines:
@@ -301,7 +301,7 @@ class Explanation(_Result, frozen=True):
     decisions: list[Decision] = []
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return HTML for a notebook."""
         head = f"<p>{html.escape(self.title)}<br><b>{html.escape(self.state)}</b> {html.escape(self.sentence)}</p>"
         return (
             head
@@ -312,7 +312,7 @@ class Explanation(_Result, frozen=True):
 
 
 class PodRun(_Result, frozen=True):
-    """What became of a pod; times are seconds from the start, None for what did not happen."""
+    """The history of a pod. Times are seconds from the start, None for events that did not happen."""
 
     phase: str
     node: str | None

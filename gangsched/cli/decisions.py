@@ -1,4 +1,4 @@
-"""What would be decided, on the state as it is and on one that is a little different; and a decision in a sentence."""
+"""Decisions on the current state and on changed copies of it, and the sentence for a decision."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ class State:
         self.partial = not decides
         self.leads = leads
         self.decisions: list[tuple[Decision, float]] = []
-        #: What was tried so far on a state that is a little different, in steps: each record that is read anew, each
-        #: decision, each of its members and each step of its search is one.
+        #: The work on changed states so far, in steps: one for each record that is read again, each decision, each of
+        #: its members and each step of its search.
         self.work = 0
         #: The objects over which the scheduler itself fails, which are left out, each with the error.
         self.faults: list[Problem] = []
@@ -146,7 +146,7 @@ class State:
         """How long a decision took."""
         return next(spent for d, spent in self.decisions if d is decision)
 
-    # -- what if -------------------------------------------------------------------------------------------
+    # -- changed states ------------------------------------------------------------------------------------
 
     def if_it_stayed(self, pod: Pod, gang: GangId) -> Decision | None:
         """The decision about ``gang`` if this pod could not be evicted."""

@@ -138,7 +138,7 @@ def tell(story: Story, console: Console, pause: Pause | None = None) -> None:
 
 
 def in_short(simulation: Simulation) -> str:
-    """What became of the gangs that waited, from the run itself."""
+    """Return the results of the waiting gangs, from the run itself."""
     summary = summary_of(simulation)
     pods = pods_of(simulation)
     parts = []

@@ -1,8 +1,8 @@
 """When gangs that wait will start: the simulator, played on with run times that are declared or learnt.
 
-A pod runs as long as ``gangsched.dev/expected-run-time`` says, or else as long as pods of the same owner that have
-succeeded, within what ``activeDeadlineSeconds`` of it or its Job allows. Of others, and of those that have run longer
-than that, nothing is known: they go on.
+The run time of a pod is ``gangsched.dev/expected-run-time``, or else that of pods of the same owner that have
+succeeded, limited by ``activeDeadlineSeconds`` of the pod or its Job. Of others, and of those that have run longer than
+that, nothing is known: they go on.
 
 A forecast is played for a year, or until the cluster has changed :data:`MOST_CHANGES` times. If a gang has not
 started by then, the answer says until when it was played.
@@ -30,7 +30,7 @@ from gangsched.model.preemptible import EXPECTED_RUN_TIME
 from gangsched.model.records import NO_STAKES, SINGLE, Gang, GangId, Job, Pod
 from gangsched.model.times import LONGEST_SECONDS, render_time
 
-#: What declared run times are multiplied with, for the earliest, the likely and the latest start.
+#: Factors of declared run times, for the earliest, the likely and the latest start.
 _SPREAD = (0.8, 1.0, 1.2)
 #: Of so many gangs, the first in the queue, it is found out when they would start with a higher priority.
 _RAISED = 3
@@ -152,7 +152,7 @@ class _RunTimes:
         return sorted({_workload(pod) for pod in running if self._remaining(pod, 1) is None})
 
     def assumes(self, unknown: Sequence[str]) -> list[str]:
-        """What must be so for the times to be right, and how often they are."""
+        """The assumptions behind the times, and how often they were right."""
         pods = self._world.pods.values()
         several = len({pod.priority for pod in pods if pod.live and pod.priority < _SYSTEM}) > 1
         out = [causes.NOTHING_NEW, causes.FORECAST_OF_SEVERAL if several else causes.FORECAST_OF_ONE_PRIORITY]
@@ -192,7 +192,7 @@ class _RunTimes:
         return _least(pod.deadline_seconds, job.deadline_seconds if job is not None else None)
 
     def _maker(self, pod: Pod, job: Job | None = None) -> object:
-        """What makes pods that do the same: the controller, or what makes the Jobs, such as a CronJob."""
+        """Return the owner of equal pods: the controller, or the owner of its Jobs, such as a CronJob."""
         job = job or self._world.jobs.job_of(pod)
         if job is not None:
             return job.owner.uid if job.owner is not None else job.uid
@@ -211,7 +211,7 @@ def _least(*seconds: float | None) -> float | None:
 
 
 def _workload(pod: Pod) -> str:
-    """What the pod belongs to, in words."""
+    """Return the owner of the pod in words."""
     if pod.gang.family != SINGLE:
         return pod.gang.key
     owner = pod.owner

@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Explained(NamedTuple):
-    """What is asked about, in the state that it is in; ``whole``: no list is to be summed."""
+    """The subject of the question, in its current state; ``whole``: no list is to be summed."""
 
     state: State
     found: Explanation
@@ -82,7 +82,7 @@ class Explained(NamedTuple):
     whole: bool = False
 
     def fields(self) -> dict[str, Any]:
-        """What ``plan`` says of the decisions that concern it, and the words."""
+        """The decisions about it, as in ``plan``, and their words."""
         decisions = [(decision, self.state.milliseconds(decision)) for decision in self.found.decisions]
         words = msgspec.to_builtins(self.found.told())
         own, said = self.found.own, self.found.said

@@ -103,7 +103,7 @@ def answered(answer: without_pods.Answer, *more: contracts.Section) -> Explanati
 
 
 def _gangs_named(state: State, namespace: str, name: str, kind: str) -> list[GangId]:
-    """The gangs of this name, of this kind where one is asked for: a Job may have the name of its PodGroup."""
+    """Return the gangs of this name, of this kind if one is given: a Job may have the name of its PodGroup."""
     membership = state.world.membership
     named = [g for g in sorted(membership.members) if (g.namespace, g.name) == (namespace, name) and g.family != SINGLE]
     return [g for g in named if kind in ("", _kind(membership.spec(g)))]
@@ -114,8 +114,8 @@ def _kind(spec: Gang | None) -> str:
 
 
 def _owner(state: State, namespace: str, name: str, kind: str, owned: Sequence[Pod]) -> Explanation:
-    """What owns these pods: the gang of those that have no node yet, for that is what people ask about; else all that
-    have one.
+    """Return the owner of these pods: the gang of those without a node, because users ask about that, else of all
+    others.
     """
     others = without_pods.of_others(state, owned)
     if others is not None:
@@ -163,7 +163,7 @@ def _pod(state: State, pod: Pod) -> Explanation:
 
 
 def _as_said(state: State, title: str, pod: Pod) -> Explanation:
-    """What waits, by the words of the scheduler alone: less is known here than it rests its decisions on."""
+    """Return the pending pods in the scheduler's words only, because the scheduler knows more than this command."""
     census = state.world.membership.census(pod.gang)
     if pod.gang.family != SINGLE:
         placed, members = len(census.bound), len(census.bound) + len(census.pending) + len(census.gated)
@@ -240,8 +240,8 @@ def _unknown(state: State, key: str, kind: str) -> str:
 def gang_sections(
     state: State, decision: Decision, asked: Pod | None, said: Said | None = None
 ) -> Iterator[contracts.Section]:
-    """What there is to say beside the decision itself; ``asked`` is the member that was asked for, if one was, and
-    ``said`` what the scheduler says instead.
+    """Facts beside the decision itself; ``asked`` is the member that was asked for, if one was, and ``said`` what the
+    scheduler says instead.
     """
     if said is not None:
         yield from under(WOULD_DECIDE, said.beside(decision))
@@ -320,7 +320,9 @@ def _because(decision: Decision) -> Iterator[str]:
 
 
 def _stopping(state: State, decision: Decision) -> Iterator[str]:
-    """Which pods leave whose room is waited for, those that were evicted for the gang first, and by when."""
+    """Yield the terminating pods whose room the gang waits for, and their deadline. Pods that were evicted for the gang
+    come first.
+    """
     pods = {pod.uid: pod for pod in state.world.pods.values()}
     gang = decision.gang.key
     own = [a for a in decision.awaiting if a.plan == gang or (a.uid in pods and gang in evicted_for(pods[a.uid]))]
@@ -337,7 +339,7 @@ def _stopping(state: State, decision: Decision) -> Iterator[str]:
 
 
 def first_action(state: State, decision: Decision) -> str:
-    """What to do first so that a gang starts which does not by itself; empty for one that does."""
+    """Return the first action that makes a gang start; empty if it starts by itself."""
     if isinstance(decision, Unschedulable):
         return next(_would_help(state, decision))
     if isinstance(decision, Gathering):
@@ -346,7 +348,7 @@ def first_action(state: State, decision: Decision) -> str:
 
 
 def _would_help(state: State, decision: Unschedulable) -> Iterator[str]:
-    """What would make an unschedulable gang fit, tried out."""
+    """Yield changes that make an unschedulable gang fit. Each was tried."""
     if decision.failed_plugin == SCHEDULER:
         yield "a version of the scheduler without this error; please report it with `gangsched snapshot`"
         return
@@ -379,7 +381,7 @@ _NEAR_RESOURCE = 0.85
 
 
 def _nowhere(state: State, decision: Decision) -> Iterator[str]:
-    """What extended resources need that no node has: less of them would not help."""
+    """Yield advice for extended resources that no node has."""
     nodes = _nodes(state)
     pending = state.world.membership.census(decision.gang).pending
     asked = {resource for pod in pending for resource, amount in pod.shape.requests if amount and "/" in resource}

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Gangs(NamedTuple):
-    """The gangs that are asked for, at a moment in seconds since the epoch."""
+    """The requested gangs, at a moment in seconds since the epoch."""
 
     rows: Sequence[Row]
     now: float = 0.0
@@ -163,7 +163,7 @@ def _within(args: argparse.Namespace) -> str | None:
 
 
 def _chosen(args: argparse.Namespace, found: Iterable[Row], space: str) -> Iterator[Row]:
-    """The rows that are asked for; ``space`` is the namespace where none is given, empty for all."""
+    """The requested rows; ``space`` is the namespace where none is given, empty for all."""
     given, kind, name = named(args.name, args.namespace) if args.name else (args.namespace or "", "", "")
     space = given or ("" if args.all_namespaces else space)
     for row in found:
@@ -357,7 +357,7 @@ def _state(census: Census, needed: int | None, problem: str) -> str:
 
 
 def _said(pending: Sequence[Pod]) -> str:
-    """What a scheduler has written on the first member that waits, or why it could not."""
+    """Return the text that a scheduler has written on the first waiting member, or why it could not."""
     found = condition_of(pending)
     return found.message if found is not None else ""
 

@@ -102,8 +102,8 @@ def only(lines: Iterable[Line], wanted: Wanted) -> Iterator[Line]:
 
 
 def read_record(args: argparse.Namespace, namespace: str | None) -> tuple[list[Line], str]:
-    """The lines of the record, and the namespace of the context; without the right to read it, what there is in this
-    namespace (by default that of the context).
+    """Return the lines of the record, and the namespace of the context. Without the right to read the record, return
+    what this namespace shows (by default that of the context).
 
     Raises :class:`~gangsched.model.errors.UserError` when it cannot be read.
     """
@@ -117,7 +117,7 @@ async def lines_in(configuration: Configuration, connection: Connection, space: 
 
     Raises :class:`~gangsched.model.errors.UserError` when neither can be read.
     """
-    # What talks to a cluster takes long to import; --help does without.
+    # Modules for a cluster take long to import, and --help does not need them.
     from gangsched.cluster.kube.client import ApiError, UnreachableError  # noqa: PLC0415
     from gangsched.cluster.kube.evictions_here import evictions_in  # noqa: PLC0415
     from gangsched.cluster.kube.history import NAME, recorded  # noqa: PLC0415

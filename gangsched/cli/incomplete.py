@@ -1,4 +1,4 @@
-"""What to do for a gang that is not complete, or cannot be decided as it is: by what is known of it, not by words."""
+"""Advice for a gang that is not complete or cannot be decided, from its state and not from its texts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def gathering_advice(state: State, decision: Decision) -> str:
 
 
 def _of_gang(state: State, gang: GangId, census: Census) -> str:
-    """What this gang lacks."""
+    """Return advice for what this gang lacks."""
     spec = state.world.membership.spec(gang)
     if spec is None:
         return _without_group(state, gang)
@@ -50,7 +50,7 @@ def _of_gang(state: State, gang: GangId, census: Census) -> str:
 
 
 def _without_group(state: State, gang: GangId) -> str:
-    """What says how many members there have to be is missing."""
+    """Return advice for a gang whose minimum is unknown."""
     pods = list(state.world.membership.pods(gang))
     if gang.family == SINGLE:
         return absent.start_grouper(gang=gang.key)
@@ -62,7 +62,7 @@ def _without_group(state: State, gang: GangId) -> str:
 
 
 def _group_meant(state: State, gang: GangId) -> str:
-    """Which group is missing, and which one of nearly that name there is, or of that name elsewhere."""
+    """Return the missing group, and a group with a similar name, or with that name in another namespace."""
     known = state.world.membership.objects
     here = sorted(name for family, space, name in known if (family, space) == (gang.family, gang.namespace))
     close = difflib.get_close_matches(gang.name, here, 1, _NEAR)

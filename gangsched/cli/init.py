@@ -144,7 +144,7 @@ def _refuse(value: dict[str, Any], runtimes: set[tuple[str, str]]) -> None:
 
 
 def _pod_group_policy(value: dict[str, Any]) -> str:
-    """Which groups the trainer makes of the TrainJobs of a runtime; empty for none."""
+    """Return the kind of groups that the trainer creates for TrainJobs of a runtime; empty for none."""
     policy = value["spec"].get("podGroupPolicy") if _group(value) == TRAINER else None
     return next(iter(policy), "") if isinstance(policy, dict) else ""
 
@@ -177,7 +177,7 @@ def _spark(value: dict[str, Any], scheduler: str) -> str:
 
 
 def _stages(value: dict[str, Any]) -> Iterator[str]:
-    """What of the gang its controller makes only when others have a node."""
+    """Return the members that the controller creates only when others have a node."""
     kind, spec = _kind(value), value["spec"]
     notes = _notes(value)
     if kind == JOBSET:

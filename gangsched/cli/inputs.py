@@ -1,4 +1,4 @@
-"""What commands that only look are asked about: manifests, or a cluster that is read once."""
+"""The input of read-only commands: manifests, or a cluster that is read once."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ T = TypeVar("T")
 
 
 class Input(NamedTuple):
-    """What was read: an event for each object, the options of the scheduler, the moment, the namespace of the context
-    (empty for manifests), what was not understood, and for a cluster what runs in it and how to ``reach`` it.
+    """The input: an event for each object, the options of the scheduler, the time, the namespace of the context (empty
+    for manifests), and the warnings. For a cluster also its scheduler and how to ``reach`` it.
     """
 
     events: list[Event]
@@ -78,8 +78,8 @@ class Reach(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """A cluster that is read: the options of its scheduler, the namespace of the context, what runs in it, batches as
-    :func:`gangsched.runtime.connecting.follow` has them, to be closed, and how to ``reach`` it.
+    """A cluster as input: the options of its scheduler, the namespace of the context, its scheduler, batches of
+    :func:`gangsched.runtime.connecting.follow` (to be closed), and how to ``reach`` it.
     """
 
     options: Options
@@ -181,7 +181,7 @@ def port_number(text: str) -> int:
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser, when: str = "without -f: ") -> None:
-    """Which cluster is read, ``when`` one is."""
+    """The options that choose the cluster, ``when`` one is read."""
     parser.add_argument(
         "--kubeconfig",
         metavar="FILE",
@@ -191,7 +191,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser, when: str = "without 
 
 
 def read_options(args: argparse.Namespace) -> Options:
-    """The options of the core that are asked for. Raises :class:`~gangsched.model.errors.UserError`."""
+    """Return the options of the core. Raises :class:`~gangsched.model.errors.UserError`."""
     if args.config is not None:
         from gangsched.runtime import config  # noqa: PLC0415 - not needed by most plans
 
@@ -205,7 +205,7 @@ def read_options(args: argparse.Namespace) -> Options:
 
 
 def moment_of(args: argparse.Namespace) -> float | None:
-    """What ``--now`` says, if anything. Raises :class:`~gangsched.cli.answers.UsageError`."""
+    """Return the time of ``--now``, if given. Raises :class:`~gangsched.cli.answers.UsageError`."""
     return None if args.now is None else _moment(args.now)
 
 
@@ -247,8 +247,8 @@ def read_cluster(args: argparse.Namespace, within: str | None = None) -> Input:
 
 
 def follow_cluster(args: argparse.Namespace, within: str | None = None) -> Followed:
-    """The cluster that arguments and configuration name, to be read for as long as it is asked for. Of the namespace
-    ``within`` (empty: that of the context) is read what may not be read of all; None: all has to be read.
+    """Return the cluster that arguments and configuration name, for reading. Of the namespace ``within`` (empty: that
+    of the context) is read what may not be read of all; None: all has to be read.
 
     Raises :class:`~gangsched.model.errors.UserError`, and so do the batches, with what cannot be read.
     """
@@ -267,7 +267,7 @@ def connect(args: argparse.Namespace) -> tuple[Configuration, Connection, Runnin
 
     Raises :class:`~gangsched.model.errors.UserError`.
     """
-    # What talks to a cluster takes long to import; manifests do without.
+    # Modules for a cluster take long to import, and manifests do not need them.
     from gangsched.messages import standing  # noqa: PLC0415
     from gangsched.runtime import running  # noqa: PLC0415
     from gangsched.runtime.connecting import connect as connected  # noqa: PLC0415
@@ -292,8 +292,8 @@ def connect(args: argparse.Namespace) -> tuple[Configuration, Connection, Runnin
 
 
 def _say(args: argparse.Namespace, runs: Running, reading: str) -> None:
-    """First in the answer itself that no scheduler leads; else what is read, to those who look at a terminal, and where
-    the answer does not rest on what the scheduler runs with.
+    """Print first if no scheduler leads. Otherwise print, on a terminal, what is read, and if the answer does not use
+    the scheduler's configuration.
     """
     for_people = getattr(args, "output", "table") in ("table", "wide", "html")
     doubtful = bool(runs.unknown) or (runs.published is None and not args.config)

@@ -216,7 +216,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _tell_of_cluster(name: str, options: Sequence[str]) -> None:
-    """Say at once, on a terminal, that a cluster is asked: what talks to one takes long to import."""
+    """Say at once, on a terminal, that a cluster is read, because the modules for it take long to import."""
     words = [each.partition("=")[0] for each in options]
     reads = "--cluster" in words or (name in _OF_CLUSTERS and not {"-f", "--filename"} & set(words))
     if reads and not set(_HELP) & set(words) and sys.stderr is not None and sys.stderr.isatty():
@@ -224,8 +224,8 @@ def _tell_of_cluster(name: str, options: Sequence[str]) -> None:
 
 
 def _imported(command: Command) -> _Module:
-    """The command's module. The garbage collector does not walk over modules again and again while they only become
-    more: nearly all of them stay. numpy starts no thread for each core to multiply matrices; those here are small.
+    """The command's module. The garbage collector is paused during imports, because nearly all modules stay. numpy
+    starts no thread for each core, because the matrices here are small.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     collects = gc.isenabled()

@@ -1,7 +1,7 @@
 """A page about nodes: racks with a line per node, what its bars mean, and what is shown. No scripts; nothing is loaded.
 
-A page is not to be larger than a mail may be: where it would be, pods of a gang are drawn together and nodes that are
-alike once, and if that is not enough, each rack as one node.
+A page stays below the size of a mail. If it would be larger, pods of a gang are drawn together and equal nodes once. If
+that is not enough, each rack is drawn as one node.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _box(box: Box) -> str:
 
 
 class Content(NamedTuple):
-    """What a page has below its title, and the rules of style that it needs."""
+    """The contents of a page below its title, and its rules of style."""
 
     body: str
     style: str = ""
@@ -207,7 +207,7 @@ def terms(label: str, lines: Sequence[str], most: int) -> str:
     )
 
 
-#: What a page that is a file says of itself: it loads nothing and runs nothing.
+#: The policy in a page that is a file: it loads nothing and runs nothing.
 _ALONE = "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">"
 
 

@@ -13,11 +13,11 @@ from rich.text import Text
 
 from gangsched.messages import sums
 
-#: On a terminal no more lines are shown of one answer, unless all are asked for.
+#: The most lines of one answer on a terminal, unless all are requested.
 PANEL_LINES = 15
 #: The lines of the terminal that one line of the head may take, when room is short.
 _HEAD_ROWS = 5
-#: Those that one of the evidence may take, the most first.
+#: Return the lines that may be cut, the most first.
 _ROWS = (sys.maxsize, 3, 2, 1)
 _INDENT, _GAP = 2, 2
 

@@ -111,7 +111,7 @@ def _add(amounts: dict[str, int], more: Iterable[tuple[str, int]]) -> None:
 
 
 def amount(pod: Pod, resource: str) -> int:
-    """What the pod takes of a resource, in base units."""
+    """Return the amount of a resource that the pod uses, in base units."""
     return dict(pod.shape.requests).get(resource, 0)
 
 

@@ -36,7 +36,7 @@ from gangsched.messages import advice, failures, invalid, pictures
 from gangsched.model.errors import Problem
 from gangsched.model.records import GangId, Pod
 
-#: What would help is tried for so many gangs, and begun for none after so much work.
+#: Advice is tried for so many gangs, and not started after so much work.
 _TRIED, _MOST_WORK = 3, 10_000
 
 
@@ -118,7 +118,7 @@ def others_waiting(events: Iterable[Event], options: Options) -> Counter[str]:
 
 
 def actions_for(state: State) -> dict[GangId, str]:
-    """What to do for each gang that does not start: it is tried for the first of them only, since that takes time."""
+    """Yield advice for each gang that does not start. It is tried only for the first ones, because that takes time."""
     actions: dict[GangId, str] = {}
     for decision, _ in state.decisions:
         if not isinstance(decision, Unschedulable | Gathering):
@@ -138,7 +138,7 @@ def _for_others(options: Options, others: Counter[str]) -> Problem:
 
 
 def _input(args: argparse.Namespace) -> tuple[Loaded, Options, float, bool]:
-    """What to decide on, with which options, when, and whether a scheduler leads there."""
+    """The input of a plan: objects, options, time, and whether a scheduler leads there."""
     now = moment_of(args)
     if not args.cluster:
         if not args.sources or args.kubeconfig or args.context:
@@ -157,6 +157,6 @@ def _input(args: argparse.Namespace) -> tuple[Loaded, Options, float, bool]:
 def load_above(
     found: Input, sources: Sequence[str | Source], *, skip_invalid: bool = False, namespace: str = ""
 ) -> Loaded:
-    """What these give, as if it were applied to the cluster, by default in the namespace of its context."""
+    """Return the given objects as if applied to the cluster, by default in the namespace of its context."""
     around = Around.of(found.events, namespace or found.namespace or "default")
     return load(sources, around=around, skip_invalid=skip_invalid)

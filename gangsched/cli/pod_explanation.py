@@ -33,7 +33,7 @@ def under(label: str, lines: Iterable[str]) -> Iterator[Section]:
 
 
 def pod_sections(state: State, pod: Pod, taking: Sequence[Decision]) -> Iterator[Section]:
-    """What there is to say about a pod that has a node; ``taking`` are the decisions that evict pods of its gang."""
+    """Facts about a pod that has a node; ``taking`` are the decisions that evict pods of its gang."""
     if taking:
         decision = taking[0]
         victim = next((v for v in decision.victims if v.uid == pod.uid), None)
@@ -46,7 +46,7 @@ def pod_sections(state: State, pod: Pod, taking: Sequence[Decision]) -> Iterator
 
 
 def drained_sections(state: State, pod: Pod, found: DrainPlan) -> Iterator[Section]:
-    """What there is to say about a pod whose queue is drained."""
+    """Facts about a pod whose queue is drained."""
     lines = [f"{found.name} leaves as a whole or not at all, and {found.blocked}"]
     if not found.blocked:
         methods = {v.method for v in found.victims}
@@ -212,8 +212,8 @@ def _patience(state: State, pod: Pod) -> Iterator[str]:
 
 
 def evicted_for(pod: Pod) -> tuple[str, ...]:
-    """The gangs (``namespace/name``) for which a pod was evicted, as its marks say: they outlive the process that wrote
-    them, and whoever reads them knows no more.
+    """Return the gangs (``namespace/name``) for which a pod was evicted, from its marks. The marks outlive the process
+    that wrote them.
     """
     names = [owner.name for owner in owners_of(pod)]
     if not names and pod.disruption is not None and pod.disruption.status == "True":
@@ -248,7 +248,7 @@ def _budgets(state: State, pod: Pod, taking: Sequence[Decision]) -> Iterator[str
 
 
 def conditions(pods: Sequence[Pod]) -> Iterator[Section]:
-    """What the conditions on the pods say: who wanted to put or take them where. Equal conditions are one line."""
+    """Return the statements of the conditions on the pods: nominations and evictions. Equal conditions are one line."""
     lines = []
     alike: dict[tuple[str, str, str], list[tuple[str, float]]] = {}
     for pod in pods:

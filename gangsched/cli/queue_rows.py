@@ -56,7 +56,7 @@ def rows(quota: Quota, tally: Tally) -> Iterator[Row]:
 
 
 def _used(quota: Quota, tally: Tally) -> dict[Node, list[int]]:
-    """What every node would use if those who do not run yet held nothing, by cell."""
+    """Return the usage of every node without the room held for pods that do not run yet, by cell."""
     waiting = [h for h in quota.holders if not tally.runs(h.admission.workload.uid)]
     for holder in waiting:
         quota.tree.remove(holder.node, holder.amounts)

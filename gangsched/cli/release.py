@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from gangsched.cluster.kube.connection import Connection
     from gangsched.runtime.settings import Configuration
 
-#: Writes of a scheduler that has just ended may still arrive: nodes are looked at again after so long (seconds), and so
-#: often at most.
+#: Writes of a scheduler that has just ended may still arrive. So nodes are read again after so many seconds, at most so
+#: often.
 _AGAIN_SECONDS, _LOOKS = 1.0, 5
 
 

@@ -115,12 +115,12 @@ _METHODS = {"evict": "through the Eviction API", "suspend": "by suspending its o
 
 
 def _most(out: Console, whole: bool) -> int:
-    """How many lines an answer may have: any number where all are asked for, or go into a file."""
+    """Return the most lines of an answer. There is no limit in a file, or if all lines are requested."""
     return sys.maxsize if whole or not out.is_terminal else PANEL_LINES
 
 
 def render_plan(plan: Planned, console: Console | None = None, *, whole: bool = False) -> None:
-    """Print what is decided, and a hint when nothing is. Long lists are summed unless the ``whole`` is asked for."""
+    """Print what is decided, and a hint when nothing is. Long lists are summed unless ``whole`` is set."""
 
     def write(out: Console) -> None:
         most = sys.maxsize if whole else most_rows(out)
@@ -174,9 +174,9 @@ def gang_panel(
     head: tuple[str, str] | None = None,
     whole: bool = False,
 ) -> RenderableType:
-    """One decision with everything that is known about it, in at most so many lines; long lists are summed unless the
-    ``whole`` is asked for. It begins with the ``head``, a word and a sentence, where that is not the decision. What is
-    ``explained`` goes between the outcome and the lists, what would help behind them.
+    """Print one decision with all its facts, in at most so many lines. Long lists are summed unless ``whole`` is set.
+    It begins with the ``head``, a word and a sentence, where that is not the decision. What is ``explained`` goes
+    between the outcome and the lists, what would help behind them.
     """
     title = headline(decision.gang.key, f"  {decision.kind} · priority {decision.priority}")
     action, given = action_of(explained)
@@ -214,7 +214,7 @@ def action_of(
 
 
 def evidence_of(decision: Decision, whole: bool) -> Iterable[Evidence]:
-    """What a decision rests on; long lists are summed unless the ``whole`` is asked for."""
+    """Return the facts behind a decision. Long lists are summed unless ``whole`` is set."""
     more = decision.message and decision.message not in sentence(decision)
     if more and (decision.headline or isinstance(decision, Unschedulable | Gathering)):
         yield Evidence("because", [Text(clean(decision.message))])
@@ -397,8 +397,8 @@ OWN, BORROWED, FREE, LENT = "█", "▓", "░", "▒"
 def bar(usage: Usage, width: int = BAR) -> str:
     """What is reserved of the own quota and beyond it, what of the own quota others use now, and what is free.
 
-    The bar is as long as the larger of quota and what is reserved; something that is not zero has at least one
-    character where there is room for it.
+    The bar is as long as the larger of quota and reserved quota. A value above zero has at least one character if there
+    is room for it.
     """
     whole = max(usage.quota, usage.reserved)
     if not whole:

@@ -35,7 +35,7 @@ def plan_page(plan: Planned, of: str) -> str:
 
 
 def plan_content(plan: Planned) -> page.Content:
-    """What such a page has in it."""
+    """Return the contents of the page."""
     decisions = [decision for decision, _ in plan.decisions]
     drawn = _Drawn(*before_and_after(plan.events, decisions), decisions)
     lead = [in_short(plan).plain, pictures.drawn(resource=drawn.painter.resource)]
@@ -152,7 +152,7 @@ class _Drawn:
         return Row(names[0], note, bars, not self.changes.isdisjoint(names), frozenset(numbers))
 
     def _boxes(self, pods: Iterable[Pod], resource: str, room: int, level: int) -> Iterable[Box]:
-        """Those that stay first, so that they stand in the same place before and after."""
+        """Pods that stay come first, so that they have the same place before and after."""
 
         def order(pod: Pod) -> tuple[bool, int, str]:
             return pod.uid not in self._stays, self._number.get(pod.gang, len(self._number)), pod.key
@@ -227,7 +227,7 @@ def _decision(plan: Planned, decision: Decision, level: int) -> str:
 
 
 def evidence_html(decision: Decision, most: int) -> Iterable[str]:
-    """What the decision rests on, of each kind so many lines at most."""
+    """Return the facts behind the decision, at most so many lines of each kind."""
     for label, lines, summed in evidence_of(decision, whole=False):
         shown = summed if len(lines) > most and 0 < len(summed) < len(lines) else lines
         yield page.terms(label, [line.plain for line in shown], most)

@@ -22,7 +22,7 @@ from gangsched.model.errors import one_line
 #: On a terminal longer tables end in a line that says so; ``-o json`` has everything.
 MAX_ROWS = 400
 
-#: What tables need beside names: their other columns, and the space between.
+#: The width of tables beside names: the other columns, and the space between.
 _TIMELINE_WITHOUT_NAMES, _PODS_WITHOUT_NAMES = 40, 68
 #: Columns of pods that narrower terminals go without: the input says the same.
 _NARROW, _LEFT_OUT, _LEFT_OUT_WIDTH = 100, ("GANG", "PRIORITY", "ARRIVED"), 30

@@ -102,7 +102,7 @@ def _shadow(args: argparse.Namespace, configuration: Configuration) -> int:
 
 
 def make_page(live: Live) -> Callable[[Request], Answer]:
-    """What answers below /ui. What draws is imported with the first request."""
+    """Return the handler of requests below /ui. The renderer is imported with the first request."""
 
     def answer(request: Request) -> Answer:
         return site(live)(request)
@@ -112,7 +112,7 @@ def make_page(live: Live) -> Callable[[Request], Answer]:
 
 @cache
 def site(live: Live) -> Callable[[Request], Answer]:
-    """What answers for a process."""
+    """Return the handler for a process."""
     from gangsched.cli.ui_site import Site  # noqa: PLC0415 - rich takes longer to import than to schedule without it
     from gangsched.cli.ui_sources import Own  # noqa: PLC0415 - as above
 

@@ -1,7 +1,7 @@
-"""What a scheduler says of a gang that waits, by the conditions of its members.
+"""The scheduler's statements about a waiting gang, from the conditions of its members.
 
-While one leads, that is how it is. What a command decides may be something else: the scheduler alone knows of pauses,
-of room that it holds, and of what it has begun.
+While one leads, that is how it is. A command may decide differently, because only the scheduler knows its pauses, held
+room and plans in progress.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Said(NamedTuple):
 
 
 def condition_of(pods: Iterable[Pod]) -> Condition | None:
-    """What a scheduler has written on the first of these pods that waits, or why it could not be written."""
+    """Return the text that a scheduler has written on the first waiting pod, or why it could not be written."""
     conditions = (pod.scheduled_condition for pod in pods)
     return next((c for c in conditions if c is not None and c.status == "False" and c.message), None)
 
 
 def said_of(census: Census) -> Said | None:
-    """What a scheduler says of the gang with these members; None where it says nothing."""
+    """Return the scheduler's statement about the gang with these members; None where it says nothing."""
     found = condition_of(census.pending) or condition_of(census.gated)
     if found is None:
         return None

@@ -35,7 +35,7 @@ from gangsched.model.records import SINGLE, Gang, GangId, Pod
 from gangsched.runtime.boundary import Boundary
 from gangsched.runtime.loop import CoreFaults, Observer, Observers, run_loop
 
-#: What the timeline leaves out.
+#: Events that the timeline leaves out.
 _HIDDEN = (log.EXISTS, log.CONDITION, log.EVENT, log.STATUS, log.ADMIT)
 
 
@@ -80,7 +80,7 @@ class _DecisionLog(Observer):
 
 
 def decision_detail(decision: Decision) -> dict[str, Any]:
-    """What the timeline says of a decision; ``gangsched plan`` has all of it."""
+    """The line of a decision in the timeline; ``gangsched plan`` has all of it."""
     detail: dict[str, Any] = {"outcome": decision.outcome}
     if decision.placements:
         detail["placements"] = {p.key: p.node for p in decision.placements}
@@ -202,7 +202,7 @@ def _detail(entry: Entry) -> str:
 
 
 def pods_of(simulation: Simulation) -> dict[str, dict[str, Any]]:
-    """What became of each pod, by ``namespace/name``; times are seconds from the start, None = it did not happen.
+    """The history of each pod, by ``namespace/name``. Times are seconds from the start, None = it did not happen.
     ``drainedBy`` is there only for pods that a stopped queue made leave.
     """
     out: dict[str, dict[str, Any]] = {}

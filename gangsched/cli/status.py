@@ -61,7 +61,7 @@ class Held(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What runs, and what there is to do. ``replicas`` are the scheduler's pods by name, and whether each is ready;
+    """The running scheduler, and its work. ``replicas`` are the scheduler's pods by name, and whether each is ready;
     ``gangs`` are counted by state, pods without a node by the scheduler of others that they name.
     """
 

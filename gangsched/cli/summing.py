@@ -15,7 +15,7 @@ from gangsched.messages.text import counted, listed
 MOST_LINES = 20
 #: So many sums are shown, and so many names in each of them.
 _SUMS, _NAMES = 6, 3
-#: What the names of the nodes of a group differ in.
+#: Return the parts in which the names of the nodes of a group differ.
 _LAST = re.compile(r"[-.]?[0-9a-z]*[0-9][0-9a-z]*$")
 _DIGITS = re.compile(r"[0-9]+")
 
@@ -39,7 +39,7 @@ def members(placements: Sequence[Placement]) -> list[str]:
 
 
 def _group(node: str) -> str:
-    """What the names of nodes of one group have in common."""
+    """Return the common part of the names of nodes of one group."""
     return _LAST.sub("", node) or _DIGITS.sub("0", node)
 
 

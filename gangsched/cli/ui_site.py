@@ -1,4 +1,4 @@
-"""What answers the requests of `gangsched ui` and of /ui: it finds out what is shown, within bounds, and never writes.
+"""Answers requests of `gangsched ui` and of /ui, within bounds, and never writes.
 
 A page is of one moment. What it is made of is made for all pages at once, and used again for some time; what computes
 is done for one request after another. In a process that schedules it takes a tenth of the time at most.
@@ -76,7 +76,7 @@ class Source(Protocol):
     schedules: bool
 
     def see(self) -> Input:
-        """What there is now. Raises :class:`~gangsched.model.errors.UserError`."""
+        """Return the current state. Raises :class:`~gangsched.model.errors.UserError`."""
 
     def lead(self, seen: Input) -> str:
         """What is shown, and who leads."""
@@ -95,7 +95,7 @@ class Page(NamedTuple):
 
 
 class View(NamedTuple):
-    """What all pages of some time are made of: what was read, what is known of it, its gangs, and what it cost."""
+    """The data behind all pages for some time: the input, the facts, the gangs, and the time it took."""
 
     seen: Input
     state: State
@@ -181,7 +181,7 @@ class Site:
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, ui.rests(seconds=seconds))
         return now
 
-    # -- who asks ------------------------------------------------------------------------------------------
+    # -- clients -------------------------------------------------------------------------------------------
 
     def _check(self, request: Request) -> None:
         """Pages of other sites get nothing: not under a name that has come to mean this address, and not by a form."""
@@ -229,7 +229,7 @@ class Site:
         }
 
     def _look(self) -> View:
-        """What there is now, or was a short time ago."""
+        """Return the state of now, or of a short time ago."""
         view, began = self._view, self._clock()
         rest = _REST * view.seconds if view is not None and self._source.schedules else 0.0
         if view is not None and began < view.at + max(_FRESH_SECONDS, rest):
@@ -310,7 +310,7 @@ class Site:
             return Page(pictures.PLAN, render.plan_form(text, view.lead, error.lines), HTTPStatus.UNPROCESSABLE_ENTITY)
 
     def _planned(self, seen: Input, text: str) -> Page:
-        """What would be decided if these manifests were applied."""
+        """Return the decisions as if these manifests were applied."""
         if seen.partial and seen.scope is not None:
             raise UsageError(seen.scope.told)
         above = plan.load_above(seen, [Text(ui.PASTED, text)])

@@ -1,4 +1,4 @@
-"""What `gangsched ui` and /ui show: files, a cluster that is followed, or the process that serves the page."""
+"""Sources of `gangsched ui` and /ui: files, a watched cluster, or the process that serves the page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gangsched.runtime.connecting import Scope
 from gangsched.runtime.known import Known
 from gangsched.runtime.process import Live
 
-#: Who leads is asked so often at most.
+#: The leader is read at most so often.
 _LEADER_SECONDS = 10.0
 
 
@@ -45,7 +45,7 @@ class Files:
 
 
 class Cluster:
-    """A cluster, followed by watches with the rights of whoever runs the command, in a thread of its own."""
+    """A cluster, watched with the rights of the user of the command, in a thread of its own."""
 
     schedules = False
 
@@ -99,7 +99,7 @@ class Cluster:
 
 
 class Own:
-    """What the process that serves the page knows: nothing is asked of the cluster but the record of evictions."""
+    """The state of the process that serves the page. Only the record of evictions is read from the cluster."""
 
     schedules = True
 

@@ -1,4 +1,4 @@
-"""What there is to say of a Job, a JobSet or a group that has no pods, and of pods that are no gang."""
+"""Answers about a Job, a JobSet or a group without pods, and about pods that are no gang."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ def of_others(state: State, pods: Sequence[Pod]) -> Answer | None:
 
 
 def no_gang(state: State, namespace: str, name: str, annotations: Mapping[str, str]) -> Answer | None:
-    """The answer about a Job of several pods that start by themselves though it seems to mean a gang: a label of them,
-    or one of its ``annotations``, is nearly right, or cannot be understood. None: nothing of that kind.
+    """Return the answer about a Job whose pods start one by one although it seems to be meant as a gang, because a
+    label of the pods or one of its ``annotations`` is misspelt or invalid. None: nothing of that kind.
     """
     job = state.world.jobs.get((namespace, name))
     pods = list(state.world.jobs.pods_of(job)) if job is not None else []

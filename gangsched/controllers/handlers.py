@@ -1,7 +1,7 @@
-"""What kopf does here: it lists and watches groups and queues, and its handlers hand on what they see.
+"""kopf lists and watches groups and queues, and its handlers pass on the objects.
 
-They only observe: a handler that returned something, or that stored progress, would write to the users' objects. kopf
-takes longer to import than everything else, so this module is imported where the controllers begin to serve.
+They only observe. A handler that returned a value or stored progress would write to the users' objects. kopf takes
+longer to import than all other modules, so this module is imported when the controllers start.
 """
 
 from __future__ import annotations

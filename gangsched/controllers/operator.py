@@ -35,8 +35,8 @@ QPS, BURST = 5.0, 20
 async def discover(client: Client) -> frozenset[Served]:
     """The kinds that the server has now, each in the version that is preferred here.
 
-    Where Kueue runs, the statuses of queue objects are Kueue's, whoever reads them.
-    Raises :class:`~gangsched.cluster.kube.client.ApiError` and UnreachableError when the server does not say.
+    Where Kueue runs, the statuses of queue objects are Kueue's. Raises :class:`~gangsched.cluster.kube.client.ApiError`
+    and UnreachableError when the server does not say.
     """
     found = (await allowed(client, await survey(client))).served
     return frozenset(found[name] for name in KEPT if name in found)

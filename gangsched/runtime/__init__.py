@@ -1,1 +1,1 @@
-"""What joins core and cluster into a process: loop, configuration, logs, metrics, health, shutdown."""
+"""The process around core and cluster: loop, configuration, logs, metrics, health, shutdown."""

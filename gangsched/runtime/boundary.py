@@ -2,9 +2,9 @@
 
 The core is a function of the events that it has taken in. So one that has failed is discarded, and a new one is built
 from the last event of each object, as after a take-over. What it failed over is quarantined
-(:mod:`gangsched.runtime.quarantine`): the object of the event, the pod of the answer, the gang of the decision. If it
-was busy with none of these, the frames of the exception say who may be to blame, and else the events are replayed in
-halves until the object is found.
+(:mod:`gangsched.runtime.quarantine`): the object of the event, the pod of the answer, the gang of the decision.
+Otherwise the frames of the exception may name the object. If not, the events are replayed in halves until the object is
+found.
 
 A core that is not within a boundary raises its errors: so tests run it.
 """
@@ -46,7 +46,7 @@ _MOST_TOLD = 100
 #: Events that say how this process stands.
 _CONTROL = frozenset({Quarantined, LeadershipChanged, Synced})
 
-#: What the core was doing when it failed.
+#: The step of the core that failed.
 EVENT, ANSWER, TIME, DECIDING, ASKED = "event", "answer", "time", "decision", "question"
 
 
@@ -329,7 +329,7 @@ class Boundary(Generic[C]):
         key = key_of(events[fails_with - 1])
         return [(key,)] if key is not None and self.quarantine.can_take(key, now) else []
 
-    # -- what its owner reads ------------------------------------------------------------------------------
+    # -- messages for the owner -----------------------------------------------------------------------------
 
     def _reports(self, key: Hashable, about: Quarantined) -> list[Action]:
         """The Event on what is quarantined, and what is to be taken off its pods."""

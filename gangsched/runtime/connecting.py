@@ -1,6 +1,4 @@
-"""What has to work before a process begins, the connection to its cluster and the port for probes; and a cluster read
-once.
-"""
+"""Requirements of a process: the connection to its cluster and the port for probes. Also reads a cluster once."""
 
 from __future__ import annotations
 
@@ -166,11 +164,11 @@ LIMIT_SECONDS = 60.0
 #: The reader tries again by itself: what cannot be read after this time is refused for good.
 _TRIES_SECONDS = 5.0
 _POLL_SECONDS = 0.5
-#: What people need to read a cluster as the scheduler does: see manifests/rbac-users.yaml.
+#: The role with which users read a cluster as the scheduler does: see manifests/rbac-users.yaml.
 READER = "gangsched-reader"
 #: The same for one namespace.
 TENANT = "gangsched-tenant"
-#: What a refusal begins with.
+#: The beginning of a refusal.
 _FORBIDDEN = "403 "
 #: So many resources are named that have one problem.
 _NAMED = 3
@@ -197,7 +195,7 @@ class Scope(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What has happened by ``now`` since the last one: first an event for each object; of how much of the cluster."""
+    """The events since the last batch, until ``now``. The first batch has an event for each object."""
 
     events: list[Event]
     now: float
@@ -205,7 +203,7 @@ class Batch(NamedTuple):
 
 
 def _first(resource: str) -> tuple[bool, str]:
-    """What people know comes first."""
+    """The parts that users know come first."""
     return resource not in ("pods", "nodes"), resource
 
 

@@ -1,4 +1,4 @@
-"""What keeps the port to those who may read it: a certificate, and bearer tokens that the API server judges."""
+"""Protection of the port: a certificate, and bearer tokens that the API server checks."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Guard:
     def refusal(
         self, verb: str, path: str, authorization: str, *, passwords: bool = False
     ) -> tuple[HTTPStatus, str] | None:
-        """None if whoever sends this header may read the path; else the answer. With ``passwords`` a token may come as
-        a password too: that is what browsers can ask for.
+        """Return None if the sender of this header may read the path, else the answer. With ``passwords`` a token may
+        come as a password too: that is what browsers can ask for.
         """
         token = token_in(authorization, passwords=passwords)
         if not token:
@@ -116,7 +116,7 @@ class Certificate:
         self._looked = clock()
 
     def context(self) -> ssl.SSLContext:
-        """What the next connection is to use."""
+        """The context for the next connection."""
         with self._lock:
             if self._clock() >= self._looked + _LOOK_SECONDS:
                 self._looked = self._clock()

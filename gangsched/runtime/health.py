@@ -93,7 +93,7 @@ class HealthServer:
     ``alive`` and ``ready`` map names of checks to checks; a readiness probe runs both. ``configuration`` is sent as it
     is (JSON). ``host`` None listens on all addresses, port 0 takes a free one; ``port`` tells which. ``pages`` has
     further texts by path. With a ``certificate`` all of it is TLS; with a ``guard`` all but probes is for those whom it
-    lets through. Where :attr:`page` is set, it answers what is asked below /ui.
+    lets through. If :attr:`page` is set, it answers requests below /ui.
     """
 
     def __init__(
@@ -171,9 +171,9 @@ class HealthServer:
 
 
 _PATHS = ("/configz", "/healthz", "/livez", "/metrics", "/readyz")
-#: What is answered whatever else is asked.
+#: Paths that are always answered.
 _PROBES = frozenset({"/healthz", "/livez", "/readyz"})
-#: What names pods, gangs and nodes.
+#: Paths whose answers contain names of pods, gangs and nodes.
 _GUARDED = frozenset({"/configz", "/metrics"})
 #: Where the page is.
 PAGE = "/ui"

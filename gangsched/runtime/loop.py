@@ -21,7 +21,7 @@ _MOST_FAULTS = 100
 
 
 class Core(Protocol):
-    """What the loop needs of :class:`gangsched.core.scheduler.Scheduler`."""
+    """The methods of :class:`gangsched.core.scheduler.Scheduler` that the loop needs."""
 
     def handle(self, events: Sequence[Event], now: float) -> list[Action]:
         """Take in events and return what follows from them."""
@@ -42,7 +42,7 @@ class Core(Protocol):
         """The decisions since the last call."""
 
     def drain_faults(self) -> list[Fault]:
-        """What has gone wrong over single gangs since the last call."""
+        """Return failures over single gangs since the last call."""
 
     def cancelled(self) -> SearchCancelled | None:
         """The event to replay before the last decision for it to come out the same again."""
@@ -183,8 +183,8 @@ class WritesUnderWay(Observer):
 
 
 class Slices:
-    """Parts of what has arrived, none of which should take the core longer than ``most_seconds``: the first has
-    ``size`` events, and the others fewer or more by how long those before them have taken.
+    """Yield the events in parts, each for at most ``most_seconds`` of the core. The first has ``size`` events. The size
+    of the others follows from the time of those before.
 
     After each part the loop is seen to live, and what follows from it is on its way. It makes a batch no shorter:
     that is, all of it is taken in before the next decision.

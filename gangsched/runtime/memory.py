@@ -28,8 +28,8 @@ def raise_thresholds() -> Callable[[], None]:
 class PauseMeter(Collector):
     """Counts collections and their time.
 
-    The callback runs wherever a collection happens to start, inside a metric's lock too, so it may take no lock:
-    it only adds to numbers, and a scrape reads them.
+    The callback runs wherever a collection starts, also inside a metric's lock. So it takes no lock: it only adds to
+    numbers, and a scrape reads them.
     """
 
     def __init__(self) -> None:

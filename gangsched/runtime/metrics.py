@@ -236,7 +236,7 @@ DECLARED: Mapping[str, Declared] = {
     "gangsched_inbox_events": Declared("Changes and answers that the decision thread has not taken yet.", level=True),
 }
 
-#: What upstream calls the result of one attempt.
+#: The result of one attempt, in upstream's words.
 _RESULTS = {
     BIND: "scheduled",
     WAIT: "waiting_on_preemption",
@@ -279,7 +279,7 @@ class Meters:
         note(value)
 
     def _note(self, name: str, labels: Mapping[str, str]) -> Callable[[float], None]:
-        """What takes the values of one time series; finding it takes longer than noting a value."""
+        """Records the values of one time series. Finding it takes longer than recording a value."""
         series = self._metrics[name].labels(**labels) if labels else self._metrics[name]
         if isinstance(series, Histogram):
             return series.observe
@@ -519,7 +519,7 @@ class OldestWait(Collector):
 
 
 class DecisionTime(Collector):
-    """Shows which gang is being decided, and for how long, when the metrics are asked for."""
+    """Shows at each scrape which gang is being decided, and for how long."""
 
     def __init__(self, under_way: Callable[[], tuple[str, float] | None]) -> None:
         self._under_way = under_way
@@ -536,7 +536,7 @@ class DecisionTime(Collector):
 
 
 class FilterAndScoreTimes(Collector):
-    """Gives the core's stopwatch a clock, and reads it when the metrics are asked for."""
+    """Gives the core's stopwatch a clock, and reads it at each scrape."""
 
     def __init__(self, stopwatch: Stopwatch, clock: Callable[[], float] = time.perf_counter) -> None:
         self._stopwatch = stopwatch

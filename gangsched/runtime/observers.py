@@ -1,4 +1,4 @@
-"""What observes the loop, beside metrics: the wall clock over decisions, their log, and what feeds the controllers."""
+"""Observers of the loop beside metrics: the watchdog of decisions, their log, and the input of the controllers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gangsched.runtime.loop import Observer, Rebuilt, WritesUnderWay
 
 #: A decision may take so many times the budget of its search: steps differ in cost, and placing takes time too.
 FACTOR = 1.6
-#: How often the clock is looked at within the time that a decision may take.
+#: How often the clock is read within the time of a decision.
 _LOOKS = 4
 
 
@@ -89,7 +89,7 @@ class UnderWay(Observer):
 
 
 _REMEMBERED = 10_000
-#: A line names so many victims; each has a line of its own when it is asked to leave.
+#: A line names at most so many victims. Each has its own line when it is evicted.
 _MOST_NAMES = 50
 #: Outcomes of writes that are part of normal life: the core deals with them.
 _ORDINARY = frozenset({Outcome.OK, Outcome.GONE, Outcome.OUTDATED})
@@ -171,7 +171,7 @@ class DecisionLog(Observer):
                 self._foretell(decision)
 
     def _removals(self, actions: Sequence[Action]) -> None:
-        """A line for each pod that is asked to leave, and each Job that is suspended; a dry run tells it otherwise."""
+        """Log a line for each evicted pod and each suspended Job. A dry run logs it elsewhere."""
         for action in () if self._in_full else actions:
             if isinstance(action, Remove):
                 verb = "evicting a pod" if action.evict else "deleting a pod"
@@ -180,7 +180,7 @@ class DecisionLog(Observer):
                 self._log.info("suspending a Job", job=action.job.key, gang=action.preemptor, plan=action.plan)
 
     def _foretell(self, decision: Decision) -> None:
-        """What would follow once the nominations of a plan stand: a dry run comes no further than those."""
+        """Log the writes that would follow the nominations of a plan. A dry run ends with the nominations."""
         for victim in decision.victims:
             verb = "suspend the owner of" if victim.method == SUSPEND else victim.method
             self._log.info(f"would {verb} Pod {victim.key}", node=victim.node, gang=decision.gang.key)
@@ -220,7 +220,7 @@ QUEUE_SECONDS = 5.0
 
 
 class Controllers(Protocol):
-    """What sees the objects whose status is kept (:class:`gangsched.controllers.operator.GroupControllers`)."""
+    """Receives the objects whose status is written (:class:`gangsched.controllers.operator.GroupControllers`)."""
 
     def start(self) -> None:
         """Begin, in the background; again: nothing."""
@@ -259,7 +259,7 @@ class StartWhenQuiet(WritesUnderWay):
 
 class QueueStatusFeed(Observer):
     """Hands on what the statuses of queues that have changed should be: when there is nothing to decide, under load at
-    most every :data:`QUEUE_SECONDS`. Whoever begins to lead tells of all of them.
+    most every :data:`QUEUE_SECONDS`. A new leader reports all of them.
 
     ``statuses`` gives those that are others than before; all of them when its argument is True.
     """

@@ -97,7 +97,7 @@ class ShadowOf(NamedTuple):
 
 
 class Live(NamedTuple):
-    """What a page shows of a process, and where from; ``host`` is where it listens, None for everywhere."""
+    """The contents of a page about a process, and their source; ``host`` is where it listens, None for everywhere."""
 
     known: Known
     kube: KubeCluster
@@ -309,7 +309,7 @@ class Process:
         def caught(number: int, _: FrameType | None) -> None:
             nonlocal asked
             if asked:
-                # Writes in flight are finished or undone by whoever takes over; waiting was the polite way.
+                # The next leader completes or undoes writes in flight, so waiting longer is not needed.
                 os._exit(128 + number)
             asked = True
             self._asked.put(signal.Signals(number).name)
@@ -390,7 +390,7 @@ class Process:
 
 
 def _traces(configuration: Configuration) -> GangTraces | None:
-    """What makes traces, where that is on. Raises :class:`StartError` without the packages for it."""
+    """The tracer, if tracing is on. Raises :class:`StartError` without the packages for it."""
     if not configuration.tracing.enabled:
         return None
     try:
@@ -434,9 +434,9 @@ def _lease(configuration: Configuration) -> LeaseSettings | None:
 def running_options(
     configuration: Configuration, *, once: bool, former_leases: Mapping[str, Collection[str]] = MappingProxyType({})
 ) -> Options:
-    """What ``plan`` would decide with, the search budget included; but nothing is decided before this process leads,
-    and unless it decides only ``once`` a pod waits for an owner that has not been seen yet. ``former_leases`` are those
-    of the former owners of scheduler names, by name: these are guarded.
+    """The options of ``plan``, including the search budget, with two differences. Nothing is decided before this
+    process leads. Unless it decides only ``once``, a pod waits for an owner that has not been seen yet.
+    ``former_leases`` are those of the former owners of scheduler names, by name: these are guarded.
     """
     owner_wait = 0.0 if once else _OWNER_WAIT_SECONDS
     return msgspec.structs.replace(
@@ -450,8 +450,8 @@ def running_options(
 
 
 class _QueueDepths(Observer):
-    """Reads the lengths of the core's queues before the loop waits: at most once a second, and for at most a fiftieth
-    of the time, because counting ten thousand pending pods takes longer than deciding one.
+    """Reads the lengths of the core's queues before the loop waits, at most once a second and for at most a fiftieth of
+    the time. Counting ten thousand pending pods takes longer than deciding one.
     """
 
     def __init__(self, scheduler: Callable[[], Scheduler], metrics: Metrics) -> None:

@@ -2,8 +2,8 @@
 what a profile comes to.
 
 Enabling, disabling and ``multiPoint`` follow kube-scheduler
-(https://kubernetes.io/docs/reference/scheduling/config/#multipoint): what is set for one extension point overrides
-multiPoint, and what is set for a plug-in overrides its default.
+(https://kubernetes.io/docs/reference/scheduling/config/#multipoint). Settings of one extension point override
+multiPoint, and settings of a plug-in override its default.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Profile(Section, frozen=True, kw_only=True):
 
 #: Plug-ins of kube-scheduler that are parts of this scheduler which cannot be exchanged.
 _PARTS = ("SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder", "GangScheduling")
-#: What kube-scheduler has as an argument of a plug-in and this scheduler has elsewhere, because it is not by profile.
+#: Arguments of plug-ins of kube-scheduler that are settings elsewhere here, because they are not by profile.
 _ELSEWHERE = {"VolumeBinding": invalid.AND_BIND_TIMEOUT}
 _BUILT_IN = {plugin.name: plugin for plugin in BUILT_IN}
 _ALL = "*"
@@ -355,8 +355,8 @@ def _merged(given: MultiPointPlugins) -> dict[str, float]:
 def _expanded(
     multi: dict[str, float], given: FilterPlugins | ScorePlugins, candidates: Iterable[str]
 ) -> dict[str, float]:
-    """The plug-ins of one extension point with their weights, in the order in which they are asked: those of multiPoint
-    that are enabled here once more, the others of multiPoint, the others that are enabled here.
+    """Return the plug-ins of one extension point with their weights, in this order: those of multiPoint that are
+    enabled here again, the others of multiPoint, the others that are enabled here.
     """
     off = {plugin.name for plugin in given.disabled}
     own = {plugin.name: getattr(plugin, "weight", 1.0) for plugin in given.enabled}

@@ -142,7 +142,7 @@ class Quarantine:
         self._names = {name for gang in names for name in gang.split(",")}
         self._changed(self.all())
 
-    # -- what the core is shown ----------------------------------------------------------------------------
+    # -- events for the core -------------------------------------------------------------------------------
 
     def everything(self, without: Collection[Hashable] = ()) -> list[Event]:
         """All that is known as a new core is shown it, but for the objects with these keys."""
@@ -192,7 +192,7 @@ class Quarantine:
         return self._instead(entry, event)
 
     def _instead(self, entry: _Entry, event: Event) -> list[Event]:
-        """What follows from an event of a quarantined object that the core knows, or does not."""
+        """The events that follow from an event of a quarantined object."""
         shown = self._shown(entry, event)
         left = [gone(event.record)] if isinstance(event, Changed) and not _is_same(event, shown) else []
         return [*left, *shown]
@@ -207,7 +207,7 @@ class Quarantine:
         return [entry.stands_for]
 
     def _withdrawn(self, entry: _Entry) -> list[Event]:
-        """What stood for an object does not any more."""
+        """The replacement of an object is removed."""
         stood, entry.stands_for = entry.stands_for, None
         if not isinstance(stood, Changed):
             return []
@@ -215,7 +215,7 @@ class Quarantine:
         return [] if same else [gone(stood.record)]
 
     def _tried_again(self, now: float) -> list[Event]:
-        """What was quarantined for long enough is shown as it is."""
+        """Objects that were quarantined for long enough are shown again."""
         out: list[Event] = []
         for key, entry in list(self._entries.items()):
             if entry.until > now:

@@ -1,4 +1,4 @@
-"""What runs in a cluster, as a command finds it: who leads, and with which configuration."""
+"""The scheduler that runs in a cluster, as a command finds it: its leader and its configuration."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Running(msgspec.Struct, frozen=True):
 
     @property
     def leader(self) -> str:
-        """Who leads, in words."""
+        """Return the leader in words."""
         if self.unknown:
             return standing.leader_unknown(why=self.unknown)
         if not self.holder:
@@ -66,7 +66,7 @@ class Running(msgspec.Struct, frozen=True):
 
     @property
     def whose(self) -> str:
-        """Whose configuration is used, in words."""
+        """Return the source of the configuration in words."""
         if self.published is None:
             return standing.built_in_defaults(why=self.unpublished)
         return standing.as_published(name=self.published_in)
@@ -78,12 +78,12 @@ class Running(msgspec.Struct, frozen=True):
 
     @property
     def status(self) -> Status:
-        """What the leader says of itself."""
+        """The leader's own status."""
         return self.published.status if self.published is not None else Status()
 
 
 async def look(client: Client, configuration: Configuration) -> Running:
-    """What runs in the cluster whose Lease ``configuration`` names. Nothing that cannot be read is an error."""
+    """Return the scheduler of the cluster whose Lease ``configuration`` names. Unreadable parts are no error."""
     namespace, name = configuration.leader_election.resource_namespace, configuration.leader_election.resource_name
     (spec, lease_problem), (published, problem) = await asyncio.gather(
         _lease(client, namespace, name), _published(client, namespace)

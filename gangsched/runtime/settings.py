@@ -571,7 +571,7 @@ class Configuration(Section, frozen=True, kw_only=True):
 
     def former_leases(self) -> dict[str, tuple[str, ...]]:
         """The Leases by which is known whether the former owner of a scheduler name is alive, by name; of some names
-        there are none. With the same Lease as ours the former owner takes part in our election.
+        there are none. With the same Lease as ours, the former owner is a candidate in our election.
         """
         election = self.leader_election
         own = f"{election.resource_namespace}/{election.resource_name}" if election.leader_elect else ""

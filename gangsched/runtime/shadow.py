@@ -1,8 +1,8 @@
 """Shadow mode: what this scheduler would decide for the pods of another one, beside what that one does with them.
 
-Reality goes on under the other scheduler, so nothing that is decided here lasts: all pending gangs are decided one
-after another on the observed cluster, each on what the earlier ones of this round leave, as ``gangsched plan`` has it;
-then the round's intentions are forgotten, and the next one begins with what has really happened.
+The other scheduler continues to act, so no decision made here lasts. In each round, all pending gangs are decided one
+after another on the observed cluster, as by ``gangsched plan``. Then the intentions of the round are dropped, and the
+next round starts from the real cluster.
 
 One thing may not be seen too early: what the other scheduler did *for a gang* before that gang was decided here. It
 binds and evicts within milliseconds, and on a cluster where that is done there is nothing left to decide. So bindings
@@ -49,8 +49,7 @@ class _Held(NamedTuple):
 class Shadow:
     """A core for :func:`gangsched.runtime.loop.run_loop` that asks for nothing, ever: it returns no actions.
 
-    ``options.scheduler_names`` are those of the other scheduler. What really happens and what is decided goes to
-    ``comparison``.
+    ``options.scheduler_names`` are those of the other scheduler. Real events and decisions go to ``comparison``.
     """
 
     def __init__(self, options: Options, comparison: Comparison, lasting: Lasting | None = None) -> None:

@@ -1,8 +1,8 @@
-"""What another scheduler did, and what this one would have done: counted for each gang, and for a time.
+"""Figures of another scheduler's actions and of the decisions of this one, for each gang and for a period.
 
-Of both worlds the same is asked: when does a gang have its minimum on nodes, how many pods left for it, and which gangs
-were left with fewer members than they need. What really happens is taken from the events of the cluster, at the moment
-at which they arrive; what would have happened from the first decision that starts a gang.
+Three figures are taken of both: when a gang has its minimum on nodes, how many pods were evicted for it, and which
+gangs were left below their minimum. Real figures come from the events of the cluster when they arrive, the others from
+the first decision that starts a gang.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Note = Callable[[str, float, Mapping[str, str]], None]
 REAL, OWN = "other", "shadow"
 _BY = {REAL: MappingProxyType({"by": REAL}), OWN: MappingProxyType({"by": OWN})}
 
-#: A gang that has lost members is looked at after so long (seconds): whoever evicted them may take the rest.
+#: A gang that has lost members is judged after so many seconds, because the rest may be evicted, too.
 SETTLED_SECONDS = 10.0
 #: So many of the last removals say how long a pod takes to leave.
 _LEAVINGS = 100
@@ -55,8 +55,8 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct):
-    """What one scheduler did, or would have done, in a time. ``waits`` counts gangs by whole seconds of their wait:
-    of those that started in both worlds.
+    """The figures of one scheduler in a period. ``waits`` counts gangs by whole seconds of their wait: of those that
+    started in both worlds.
     """
 
     started: int = 0
@@ -136,7 +136,7 @@ class Comparison:
         self._gathering: dict[GangId, float] = {}
         self._told: set[str] = set()  # victims of this round
 
-    # -- what really happens -------------------------------------------------------------------------------
+    # -- real events ----------------------------------------------------------------------------------------
 
     def preempted(self, pod: Pod) -> bool:
         """Return whether the other scheduler has marked this pod as its victim."""
@@ -355,5 +355,5 @@ def _difference(life: _Life, waited: float, *, started: bool) -> Difference:
 
 
 def largest(rows: Iterable[Difference]) -> list[Difference]:
-    """Those that differ most, the first most."""
+    """The gangs that differ most, in that order."""
     return sorted((row for row in rows if row.size > (0, 1.0)), key=lambda row: row.size, reverse=True)[:_DIFFERENCES]

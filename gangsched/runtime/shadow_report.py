@@ -18,13 +18,13 @@ from gangsched.model.times import render_time
 from gangsched.runtime.loop import Observer
 from gangsched.runtime.shadow_figures import Comparison, Difference, Figures, Side
 
-#: What the JSON of a report begins with.
+#: The beginning of the JSON of a report.
 API_VERSION = "gangsched.dev/shadow/v1"
 _DAY_SECONDS = 86_400.0
 #: The page is written anew at most so often.
 _PAGE_SECONDS = 5.0
 _WIDTH = 34
-#: What no report can know.
+#: Facts that no report can know.
 _LIMITS = (
     beside.DIVERGES,
     beside.AT_ONCE,

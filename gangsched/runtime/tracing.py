@@ -1,8 +1,7 @@
 """Traces of the lives of gangs, by OpenTelemetry: one for each gang, from its arrival to the binding of its minimum.
 
-Spans are made of what the loop shows its observers, and of nothing else: events, decisions, and what is asked for.
-Their times are those of the loop's clock. This module is imported where tracing is on; the packages of the extra
-``otel`` are needed here only.
+Spans come only from what the loop shows its observers: events, decisions and actions. Their times are those of the
+loop's clock. This module is imported where tracing is on; the packages of the extra ``otel`` are needed here only.
 """
 
 from __future__ import annotations
@@ -54,12 +53,14 @@ MOST = 20_000
 
 
 def exported(endpoint: str) -> TracerProvider:
-    """What sends spans by OTLP over HTTP: to ``endpoint``, or where the variables ``OTEL_EXPORTER_OTLP_…`` say."""
+    """Return the exporter of spans by OTLP over HTTP: to ``endpoint``, or to the address in the variables
+    ``OTEL_EXPORTER_OTLP_…``.
+    """
     return provider(OTLPSpanExporter(endpoint or None))
 
 
 def provider(exporter: SpanExporter) -> TracerProvider:
-    """What hands spans to an exporter. ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES`` win over our names."""
+    """Passes spans to an exporter. ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES`` win over our names."""
     ours = Resource({"service.name": "py-gang-scheduler", "service.version": __version__})
     made = TracerProvider(resource=ours.merge(Resource.create()) if _named() else Resource.create().merge(ours))
     made.add_span_processor(BatchSpanProcessor(exporter))
@@ -109,7 +110,7 @@ class GangTraces(Observer):
         life = self._lives.get(gang)
         return f"{life.root.get_span_context().trace_id:032x}" if life is not None else ""
 
-    # -- what the loop shows -------------------------------------------------------------------------------
+    # -- input from the loop -------------------------------------------------------------------------------
 
     def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
         """See :class:`~gangsched.runtime.loop.Observer`."""

@@ -1,8 +1,8 @@
 """Writes that a core has asked for and whose effect is not known to the next one.
 
 A core that takes the place of another one begins with what the caches show. So it does not lead before each write of
-the earlier one is answered, and the caches show the effect of those that succeeded: else it might decide a pod that is
-being bound, or give away the room of that pod.
+the earlier one is answered and the caches show the effect of those that succeeded. Otherwise it might decide a pod that
+is being bound, or give its room to another.
 """
 
 from __future__ import annotations
