@@ -51,11 +51,11 @@ class Kind(msgspec.Struct, frozen=True):
     """One kind, as which objects of a ``type`` are decoded that become a ``record``. ``group`` is empty for the core
     API; ``versions`` are those that are read, the preferred one first. Each object of a ``family`` is a gang.
 
-    A kind that is not ``everywhere`` is watched where it is served, in the first of its versions that is. Those that
-    are ``optional`` may be absent or forbidden without holding up the first decision. ``refused`` makes the record of
-    what could not be understood, beside the event that tells of it; without one what was known of it stays.
-    ``metadata_only``: nothing else is asked for, and manifests are not read. ``watched`` is False for what only
-    manifests say something about. Those ``within`` a namespace are no others of the kind.
+    A kind that is not ``everywhere`` is watched where it is served, in the first of its versions that is. ``optional``
+    kinds may be absent or forbidden without holding up the first decision. ``refused`` makes the record of what could
+    not be understood, beside the event that tells of it; without one what was known of it stays. ``metadata_only``:
+    only metadata is requested, and manifests are not read. ``watched`` is False for what only manifests say something
+    about. ``within`` limits the kind to one namespace.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Kind(msgspec.Struct, frozen=True):
 
     @property
     def api_versions(self) -> str:
-        """What ``apiVersion`` may be, for messages."""
+        """The possible values of ``apiVersion``, for messages."""
         return " or ".join(self.at(version).api_version for version in self.versions)
 
     @property
@@ -275,7 +275,7 @@ def _kinds() -> Iterator[Kind]:
 
 #: By name and group, the kinds that are read.
 KINDS: Mapping[tuple[str, str], Kind] = {(kind.name, kind.group): kind for kind in _kinds()}
-#: Kueue's Workloads, of which only is asked who owns them. No other API has a resource of that name.
+#: Kueue's Workloads, of which only the owners are read. No other API has a resource of that name.
 KUEUE_WORKLOADS = msgspec.structs.replace(
     _queue("workloads", convert_queues.RawKueueWorkload, convert_queues.kueue_workload, namespaced=True),
     name="Workload",

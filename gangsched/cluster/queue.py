@@ -1,11 +1,11 @@
-"""What waits to be written, by object: one write of an object is on its way at a time, and what was wanted last counts.
-The same for a real cluster and for a simulated one.
+"""Waiting writes by object: one write of an object is in flight at a time, and the last one counts. The same for a real
+cluster and for a simulated one.
 
-*Writes* (actions with an id) are answered, each once. For people there are conditions (PodScheduled) and Events; of
-what says why a pod is not scheduled the newest of an object replaces one that still waits, and a binding makes it
-pointless; an equal Event that waits absorbs a second. When too many wait the oldest are dropped; Events of bindings,
-which say what the pod itself says, are counted apart, so that they never drive out another one. *Statuses* of groups,
-queues and Jobs come last, and none is dropped: what one is to be is looked up when it is sent.
+*Writes* (actions with an id) are answered, each once. Conditions (PodScheduled) and Events are for users. A newer
+reason why a pod is not scheduled replaces a waiting one of the same object, and a binding removes it. Equal waiting
+Events are merged. When too many wait the oldest are dropped; Events of bindings, which say what the pod itself says,
+are counted apart, so that they never drive out another one. *Statuses* of groups, queues and Jobs come last, and none
+is dropped: what one is to be is looked up when it is sent.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Item:
     """An action until it is answered: when it was submitted (monotonic seconds), and how many events had been taken in
     when it was decided.
 
-    ``uid`` is that of the pod (or Job) that is written to, or for whose volumes; empty for an Event, which waits for no
-    object; of a status it names the object. ``unsure`` is True from the moment in which the bytes of an attempt leave
+    ``uid`` is that of the written pod or Job, or of the pod of a volume. It is empty for an Event, which waits for no
+    object. For a status it names the object. ``unsure`` is True from the moment in which the bytes of an attempt leave
     until an answer says that it has had no effect.
     """
 
@@ -67,15 +67,15 @@ class Item:
 class WriteQueue:
     """Waiting actions. Not thread-safe.
 
-    ``low_in_flight`` bounds how many conditions and Events are on their way at once, so that a binding never
-    waits behind a flood of them. While more than ``busy_writes`` writes are on their way none is sent, since each would
-    take the API server's time from them; nor for ``calm_seconds`` afterwards: many writes that end together, the marks
-    of a plan say, are followed by the next ones. What has waited for more than ``patience_seconds`` is sent all the
-    same, oldest first: while writes wait too, one after each :data:`WRITES_PER_OVERDUE` of them, and none while more
-    than that share is on its way. So nothing waits for ever, but a long queue may take longer than the patience.
-    What says why a pod is not scheduled, and a status, is not sent before ``kept_back_seconds``. ``dropped`` counts
-    what was not sent, by reason: ``replaced`` by something newer, ``repeated`` while an equal one waited, ``overload``
-    when more than ``most`` of a lane waited, ``abandoned`` by :meth:`clear`.
+    ``low_in_flight`` bounds how many conditions and Events are on their way at once, so that a binding never waits
+    behind a flood of them. While more than ``busy_writes`` writes are in flight, no report is sent, because it would
+    delay them. The same holds for ``calm_seconds`` afterwards, because after many writes, such as the marks of a plan,
+    the next ones follow. After ``patience_seconds``, a report is sent anyway, oldest first. While writes wait, too, one
+    report follows after each :data:`WRITES_PER_OVERDUE` of them, and at most that share is in flight. So nothing waits
+    for ever, but a long queue may take longer than the patience. A reason why a pod is not scheduled, and a status, is
+    sent after ``kept_back_seconds``. ``dropped`` counts what was not sent, by reason: ``replaced`` by something newer,
+    ``repeated`` while an equal one waited, ``overload`` when more than ``most`` of a lane waited, ``abandoned`` by
+    :meth:`clear`.
     """
 
     def __init__(
@@ -116,9 +116,7 @@ class WriteQueue:
     # -- what is wanted ------------------------------------------------------------------------------------
 
     def put(self, action: Queued, now: float, known: int = 0) -> list[Item]:
-        """This is wanted from now on. Returns the writes that are not any more and have not been taken: they must be
-        answered.
-        """
+        """This is wanted from now on. Returns obsolete writes that were not taken: they must be answered."""
         item = Item(action, now, known)
         if item.lane is not Lane.WRITE:
             self._put_low(item)
@@ -138,8 +136,8 @@ class WriteQueue:
         return overruled
 
     def _overruled(self, by: Queued, uid: str) -> list[Item]:
-        """Take out of the line of an object what need not be sent any more. What has been sent is repeated until its
-        outcome is known.
+        """Take out of the line of an object what need not be sent any more. A sent write is repeated until its outcome
+        is known.
         """
         out = [item for item in self._lines.get(uid, ()) if isinstance(item.action, overruled_by(by))]
         for item in out:
@@ -244,7 +242,7 @@ class WriteQueue:
         return next(ready, None)
 
     def _overdue(self, now: float) -> Item | None:
-        """What has waited longest, if that is too long."""
+        """Return the report that has waited longest, if that is too long."""
         oldest = min(self._sendable(), key=lambda item: item.submitted_at, default=None)
         return oldest if oldest is not None and now - oldest.submitted_at > self._patience_seconds else None
 

@@ -1,8 +1,8 @@
-"""Which budget has a say in the eviction of which pod, as the Eviction API asks them.
+"""The budgets that apply to the eviction of a pod, as in the Eviction API.
 
 Read from pkg/registry/core/pod/storage/eviction.go of Kubernetes 1.37: a pod that has not started, or has ended, is
 deleted whatever its budgets say. One that is not ready is no loss to a budget with ``AlwaysAllow``, or with enough
-healthy pods beside it. What a budget allows is computed as in pkg/controller/disruption.
+healthy pods beside it. The allowed disruptions are computed as in pkg/controller/disruption.
 """
 
 from __future__ import annotations

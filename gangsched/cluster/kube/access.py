@@ -1,4 +1,4 @@
-"""Who sends a bearer token, and may that account read a path of ours? Only the API server knows both."""
+"""Checks of bearer tokens: the account of a token, and its right to read a path. Only the API server knows both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class Access(Enum):
-    """What is known of whoever asks."""
+    """The result of a check of one client."""
 
     ALLOWED = "allowed"
     FORBIDDEN = "forbidden"
@@ -51,7 +51,8 @@ _access_review = msgspec.json.Decoder(_AccessReview)
 
 
 async def access(client: Client, token: str, verb: str, path: str, timeout_seconds: float) -> Access:
-    """May whoever sends ``token`` do ``verb`` with the non-resource ``path``? Two requests of ``timeout_seconds`` each.
+    """Return whether the account of ``token`` may do ``verb`` with the non-resource ``path``. Two requests of
+    ``timeout_seconds`` each.
 
     Raises ApiError and UnreachableError.
     """

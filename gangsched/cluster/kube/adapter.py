@@ -1,7 +1,7 @@
 """The cluster behind a real API server, as the decision loop sees it.
 
-Two threads: the decision thread calls :meth:`KubeCluster.wait` and :meth:`KubeCluster.submit`; a thread of its
-own runs an asyncio loop with watches, writes and the lease, so that none of them waits for a decision.
+There are two threads. The decision thread calls :meth:`KubeCluster.wait` and :meth:`KubeCluster.submit`. The I/O thread
+runs an asyncio loop with watches, writes and the lease, so that none of them waits for a decision.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from gangsched.messages import failures
 _log = logs.get(__name__)
 T = TypeVar("T")
 
-#: The time is asked for at least this often (seconds), unless the process is stopped or very busy.
+#: The time is read at least this often (seconds), unless the process is stopped or very busy.
 LOOK_SECONDS = 1.0
-#: Whoever has waited for one event waits so much longer for those that come with it: taking in ten at once costs hardly
-#: more than taking in one, waking up costs more than either, and a busy API server takes longer than this to answer.
+#: After the first event, wait so much longer for others: ten events at once cost hardly more than one, waking up costs
+#: more, and a busy API server takes longer than this to answer.
 LINGER_SECONDS = 0.005
 TICK_SECONDS = 1.0
 #: An I/O loop that has not ticked for so long counts as dead.
@@ -87,7 +87,7 @@ class Inbox:
             self._changed.put(None)
 
     def close(self) -> None:
-        """Wake whoever waits, now and in the future."""
+        """Wake all waiting callers, now and in the future."""
         self._closed = True
         self._changed.put(None)
 
@@ -106,17 +106,17 @@ class Inbox:
         return self.poll()
 
     def poll(self) -> tuple[float, list[Event]]:
-        """What has come so far."""
+        """The events so far."""
         now = self._clock.now()
         with contextlib.suppress(Empty):
             while True:
                 self._changed.get_nowait()
-        # Whoever adds events says so afterwards: what comes from here on wakes the next that waits.
+        # Events are added before this flag is set: later events wake the next waiting call.
         return now, [self._events.popleft() for _ in range(len(self._events))]
 
 
 class Health(NamedTuple):
-    """What ``/healthz`` and ``/readyz`` are made of.
+    """The facts behind ``/healthz`` and ``/readyz``.
 
     ``tick_age_seconds`` is the age of the last sign of life of the I/O loop, or of its start; ``failure`` says why the
     adapter has stopped by itself, or is empty.
@@ -137,7 +137,7 @@ class Health(NamedTuple):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What cannot be read at the moment, in words."""
+        """Return what cannot be read at the moment, in words."""
         return tuple(f"{c.resource}: {c.problem}" for c in self.caches if c.problem)
 
 
@@ -208,7 +208,7 @@ class KubeCluster:
         # Changes of leadership that were reported, and those that the decision thread has taken in.
         self._term = self._known_term = 0
         self._known_events = 0  # that the decision thread has taken in
-        # What has been submitted and not fetched by the I/O thread, with the two numbers of then.
+        # Actions that the I/O thread has not fetched yet, with the two numbers of their submission.
         self._leaving: deque[tuple[tuple[Action, ...], int, int]] = deque()
         self._fetching = False
         self._failure = ""
@@ -324,9 +324,9 @@ class KubeCluster:
     def submit(self, actions: Sequence[Action]) -> None:
         """See :class:`gangsched.cluster.port.Cluster`. Dropped once stopped; only logged in a dry run.
 
-        What was decided before a change of leadership that :meth:`wait` and :meth:`poll` have not reported yet is not
-        written: it rests on what was true in an earlier term. Nor is a binding to a node to which another scheduler has
-        bound a pod meanwhile: it is answered ``outdated``.
+        Actions are dropped if leadership has changed since, and :meth:`wait` and :meth:`poll` have not reported the
+        change yet: they depend on the state of an earlier term. Nor is a binding to a node to which another scheduler
+        has bound a pod meanwhile: it is answered ``outdated``.
         """
         if not actions:
             return
@@ -349,7 +349,8 @@ class KubeCluster:
         return self._inbox.closed
 
     def access(self, token: str, verb: str, path: str) -> Access:
-        """May whoever sends ``token`` do ``verb`` with a ``path`` of ours? From any thread but the I/O loop's.
+        """Return whether the account of ``token`` may do ``verb`` with a ``path`` of ours. From any thread but the I/O
+        loop's.
 
         Raises ApiError, UnreachableError and TimeoutError.
         """
@@ -488,7 +489,7 @@ class KubeCluster:
             await nodes.tell_rights(self._client, self._write_seconds, self._observe)
 
     async def _take_the_lead(self) -> None:
-        """What the last leader wrote is in the store: read everything again before deciding anything."""
+        """The writes of the last leader are in the store: read everything again before the first decision."""
         listed_before = self._may_list.is_set()
         self._may_list.set()
         await self._told_synced.wait()
@@ -499,7 +500,7 @@ class KubeCluster:
     def _lose_the_lead(self) -> None:
         if self._leading:
             self._set_leading(leading=False)
-            # What waits for its turn or for another try must not be sent when we lead again.
+            # Waiting writes and retries must not be sent when we lead again.
             self._giving_up = asyncio.create_task(self._writer.drain(0.0))
 
     def _fetch(self) -> None:

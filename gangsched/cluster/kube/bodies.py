@@ -62,8 +62,8 @@ def bind_request(action: Bind, version: str = "") -> Request:
 
 
 def remove_request(action: Remove | AskRemoval, version: str = "") -> Request:
-    """A pod is deleted, or evicted, if it is the one that is meant and, where ``version`` is given, still in that; or
-    the API server says only what would become of that.
+    """Return the body that deletes or evicts a pod with this UID and, if given, this ``version``;
+    or a dry run of that.
     """
     pod = action.pod
     preconditions = {"uid": pod.uid}

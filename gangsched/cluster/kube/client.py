@@ -29,7 +29,7 @@ from gangsched.cluster.kube.session import MAX_OBJECT_BYTES, Response, Session, 
 class Observe(Protocol):
     """Takes one measurement. Called from the I/O thread and the decision thread; must be quick and must not raise.
 
-    What the names mean: :mod:`gangsched.runtime.metrics`.
+    The names are explained in :mod:`gangsched.runtime.metrics`.
     """
 
     def __call__(self, name: str, value: float, labels: Mapping[str, str]) -> None:
@@ -55,9 +55,9 @@ READ_RETRY_SECONDS = 5.0
 #: The server sends a bookmark about every minute where anything happens. A watch that is silent for longer may have
 #: lost its connection, or be one of objects of which none ever changes: the next one tells.
 WATCH_SILENCE_SECONDS = 90.0
-#: How long a watch is asked to last; drawn at random, so that many watches do not end together.
+#: The requested duration of a watch. It is random, so that many watches do not end together.
 WATCH_SECONDS = (300, 600)
-#: What a page may have: objects that are so large that it has more are asked for in smaller pages.
+#: The most bytes of a page. Larger objects are requested in smaller pages.
 MAX_PAGE_BYTES = 2 * MAX_OBJECT_BYTES
 _SMALLER_PAGE = 4
 #: The text of a refused watch is cut to this length.
@@ -67,8 +67,8 @@ _MAX_REFUSAL_BYTES = 2**16
 class ApiError(Exception):
     """The API server answered with an error.
 
-    ``status`` is the HTTP status, ``reason`` and ``message`` are those of the Status object (or of the body),
-    ``causes`` are the reasons in ``details.causes``, ``retry_after_seconds`` is its Retry-After header.
+    ``status`` is the HTTP status. ``reason`` and ``message`` come from the Status object (or from the body), ``causes``
+    from ``details.causes``, ``retry_after_seconds`` from the Retry-After header.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ def api_error(status: int, body: bytes, retry_after: float | None = None) -> Api
 
 
 def answer_of(decoder: msgspec.json.Decoder[T], body: bytes, request: str) -> T:
-    """What the body of a successful answer says. Whoever has sent something else, the request was not answered: raises
+    """Return the decoded body of a successful answer. Any other answer counts as none: raises
     :class:`UnreachableError`.
     """
     try:
@@ -405,7 +405,8 @@ def _target(path: str, parameters: Mapping[str, str]) -> str:
 
 
 def _head(body: bytes, path: str, kind: str) -> ListMeta:
-    """What a page says of itself. What is no page of such a list does not say what there is, nor what there is not.
+    """The metadata of a page of a list. What is no page of such a list does not say what there is, nor what there is
+    not.
 
     Raises :class:`UnreachableError`.
     """

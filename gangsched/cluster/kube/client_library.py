@@ -1,7 +1,7 @@
-"""What finds credentials in kubernetes_asyncio, without the rest of it.
+"""The part of kubernetes_asyncio that finds credentials, without the rest of it.
 
-The package imports its models of every kind of object, 750 modules, whatever is asked of it: half a second and 34 MB
-for each command and each start. What finds credentials needs one module of them.
+The package always imports its models of every kind of object: 750 modules, half a second and 34 MB for each command and
+each start. The part for credentials needs one module of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PACKAGE = "kubernetes_asyncio"
 
 @contextlib.contextmanager
 def credentials_only() -> Iterator[None]:
-    """Whoever imports from the package in this block gets it without models; whoever does so later gets it whole.
+    """Imports from the package in this block get it without models, later imports get the whole package.
 
     Where it was imported before, or has another form than is known here, it is taken as it is.
     """
@@ -49,7 +49,7 @@ def _bare() -> None:
 
 
 class _Client(ModuleType):
-    """What else is named by what finds credentials is not used by it: it stands for nothing."""
+    """Other names in that part are not used by it: they are empty stand-ins."""
 
     Configuration: type
 

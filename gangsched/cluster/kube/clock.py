@@ -17,9 +17,9 @@ class SteadyClock:
     """Seconds since the epoch as the system's clock had them when this was made; since then the monotonic clock counts.
 
     So nothing jumps when the system's clock is set, forward or back: every backoff, timeout and deadline lasts as long
-    as it says. Nor do they all pass at once when the process was stopped or its machine paused: what happened
-    meanwhile has not been read yet, so that time is left out. This clock may be as far from those of others as
-    the system's was at the start; what is written for others to read takes the system's. Thread-safe.
+    as it says. If the process was stopped or its machine paused, that time is left out, because the events of that time
+    have not been read yet. This clock may be as far from those of others as the system's was at the start; what is
+    written for others to read takes the system's. Thread-safe.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:

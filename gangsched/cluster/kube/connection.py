@@ -1,7 +1,7 @@
 """How to reach the API server and who we are there, as kubeconfig files or the pod's service account say it.
 
-:mod:`gangsched.cluster.kube.kubeconfig` has the library read them; this module turns every way in which that can fail
-into :class:`ConnectionConfigError`, and makes from the result what requests are sent with.
+:mod:`gangsched.cluster.kube.kubeconfig` lets the library read them. This module turns each failure into
+:class:`ConnectionConfigError`, and makes a session from the result.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class Connection:
     def _use(self, found: Credentials) -> None:
         said, authorization = found.configuration, found.authorization
         proxy = proxy_of(found.host, said.proxy)
-        # One context for all sessions, which each handshake asks anew: the library makes one for each of its sessions,
-        # and a certificate that was replaced would never be used by it.
+        # One context for all sessions, read at each handshake. The library makes one for each session and would never
+        # use a replaced certificate.
         if self._tls is None:
             self._tls = ssl.create_default_context(cafile=said.ssl_ca_cert)
             # Many clusters' own authorities predate the extensions that Python 3.13 insists on; Go accepts them too.
@@ -113,7 +113,7 @@ class Connection:
     # --------------------------------------------------------------------------------------------------- using
 
     def session(self) -> Session:
-        """What sends requests on the running event loop; the caller closes it."""
+        """Return the session of requests on the running event loop. The caller closes it."""
         return Session(self.server, self._tls, self._tls_server_name, f"gangsched/{__version__}", self._proxy)
 
     @property

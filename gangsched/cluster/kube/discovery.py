@@ -68,9 +68,9 @@ _decoder = msgspec.json.Decoder(_ApiGroups)
 
 
 class Survey(NamedTuple):
-    """Which APIs are ``served``, by the ``resource`` of their :class:`~gangsched.cluster.kinds.Kind`, and which are
-    ``closed``: where they are not served, or are left alone, that holds up no gang. What is served and this account may
-    not read is ``forbidden``, and not among what is served.
+    """The ``served`` APIs, by the ``resource`` of their :class:`~gangsched.cluster.kinds.Kind`, and the ``closed``
+    ones. APIs that are not served, or left to others, hold up no gang. What is served and this account may not read is
+    ``forbidden``, and not among what is served.
     """
 
     served: dict[str, Served]
@@ -96,8 +96,8 @@ async def allowed(client: Client, found: Survey) -> Survey:
 
 
 async def survey(client: Client, quota_mode: str = AUTO) -> Survey:
-    """The best version of each API in which its objects can be listed and watched, without those that are not served,
-    and without queue objects that are to be left alone.
+    """Return the best version of each API whose objects can be listed and watched. APIs that are not served, and queue
+    objects of others, are left out.
 
     Where Kueue runs, queue objects are Kueue's: its API also has Workloads. They are read there with the mode ``own``
     only, as are the Workloads then, which tell what Kueue admits itself.

@@ -1,4 +1,4 @@
-"""What a dry run says instead of writing: verb, object, and the details that people ask for."""
+"""The log of a dry run: verb, object, and details."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
 
 
 def told(action: Action) -> tuple[str, dict[str, Any]]:
-    """What would be done to which object, such as ``bind Pod ns/name``, and details by name."""
+    """Return the action and its object, such as ``bind Pod ns/name``, and details by name."""
     verb, fields = next(row for kind, row in _TOLD.items() if isinstance(action, kind))
     if isinstance(action, Remove) and action.evict:
         verb = "evict"

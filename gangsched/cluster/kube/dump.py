@@ -30,7 +30,7 @@ _ANNOTATIONS = (
 async def dump(client: Client, quota_mode: str, skipped: list[str]) -> AsyncIterator[dict[str, Any]]:
     """Each object as a manifest, with the fields, labels and annotations that the scheduler reads.
 
-    What cannot be read is listed in ``skipped``. Raises :class:`~gangsched.cluster.kube.client.ApiError` and
+    Unreadable kinds are listed in ``skipped``. Raises :class:`~gangsched.cluster.kube.client.ApiError` and
     UnreachableError where that is something without which nothing can be decided.
     """
     served = await discovery.served_resources(client, quota_mode)

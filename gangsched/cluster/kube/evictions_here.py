@@ -13,7 +13,7 @@ from gangsched.model.dialects.dialect import EVICTED
 from gangsched.model.errors import FieldError
 from gangsched.model.times import parse_time, render_time
 
-#: Events that are looked at.
+#: The most Events that are read.
 _MOST = 2_000
 _FORBIDDEN = 403
 

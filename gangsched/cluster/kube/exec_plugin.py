@@ -1,7 +1,7 @@
 """Exec plug-ins for credentials (client.authentication.k8s.io), as kubectl runs them.
 
-The library runs them as well, but finds none beside its kubeconfig, tells them nothing of the cluster, leaves one that
-hangs behind, and takes of a token and a certificate only the token.
+The library runs plug-ins as well, with four faults. It finds none beside its kubeconfig, passes no facts about the
+cluster, leaves a hanging plug-in behind, and ignores the certificate beside a token.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXPIRY_MARGIN_SECONDS, _SHORTEST_SECONDS = 120.0, 30.0
 
 
 class Login(NamedTuple):
-    """What a plug-in has given: files with a certificate and its key, if any, and for how long all of it is good."""
+    """The result of a plug-in: a token or files with a certificate and its key, and their lifetime."""
 
     token: str
     certificate: tuple[str, str] | None

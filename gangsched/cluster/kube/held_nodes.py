@@ -31,7 +31,8 @@ _decoder = msgspec.json.Decoder(_Nodes)
 
 
 async def held_nodes(client: Client, schedulers: Collection[str]) -> list[ReleaseNode]:
-    """What takes the taint off every node that a plan of these schedulers holds; without any, of all schedulers.
+    """Return the writes that remove the taint of plans of these schedulers from every node; without any, of all
+    schedulers.
 
     Raises :class:`ApiError` and :class:`UnreachableError`.
     """

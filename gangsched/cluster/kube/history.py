@@ -24,7 +24,7 @@ _log = logs.get(__name__)
 
 #: The ConfigMap, and the key of its text.
 NAME, KEY = "gangsched-history", "lines"
-#: What the text may have: with it the whole object stays below 512 KiB.
+#: The most bytes of the text: the whole object stays below 512 KiB.
 LIMIT_BYTES = 511 * 1024
 #: So many objects share a line at most: the text is shortened by whole lines.
 MOST_OBJECTS = 500
@@ -40,7 +40,7 @@ Object: TypeAlias = tuple[str, str, str]
 
 
 class Line(msgspec.Struct, frozen=True):
-    """What happened to these objects of a ``kind`` at ``time`` (RFC 3339), and why: ``note``."""
+    """An entry about objects of a ``kind`` at ``time`` (RFC 3339), and the reason: ``note``."""
 
     time: str
     reason: str
@@ -109,8 +109,8 @@ def config_map_path(namespace: str, name: str = NAME) -> str:
 class History:
     """Collects lines with :meth:`note` and writes them in :meth:`run`, a task of the same event loop.
 
-    ``now`` is the wall clock, ``fence`` the monotonic time after which nothing may be written, ``quiet`` waits until
-    nothing else is to be written, at most so many seconds.
+    ``now`` is the wall clock. After the monotonic time ``fence`` nothing may be written. ``quiet`` waits until there
+    are no other writes, at most so many seconds.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class History:
 
 
 def is_on_record(reason: str, *, related: bool) -> bool:
-    """Return whether an Event says that its object leaves, or goes on. What victims get names the gang's pod, as a
+    """Return whether an Event says that its object leaves, or goes on. Events of victims name the gang's pod as the
     ``related`` object.
     """
     if reason == PREEMPTED:

@@ -93,11 +93,11 @@ async def read_job(client: Client, timeout_seconds: float, job: JobRef) -> dict[
 async def look_at_job(
     client: Client, timeout_seconds: float, action: SuspendJob | ResumeJob, request: Request, error: ApiError
 ) -> tuple[Verdict | None, Request]:
-    """What a Job or JobSet says about an attempt to suspend it, or to let it go on, that was refused; without a verdict
-    the request that is returned is to be tried next.
+    """Return the verdict on a refused attempt to suspend or resume a Job or JobSet, from its state. Without a verdict,
+    the returned request is tried next.
 
-    Its status changes all the time: if that is all, the same is to be tried again on the newest version. What
-    another client has suspended stays so. A template that must not be changed is no reason not to go on; but that
+    Its status changes all the time: if that is all, the same is to be tried again on the newest version. A Job that
+    another client suspended stays suspended. An unchangeable template is no reason to stay suspended. But the template
     of a Job becomes changeable only when its controller has seen that its pods are gone.
     """
     what, path = action.job, job_path(action.job)

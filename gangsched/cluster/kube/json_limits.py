@@ -1,9 +1,9 @@
 """JSON of the server, however deep and whatever its bytes: nothing that a user can store may end the reading of all.
 
-The API server keeps some values as a user has sent them (``metadata.managedFields[].fieldsV1`` of any object): nested
-up to its own limit of 10,000 levels, and with bytes that are not UTF-8 in their names. Decoders here recurse, also over
-fields that are not decoded, and Python bounds them to about a thousand levels. They raise ``RecursionError`` then, and
-``UnicodeDecodeError`` for such bytes: neither is a ``msgspec.MsgspecError``.
+The API server keeps some values as a user has sent them (``metadata.managedFields[].fieldsV1`` of any object). They may
+have 10,000 levels, and names that are not UTF-8. Decoders here recurse, also over fields that are not decoded, and
+Python bounds them to about a thousand levels. They raise ``RecursionError`` then, and ``UnicodeDecodeError`` for such
+bytes: neither is a ``msgspec.MsgspecError``.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import msgspec
 
 T = TypeVar("T")
 
-#: No field that is read here lies deeper than 20 levels, lists and frames included. Whoever copies or encodes what was
-#: decoded needs several frames of Python's stack for each level.
+#: No field that is read here lies deeper than 20 levels, lists and frames included. Copying or encoding a decoded value
+#: needs several frames of Python's stack for each level.
 MAX_DEPTH = 100
 
 _OPENING = b"{["
-#: Whatever comes before the next bracket, strings whole (one that does not end takes the rest), and a bracket with that
-#: behind it. Possessive, so that the time is linear.
+#: Matches all text before the next bracket, with whole strings (an unfinished one takes the rest), or a bracket and the
+#: text after it. Possessive, so that the time is linear.
 _TEXT = rb'(?:[^"\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"?)*+'
 _text = re.compile(_TEXT, re.DOTALL).match
 _brackets = re.compile(rb"[\[\]{}]" + _TEXT, re.DOTALL).finditer
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
-    """What the body says, if necessary what :func:`bounded` leaves of it. Raises :class:`msgspec.DecodeError` only."""
+    """Return the decoded body, if necessary after :func:`bounded`. Raises :class:`msgspec.DecodeError` only."""
     try:
         return decoder.decode(body)
     except (RecursionError, UnicodeDecodeError):

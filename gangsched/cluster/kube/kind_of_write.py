@@ -22,7 +22,7 @@ Verdict: TypeAlias = tuple[Outcome, str]
 
 
 class Means(NamedTuple):
-    """What kinds of writes have at hand: ``client`` is asked about attempts that failed, for at most
+    """The tools of all kinds of writes: ``client`` reads the state after failed attempts, for at most
     ``timeout_seconds`` each time; ``preconditions`` know what the watch has brought; ``report`` takes what owners are
     to know; ``now`` is the wall clock (seconds); ``controller`` and ``instance`` sign Events.
     """
@@ -74,11 +74,11 @@ class KindOfWrite(Generic[A]):
         return None if error.transient or error.status == 401 else (Outcome.REFUSED, error.message)
 
     async def conflict(self, action: A, error: ApiError) -> Verdict | None:
-        """What a 409 or a 422 means: also another object of that name."""
+        """Return the meaning of a 409 or a 422, which may come from another object of that name."""
         return Outcome.REFUSED, error.message
 
     async def unanswered(self, action: A) -> Verdict | None:
-        """What no answer means: usually repeating the write tells."""
+        """Return the meaning of a missing answer: usually the write is repeated."""
         return None
 
     def again(self, action: A, request: Request | None) -> Request | None:

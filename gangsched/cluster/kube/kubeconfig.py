@@ -1,8 +1,8 @@
 """Credentials as kubectl finds them, by way of kubernetes_asyncio: kubeconfig files, or those of a pod.
 
-The library reads files, finds contexts, and knows tokens, certificates, OIDC and other providers. What it is handed is
-mended first, where it would read a file otherwise than kubectl does (:func:`_mended`); what cannot be used is a
-ValueError (or an OSError) whose text says why, and :mod:`gangsched.cluster.kube.connection` names the file.
+The library reads files, finds contexts, and knows tokens, certificates, OIDC and other providers. Its input is repaired
+first where it would read a file differently from kubectl (:func:`_mended`). An unusable file is a ValueError (or an
+OSError) with the reason, and :mod:`gangsched.cluster.kube.connection` names the file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ with credentials_only():
 REREAD_SECONDS = 300.0
 #: The kubelet rotates the pod's own token; it is read again this often, as in-cluster clients do.
 SERVICE_ACCOUNT_REREAD_SECONDS = 60.0
-#: What the library raises where a file is not of the form that it expects.
+#: Exceptions of the library for files of an unexpected form.
 _MISSHAPEN = (AssertionError, AttributeError, IndexError, KeyError, TypeError, UnicodeDecodeError)
 _INLINE = ("certificate-authority", "client-certificate", "client-key")
 
@@ -46,7 +46,7 @@ logging.getLogger(PACKAGE).addHandler(logging.NullHandler())  # it says on stder
 
 
 class Credentials(NamedTuple):
-    """What the library has found, good for ``fresh_seconds``; ``context`` is empty in a pod."""
+    """The credentials that the library has found, valid for ``fresh_seconds``; ``context`` is empty in a pod."""
 
     configuration: Configuration
     context: str = ""
@@ -71,7 +71,9 @@ class Credentials(NamedTuple):
 
 
 async def from_kubeconfig(paths: str, context: str | None) -> Credentials:
-    """Those of one context (by default the current one) of a list of files, of which some may be missing."""
+    """Return the credentials of one context (by default the current one) from a list of files. Some files may be
+    missing.
+    """
     with _said(paths):
         merger = KubeConfigMerger(paths)
         files = merger.config_files.values()
@@ -91,7 +93,7 @@ async def from_kubeconfig(paths: str, context: str | None) -> Credentials:
 
 
 def from_service_account(token: str, authority: str) -> Credentials:
-    """Those of the pod that this process runs in."""
+    """Return the credentials of the pod of this process."""
     configuration = Configuration()
     try:
         load_incluster_config(configuration, False, token_filename=token, cert_filename=authority)
@@ -120,9 +122,8 @@ def _said(paths: str) -> Iterator[None]:
 def _mended(merger: KubeConfigMerger, name: str) -> tuple[ConfigNode, str]:
     """One context of what was read, as the library reads it right, and its namespace.
 
-    The library fails at a context without a user, and at values that are there and empty; it takes a token before a
-    token file and a plug-in before a token, the other way round than client-go; it does not see that one half of a
-    certificate and its key is missing.
+    The library fails at a context without a user, and at empty values. It prefers a token to a token file, and a
+    plug-in to a token, unlike client-go. It does not notice a certificate without key, or a key without certificate.
     """
     merged = merger.config
     chosen = _entry(merged, "contexts", name)

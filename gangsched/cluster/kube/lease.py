@@ -1,12 +1,12 @@
-"""One writer at a time: election by a ``coordination.k8s.io/v1`` Lease, with a fence in front of every write; and the
-Leases of those whose names are served here.
+"""One writer at a time: election by a ``coordination.k8s.io/v1`` Lease, and a fence for every write. Also reads the
+Leases of former owners of scheduler names.
 
-The protocol is that of client-go's leader election: whoever holds the lease renews it, all others watch the record and
-may take it once it has not changed for its duration *on their own monotonic clock*; clocks of different machines are
-never compared. What is added: the holder knows until when it may write (:attr:`Elector.may_write_until`), a candidate
-that takes over from a holder that vanished first waits until that holder's last write must have ended, and a deleted
-lease is not thereby free: its holder may go on writing until it would have had to renew. So does the first process of
-an installation wait, which cannot know that it is the first.
+The protocol is that of client-go's leader election. The holder renews the lease. All others watch the record and may
+take it once it has not changed for its duration *on their own monotonic clock*. Clocks of different machines are never
+compared. There are three additions. The holder knows until when it may write (:attr:`Elector.may_write_until`). A
+candidate that takes over from a vanished holder waits until that holder's last write must have ended. A deleted lease
+is not free at once: its holder may write until its renewal would be due. So does the first process of an installation
+wait, which cannot know that it is the first.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def unique_identity() -> str:
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
-#: What a candidate finds: it is free; we hold it; another process does; another did and is overdue; there is none.
+#: The states that a candidate may find: free, held by us, held by another process, overdue, or absent.
 Standing: TypeAlias = Literal["free", "ours", "held", "expired", "absent"]
 
 
@@ -146,8 +146,8 @@ class Watcher:
     def absent(self, at: float) -> Standing:
         """There is no lease at monotonic time ``at``: it was never taken, or it has been deleted.
 
-        Whoever was seen to hold it may have renewed it until the moment in which it was found to be gone. Of one that
-        was never seen it is not known who held it a moment ago.
+        The last known holder may have renewed it until it was found deleted. Of one that was never seen it is not known
+        who held it a moment ago.
         """
         if self._record is None:
             return "absent"
@@ -165,7 +165,7 @@ class Watcher:
 
 
 class Elector:
-    """Takes part in the election; run :meth:`run` as a task, then :meth:`release`.
+    """A candidate of the election. Run :meth:`run` as a task, then :meth:`release`.
 
     ``on_started`` runs as a task while we lead (it is cancelled when we stop), ``on_stopped`` is called at once
     when leadership ends for whatever reason. The Lease keeps the ``record`` of decisions; what an earlier leader has
@@ -288,7 +288,7 @@ class Elector:
             remaining = self._until - self._clock()
             pause = min(settings.retry_period_seconds, remaining, wait if wait > 0 else remaining)
             try:
-                # Whatever hangs, the deadline is noticed when it passes and not when the request ends.
+                # The deadline is noticed when it passes, also if a request hangs.
                 async with asyncio.timeout(max(0.0, remaining)):
                     await asyncio.sleep(max(0.0, pause))
                     started = self._clock()
@@ -325,7 +325,9 @@ class Elector:
     # -------------------------------------------------------------------------------------------------- requests
 
     async def _try_to_take(self) -> Standing:
-        """What the lease was like; unless ``held``, it is ours now. Raises when another candidate was faster."""
+        """Return the earlier state of the lease. Unless ``held``, it is ours now. Raises when another candidate was
+        faster.
+        """
         found = await self._get()
         if found is None:
             standing = self._watcher.absent(self._clock())
@@ -482,7 +484,7 @@ class FormerOwners:
             self._deliver([NameLeased(name, owner, lease)])
 
     async def _owner(self, lease: str) -> str:
-        """Who holds a Lease, in words; empty if it is free. Raises what says nothing about it."""
+        """Return the holder of a Lease in words; empty if it is free. Raises what says nothing about it."""
         namespace, _, name = lease.partition("/")
         path = lease_path(namespace, name)
         try:

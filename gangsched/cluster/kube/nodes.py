@@ -1,9 +1,8 @@
 """The taint by which room on a node is held for a plan: its requests, and what a node says when one is refused.
 
-Other clients keep taints on the same node, and each writes the whole list. So ours is added, changed and taken off at
-its place in the version of the node that is known (JSON patch, whose tests the API server makes on what it changes): no
-other taint is read here, nor written. When the node is in another version by then, it is read, and the patch made for
-that.
+Other clients keep taints on the same node, and each writes the whole list. So our taint is added, changed and removed
+at its index in the known version of the node, by a JSON patch whose tests the API server checks. No other taint is read
+or written. When the node is in another version by then, it is read, and the patch made for that.
 """
 
 from __future__ import annotations
@@ -98,8 +97,8 @@ class NodeWrites(KindOfWrite[NodeWrite]):
 async def look_at_node(
     client: Client, timeout_seconds: float, action: NodeWrite
 ) -> tuple[Request | None, Verdict | None]:
-    """What the node says about an attempt that was refused, or has not been made: it is as it should be, it is not the
-    one that is meant, or this request is to be tried. Raises :class:`ApiError` and :class:`UnreachableError`.
+    """Return the verdict on a refused or missing attempt, from the state of the node: it is as desired, it is another
+    node, or this request is to be tried. Raises :class:`ApiError` and :class:`UnreachableError`.
     """
     path = node_path(action.node.name)
     try:

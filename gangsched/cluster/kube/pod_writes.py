@@ -66,7 +66,7 @@ class _Status(msgspec.Struct):
 
 
 class SeenPod(msgspec.Struct):
-    """What a pod says about a write to it that has failed. An answer to a write has the metadata only."""
+    """Verdicts on failed writes to a pod, from the state of the pod. An answer to a write has the metadata only."""
 
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -77,13 +77,15 @@ _pod_decoder = msgspec.json.Decoder(SeenPod)
 
 
 class PodWrites(KindOfWrite[A]):
-    """What all of them share: a read of the pod decides a conflict."""
+    """The base of all writes to pods: a read of the pod decides a conflict."""
 
     async def conflict(self, action: A, error: ApiError) -> Verdict | None:
         return await self.look(action, error.status, error.message)
 
     async def look(self, action: A, status: int, message: str) -> Verdict | None:
-        """What the pod itself says about an attempt that failed with ``status`` (0: without an answer)."""
+        """Return the verdict on an attempt that failed with ``status`` (0: without an answer), from the state of the
+        pod.
+        """
         path = pod_path(action.pod)
         try:
             body = await self.means.client.attempt("GET", path, timeout_seconds=self.means.timeout_seconds)
@@ -97,7 +99,7 @@ class PodWrites(KindOfWrite[A]):
         return (Outcome.REFUSED, message) if status == 422 else self.seen(action, pod, status, message)
 
     def seen(self, action: A, pod: SeenPod, status: int, message: str) -> Verdict | None:
-        """What the pod that is meant says; None when the action should be tried again."""
+        """The state of the intended pod; None when the action should be tried again."""
         return None
 
 
@@ -143,7 +145,7 @@ class Nominations(PodWrites[Nominate | WithdrawNomination]):
 
 
 class Marks(PodWrites[Mark]):
-    """PATCH of the conditions of a victim. The answer says in which version it bears its mark."""
+    """PATCH of the conditions of a victim. The answer has the version in which it has its mark."""
 
     def request(self, action: Mark) -> Request:
         owned = (OWNERS_CONDITION, "Owned" if action.message else "Announced", action.owners)
@@ -174,7 +176,7 @@ class Unmarks(PodWrites[Unmark]):
 
 
 class Conditions(PodWrites[SetCondition]):
-    """PATCH of PodScheduled. What people read is not worth long retries."""
+    """PATCH of PodScheduled. Texts for users are not worth long retries."""
 
     patient = False
 
@@ -187,7 +189,7 @@ R = TypeVar("R", bound=Remove | AskRemoval)
 
 
 class _Evictions(PodWrites[R]):
-    """What the Eviction API answers beside what a deletion does."""
+    """Return the meaning of answers that only the Eviction API gives."""
 
     async def outcome(self, action: R, error: ApiError) -> Verdict | None:
         if action.evict:
@@ -212,7 +214,7 @@ class RemovalsAsked(_Evictions[AskRemoval]):
 
 
 class Removals(_Evictions[Remove]):
-    """DELETE or eviction of a victim, in the version in which it bears its mark."""
+    """DELETE or eviction of a victim, in the version in which it has its mark."""
 
     rests_on = EVICTIONS_REST_ON
     done_when_gone = True
@@ -247,8 +249,8 @@ class Removals(_Evictions[Remove]):
 
         ``written_since``: a removal in the version that was known was refused.
 
-        The mark may be that of another gang, as two may need the same pod to leave, or what the Eviction API has
-        written over it; one that is taken back is False.
+        The mark may be that of another gang, because two may evict the same pod, or that of the Eviction API. A removed
+        mark is False.
         """
         known = self.means.preconditions
         known.forget_mark(action.pod)

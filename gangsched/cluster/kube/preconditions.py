@@ -1,20 +1,18 @@
-"""What the watch has brought since a write was decided: what it rests on may not be so any more.
+"""Preconditions of writes: the state behind a decision may have changed since.
 
-A write waits for its turn, for a token and for a connection. So this is asked once more as its bytes are about to
-leave; then only those races are left that only the API server can decide.
+A write waits for its turn, for a token and for a connection. So this is checked again just before its bytes are sent.
+Then only those races are left that only the API server can decide.
 
-*Bindings*: other schedulers bind pods to the same nodes meanwhile, and the API server knows no room. What is new is
-distinguished from what is known by counting: every event that is delivered raises a number, and a decision bears the
-number of those that had been taken in when it was made.
+*Bindings*: other schedulers bind pods to the same nodes meanwhile, and the API server knows no room. Events are
+counted. A decision has the number of events that the core had processed, so newer events can be distinguished from known ones.
 
-*Removals* are for pods that bear their mark, and the API server is to check that: another process may have taken the
-mark back, a user may want the pod to stay, or the mark was reset because nothing followed for long. The version of the
-pod with its mark (``resourceVersion``) is therefore a precondition of its removal, as its UID is. A pod that others
-write again and again, whose mark stood each time that it was read, is removed without that precondition: else whoever
-may annotate it could keep it.
+*Removals* are only for marked pods, and the API server checks that. Another process or a user may have removed the
+mark, or it was reset because no removal followed for long. The version of the pod with its mark (``resourceVersion``)
+is therefore a precondition of its removal, as its UID is. A pod that others write repeatedly, and that had its mark at
+each read, is removed without that precondition. Otherwise a user who may annotate it could keep it.
 
-A *binding* names the version in which the pod was without a node, so that one which arrives late, when another process
-leads, is refused if anything has been written to the pod since.
+A *binding* names the version in which the pod had no node. If it arrives late, when another process leads, it is
+refused if the pod was written since.
 """
 
 from __future__ import annotations
@@ -79,7 +77,7 @@ class Preconditions:
 
     def overtakes(self, action: Bind, known: int) -> str:
         """Has another scheduler bound a pod to the node of a binding that was decided when ``known`` events had been
-        taken in? Which pod, in words; empty if not.
+        taken in? Return the pod in words; empty for none.
 
         Nor is a binding overtaken that may have taken effect already: to send it again is the way to know.
         """
@@ -127,8 +125,8 @@ class Preconditions:
             self._put(self._marked, pod.uid, version)
 
     def rewritten(self, pod: PodRef) -> bool:
-        """A removal was refused because the pod was written since, and it bears its mark all the same. Return whether
-        this was the last time that its version counts.
+        """A removal was refused because the pod was written since, but it still has its mark. Return whether this was
+        the last time that its version counts.
         """
         times = self._rewritten.get(pod.uid, 0) + 1
         self._put(self._rewritten, pod.uid, times)
@@ -139,7 +137,7 @@ class Preconditions:
         return self._rewritten.get(pod.uid, 0) >= REWRITTEN_AT_MOST
 
     def forget_mark(self, pod: PodRef) -> None:
-        """What was known of the pod's mark is not so (any more)."""
+        """The known state of the pod's mark is outdated."""
         self._marked.pop(pod.uid, None)
 
     def _seen_with_a_mark(self, pod: Pod) -> None:

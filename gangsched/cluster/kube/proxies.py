@@ -1,7 +1,7 @@
-"""Which proxy leads to an API server, by the rules of Go's net/http, which are kubectl's.
+"""Finds the proxy to an API server, by the rules of Go's net/http, which are kubectl's.
 
-aiohttp reads the same variables by other rules: it knows no blocks of addresses in ``NO_PROXY``, as clusters have them
-for their services, and asks the proxy of this machine for servers on it.
+aiohttp reads the same variables by other rules. It ignores blocks of addresses in ``NO_PROXY``, which clusters have for
+their services, and uses the proxy also for servers on this machine.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def proxy_of(server: str, given: str | None) -> str | None:
-    """The URL of the proxy for requests to the URL ``server``: the one that is ``given``, else that of the environment
-    (``HTTPS_PROXY``, ``HTTP_PROXY``, ``NO_PROXY``, or in lower case): servers on this machine need none.
+    """Return the URL of the proxy for requests to the URL ``server``: the ``given`` one, else that of the environment
+    (``HTTPS_PROXY``, ``HTTP_PROXY``, ``NO_PROXY``, or in lower case). Servers on this machine need none.
 
     Raises ValueError for what is not the address of an HTTP proxy.
     """

@@ -1,4 +1,4 @@
-"""What the leader publishes: the configuration that it runs with and how it stands, in a ConfigMap beside its Lease.
+"""The configuration and status of the leader, published in a ConfigMap beside its Lease.
 
 Commands read it, so that they answer as the scheduler decides and not as a scheduler with built-in defaults would. Of
 any tenant it holds nothing but the name of the last gang that was decided, and the names of what is quarantined. So
@@ -28,7 +28,7 @@ NAME, CONFIGURATION, STATUS = "gangsched-status", "configuration.json", "status.
 #: How often it is written while what it says changes, and how often at least: who reads it sees by its age whether the
 #: process goes on.
 PERIOD_SECONDS, AT_LEAST_SECONDS = 15.0, 120.0
-#: Rights are asked about so often: an administrator may give what was missing.
+#: Rights are checked so often, because an administrator may add a missing right.
 RIGHTS_SECONDS = 300.0
 _LOOK_SECONDS = 1.0
 
@@ -80,7 +80,9 @@ _config_map = msgspec.json.Decoder(_ConfigMap)
 
 
 def published_in(body: bytes) -> Published:
-    """What a ConfigMap says, as the server sent it. Raises :class:`UnreachableError` if it says nothing of the kind."""
+    """The contents of a ConfigMap, as the server sent it. Raises :class:`UnreachableError` if it says nothing of the
+    kind.
+    """
     data = answer_of(_config_map, body, NAME).data
     try:
         configuration = msgspec.json.decode(data.get(CONFIGURATION, ""), type=dict[str, Any])
@@ -93,11 +95,11 @@ def published_in(body: bytes) -> Published:
 class Publisher:
     """Keeps the ConfigMap up to date in :meth:`run`, a task of the event loop, while this process leads.
 
-    ``publishes`` are the configuration as JSON, and what gives the fields of :class:`Status` that change;
-    the last gives those that are written with them, and are not worth a write by themselves. ``now`` is
-    the wall clock, ``leading_since`` when this process began to lead (None: it does not), ``fence`` the monotonic time
-    after which nothing may be written, ``quiet`` waits until nothing else is to be written, so many seconds at most. No
-    request takes longer than ``timeout_seconds``: a new leader waits as long for the writes of an old one.
+    ``publishes`` are the configuration as JSON, a function for the fields of :class:`Status` that cause a write, and
+    one for fields that are only written with others. ``now`` is the wall clock. ``leading_since`` is when this process
+    began to lead (None: it does not). After the monotonic time ``fence`` nothing may be written. ``quiet`` waits until
+    there are no other writes, at most so many seconds. No request takes longer than ``timeout_seconds``: a new leader
+    waits as long for the writes of an old one.
     """
 
     def __init__(
@@ -140,7 +142,7 @@ class Publisher:
             await asyncio.sleep(PERIOD_SECONDS)
 
     async def write(self, since: float) -> None:
-        """Write what there is to say, if it is new or what stands there is old. What fails is tried again later."""
+        """Write what there is to say, if it is new or what stands there is old. Failures are tried again later."""
         at = time.monotonic()
         if self._fence() <= at:
             return

@@ -1,4 +1,5 @@
-"""What the Lease says of quarantined objects and gangs, and of the decision under way: the next leader begins with it.
+"""The record of quarantined objects and gangs, and of the current decision, in the Lease. The next leader starts with
+it.
 
 Nothing can be written when a process is killed, or has no memory left. So a decision that takes longer than any should
 is written down before, with each renewal of the Lease. The next leader decides that gang last.
@@ -34,8 +35,8 @@ class _Entry(msgspec.Struct, omit_defaults=True):
 
 
 class QuarantineRecord:
-    """Which decision is under way, and what is quarantined. :meth:`begin`, :meth:`end`, :meth:`failed` and :meth:`keep`
-    are called by the decision thread, the others by the I/O thread.
+    """The current decision and the quarantined objects. The decision thread calls :meth:`begin`, :meth:`end`,
+    :meth:`failed` and :meth:`keep`, the I/O thread calls the others.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class QuarantineRecord:
         }
 
     def text(self) -> str:
-        """What the Lease should say; empty: nothing."""
+        """Return the text for the Lease; empty for none."""
         known, current = dict(self._known), self._current
         if current is not None and (current[0] == self._failed or self._clock() - current[1] >= SECONDS):
             before = known.get(current[0])

@@ -1,8 +1,8 @@
 """Resources, mirrored: LIST once, WATCH from there, and when that breaks, find out what was missed.
 
-The core sees a stream of changes without holes and without doubles: after every re-list the difference to what
-was delivered before is delivered, deletions included, and an object that was deleted and created again under
-the same name is first gone and then new.
+The core sees a stream of changes without gaps and duplicates. After every re-list, the difference to the delivered
+state follows, including deletions. An object that was deleted and created again under the same name is first gone and
+then new.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _log = logs.get(__name__)
 USEFUL_WATCH_SECONDS = 5.0
 #: How often the server says that an idle watch is up to date.
 BOOKMARK_SECONDS = 60.0
-#: While objects name an API that is not served, whether it is by now is asked this often, for so long after the last.
+#: While objects name an API that is not served, discovery is repeated this often, for so long after the last of them.
 LOOK_AGAIN_SECONDS, HURRY_SECONDS = 2.0, 60.0
 #: Without the right to read, or without the API, there is no hurry to ask again.
 MAX_DELAY_SECONDS = 30.0
@@ -63,7 +63,7 @@ Key = tuple[str, str]
 
 
 class Seen(NamedTuple):
-    """What was delivered last for a name."""
+    """The last delivered state of a name."""
 
     uid: str
     version: str
@@ -280,7 +280,7 @@ class Reflector:
                     for line in batch_of_lines:
                         self._frame(line, batch)
                 finally:
-                    # What came before a bad frame is good, and the version already says that it was delivered.
+                    # Events before a bad frame are valid, and the version already counts them as delivered.
                     self._send(batch)
 
     def _frame(self, line: bytes, batch: list[Event]) -> None:
@@ -367,12 +367,13 @@ def _resolve(waiting: list[asyncio.Future[None]]) -> None:
             done.set_result(None)
 
 
-#: What the first decision waits for longest is asked for first.
+#: Kinds that take longest before the first decision are requested first.
 _LARGE = ("Node", "Pod")
 
 
-#: What evictions rest on, and bindings but for budgets. A watch of it that is silent for the first of these seconds is
-#: begun anew, which tells at once what it has missed. Nothing is written by what is older than the second.
+#: The kinds on which evictions depend, and bindings, too, except budgets. A watch of it that is silent for the first of
+#: these seconds is begun anew, which tells at once what it has missed. Nothing is written by what is older than the
+#: second.
 FRESH = EVICTIONS_REST_ON
 FRESH_SILENCE_SECONDS, STALE_SECONDS = 30.0, 60.0
 

@@ -22,12 +22,12 @@ from gangsched.model.times import parse_time
 #: Reasons of such Events: FailedCreate of Jobs, ReplicaSets and LeaderWorkerSets, FailedCreatePod of Kubeflow's jobs,
 #: FailedToCreateWorkerPod of KubeRay, JobCreationFailed of JobSets, and the like.
 _CANNOT_CREATE = re.compile("fail.*creat|creat.*fail", re.IGNORECASE)
-#: Events of one owner that are looked at.
+#: The most Events of one owner that are read.
 _MOST = 500
 
 
 class Controller(NamedTuple):
-    """What makes pods, or what makes that: a Job, a JobSet."""
+    """An owner of pods, or an owner of that: a Job, a JobSet."""
 
     kind: str
     namespace: str
@@ -82,8 +82,8 @@ _decoder = msgspec.json.Decoder(_List)
 
 
 async def refused(client: Client, owners: Iterable[Controller]) -> list[Refused]:
-    """What of these controllers could not be created, one entry for each reason of each, the newest first; and whose
-    Events cannot be read.
+    """Return the pods that these controllers could not create, one entry for each reason, the newest first; and owners
+    whose Events cannot be read.
     """
     out: list[Refused] = []
     for owner in dict.fromkeys(owners):

@@ -12,7 +12,7 @@ from typing import Any
 
 #: Statuses after which the same request may succeed: overload, a server that is starting or going away.
 TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
-#: A server that asks for more patience than this is asked again anyway.
+#: A longer Retry-After than this is cut.
 MAX_RETRY_AFTER_SECONDS = 30.0
 
 
@@ -121,9 +121,9 @@ AGAIN_SECONDS = 1.0
 async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel these tasks and wait until all of them have ended; what they raise is dropped.
 
-    A cancellation can be lost on its way: a TaskGroup of Python 3.11, a ``gather`` or a library that turns whatever it
-    meets into an error of its own raises that instead, and a loop that tries again after errors goes on. Waiting for
-    such a task would last for ever, and with it the end of the process; so it is cancelled until it obeys.
+    A cancellation can be lost. A TaskGroup of Python 3.11, a ``gather`` or a library may raise an error of its own
+    instead, and a loop that retries after errors would continue. Waiting for such a task would last for ever, and with
+    it the end of the process; so it is cancelled until it obeys.
     """
     all_of_them = set(tasks)
     left = {task for task in all_of_them if not task.done()}

@@ -1,7 +1,7 @@
-"""Which rights the account of this process lacks: asked of the API server once in a while, for people to read.
+"""Rights that the account of this process lacks, read from the API server from time to time, for users.
 
-What may not be read shows at once, since nothing is decided then. A write that is not allowed shows when it is needed,
-which may be the first eviction in weeks: so it is asked about beforehand.
+A missing right to read shows at once, because nothing is decided then. A missing right to write would show only when it
+is needed, perhaps weeks later. So it is checked before.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ async def lacking(
 
 
 async def unreadable(client: Client, kinds: Iterable[Kind], timeout_seconds: float) -> frozenset[str]:
-    """Which of these kinds, by resource, this account may not list and watch; none where the server does not know all
-    that is allowed.
+    """Return those of these kinds, by resource, that this account may not list and watch; none if the server does not
+    know all rights.
 
     Raises ApiError and UnreachableError.
     """

@@ -1,7 +1,7 @@
 """Requests to one API server over an aiohttp session: what the library leaves open about time, size and connections.
 
-A write leaves only while its fence allows it, no answer is larger than its reader can use, nothing is sent twice, and a
-connection that was given up takes what has not left with it.
+A write is sent only while its fence allows it. No answer is larger than its limit, nothing is sent twice, and unsent
+bytes are lost with a closed connection.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ IDLE_SECONDS = 60.0
 CONNECT_SECONDS = 10.0
 #: A peer that is gone without a word is found out after 30 + 3 * 5 seconds, as client-go finds out with its pings.
 KEEPALIVE_IDLE_SECONDS, KEEPALIVE_INTERVAL_SECONDS, KEEPALIVE_PROBES = 30, 5, 3
-#: So much is read ahead of whoever takes it.
+#: The most bytes that are read ahead.
 _READ_AHEAD_BYTES = 2**21
 _CLOSING_TURNS = 3  # of the event loop, until connections that were cut have closed their sockets
 #: Deadlines are kept here and not by aiohttp, which rounds them up to whole seconds.
@@ -41,7 +41,7 @@ _IDENTITY = {"Accept-Encoding": "identity"}
 
 
 class TooLargeError(OSError):
-    """An answer is larger than whoever asked can use."""
+    """An answer is larger than its limit."""
 
 
 class Answer(NamedTuple):
@@ -98,8 +98,8 @@ _sending: ContextVar[Sending | None] = ContextVar("sending", default=None)
 
 
 class Body(aiohttp.BytesPayload):
-    """The body of a write. Whoever was stopped for a while goes on here, and another replica may lead by now: from this
-    look at the clock to the handing over of the bytes, headers included, nothing else is done.
+    """The body of a write. The process may have been stopped before this line, and another replica may lead now. So
+    between this read of the clock and the sending of the bytes, nothing else is done.
     """
 
     def __init__(self, value: bytes, sending: Sending) -> None:
@@ -218,11 +218,11 @@ class Session:
     ) -> Answer:
         """One request. It is given up at ``end`` (monotonic seconds) with :class:`TimeoutError`.
 
-        When the connection is there ``fence`` is asked for the time after which nothing may be written, and the request
-        ends there if that is before ``end``. It is asked again when the bytes of a body are about to be written.
-        ``server_timeout`` tells the server to give up at the earlier of the two. Raises :class:`OSError` when there is
-        no answer, or none that is HTTP, and its subclass :class:`TooLargeError` when the body is larger than
-        ``max_bytes``; the request may have taken effect then.
+        When the connection is open, ``fence`` returns the time after which nothing may be written. If that is before
+        ``end``, the request ends there. It is called again just before the bytes of a body are written.
+        ``server_timeout`` tells the server to give up at the earlier of the two. Raises :class:`OSError` if there is no
+        HTTP answer, and its subclass :class:`TooLargeError` if the body is larger than ``max_bytes``. The request may
+        have taken effect.
         """
         sending = Sending(end, fence, server_timeout=server_timeout)
         data = None if body is None else Body(body, sending)
@@ -254,8 +254,8 @@ class Session:
                 response.close()
 
     async def warm(self, count: int) -> None:
-        """Open connections for ``count`` requests at once, so that they need not wait for them. What cannot be opened
-        now is opened when it is needed.
+        """Open connections for ``count`` requests at once, so that they need not wait for them. Connections that cannot
+        be opened now are opened when they are needed.
         """
         never = time.monotonic() + CONNECT_SECONDS
         requests = (self.request("GET", "/", {}, None, never, fence=lambda: -math.inf) for _ in range(count))
@@ -325,7 +325,9 @@ def _noted(sending: Sending | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _errors() -> Iterator[None]:
-    """What aiohttp raises without an answer, as :class:`OSError`; :class:`TimeoutError` says only that time is up."""
+    """Return the exception of aiohttp for a missing answer as :class:`OSError`. :class:`TimeoutError` has no other
+    facts.
+    """
     try:
         yield
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""What the status of an object lacks of what the core wants it to say."""
+"""Return the fields that the status of an object lacks."""
 
 from __future__ import annotations
 

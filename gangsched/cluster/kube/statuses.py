@@ -48,8 +48,8 @@ class Seen(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """What was written last, how often in a row it was restored, and when (s since the epoch) the row ends: when it has
-    not been overwritten for the longest pause after that of its last restoration.
+    """The last written status, how often in a row it was restored, and when (s since the epoch) the row ends: after the
+    longest pause without an overwrite since the last restoration.
     """
 
     status: GangStatus | None = None
@@ -180,8 +180,8 @@ class Statuses:
     # ------------------------------------------------------------------------------------------- in its event loop
 
     async def bring_about(self, action: GangStatus, attempt: Attempt) -> None:
-        """Compare an object with what is wanted of it by now, and patch it. Whatever is wrong with it, or with an
-        answer about it, is its own: it is looked at again later.
+        """Compare an object with what is wanted of it by now, and patch it. A problem with one object, or with an
+        answer about it, affects only that object. It is processed again later.
         """
         key = action.key
         try:
@@ -239,7 +239,7 @@ class Statuses:
             self._written[key] = _Written(wanted, count + 1 if again else 0, row_ends)
         if again:  # the other one may be as sure of it as we are
             self._look_later(key, count)
-        # What the server did not keep (an older CRD prunes fields it does not know) is not sent again and again.
+        # Fields that the server did not keep are not sent repeatedly: an older CRD removes unknown fields.
         refused = set(self._missing(key, served, wanted, after)) & set(fields)
         if refused:
             self._refused_fields.setdefault((key.family, key.plural), set()).update(refused)

@@ -33,7 +33,7 @@ _log = logs.get(__name__)
 
 #: With less time than this before the lease may pass, a write is not started.
 MIN_ATTEMPT_SECONDS = 0.05
-#: What people read is not worth long retries.
+#: Texts for users are not worth long retries.
 LOW_TOTAL_SECONDS = 5.0
 NOT_LEADING = notes.NOT_LEADER
 UNWANTED = notes.NOT_WANTED
@@ -42,10 +42,10 @@ UNWANTED = notes.NOT_WANTED
 class WriteSettings(NamedTuple):
     """How writes are sent.
 
-    ``timeout_seconds`` bounds one attempt, here and on the server; ``total_seconds`` bounds an action with all
-    its retries, counted from its submission; ``in_flight`` is how many are on their way at once at most; for
-    ``kept_back_seconds`` reasons why a pod is not scheduled are kept back, as they may be over by then; for
-    ``calm_seconds`` after many writes all reports are kept back.
+    ``timeout_seconds`` bounds one attempt, here and on the server; ``total_seconds`` bounds an action with all its
+    retries, counted from its submission; ``in_flight`` is the most writes in flight. Reasons why a pod is not scheduled
+    are delayed for ``kept_back_seconds``, because they may be over by then. After many writes all reports are delayed
+    for ``calm_seconds``.
     """
 
     in_flight: int = 48
@@ -158,9 +158,9 @@ class Writer:
         """Wait until everything has been answered, at most so long; what is left then is cancelled. True: nothing was
         cancelled, so that nothing can take effect any more.
 
-        After half of the time no more is begun: whoever leads next decides anew what waits for its turn, and is not to
-        wait for the Lease to expire on account of it. How many writes that were, and how many conditions and Events, is
-        logged; the latter are counted as dropped: those that waited as ``abandoned``, those on their way as ``failed``.
+        After half of the time, no write is started. The next leader decides waiting gangs again, and should not have to
+        wait for the Lease to expire. The numbers of writes, conditions and Events are logged. Conditions and Events
+        count as dropped: ``abandoned`` if they waited, ``failed`` if they were in flight.
         """
         if await self.idle_within(seconds / 2):
             return True
@@ -307,7 +307,7 @@ class Writer:
         return await self._attempt(request)
 
     async def _attempted(self, item: Item, kind: KindOfWrite[Any], request: Request) -> Verdict:
-        """What comes of an attempt that succeeds. Raises :class:`ApiError` and :class:`UnreachableError`."""
+        """Return the result of a successful attempt. Raises :class:`ApiError` and :class:`UnreachableError`."""
         began, unsure, too_many = time.monotonic(), item.unsure, False
         try:
             body = await self._attempt(request, item)
@@ -357,9 +357,9 @@ class Writer:
         return (Outcome.TRANSIENT if item.unsure else Outcome.OUTDATED, why) if why else None
 
     def _may_leave_until(self, item: Item, end: float) -> float:
-        """The fence, or the attempt's ``end`` if that is earlier, asked as the bytes of a write are about to leave:
-        never, if it is not wanted any more or has been overtaken while it waited for its connection. From here to
-        the handing over of the bytes the loop does nothing else, so what the watch brings later comes after the write.
+        """Return the fence, or the attempt's ``end`` if that is earlier, just before the bytes of a write are sent. A
+        write that is obsolete or was overtaken meanwhile is never sent. From here to the handing over of the bytes the
+        loop does nothing else, so what the watch brings later comes after the write.
         """
         until = min(end, self._fence())
         if time.monotonic() >= until:

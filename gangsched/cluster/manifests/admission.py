@@ -1,5 +1,5 @@
-"""What the API server and its controllers do to objects before a scheduler sees them: priorities, the Jobs of a JobSet
-and the pods of a Job that no controller has acted on yet, claims and volumes.
+"""The work of the API server and its controllers before a scheduler sees objects: priorities, Jobs of a JobSet, pods of
+a Job, claims and volumes.
 
 Rules: https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/ ,
 https://kubernetes.io/docs/concepts/storage/persistent-volumes/ and, for generic ephemeral volumes,
@@ -128,7 +128,7 @@ MAX_PODS = 100_000
 
 
 class Owners:
-    """Which Jobs and JobSets of the input have pods, or Jobs, in it already."""
+    """The Jobs and JobSets of the input that already have pods, or Jobs, in it."""
 
     def __init__(self, pods: Iterable[wire.Pod], jobs: Iterable[wire.Job]) -> None:
         self._jobs: set[tuple[str, str]] = set()

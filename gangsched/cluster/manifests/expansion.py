@@ -1,4 +1,4 @@
-"""What the controllers of owners of all kinds would make that the input does not have."""
+"""Objects that controllers of owners would create and the input lacks."""
 
 from __future__ import annotations
 

@@ -98,8 +98,8 @@ def load(
     Raises :class:`InvalidInputError` with all objects that cannot be understood, and :class:`InputError` for a file
     that is no YAML or JSON of objects.
     """
-    # A dump of a cluster becomes millions of objects that all stay: to look through them for garbage, again and again
-    # while they become more, takes a third of the time.
+    # A dump of a cluster becomes millions of permanent objects. Collecting garbage among them would take a third of the
+    # time.
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -338,7 +338,7 @@ class _Loading:
             self._take_made(each.place, made)
 
     def _take_made(self, place: Place, made: Made) -> None:
-        """What a controller would make; errors in it name the field of the owner."""
+        """An object that a controller would create. Errors in it name the field of the owner."""
         raw, field = made
         of_group = isinstance(raw, volcano.PodGroup | koordinator.PodGroup)
         if of_group and ("PodGroup", raw.metadata.namespace, raw.metadata.name) in self._names:

@@ -27,7 +27,7 @@ def source_of(value: Any, number: int) -> Source:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON would have, without fields that are None."""
+    """Return the JSON value, without fields that are None."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items() if each is not None}
     names = getattr(value, "attribute_map", None)

@@ -137,7 +137,7 @@ _TEXT_MAPS = frozenset(("labels", "annotations", "nodeSelector", "matchLabels"))
 
 
 class Defaults(NamedTuple):
-    """What objects get that do not say it: the namespace, and the number in a name that is generated."""
+    """Defaults of objects: the namespace, and the number in a generated name."""
 
     namespace: str
     numbers: Iterator[int]

@@ -18,7 +18,7 @@ from gangsched.model.volumes import StorageClass
 
 
 class Around(msgspec.Struct, frozen=True):
-    """What manifests rely on in the cluster that they are applied to.
+    """The objects of a cluster on which applied manifests depend.
 
     ``namespace`` is that of objects that name none, ``storage_class`` the default one, empty if there is none.
     """
@@ -51,7 +51,7 @@ def overlaid(below: Iterable[Event], above: Sequence[Event]) -> list[Event]:
 
 
 def _names(record: Record | None) -> Iterator[ObjectKey]:
-    """What tells an object from all others, and the owner and the JobSet that it is of."""
+    """The identity of an object, its owner and its JobSet."""
     if record is not None:
         yield key_of_record(record).by_name
     if isinstance(record, Pod) and JOBSET_NAME in record.labels:

@@ -1,4 +1,4 @@
-"""What there is of an owner of pods already: its pods in the input, or what its status says of them."""
+"""The existing pods of an owner: those in the input, or those in its status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API server refuses of a pod that would otherwise be planned: requests above limits, and parts of devices.
+"""Checks of the API server on pods: requests above limits, and fractions of devices.
 
 Rules: https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#extended-resources . That a device
 is requested without a limit is let pass: the API server asks for the limit, and no decision depends on it.

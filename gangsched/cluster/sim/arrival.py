@@ -1,4 +1,4 @@
-"""What manifests cannot say and annotations do: when things arrive, how long they run, how fast they stop.
+"""Annotations for simulations: when objects arrive, how long they run, how fast they stop.
 
 ``sim.gangsched.dev/arrive-after``, ``/run-for`` and ``/grace-used`` hold durations such as ``90s``, ``2m`` or
 ``1m30s``. A group object may carry ``arrive-after`` for all of its members.
@@ -63,10 +63,10 @@ def arrivals(
 ) -> list[Arrival]:
     """When each object of the input appears, in the order of appearance (ties in the order of the input).
 
-    A pending pod arrives after its own ``arrive-after``, else after that of its group's object, else, with
-    ``file_order``, :data:`FILE_ORDER_SECONDS` after the gang before it, else at the start. A group object
-    without an annotation comes with the first of its members, a Job with the first of its pods, and a JobSet with the
-    first of its Jobs. Everything else, bound pods included, is there from the start. Raises :class:`InvalidHintError`.
+    A pending pod arrives after its own ``arrive-after``, else after that of its group's object. Otherwise, with
+    ``file_order``, it arrives :data:`FILE_ORDER_SECONDS` after the gang before it, else at the start. A group object
+    without an annotation arrives with its first member, a Job with its first pod, and a JobSet with its first Job.
+    Everything else, bound pods included, is there from the start. Raises :class:`InvalidHintError`.
     """
     known = list(events)
     groups = _group_times(known, group_hints or {})

@@ -42,7 +42,7 @@ class VirtualClock:
 
     @property
     def stamp(self) -> float:
-        """What the API server and the controllers write for now, in seconds since the epoch."""
+        """The current time of the API server and the controllers, in seconds since the epoch."""
         return self.now + self.server_ahead_seconds
 
     @property
@@ -97,9 +97,9 @@ class VirtualClock:
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """Delays in seconds, as they are on a cluster that is not under load.
 
-    ``write_seconds`` is one way of a request (its answer takes as long again); ``watch_seconds`` is from a change
-    to whoever watches it; ``start_seconds`` from a pod's binding to Running; ``controller_seconds`` until a
-    controller reacts.
+    ``write_seconds`` is one way of a request (its answer takes as long again); ``watch_seconds`` is the time from a
+    change to its watches; ``start_seconds`` from a pod's binding to Running; ``controller_seconds`` until a controller
+    reacts.
     """
 
     write_seconds: float = 0.005

@@ -1,5 +1,5 @@
 """The controllers whose work a scheduler can see: disruption budgets, stale marks, pods of lost nodes; claims and
-volumes. Those of Jobs and JobSets are in :mod:`.job_controllers`.
+volumes. The controllers of Jobs and JobSets are in :mod:`.job_controllers`.
 
 Volumes: https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding . The volume controller binds claims,
 and every class that has a provisioner makes volumes. A new one can be used from the nodes that the class allows;
@@ -46,10 +46,10 @@ BudgetKey = tuple[str, str]
 class DisruptionController:
     """Keeps ``disruptionsAllowed`` of every budget, and takes back marks without a removal.
 
-    As many pods are expected as have ever been bound under a budget: behind real pods stands a controller that
-    would bring an evicted one back, and its scale does not shrink with an eviction. Pods are healthy while they run
-    and do not terminate, and are not already counted as disrupted.
-    Rules: https://kubernetes.io/docs/tasks/run-application/configure-pdb/ .
+    The expected number of pods under a budget is the most that were ever bound. Real pods have a controller that
+    replaces evicted ones, and its scale does not shrink with an eviction. Pods are healthy while they run and do not
+    terminate, and are not already counted as disrupted. Rules:
+    https://kubernetes.io/docs/tasks/run-application/configure-pdb/ .
     """
 
     def __init__(self, clock: VirtualClock, store: Store, timing: Timing) -> None:

@@ -19,12 +19,12 @@ from gangsched.model.records import Budget, Gang, GangId, Node, Pod
 Detail: TypeAlias = Mapping[str, Any]
 NO_DETAIL: Detail = {}
 
-#: Who did it.
+#: The actor.
 INPUT, USER, SCHEDULER, API_SERVER, KUBELET = "input", "user", "scheduler", "api-server", "kubelet"
 DISRUPTION_CONTROLLER, POD_GC = "disruption-controller", "pod-gc"
 VOLUME_CONTROLLER, JOB_CONTROLLER, JOBSET_CONTROLLER = "volume-controller", "job-controller", "jobset-controller"
 
-#: What was done to an object.
+#: An action on an object.
 EXISTS, CREATE, CHANGE, GONE = "exists", "create", "change", "gone"
 BIND, NOMINATE, WITHDRAW, MARK, UNMARK = "bind", "nominate", "withdraw", "mark", "unmark"
 DELETE, EVICT, ASK, HOLD, RELEASE = "delete", "evict", "ask", "hold", "release"
@@ -136,9 +136,8 @@ class History:
 #: The gang in the message of the mark of a member that leaves because its gang is bound in part.
 _ROLLED_BACK = re.compile(r"rolling back a gang that is bound in part: ([^,\s]+)")
 
-#: Kind and name of the queue in the message of the DisruptionTarget condition of a pod whose queue is drained, or in
-#: what a Job says that is suspended for it.
-#: The preemptor in the message of a victim's DisruptionTarget condition.
+#: Matches kind and name of a drained queue in the DisruptionTarget condition of a pod, or in the text of a suspended
+#: Job. The preemptor in the message of a victim's DisruptionTarget condition.
 _PREEMPTOR = re.compile(r"preemptor: ([^,\s]+)")
 _DRAINED = re.compile(r"(?:^|draining )((?:Cluster|Local)Queue) ([^,\s]+)(?:, which is stopped: |$)")
 
@@ -225,7 +224,7 @@ def preemptor_of(message: str) -> str:
 
 
 def marked_so(history: History, removal: Entry) -> bool:
-    """Did the pod bear the mark for which it was removed? Another plan may have written its own over it since."""
+    """True if the pod had the mark for which it was removed. Another plan may have written its own over it since."""
     marked = False
     for entry in history.entries[: removal.number]:
         if entry.uid == removal.uid and entry.outcome == OK and entry.verb in (MARK, UNMARK):

@@ -1,14 +1,13 @@
 """The controllers of Jobs and JobSets.
 
-Jobs: https://kubernetes.io/docs/concepts/workloads/controllers/job/ . The Job controller replaces pods, counts those
-that fail, and ends, suspends and resumes Jobs; what a failed pod means to its Job it asks the rule that plans ask
-(:mod:`gangsched.model.survival`). Pods of the input are those that it has made before; it creates further
-ones for a Job that has had all of them, or that is resumed.
+Jobs: https://kubernetes.io/docs/concepts/workloads/controllers/job/ . The Job controller replaces pods, counts
+failures, and ends, suspends and resumes Jobs. It uses the same rule for failed pods as plans
+(:mod:`gangsched.model.survival`). Pods of the input are those that it has made before; it creates further ones for a
+Job that has had all of them, or that is resumed.
 
 JobSets: https://jobset.sigs.k8s.io/docs/concepts/ . The Jobs of a JobSet are those of the input; they run as the JobSet
-says. What one that fails means to it, its controller asks the rule that plans ask, too
-(:mod:`gangsched.model.jobset_survival`): the end of it and of its other Jobs, or that all of them, or this one, are
-made anew.
+says. The JobSet controller uses the same rule for failed Jobs as plans (:mod:`gangsched.model.jobset_survival`): the
+JobSet ends, or all of its Jobs, or this one, are created again.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def describe(event: Event) -> tuple[str, str, str]:
 
 
 def _key_of(event: Event) -> ObjectKey:
-    """Return the key of an object by its name. What was refused is not what is known under its name."""
+    """Return the key of an object by its name. A refused object does not replace the known one of its name."""
     key = key_of(event)
     if key is None:
         raise TypeError(f"{type(event).__name__} is no change of an object")

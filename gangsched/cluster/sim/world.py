@@ -90,7 +90,7 @@ class World:
 
 
 def with_uid(event: Event) -> Event:
-    """A pod, claim or volume without a UID gets one that follows from its name: whoever acts on them names UIDs."""
+    """A pod, claim or volume without a UID gets one that follows from its name, because actions name UIDs."""
     record = record_of(event)
     if isinstance(record, Pod) and not record.uid:
         return Changed(msgspec.structs.replace(record, uid=f"sim:{record.key}"))
@@ -102,8 +102,8 @@ def with_uid(event: Event) -> Event:
 
 #: How long a simulation lasts by default.
 DEFAULT_UNTIL_SECONDS = 600.0
-#: A scheduler that asks so often, and ten times more per pod, without anything happening or time passing will never
-#: do anything else: in one moment it can decide every gang a few times, and no more.
+#: A scheduler that polls so often, and ten times more per pod, without an event or passing time is in an endless loop:
+#: in one moment it decides every gang only a few times.
 _MAX_IDLE_CALLS = 1_000
 #: A simulated API server is never too busy for what people read.
 _UNLIMITED = 2**31
@@ -116,11 +116,10 @@ class StuckError(RuntimeError):
 class SimCluster:
     """The port (:class:`gangsched.cluster.port.Cluster`) on a :class:`World`.
 
-    A new connection first sees all objects, then ``Synced`` and, unless ``leading`` is False, that it leads. It is
-    stopped at ``until_seconds`` from the start of the world, after ``most_changes`` of the cluster, when nothing
-    more can happen, or by :meth:`close`
-    (the process dies: the answers to writes in flight are lost, which take effect or are lost). Whoever connects
-    another scheduler after that lets the clock pass by as long as a write may take, as a new leader does.
+    A new connection first sees all objects, then ``Synced`` and, unless ``leading`` is False, that it leads. It stops
+    at ``until_seconds`` from the start of the world, after ``most_changes`` of the cluster, when nothing more can
+    happen, or by :meth:`close`. After that the process is dead: answers are lost, and writes in flight take effect or
+    not. Before another scheduler connects, the clock must advance by the longest time of a write, as for a new leader.
     """
 
     def __init__(
@@ -172,7 +171,7 @@ class SimCluster:
         return self._take()
 
     def poll(self) -> tuple[float, list[Event]]:
-        """What has arrived by now."""
+        """The events that have arrived by now."""
         self.world.clock.run_due()
         return self._take()
 
@@ -189,7 +188,7 @@ class SimCluster:
             self._send()
 
     def _send(self) -> None:
-        """What may be sent now."""
+        """The writes that may be sent now."""
         while self._connected and (item := self._queue.take(self.world.clock.now)) is not None:
             self.world.api.submit(item.action, self._answer, lambda: self._lose_writes, partial(self._over, item))
 

@@ -91,7 +91,7 @@ class ApiServer:
         """Start one action; ``answer`` is called when its outcome has come back, for those that are answered, and
         ``over`` for all.
 
-        ``lost`` is asked when it reaches the server: True if its sender has died on the way, and nothing arrives.
+        ``lost`` is called when it reaches the server: True if its sender has died on the way, and nothing arrives.
         """
         fault = self._faults.write(action)
         self.in_flight += 1
@@ -169,7 +169,7 @@ class ApiServer:
         return _OK
 
     def _suspend_or_resume(self, action: SuspendJob | ResumeJob) -> Verdict:
-        """What the adapter makes of it in the end: another version of the Job alone is no obstacle."""
+        """Return the final result of the adapter: another version of the Job alone is no obstacle."""
         ref = action.job
         find = self._store.jobset if ref.kind == JOBSET else self._store.job
         job: Job | JobSet | None = find(ref.namespace, ref.name)
@@ -194,7 +194,7 @@ class ApiServer:
         return _OK
 
     def _hold_or_release(self, action: HoldNode | ReleaseNode) -> Verdict:
-        """What the adapter makes of it in the end: another version of the node alone is no obstacle."""
+        """Return the final result of the adapter: another version of the node alone is no obstacle."""
         node = self._store.nodes.get(action.node.name)
         if node is None or (node.uid or node.name) != action.node.uid:
             return Verdict(Outcome.GONE, "no node with this name and UID")
@@ -288,7 +288,7 @@ class ApiServer:
         return [budget for budget in self._store.budgets.values() if selects(budget, pod)]
 
     def _eviction_of(self, pod: Pod) -> Verdict:
-        """What the budgets say about an eviction of the pod."""
+        """Return the answer of the budgets to an eviction of the pod."""
         budgets = self._budgets_of(pod) if _budgets_protect(pod) else []
         charged = [budget for budget in budgets if is_charged(budget, pod)]
         if len(budgets) > 1:
@@ -374,14 +374,14 @@ def _budgets_protect(pod: Pod) -> bool:
 
 
 def verb_of(action: Action) -> str:
-    """What the history calls the action."""
+    """The name of the action in the history."""
     if isinstance(action, Remove) and action.evict:
         return log.EVICT
     return _TOLD[type(action)][0] if type(action) in _TOLD else log.STATUS
 
 
 def _said(action: Action) -> dict[str, Any]:
-    """What the history keeps of an action."""
+    """The entry of an action in the history."""
     said = {name: getattr(action, name) for name in _TOLD.get(type(action), ("", ()))[1]}
     if isinstance(action, BindVolume | SelectNode):
         said["claim"] = f"{action.pod.namespace}/{action.claim}"
