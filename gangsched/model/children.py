@@ -1,11 +1,11 @@
-"""What controllers make: the pods of a Job and the Jobs of a JobSet, with the names and labels that they give them.
+"""Objects that controllers create: the pods of a Job and the Jobs of a JobSet, with their names and labels.
 
 Sources: https://kubernetes.io/docs/concepts/workloads/controllers/job/ and https://jobset.sigs.k8s.io/docs/concepts/ .
 
 A pod template gains node labels as a selector, and tolerations, while its Job runs in a flavor. These are scheduling
 directives, which a suspended Job may change
-(https://kubernetes.io/docs/concepts/workloads/controllers/job/#mutable-scheduling-directives). What has been added is
-kept in an annotation of the Job or JobSet, one entry for each template, so that it can be taken off again.
+(https://kubernetes.io/docs/concepts/workloads/controllers/job/#mutable-scheduling-directives). The added fields are
+recorded in an annotation of the Job or JobSet, one entry for each template, so that they can be removed.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ SIMULATION = "sim.gangsched.dev/"
 
 
 def pod(job: wire.ObjectMeta, template: wire.PodTemplate) -> wire.Pod:
-    """What all pods of a Job have in common, under the name of the Job."""
+    """Return the common part of all pods of a Job, under the name of the Job."""
     own = {JOB_NAME: job.name, OLD_JOB_NAME: job.name}
     own |= {"batch.kubernetes.io/controller-uid": job.uid, "controller-uid": job.uid}
     return wire.Pod(_made(job, ("batch/v1", "Job"), template.metadata, own), template.spec)
 
 
 def indexed_pod(common: wire.Pod, index: int, *, labelled: bool) -> wire.Pod:
-    """The pod of this index; its name ends in the index instead of a random suffix. Those of Indexed Jobs are
+    """The pod of this index; its name ends in the index instead of a random suffix. Pods of Indexed Jobs are
     ``labelled`` with it.
     """
     meta = common.metadata
@@ -69,8 +69,8 @@ def indexed_pod(common: wire.Pod, index: int, *, labelled: bool) -> wire.Pod:
 
 
 def exclusive(spec: wire.PodSpec, topology: str, key: str, value: str) -> wire.PodSpec:
-    """The spec of a leader that is to have a domain for those that share the label ``key`` with it, and for no others:
-    so the webhooks of JobSet and LeaderWorkerSet write it.
+    """Return the spec of a leader whose domain is only for pods that share the label ``key`` with it, as the webhooks
+    of JobSet and LeaderWorkerSet write it.
     """
 
     def term(*expressions: wire.LabelSelectorRequirement) -> wire.PodAffinityTerm:
@@ -151,7 +151,7 @@ _decoder = msgspec.json.Decoder(list[WireDirectives])
 
 
 def added_by_flavor(annotations: Mapping[str, str] | None) -> list[WireDirectives]:
-    """What the annotation says; empty without one. Raises :class:`FieldError`."""
+    """Return the value of the annotation; empty without one. Raises :class:`FieldError`."""
     text = (annotations or {}).get(ADDED_BY_FLAVOR)
     if text is None:
         return []
@@ -162,7 +162,7 @@ def added_by_flavor(annotations: Mapping[str, str] | None) -> list[WireDirective
 
 
 def without(spec: wire.PodSpec, added: WireDirectives) -> wire.PodSpec:
-    """A template's spec as it was before. What others have changed since stays as they want it."""
+    """A template's spec as it was before. Later changes of others stay."""
     if not added.node_selector and not added.tolerations:
         return spec
     gone = (added.node_selector or {}).items()

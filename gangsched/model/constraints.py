@@ -1,4 +1,4 @@
-"""What a pod asks for: resources, nodes that it admits, other pods that it wants near or far, ports and volumes.
+"""Requests of a pod: resources, allowed nodes, affinity to other pods, ports and volumes.
 
 The other records are made of these and have their base (:mod:`gangsched.model.records`).
 
@@ -94,7 +94,7 @@ class Toleration(Record, frozen=True):
 
 
 class Directives(Record, frozen=True):
-    """What a pod template gains while its Job runs in a flavor, beside its own; falsy for nothing."""
+    """Fields that a flavor adds to the pod template of a running Job; falsy for none."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
@@ -135,10 +135,10 @@ class Disk(Record, frozen=True):
 
 
 class PodVolumes(Record, frozen=True):
-    """What a pod's volumes ask of the cluster. They are not part of the shape, since they differ from pod to pod.
+    """Requirements of a pod's volumes. They are not part of the shape, since they differ from pod to pod.
 
-    ``claims`` are names of PersistentVolumeClaims in the pod's namespace, those of generic ephemeral volumes
-    (``<pod>-<volume>``) included; the latter are also in ``owned``: they must belong to the pod.
+    ``claims`` are names of PersistentVolumeClaims in the pod's namespace, including those of generic ephemeral volumes
+    (``<pod>-<volume>``). The latter are also in ``owned``: they must belong to the pod.
     """
 
     claims: tuple[str, ...] = ()

@@ -301,7 +301,7 @@ class Converter:
 
 
 def _number(text: str | None, without: int) -> int:
-    """What an annotation counts, as the Job controller reads it: anything else than a number is as good as none."""
+    """Return the number of an annotation, as the Job controller reads it. Any other value counts as none."""
     return int(text) if text is not None and text.isdecimal() and len(text) < _DIGITS else without
 
 
@@ -313,7 +313,7 @@ def _ended(ready: Condition | None) -> float:
 def pod_selector(
     raw: wire.Service | wire.ReplicationController | wire.ReplicaSet | wire.StatefulSet,
 ) -> PodSelector:
-    """What an object selects pods by; a Service or ReplicationController without a selector selects nothing."""
+    """Return the selector of an object. A Service or ReplicationController without a selector selects no pod."""
     selector = raw.spec.selector
     if isinstance(selector, dict):
         selector = wire.LabelSelector(match_labels=selector) if selector else None
@@ -331,7 +331,7 @@ def pod_selector(
 
 
 def daemon_set(raw: wire.DaemonSet) -> PodSelector:
-    """A DaemonSet, of which nothing is asked but that it exists."""
+    """Return the record of a DaemonSet, of which only the existence counts."""
     meta = raw.metadata
     return PodSelector(
         "DaemonSet",
@@ -372,7 +372,7 @@ def failed_indexes(job: wire.Job) -> Intervals:
 
 
 def _below(indexes: Intervals, completions: int | None) -> Intervals:
-    """Those of the indexes that the Job has still: its completions may have been made fewer."""
+    """Return those of the indexes that the Job still has, because its completions may have been lowered."""
     most = (completions or 0) - 1
     return tuple((first, min(last, most)) for first, last in indexes if first <= most)
 

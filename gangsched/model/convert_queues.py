@@ -193,7 +193,7 @@ def cluster_queue(raw: RawClusterQueue) -> ClusterQueue:
 
 
 def kueue_workload(raw: RawKueueWorkload) -> KueueWorkload:
-    """Who owns a Workload of Kueue."""
+    """Return the owners of a Workload of Kueue."""
     meta = raw.metadata
     return KueueWorkload(meta.namespace, meta.name, tuple(map(owner, meta.owner_references or ())))
 

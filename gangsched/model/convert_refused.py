@@ -1,8 +1,8 @@
 """What is counted of an object that cannot be understood, where its old state, or none, would be less safe.
 
-A pod takes room all the same. It is not placed: while it is not bound it is its own gang, which waits. Where it runs it
-holds what can be read of its requests and ports: of a resource of which it asks for more than any node has, all that
-its node has, and of very many resources those that nodes may have. If they cannot be read at all, it fills its node. A
+A pod takes room all the same. It is not placed: while it is not bound it is its own gang, which waits. A running pod
+holds the valid part of its requests and ports. Of a resource with a request above all nodes, it holds all that its node
+has. Of very many resources, it holds those that nodes may have. If they cannot be read at all, it fills its node. A
 budget allows no disruption, a class is as patient as can be, and a Job or JobSet does not go on.
 """
 
@@ -121,9 +121,7 @@ def refused_class(raw: wire.PriorityClass) -> PriorityClass:
 
 
 def refused_job(convert: Converter, raw: wire.Job) -> Job:
-    """A Job with its counts, queue and owner. What its pods will be is not known, so it is neither let go on nor
-    suspended.
-    """
+    """A Job with its counts, queue and owner. Its pods are not known, so it is neither resumed nor suspended."""
     return msgspec.structs.replace(convert.job(_without_template(raw)), template=None)
 
 

@@ -31,7 +31,7 @@ ClaimKey: TypeAlias = tuple[str, str]
 
 
 class DeviceId(NamedTuple):
-    """What identifies a device in the cluster."""
+    """The identity of a device in the cluster."""
 
     driver: str
     pool: str
@@ -121,7 +121,7 @@ class ResourceSlice(Record, frozen=True):
 
 
 class DeviceClass(Record, frozen=True):
-    """What requests name: selectors that each of its devices matches."""
+    """A class that requests name, with selectors that each of its devices matches."""
 
     name: str
     selectors: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ class Constraint(Record, frozen=True):
 
 
 class ClaimSpec(Record, frozen=True):
-    """What a claim asks. ``refused`` says what of it is not supported, by name."""
+    """The requests of a claim. ``refused`` says what of it is not supported, by name."""
 
     requests: tuple[Request, ...] = ()
     constraints: tuple[Constraint, ...] = ()

@@ -23,7 +23,7 @@ class Mistake(NamedTuple):
 
 
 class UserError(ValueError):
-    """What the user has to mend; commands end with its ``lines`` and without a traceback."""
+    """A problem that the user can correct. Commands end with its ``lines`` and without a traceback."""
 
     @property
     def lines(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the fields of a gang API mean here: said once, where they are decoded, as an annotation of their types.
+"""The meaning of fields of a gang API, written where they are decoded, as an annotation of their types.
 
 The documentation has tables of them. An Event about what is refused or reported has the same words.
 """
@@ -13,13 +13,12 @@ import msgspec
 
 from gangsched.model.errors import FieldError, Mistake
 
-#: How a field is treated that is not simply used: its object makes the gang wait; an Event says that it is not looked
-#: at; it has no effect.
+#: The treatment of an unused field: its object makes the gang wait, an Event reports it, or it has no effect.
 REFUSED, REPORTED, IGNORED = "refused", "reported", "ignored"
 
 
 def used(meaning: str) -> msgspec.Meta:
-    """What a field means."""
+    """The meaning of a field."""
     return msgspec.Meta(description=meaning)
 
 
@@ -29,17 +28,17 @@ def refused(why: str) -> msgspec.Meta:
 
 
 def reported(why: str) -> msgspec.Meta:
-    """What a gang asks for and does not get, which delays nothing."""
+    """A request of a gang that is not fulfilled and delays nothing."""
     return msgspec.Meta(description=why, extra={"treatment": REPORTED})
 
 
 def ignored(why: str = "") -> msgspec.Meta:
-    """What has no effect, and what that costs."""
+    """A field without effect, and the consequence."""
     return msgspec.Meta(description=why, extra={"treatment": IGNORED})
 
 
 def in_status(**fields: str) -> dict[str, str]:
-    """What fields of a status say, for the documentation."""
+    """Return the meaning of fields of a status, for the documentation."""
     return {f"`status.{name}`": text for name, text in fields.items()}
 
 
@@ -51,7 +50,7 @@ class Documented(NamedTuple):
     others: Mapping[str, str] = {}
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """What each field is called, and what it means."""
+        """Yield the name and the meaning of each field."""
         if self.decoded is not None:
             for path, text in meanings(self.decoded):
                 yield f"`{path}`", text
@@ -77,7 +76,7 @@ def meanings(decoded: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[
 
 
 def check(value: msgspec.Struct, path: str = "spec") -> Mistake | None:
-    """What in it is not looked at, and should be reported. Raises :class:`FieldError` for what is refused."""
+    """Return a field that is not supported and should be reported. Raises :class:`FieldError` for what is refused."""
     remark = None
     for each in _checked(type(value)):
         given, where = getattr(value, each.attribute), f"{path}.{each.name}"

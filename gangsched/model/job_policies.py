@@ -1,4 +1,4 @@
-"""What a ``batch/v1`` Job says about pods that fail, and about its success, in the form of :mod:`.survival`."""
+"""Rules of a ``batch/v1`` Job about failed pods and about its success, in the form of :mod:`.survival`."""
 
 from __future__ import annotations
 

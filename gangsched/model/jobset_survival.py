@@ -1,4 +1,4 @@
-"""What the JobSet controller makes of Jobs of a JobSet that fail: whether that is the end of it, or a new start.
+"""The rules of the JobSet controller for failed Jobs: the JobSet ends or restarts.
 
 Read from pkg/controllers/failure_policy.go of JobSet 0.12. Without a failurePolicy a failed Job is the end. With one,
 the first rule that the Job matches says what happens, and where none does the JobSet is restarted. Restarts that count
@@ -43,7 +43,7 @@ class JobSetPolicy(Record, frozen=True):
 
 
 class JobSetFate(NamedTuple):
-    """What becomes of a JobSet: it ends for a ``cause``, or it goes on, all of it ``restarted`` or its Jobs singly.
+    """The result for a JobSet: it ends for a ``cause``, or continues, all of it ``restarted`` or single Jobs.
 
     So many of these restarts are ``counted``.
     """
@@ -59,7 +59,8 @@ class JobSetFate(NamedTuple):
 
 
 def fate_of_jobset(policy: JobSetPolicy | None, failed: Iterable[tuple[str, str]]) -> JobSetFate:
-    """What becomes of a JobSet of which Jobs fail: of each the name of its replicated Job, and the reason of its end.
+    """Return the result for a JobSet with failed Jobs: the name of each one's replicated Job, and the reason of its
+    end.
 
     The worst that may follow is taken to follow.
     """
@@ -77,7 +78,7 @@ def fate_of_jobset(policy: JobSetPolicy | None, failed: Iterable[tuple[str, str]
 
 
 def _actions(policy: JobSetPolicy, name: str, reason: str) -> Iterator[str]:
-    """What may be done about one Job."""
+    """The possible actions for one Job."""
     for rule in policy.rules:
         if (rule.reasons and reason not in rule.reasons) or (rule.jobs and name not in rule.jobs):
             continue

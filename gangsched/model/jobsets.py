@@ -1,7 +1,7 @@
 """JobSets: what the planner must know of one.
 
-A JobSet makes Jobs, and its controller lets each of them run or not, as its own ``spec.suspend`` says: a Job of it that
-another client suspends is resumed at once. So it is the JobSet that is suspended. (https://jobset.sigs.k8s.io/docs/)
+A JobSet creates Jobs, and its controller runs or suspends all of them by its own ``spec.suspend``. A Job that another
+client suspends is resumed at once. So it is the JobSet that is suspended. (https://jobset.sigs.k8s.io/docs/)
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class JobSet(Named, frozen=True):
     elsewhere: bool = False
 
     def after(self, failed: Iterable[tuple[Job, str]]) -> JobSetFate:
-        """What becomes of it when these Jobs of it fail, each for a reason."""
+        """Return the result when these Jobs of it fail, each for a reason."""
         names = ((job.name.removeprefix(f"{self.name}-").rpartition("-")[0], reason) for job, reason in failed)
         return fate_of_jobset(self.failure_policy, names)
 
     @property
     def template(self) -> Pod | None:
-        """What the pods of its first Job will be; None without Jobs."""
+        """The pods of its first Job; None without Jobs."""
         return next((r.job.template for r in self.replicated if r.replicas), None)
 
     @property
@@ -83,9 +83,9 @@ class JobSet(Named, frozen=True):
 
 
 def exclusive_topology(owner: Owner | None, notes: Mapping[str, str]) -> str:
-    """Return the node label of which a Job has a domain to itself, empty for none. Its pods of other indexes than 0 are
-    refused by the webhook of JobSet until that of index 0 has a node
-    (https://github.com/kubernetes-sigs/jobset, pkg/webhooks/pod_admission_webhook.go).
+    """Return the node label of which a Job has a domain to itself, empty for none. The webhook of JobSet refuses pods
+    of other indexes than 0 until that of index 0 has a node (https://github.com/kubernetes-sigs/jobset,
+    pkg/webhooks/pod_admission_webhook.go).
     """
     of_jobset = owner is not None and owner.kind == JOBSET
     return notes.get(EXCLUSIVE, "") if of_jobset and BY_NODE_LABELS not in notes else ""
@@ -94,8 +94,8 @@ def exclusive_topology(owner: Owner | None, notes: Mapping[str, str]) -> str:
 def why_it_cannot_wait(owner: Job | JobSet) -> FieldError | None:
     """What is wrong with a Job or JobSet that may not wait for its start; None where nothing is.
 
-    It may be too large, a Job counting as one pod at least, or its pods would make a mistake for which they wait for
-    ever: a template cannot be corrected.
+    It may be too large (a Job counts as one pod at least), or its pods would wait for ever because of an invalid
+    template, which cannot be corrected.
     """
     return _mistake(owner) or _too_many(owner)
 

@@ -1,4 +1,4 @@
-"""Which controller makes the pods of an owner, by its field ``managedBy``.
+"""The controller that creates the pods of an owner, by its field ``managedBy``.
 
 Kueue's MultiKueue, for one, runs Jobs of one cluster in another one: the usual controller ignores an object that names
 a different controller. Sources: KEP-4368 (Jobs), the API types of JobSet, mpi-operator, training-operator, Kubeflow

@@ -1,10 +1,10 @@
-"""What operators make of their objects before any of their pods has a node: pods with the names, labels and containers
-that their controllers give them.
+"""The pods that operators create before any of them has a node, with the names, labels and containers of their
+controllers.
 
-Sources: kubeflow/trainer v1.9 (names ``<job>-<role>-<index>``, the init container of PyTorch's workers), kubeflow's
-mpi-operator (the launcher is the pod of a Job), KubeRay (names ``<cluster>-head-…`` and ``<cluster>-<group>-worker-…``,
-the container of the autoscaler, the init container of workers), kubernetes-sigs/lws (``<name>-<group>`` and
-``<name>-<group>-<index>``), kubeflow/spark-operator (``<name>-driver``).
+Sources: kubeflow/trainer v1.9 has names ``<job>-<role>-<index>`` and an init container of PyTorch's workers. In
+kubeflow's mpi-operator the launcher is the pod of a Job. KubeRay has names ``<cluster>-head-…`` and
+``<cluster>-<group>-worker-…``, a container of the autoscaler and an init container of workers. kubernetes-sigs/lws has
+``<name>-<group>`` and ``<name>-<group>-<index>``, kubeflow/spark-operator ``<name>-driver``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def templates_of(kind: str, raw: OperatorObject | wire.StatefulSet) -> Iterator[
 
 
 def made_of(kind: str, api_version: str, raw: OperatorObject | wire.StatefulSet) -> Iterator[Made]:
-    """What the controller of an object makes at once. Raises :class:`~gangsched.model.errors.FieldError`."""
+    """Return the objects that the controller of an object creates at once. Raises
+    :class:`~gangsched.model.errors.FieldError`.
+    """
     if isinstance(raw, OperatorObject) and kind == RAY_JOB and raw.spec.ray_cluster_spec is not None:
         yield Made(_cluster(raw, api_version), "spec.rayClusterSpec")
         return
@@ -109,7 +111,7 @@ def child_meta(owner: wire.ObjectMeta, kind: tuple[str, str]) -> wire.ObjectMeta
 
 
 def _pod(owner: wire.ObjectMeta, kind: tuple[str, str], role: Role) -> wire.Pod:
-    """What all pods of a role have in common, under the name of the owner."""
+    """Return the common part of all pods of a role, under the name of the owner."""
     notes = {key: text for key, text in (owner.annotations or {}).items() if key.startswith(SIMULATION)}
     template = role.template.metadata
     meta = wire.ObjectMeta(

@@ -1,6 +1,6 @@
 """The parts of a gang of which some must be whole before it starts: KAI's trees of sub-groups, Volcano's sub-groups.
 
-Which parts these are depends on the members that there are. It is settled before places are looked for: those that lack
+The choice of these parts depends on the existing members. It is settled before places are looked for: those that lack
 no member, then those that have most members in their places, then by name.
 """
 
@@ -14,8 +14,8 @@ from gangsched.model.selectors import selector_matches
 
 
 def part_of(whole: Part, labels: Labels) -> str:
-    """The name of the part that a member is in by its labels: that of the first that selects it, with the values of the
-    keys that divide it; empty for none.
+    """Return the name of a member's part by its labels: the first part that selects it, with the values of the keys
+    that divide it; empty for none.
     """
     for each in whole.parts:
         values = [labels.get(key, "") for key in each.keys]
@@ -65,8 +65,8 @@ def needed(part: Part, there: Mapping[str, int], placed: Mapping[str, int]) -> d
 
 
 def kept(gang: Gang) -> tuple[int, dict[str, int]]:
-    """How many members a gang must keep once it runs, and how many of each role: those that start it, and those that
-    its controller makes later without which it is not whole.
+    """Return how many members a running gang must keep, in all and of each role: those that start it, and those created
+    later that it needs.
     """
     roles = dict(gang.roles)
     minimum = gang.min_member

@@ -58,8 +58,8 @@ class RawResourceQuota(wire.Object):
 
 
 class ResourceQuota(Record, frozen=True):
-    """A ResourceQuota. ``scopes`` are its conditions on the class of a pod, ``left`` what it has left of each resource
-    that pods request, and of pods; both are empty for one that is not about classes.
+    """A ResourceQuota. ``scopes`` are its conditions on the class of a pod. ``left`` is the remaining amount of each
+    resource that pods request, and of pods. Both are empty for a quota that is not about classes.
     """
 
     namespace: str
@@ -108,7 +108,7 @@ def resource_quota(raw: RawResourceQuota) -> ResourceQuota:
 
 
 def _resource(name: str) -> str:
-    """What a limit counts as, as pods request it; empty for what is not read of pods."""
+    """Return the resource of pods that a limit counts; empty if pods do not request it."""
     if name in (_PODS, "count/pods"):
         return _PODS
     return name if name in _COMPUTE else name.removeprefix("requests.") if name.startswith("requests.") else ""

@@ -1,5 +1,5 @@
-"""What owners say about evictions: which pods are excluded from preemption, what an eviction costs, and for how long a
-class tolerates preemption, in every dialect that has a mark for it.
+"""Statements of owners about evictions, in every dialect: pods excluded from preemption, costs of an eviction, and how
+long a class tolerates preemption.
 
 Excluded: Koordinator ``scheduling.koordinator.sh/disable-preemptible`` and
 ``quota.scheduling.koordinator.sh/preemptible`` (labels); Volcano ``volcano.sh/preemptable`` (the annotation wins
@@ -7,10 +7,10 @@ over the label, an unreadable value means "false"); Godel ``godel.bytedance.com/
 KAI ``kai.scheduler/preemptibility`` (label), and that of its PodGroups;
 Koordinator's ``scheduling.koordinator.sh/eviction-cost``, of which the largest number says never.
 
-Costs, in annotations of a pod, its group, or its Job or JobSet: ours are ``gangsched.dev/last-checkpoint`` (RFC 3339)
-and ``gangsched.dev/restart-cost`` (a duration), and, for when others may start, ``gangsched.dev/expected-run-time`` (a
-duration); Volcano's ``volcano.sh/last-checkpoint-time`` stands where ours is absent (volcano-sh/volcano#5998). On pods
-alone Koordinator's ``scheduling.koordinator.sh/eviction-cost`` (int32), and where that is absent Kubernetes' own
+Costs are annotations of a pod, its group, or its Job or JobSet. Ours are ``gangsched.dev/last-checkpoint`` (RFC 3339),
+``gangsched.dev/restart-cost`` (a duration) and, for forecasts, ``gangsched.dev/expected-run-time`` (a duration);
+Volcano's ``volcano.sh/last-checkpoint-time`` stands where ours is absent (volcano-sh/volcano#5998). On pods alone
+Koordinator's ``scheduling.koordinator.sh/eviction-cost`` (int32), and where that is absent Kubernetes' own
 ``controller.kubernetes.io/pod-deletion-cost`` (int32). Kueue's ``kueue.x-k8s.io/priority-boost`` (int32) is added to
 the priority of a workload as a victim (KEP-7990, where it stands on the Workload).
 
@@ -45,8 +45,8 @@ MARKED = causes.NOT_PREEMPTIBLE
 BY_OWNER = (MARKED, COSTS_TOO_MUCH)
 
 
-#: Marks by which a pod is excluded, with the kind by whose API is known whether their vendor is at work; empty where no
-#: kind of it is read.
+#: Marks by which a pod is excluded, each with a kind whose API shows if their vendor is installed; empty if no kind of
+#: it is read.
 _KOORDINATOR, _KAI = "ClusterNetworkTopology.scheduling.koordinator.sh", "PodGroup.scheduling.run.ai"
 DISABLE, PREEMPTIBLE = "scheduling.koordinator.sh/disable-preemptible", "quota.scheduling.koordinator.sh/preemptible"
 VOLCANO, GODEL = "volcano.sh/preemptable", "godel.bytedance.com/can-be-preempted"
@@ -103,7 +103,7 @@ def _marks(pod: Pod) -> Iterator[str]:
 
 
 def marked(pod: Pod) -> bool:
-    """Return whether the pod bears a mark, or claims an owner, by which it would be excluded, if that counts."""
+    """Return whether the pod has a mark, or claims an owner, by which it would be excluded, if that counts."""
     return claims_daemon_set(pod) or pod.stakes.never or next(_marks(pod), None) is not None
 
 
@@ -143,7 +143,7 @@ _INT32 = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
 
 def stakes_of(notes: Labels | None, *, of_pod: bool = False) -> tuple[Stakes, Mistake | None]:
-    """What these annotations say, and the first thing that is invalid: it is ignored."""
+    """Return the values of these annotations, and the first invalid one, which is ignored."""
     if not notes or KEYS.isdisjoint(notes):
         return NO_STAKES, None
     wrong: list[Mistake] = []
@@ -219,8 +219,8 @@ TOLERATION_SECONDS = PREFIXES[0] + SECONDS
 
 
 def preemption_toleration(notes: Labels, priority: int) -> tuple[int, float]:
-    """From which priority on pods of a class of this ``priority`` do not tolerate preemption any more, and for how many
-    seconds they tolerate it by lower ones: infinite for a number below 0. Raises :class:`FieldError`.
+    """Return the priority from which on pods of a class of this ``priority`` may be preempted at once, and the seconds
+    of protection from lower ones: infinite for a number below 0. Raises :class:`FieldError`.
     """
     least, seconds = priority + 1, 0.0
     for prefix in reversed(PREFIXES):

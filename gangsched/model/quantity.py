@@ -1,8 +1,8 @@
 """Kubernetes quantities ("250m", "1.5Gi", 2) as integers in base units.
 
-Rules: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/ . The base unit is
-the milli-core for ``cpu`` and one (a byte, a device, a pod) for everything else; fractions round up, as the
-API server does, so that a request is never accounted as less than was asked for.
+Rules: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/ . The base unit is the
+milli-core for ``cpu`` and one (a byte, a device, a pod) for all others. Fractions are rounded up, as by the API server,
+so that no request counts as less than it is.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from gangsched.model.errors import FieldError
 
 RawQuantity: TypeAlias = str | int | float
 
-# The snapshot keeps base units in float64, which is exact up to 2**53; a quantity beyond that is no real
-# machine's, and refusing it here keeps the arithmetic downstream exact.
+# The snapshot keeps base units in float64, which is exact up to 2**53. Larger quantities do not occur on real machines
+# and are refused, so that later arithmetic is exact.
 MAX_BASE_UNITS = 2**53
 
 _SUFFIX = {

@@ -21,8 +21,8 @@ VERSIONS = ("v1beta2", "v1beta1")
 #: Labels on Jobs, JobSets, pod groups and pods: the LocalQueue and the WorkloadPriorityClass.
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
-#: How the names of Kueue's scheduling gates begin, and the labels that it gives pods: those that it admits itself, and
-#: those of a Job that it has started.
+#: The prefix of Kueue's scheduling gates, and its labels on pods: on pods that it admits itself, and on pods of a Job
+#: that it has started.
 KUEUE_PREFIX = f"{GROUP}/"
 KUEUE_LABELS = ("kueue.x-k8s.io/managed", "kueue.x-k8s.io/podset")
 
@@ -32,7 +32,7 @@ NEVER, LOWER, LOWER_OR_NEWER, ANY = "Never", "LowerPriority", "LowerOrNewerEqual
 STRICT_FIFO, BEST_EFFORT_FIFO = "StrictFIFO", "BestEffortFIFO"
 #: When to look at further flavors.
 MAY_STOP, TRY_NEXT = "MayStopSearch", "TryNextFlavor"
-#: Which of two flavors is better when neither is free.
+#: The preference between two flavors if neither is free.
 BORROWING_FIRST, PREEMPTION_FIRST = "BorrowingOverPreemption", "PreemptionOverBorrowing"
 #: Stop policies.
 STOP_NONE, STOP_HOLD, STOP_DRAIN = "None", "Hold", "HoldAndDrain"
@@ -91,7 +91,7 @@ ANY_NODE = "*"
 
 
 def foreign_queue(family: str, name: str) -> str:
-    """What a queue of the API group ``family`` is called beside ClusterQueues and LocalQueues; no object can be."""
+    """Return the internal name of a queue of the API group ``family``, which no object can have."""
     return f"{family}:{name}"
 
 
@@ -131,7 +131,9 @@ class ClusterQueue(Record, frozen=True):
 
     @property
     def foreign(self) -> bool:
-        """Is it one of another API? What such a queue has no quota for is not limited, and its status is not ours."""
+        """Is it one of another API? Resources without quota in such a queue are not limited, and its status is not
+        ours.
+        """
         return is_foreign(self.name)
 
 
@@ -212,6 +214,6 @@ QUEUE_KINDS: Mapping[str, type[QueueObject]] = {
 
 
 def queue_labels(labels: Labels) -> QueueLabels:
-    """What these labels say about quota."""
+    """Return the statements of these labels about quota."""
     local_queue, priority_class = labels.get(QUEUE_LABEL, ""), labels.get(PRIORITY_LABEL, "")
     return QueueLabels(local_queue, priority_class) if local_queue or priority_class else NO_QUEUE

@@ -1,8 +1,8 @@
-"""What the core knows about the cluster: small, immutable records.
+"""The core's knowledge about the cluster: small, immutable records.
 
-A cluster of 50,000 pods holds few distinct *shapes* (what a pod asks of a node), so a pod is a short record
-that points to an interned :class:`PodShape`. All times are seconds since the epoch, all resource amounts are
-integers in base units (milli-cores, bytes, devices).
+A cluster of 50,000 pods has few distinct *shapes* (requests to a node), so a pod is a short record that points to an
+interned :class:`PodShape`. All times are seconds since the epoch, all resource amounts are integers in base units
+(milli-cores, bytes, devices).
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ class Condition(Record, frozen=True):
 
 
 class Stakes(Record, frozen=True):
-    """What is lost with a pod, as annotations say: when its work was last saved (seconds since the epoch), how many
-    seconds of work a restart costs besides, and its cost to be compared by; ``never`` says that it is not to be
-    evicted, ``never_from`` that it is not if its gang has at least this priority, ``boost`` what a workload's priority
-    is raised by as a victim, ``expected_seconds`` for how long it runs. See :mod:`gangsched.model.preemptible`.
+    """The loss with a pod, from annotations: the time of its last checkpoint (seconds since the epoch), the seconds of
+    work that a restart costs, and its eviction cost; ``never``: it is not evicted. ``never_from``: it is not evicted if
+    its gang has at least this priority. ``boost`` raises a workload's priority as a victim. ``expected_seconds`` is its
+    run time. See :mod:`gangsched.model.preemptible`.
     """
 
     checkpoint: float | None = None
@@ -195,7 +195,7 @@ class Pod(Named, frozen=True):
 
     @property
     def disruption_target(self) -> bool:
-        """True while its condition DisruptionTarget is, whoever has written it."""
+        """True while its condition DisruptionTarget is True, whatever client has written it."""
         return self.disruption is not None and self.disruption.status == "True"
 
     @property
@@ -237,7 +237,7 @@ QUEUED_JOB = "batch"
 
 
 class QueueLabels(NamedTuple):
-    """What an object's labels say about quota: its LocalQueue and its WorkloadPriorityClass, empty for none."""
+    """An object's labels about quota: its LocalQueue and its WorkloadPriorityClass, empty for none."""
 
     local_queue: str = ""
     priority_class: str = ""
@@ -263,9 +263,9 @@ class Announced(Record, frozen=True):
 
 
 class Part(Record, frozen=True):
-    """A part of a gang: ``count`` members of the role ``name``. One of which ``least`` is given needs so many whole
-    ``parts``, or where it has none, so many of those into which the values of ``keys`` divide the members that its
-    ``selector`` selects (None: all), each of ``count``. See :mod:`gangsched.model.parts`.
+    """A part of a gang: ``count`` members of the role ``name``. With ``least``, it needs so many whole ``parts``.
+    Without parts, its ``selector`` selects members (None: all), the values of ``keys`` divide them, and it needs
+    ``least`` divisions of ``count`` members. See :mod:`gangsched.model.parts`.
     """
 
     name: str = ""
@@ -277,21 +277,20 @@ class Part(Record, frozen=True):
 
 
 class Gang(Record, frozen=True):
-    """What a gang API says about one gang, in one form for all of them.
+    """One gang, in one form for all gang APIs.
 
-    ``disruption`` is ``"pod"``, ``"gang"`` or None where the API says nothing. ``group`` lists the
-    ``namespace/name`` of all gangs of its GangGroup, sorted, itself included; empty = it stands alone.
-    Of one that is not ``strict`` bound members are spared when others cannot be bound.
-    ``topology`` lists (node label key, required?) constraints. ``roles`` lists how many members of which role must be
-    among those that start, or ``parts``, where it can be of one role or another. ``kind`` is the object kind that users
-    know. ``queue`` is what the object's own labels say about quota, ``queue_name`` a queue of its own API. With a
-    ``mistake`` it is not known what the gang wishes, and it waits; ``remark`` is what else could not be understood.
-    ``declared``: an owner of pods says whether it is a gang; None: it does not say. ``owner`` is the controller of the
-    object, which is ``deleting`` once its deletion was asked for. ``unowned``: it is not known whose it is, for this
-    reason in words, and the gang waits until that is. It is ``finished`` when the owner of its pods has ended.
-    ``announced`` are all members of roles of which some may not exist before others run, ``min_resources`` what all
-    members request together, in base units, where their shapes are not known. ``fragile`` are roles of which no running
-    member may be deleted without failing the owner.
+    ``disruption`` is ``"pod"``, ``"gang"`` or None where the API says nothing. ``group`` lists the ``namespace/name``
+    of all gangs of its GangGroup, sorted, itself included; empty = it stands alone. Of one that is not ``strict`` bound
+    members are spared when others cannot be bound. ``topology`` lists (node label key, required?) constraints.
+    ``roles`` lists how many members of which role must be among those that start, or ``parts``, where it can be of one
+    role or another. ``kind`` is the object kind that users know. ``queue`` is what the object's own labels say about
+    quota, ``queue_name`` a queue of its own API. With a ``mistake`` it is not known what the gang wishes, and it waits;
+    ``remark`` is what else could not be understood. ``declared``: an owner of pods says whether it is a gang; None: it
+    does not say. ``owner`` is the controller of the object, which is ``deleting`` once its deletion was asked for.
+    ``unowned``: it is not known whose it is, for this reason in words, and the gang waits until that is. It is
+    ``finished`` when the owner of its pods has ended. ``announced`` are all members of roles of which some may not
+    exist before others run. ``min_resources`` are the requests of all members together, in base units, if their shapes
+    are not known. ``fragile`` are roles of which no running member may be deleted without failing the owner.
     """
 
     family: str
@@ -372,7 +371,7 @@ class HyperNode(Record, frozen=True):
 
 
 class ClusterNetworkTopology(Record, frozen=True):
-    """Which node labels the layers of a topology have, by the keys that constraints of gangs have for these layers."""
+    """The node labels of the layers of a topology, by the keys of these layers in constraints of gangs."""
 
     name: str
     labels: tuple[tuple[str, str], ...] = ()
@@ -456,22 +455,21 @@ class SuccessRule(Record, frozen=True):
 
 
 class Job(Named, frozen=True):
-    """What the planner must know of a Job.
+    """The facts about a Job that the planner needs.
 
-    What it survives follows from ``backoff_limit`` and the pods that have ``failed``, those that are still there and
-    ``counted`` among them (UIDs), by the ``failure_rules`` of its podFailurePolicy, and where it is ``indexed`` by
-    ``limit_per_index``, ``max_failed_indexes``, the ``success_rules`` and the indexes that have come to an end
+    Its survival follows from ``backoff_limit``, the number of ``failed`` pods, with those that still exist and are
+    ``counted`` (UIDs), and the ``failure_rules`` of its podFailurePolicy. If it is ``indexed``, also from
+    ``limit_per_index``, ``max_failed_indexes``, the ``success_rules`` and the ended indexes
     (:mod:`gangsched.model.survival`). Pods are counted, and replaced, when they terminate, or if it ``awaits_end`` when
-    they have ended. ``suspended_by`` is the scheduler that has suspended
-    it to make room, ``suspended_since`` (seconds) since when it is suspended (0: its controller has not reported so);
-    ``owner`` is its controller. ``template`` is what its pods will be, without a name and a UID of
-    their own; None for a Job of which nothing more than the counts is known. ``added`` is what its pods get beside
-    that, of the flavor in which it was admitted last. ``gang`` says whether its pods start
-    together; None: it does not say. ``scheduling`` is what it says about them as a gang, if it
-    does. It is ``deleting`` once its deletion was asked for, and ``evicted`` if its status says that pods of it
-    were. Its pods are ended ``deadline_seconds`` after its start, if there are any. ``exclusive``: its pods have a
-    domain of this node label to themselves, and others than the first are made when that has a node. It is
-    ``elsewhere`` if its ``managedBy`` leaves it to a controller that makes its pods in another cluster, as a rule.
+    they have ended. ``suspended_by`` is the scheduler that has suspended it to make room, ``suspended_since`` (seconds)
+    since when it is suspended (0: its controller has not reported so); ``owner`` is its controller. ``template`` is
+    what its pods will be, without a name and a UID of their own; None for a Job of which nothing more than the counts
+    is known. ``added`` is what its pods get beside that, of the flavor in which it was admitted last. ``gang`` says
+    whether its pods start together; None: it does not say. ``scheduling`` is what it says about them as a gang, if it
+    does. It is ``deleting`` once its deletion was asked for, and ``evicted`` if its status says that pods of it were.
+    Its pods are ended ``deadline_seconds`` after its start, if there are any. ``exclusive``: its pods have a domain of
+    this node label to themselves, and others than the first are made when that has a node. It is ``elsewhere`` if its
+    ``managedBy`` leaves it to a controller that makes its pods in another cluster, as a rule.
     """
 
     uid: str = ""

@@ -1,4 +1,4 @@
-"""What all parts of the configuration file are made of."""
+"""The base of all parts of the configuration file."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
 
 
 def doc(text: str, **bounds: Any) -> Meta:
-    """What a field means, for the printed defaults, the JSON Schema and the documentation."""
+    """The meaning of a field, for the printed defaults, the JSON Schema and the documentation."""
     return Meta(description=" ".join(text.split()), **bounds)

@@ -1,4 +1,4 @@
-"""What a pod asks of a node: its shape, with its effective resource requests.
+"""The shape of a pod: its requirements for a node, with its effective resource requests.
 
 Rules of requests:
 https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers ,
@@ -29,12 +29,12 @@ from gangsched.model.errors import FieldError
 from gangsched.model.quantity import base_units
 from gangsched.model.selectors import label_selector, node_term, required_node_terms, toleration
 
-#: What scoring assumes for a container that asks for no cpu or memory, so that such pods still spread out.
+#: The assumption of scoring for a container without requests for cpu or memory, so that such pods still spread out.
 DEFAULT_SCORED = {"cpu": 100, "memory": 200 * 1024 * 1024}
 
 _POD_LEVEL = ("cpu", "memory")
 RESIZE_PENDING = "PodResizePending"
-#: What one pod may have: many times what is in use. With ten times as many a decision takes seconds on 1,000 nodes.
+#: The limits of one pod, many times the usual size. With ten times as many a decision takes seconds on 1,000 nodes.
 MAX_RESOURCES, MAX_NODE_TERMS, MAX_POD_TERMS, MAX_SPREADS = 250, 1_000, 500, 100
 
 
@@ -64,10 +64,10 @@ def container_requests(container: wire.Container, field: str) -> dict[str, int]:
 def pod_requests(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> tuple[dict[str, int], dict[str, int]]:
     """``(requests, scored)`` of a pod, base units.
 
-    While a container (or a sidecar, or the pod as a whole) is being resized in place, the largest of what is asked for,
-    what the kubelet has granted and what is in force counts; what is asked for does not once the kubelet has called
-    it infeasible. ``scored`` holds cpu and memory with :data:`DEFAULT_SCORED` for containers that ask for none; with
-    pod-level requests only for resources that no container requests.
+    While a container (or a sidecar, or the pod as a whole) is being resized in place, the largest of its desired,
+    granted and actual requests counts. Desired requests that the kubelet has called infeasible do not count. ``scored``
+    holds cpu and memory with :data:`DEFAULT_SCORED` for containers that ask for none; with pod-level requests only for
+    resources that no container requests.
     """
     granted = _Granted(status or wire.PodStatus())
     init, running = [], []
@@ -93,8 +93,8 @@ def pod_requests(spec: wire.PodSpec, status: wire.PodStatus | None = None) -> tu
 
 
 def _pod_level(resources: wire.ResourceRequirements, total: dict[str, int]) -> dict[str, int]:
-    """What the pod as a whole asks for, defaulted as the API server does it: with pod-level limits, the containers' sum
-    where they ask for a resource, else the limit.
+    """Return the pod-level requests with the defaults of the API server: with pod-level limits, the containers' sum
+    where they request a resource, else the limit.
     """
     whole = parse_list(resources.requests, "spec.resources.requests")
     limits = parse_list(resources.limits, "spec.resources.limits")
@@ -107,7 +107,7 @@ def _pod_level(resources: wire.ResourceRequirements, total: dict[str, int]) -> d
 
 
 class _Granted:
-    """What the kubelet says about the resources of a pod: rules of in-place resizing, KEP-1287 and KEP-5419."""
+    """The kubelet's status of the resources of a pod: rules of in-place resizing, KEP-1287 and KEP-5419."""
 
     def __init__(self, status: wire.PodStatus) -> None:
         self._status = status
@@ -133,7 +133,7 @@ class _Granted:
         return self._larger(asked, self._known[name]) if name in self._known else asked
 
     def pod(self, asked: dict[str, int]) -> dict[str, int]:
-        """The pod-level requests that count, of the resources that are asked for."""
+        """Return the pod-level requests that count, of the requested resources."""
         if not asked or self._status.resources is None:
             return asked
         larger = self._larger(asked, self._read(self._status, "status"))

@@ -1,13 +1,12 @@
-"""What the Job controller makes of pods that a Job loses: whether that is the end of the Job, or of one of its indexes.
+"""The rules of the Job controller for lost pods: the end of the Job, or of one of its indexes.
 
-One rule for whoever asks: a plan before it takes pods, and the simulated Job controller when it has lost some. Read
-from pkg/controller/job of Kubernetes 1.36; https://kubernetes.io/docs/concepts/workloads/controllers/job/ describes it.
-The order counts: first its podFailurePolicy, whose rules are asked in turn, then backoffLimit, then the indexes that
-have failed.
+A plan uses them before it evicts pods, and the simulated Job controller when it has lost some. Read from
+pkg/controller/job of Kubernetes 1.36; https://kubernetes.io/docs/concepts/workloads/controllers/job/ describes it. The
+order counts: first the rules of its podFailurePolicy in turn, then backoffLimit, then the failed indexes.
 
-How the containers of an evicted pod end is not known beforehand: with 143 after SIGTERM, with 137 if they are killed
-after that, and one that handles the signal as it likes. The first two are both taken to be possible. A pod that ends
-with 0 has succeeded.
+The exit code of an evicted pod's containers is not known before: 143 after SIGTERM, 137 if they are killed after that,
+and any code if they handle the signal. The first two are both taken to be possible. A pod that ends with 0 has
+succeeded.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ REASONS = (BY_POLICY, BY_LIMIT, BY_INDEXES, ALL_INDEXES)
 
 
 class Fate(msgspec.Struct, frozen=True):
-    """What becomes of a Job: how many of its pods, and which indexes, have failed then.
+    """The result for a Job: how many of its pods, and which indexes, have failed then.
 
     ``cause`` is the reason for which its controller fails it at once, if it does; ``lost`` are the indexes that fail
     with these pods. ``doomed``: it goes on, but cannot complete any more as it could before.
@@ -77,10 +76,11 @@ class Allowance(NamedTuple):
 
 
 def fate(job: Job, lost: Iterable[Pod], *, codes: Sequence[int] = EVICTED, counted: int = 0) -> Fate:
-    """What becomes of a Job that loses these pods beside what it has counted; so many of them may be ``counted`` too.
+    """Return the result for a Job that loses these pods beside those it has counted. So many of them may be
+    ``counted``, too.
 
-    Their containers end with one of these exit codes: the worst that may follow is taken to follow. Those that are
-    live are marked as disrupted before they go; of the others it is known whether they are.
+    Their containers end with one of these exit codes: the worst that may follow is taken to follow. Live pods are
+    marked as disrupted before they are deleted. The state of the others is known.
     """
     number, by_policy = 0, False
     failing: set[int] = set()
@@ -105,11 +105,11 @@ def fate(job: Job, lost: Iterable[Pod], *, codes: Sequence[int] = EVICTED, count
 
 
 def allowance(job: Job, leaving: Sequence[Pod], pods: Sequence[Pod]) -> Allowance | None:
-    """Which of these pods may be deleted, and how many of them, when others are ``leaving`` that are not counted yet;
-    None: all of them.
+    """Return which of these pods may be deleted, and how many, while others are ``leaving`` and not counted yet; None:
+    all of them.
 
-    No choice of so many ends the Job. Of the pods that may be free together those are, of which most may go: all of
-    them, those whose loss fails no index, or those beside the indexes that a success policy asks for.
+    No choice of so many ends the Job. Of the sets of pods that may be free together, return the one from which most may
+    be deleted: all pods, those whose loss fails no index, or those beside the indexes that a success policy needs.
     """
     action = action_on(job.failure_rules, EVICTED)
     if action == IGNORE:
@@ -199,8 +199,8 @@ def _before_it_fails(job: Job, failed: Intervals) -> int:
 def _beside_rules(
     job: Job, failed: Intervals, risky: Collection[str], pods: Sequence[Pod]
 ) -> Iterator[tuple[list[Pod], int]]:
-    """Of each rule of the success policy that can be met: the pods whose indexes it does not need, with those whose
-    loss fails no index, and how many indexes of these may fail.
+    """Yield for each rule of the success policy that can be met: the pods whose indexes it does not need, with those
+    whose loss fails no index, and how many of these indexes may fail.
     """
     for rule in job.success_rules:
         among, (there, at_all) = _among(job, rule), _slack_of(job, rule, failed)

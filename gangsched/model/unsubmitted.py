@@ -1,9 +1,10 @@
 """Owners of which only manifests make pods: VCJobs, RayServices, and TrainJobs with their runtime.
 
-On a cluster what their controllers make of them is read instead. Sources: volcano-sh/volcano (pkg/controllers/job: a
-PodGroup with the minimum of the whole and of each task, pods ``<job>-<task>-<index>``), ray-project/kuberay (a
-RayCluster with the labels and annotations of the RayService) and kubeflow/trainer v2 (a JobSet of the runtime's
-template; the step ``trainer`` has ``numNodes`` pods; by its ``podGroupPolicy`` a PodGroup of all pods, which name it).
+On a cluster what their controllers make of them is read instead. Sources: volcano-sh/volcano (pkg/controllers/job)
+creates a PodGroup with the minimum of the whole and of each task, and pods ``<job>-<task>-<index>``.
+ray-project/kuberay creates a RayCluster with the labels and annotations of the RayService. kubeflow/trainer v2 creates
+a JobSet of the runtime's template, whose step ``trainer`` has ``numNodes`` pods. By its ``podGroupPolicy``, it creates
+a PodGroup that all pods name.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class VolcanoTask(wire.Wire):
 
 
 class VolcanoJobSpec(wire.Wire):
-    """What a VCJob runs."""
+    """The spec of a VCJob."""
 
     min_available: int | None = None
     scheduler_name: str = ""
@@ -88,20 +89,20 @@ class MPIPolicy(wire.Wire):
 
 
 class MLPolicy(wire.Wire):
-    """What a runtime says of the nodes of its TrainJobs."""
+    """The policy of a runtime for the nodes of its TrainJobs."""
 
     num_nodes: int | None = None
     mpi: MPIPolicy | None = None
 
 
 class VolcanoPolicy(wire.Wire):
-    """What a PodGroup of Volcano says beside its size."""
+    """The fields of a PodGroup of Volcano beside its size."""
 
     network_topology: volcano.NetworkTopology | None = None
 
 
 class CoschedulingPolicy(wire.Wire):
-    """What a PodGroup of scheduler-plugins says beside its size."""
+    """The fields of a PodGroup of scheduler-plugins beside its size."""
 
     schedule_timeout_seconds: int = 60
 

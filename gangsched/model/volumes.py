@@ -128,8 +128,8 @@ class CSINode(Record, frozen=True):
 
 
 class CSIDriver(Record, frozen=True):
-    """``storage_capacity``: free capacity has to be looked at before a volume is asked for. ``must_run``: pods with
-    volumes of it are placed only on nodes on which it runs.
+    """``storage_capacity``: free capacity is checked before a volume is requested. ``must_run``: pods with volumes of
+    it are placed only on nodes on which it runs.
     """
 
     name: str
@@ -310,7 +310,7 @@ class RawVolumeAttachment(wire.Object):
 
 
 def pod_volumes(pod_name: str, raw: list[wire.Volume] | None) -> PodVolumes | None:
-    """What the volumes of a pod ask for; None when that is nothing."""
+    """The requirements of the volumes of a pod; None when that is nothing."""
     claims: list[str] = []
     owned: list[str] = []
     disks: list[Disk] = []

@@ -4,7 +4,8 @@ A write waits for its turn, for a token and for a connection. So this is checked
 Then only those races are left that only the API server can decide.
 
 *Bindings*: other schedulers bind pods to the same nodes meanwhile, and the API server knows no room. Events are
-counted. A decision has the number of events that the core had processed, so newer events can be distinguished from known ones.
+counted. A decision has the number of events that the core had processed, so newer events can be distinguished from
+known ones.
 
 *Removals* are only for marked pods, and the API server checks that. Another process or a user may have removed the
 mark, or it was reset because no removal followed for long. The version of the pod with its mark (``resourceVersion``)

@@ -56,7 +56,7 @@ _Scope: TypeAlias = dict[str, str]
 
 
 class Code(NamedTuple):
-    """What runs, and the static type of the result."""
+    """The compiled expression, and the static type of its result."""
 
     run: Run
     kind: str
@@ -350,7 +350,7 @@ def _names(args: Sequence[Node]) -> list[str]:
 
 
 def _items(frame: Frame, value: Any, count: int) -> list[tuple[Any, ...]]:
-    """What a comprehension goes through: elements or keys, or with two variables also indices or values."""
+    """The items of a comprehension: elements or keys, or with two variables also indices or values."""
     if isinstance(value, dict):
         out: list[tuple[Any, ...]] = list(value.items()) if count == 2 else [(key,) for key in value]
     elif isinstance(value, list):
@@ -362,7 +362,7 @@ def _items(frame: Frame, value: Any, count: int) -> list[tuple[Any, ...]]:
 
 
 def _range(target: Node, names: Sequence[str], scope: _Scope) -> tuple[Callable[[Frame], list[Any]], _Scope]:
-    """What runs to make the variables of each round, and the scope of the rounds."""
+    """The code that sets the variables of each round, and the scope of the rounds."""
     inner = compile_tree(target, scope)
     if inner.kind not in {MAP, DYN} and not inner.kind.startswith(LIST):
         raise ExpressionError(f"expression of type {inner.kind} cannot be range of a comprehension")

@@ -1,7 +1,7 @@
 """The functions and operators of selectors, one table: name -> overloads, for checking types and for running.
 
 Strings are those of cel-go's ext.Strings 2; quantities, versions, lists, sets and regular expressions are those of
-k8s.io/apiserver/pkg/cel/library. What that has beyond this table is refused by name.
+k8s.io/apiserver/pkg/cel/library. Functions beyond this table are refused by name.
 """
 
 from __future__ import annotations

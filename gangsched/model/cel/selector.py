@@ -23,7 +23,8 @@ from gangsched.model.cel.values import (
 
 @dataclass(frozen=True)
 class Device:
-    """What a selector sees of a device. Names are ``domain/id``, or ``id`` for those of the driver's own domain.
+    """The variables of a selector for a device. Names are ``domain/id``, or ``id`` for those of the driver's own
+    domain.
 
     ``attributes`` are of type bool, int, str or :class:`~gangsched.model.cel.values.Semver`.
     """

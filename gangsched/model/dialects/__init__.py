@@ -1,7 +1,7 @@
 """The gang APIs people already use, one file each; every one yields the same :class:`~gangsched.model.records.Gang`.
 
-A :class:`~gangsched.model.dialects.dialect.Dialect` says to which group a pod belongs, what the group object, or where
-there is none the members' own annotations, say about the gang, and what the object's status should say.
+A :class:`~gangsched.model.dialects.dialect.Dialect` knows the group of a pod, reads the gang from the group object or
+from the members' annotations, and makes the status of the group object.
 """
 
 from __future__ import annotations
@@ -107,13 +107,13 @@ def _of(family: str) -> Dialect:
 
 
 def remark(gang: GangId, meta: wire.ObjectMeta) -> Mistake | None:
-    """What a pod of this gang says about waiting, and what is invalid in it, which is ignored."""
+    """Return an invalid value of a pod of this gang that is ignored."""
     labels, notes = meta.labels or {}, meta.annotations or {}
     return _of(gang.family).remark_of(labels, notes) or delay_remark(notes) or owners.remark(notes)
 
 
 def gang_from_member(pod: Pod) -> Gang | None:
-    """What a member's own labels and annotations say about its gang, or None when only an object can say it."""
+    """Return the gang from a member's own labels and annotations, or None if only an object describes it."""
     return _of(pod.gang.family).gang_from_member(pod)
 
 

@@ -1,7 +1,7 @@
 """``scheduling.x-k8s.io/v1alpha1`` PodGroup of the scheduler-plugins' coscheduling plug-in.
 
-Read so that running gangs of that scheduler are seen as whole units when they are victims, and so that their
-owners can switch over by changing nothing but ``schedulerName``.
+Running gangs of that scheduler are whole units when they are victims, and their owners can move by changing only
+``schedulerName``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ def gang_from_object(obj: koordinator.PodGroup) -> Gang:
 
 
 def status(told: Told, seen: Seen) -> dict[str, Any]:
-    """As the controller of the API writes it (``pkg/controllers/podgroup_controller.go`` of scheduler-plugins): it may
-    go on running beside this scheduler, and the two must not take turns. It knows fewer phases.
+    """The status has the form of the API's controller (``pkg/controllers/podgroup_controller.go`` of
+    scheduler-plugins), which may run beside this scheduler. The two must not overwrite each other. It knows fewer
+    phases.
     """
     phase = told["phase"]
     if phase not in ("Running", "Finished", "Failed"):

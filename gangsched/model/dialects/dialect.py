@@ -1,4 +1,4 @@
-"""What a gang API is to this scheduler: one :class:`Dialect` each, and nothing else knows its name."""
+"""A gang API is one :class:`Dialect`. No other code knows its name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gangsched.model.fields import Documented
 from gangsched.model.queues import ClusterQueue
 from gangsched.model.records import Gang, Pod
 
-#: Which pods of a group were evicted last; in an API that knows no conditions the server drops it.
+#: The condition with the last evicted pods of a group. In an API without conditions the server drops it.
 EVICTED = "gangsched.dev/PodsEvicted"
 #: Phases of a gang whose minimum is bound.
 STARTED = ("Scheduled", "Running", "Finished")
@@ -48,8 +48,8 @@ class Dialect(NamedTuple):
     ``role_of`` tells members apart of which a gang needs so many each.
 
     ``status`` makes the fields that the group object's status should have; None: its status is not ours to write. The
-    controllers write it, unless others create no pods before it says so: then the scheduler does, at once, for groups
-    without members as well where the scheduler is called ``awaited_from``.
+    controllers write it. If other controllers wait for the status before they create pods, the scheduler writes it at
+    once, also for groups without members if its name is ``awaited_from``.
 
     ``queue`` is what its Queue objects are decoded as, and what they say, in ``queue_versions`` (none: ``versions``).
 

@@ -1,9 +1,9 @@
 """``scheduling.run.ai/v2alpha2`` PodGroup of KAI.
 
-KAI's podgrouper makes a PodGroup for each workload with KAI's scheduler name, and then writes the group's name into an
-annotation of its pods, and a label that says which part of the group they are in; it works on without the scheduler.
-Sources: the API types and the webhook of KAI-Scheduler (``pkg/apis/scheduling/v2alpha2``), and what its scheduler makes
-of them (``pkg/scheduler/api/podgroup_info``).
+KAI's podgrouper creates a PodGroup for each workload with KAI's scheduler name. It writes the group's name into an
+annotation of its pods, and their sub-group into a label. It also works without the scheduler. Sources: the API types
+and the webhook of KAI-Scheduler (``pkg/apis/scheduling/v2alpha2``), and what its scheduler makes of them
+(``pkg/scheduler/api/podgroup_info``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SHARES = ("gpu-fraction", "gpu-memory")
 _UNSCHEDULABLE, _NODE_POOL = "UnschedulableOnNodePool", "default"
 #: Sub-groups within sub-groups, so many levels at most.
 MAX_DEPTH = 8
-#: Which of its groups KAI does not evict: all, or those from a priority on.
+#: The groups that KAI does not evict: all, or those from a priority on.
 _PREEMPTIBILITY: Mapping[str, tuple[bool, int | None]] = {
     "": (False, 100),
     "preemptible": (False, None),
@@ -74,7 +74,7 @@ class SubGroup(wire.Wire):
 
 
 class PodGroupSpec(wire.Wire):
-    """What a PodGroup asks for."""
+    """The spec of a PodGroup."""
 
     min_member: Annotated[int | None, used("so many members start together; ignored beside `subGroups`, as in KAI")] = (
         None
@@ -206,7 +206,7 @@ class QueueResources(wire.Wire):
 
 
 class QueueSpec(wire.Wire):
-    """What a Queue may use, and how long its pods run before they may be evicted."""
+    """The quota of a Queue, and how long its pods run before they may be evicted."""
 
     parent_queue: Annotated[str, used("as `parent` of [Volcano's Queues](#volcano)")] = ""
     resources: QueueResources | None = None

@@ -1,8 +1,8 @@
 """``scheduling.sigs.k8s.io/v1alpha1`` PodGroup, and Koordinator's gang annotations and GangGroups.
 
-A pod names its gang by the label ``pod-group.scheduling.sigs.k8s.io`` (settings come from the PodGroup of
-that name), by the older label ``pod-group.scheduling.sigs.k8s.io/name``, or by the annotation
-``gang.scheduling.koordinator.sh/name`` (settings come from the members). Source of the keys and defaults:
+A pod names its gang by the label ``pod-group.scheduling.sigs.k8s.io``, with settings from the PodGroup of that name.
+Other keys, with settings from the members, are the older label ``pod-group.scheduling.sigs.k8s.io/name`` and the
+annotation ``gang.scheduling.koordinator.sh/name``. Source of the keys and defaults:
 https://koordinator.sh/docs/user-manuals/gang-scheduling/ .
 """
 
@@ -58,9 +58,9 @@ MAX_GROUPS = 256
 MAX_LIST = MAX_GROUPS * 400
 #: A label key has a prefix of up to 253 characters, a slash and a name of up to 63.
 MAX_KEY = 317
-#: Layers of a topology, the outermost first, and the node labels that stand for them where no ClusterNetworkTopology
-#: says which label a layer has: those of its documentation, of Kubernetes and of topograph. Names are compared without
-#: case and without a final "Layer" or "TopologyLayer".
+#: Layers of a topology, the outermost first, and their default node labels if no ClusterNetworkTopology names others.
+#: The labels come from its documentation, Kubernetes and topograph. Names are compared without case and without a final
+#: "Layer" or "TopologyLayer".
 LAYERS = {
     "region": "topology.kubernetes.io/region",
     "zone": "topology.kubernetes.io/zone",
@@ -85,7 +85,7 @@ _T = TypeVar("_T")
 
 
 class PodGroupSpec(wire.Wire):
-    """What a PodGroup asks for, here and in scheduler-plugins."""
+    """The spec of a PodGroup, here and in scheduler-plugins."""
 
     min_member: Annotated[int, used("so many members start together, 1 to 1,000,000; anything else is refused")] = 1
     schedule_timeout_seconds: Annotated[
@@ -165,7 +165,7 @@ def gang_of(obj: PodGroup, family: str) -> Gang:
 def gang_from_member(pod: Pod) -> Gang | None:
     """The gang as a member's annotations describe it; None if they do not say how many members it needs.
 
-    What cannot be read is the ``mistake`` of the gang. If that is how many it needs, none of them can be spared.
+    Invalid values are the ``mistake`` of the gang. If that is how many it needs, none of them can be spared.
     """
     wish = _wish(pod.labels, pod.hints)
     if not wish.min_member:
@@ -184,7 +184,7 @@ def remark_of_member(labels: Labels, notes: Labels) -> Mistake | None:
 
 
 def _wish(labels: Labels, notes: Labels) -> Gang:
-    """What a member says about its gang, as far as that can be read; of no member if it does not say of how many."""
+    """Return the valid part of a member's statements about its gang; none if it does not have the number of members."""
     return _read(labels.get(LIGHT_MIN_LABEL), *map(notes.get, _OF_GANGS))
 
 
@@ -261,7 +261,7 @@ def _strict(notes: Labels) -> bool:
 
 
 def _unmet(notes: Labels, strict: bool) -> Mistake | None:
-    """What the gang asks for and does not get."""
+    """Return a request of the gang that is not fulfilled."""
     if not strict:
         return Mistake(f"metadata.annotations[{MODE}]", invalid.NON_STRICT)
     multiple = '"podCountMultiple"' in notes.get(TOPOLOGY, "")
@@ -382,7 +382,7 @@ def status(told: Told, seen: Seen) -> dict[str, Any]:
 
 
 def progress(phase: str, told: Told, seen: Seen) -> dict[str, Any]:
-    """What Koordinator's PodGroups and those of scheduler-plugins have in common."""
+    """Return the common part of PodGroups of Koordinator and of scheduler-plugins."""
     wanted = {"phase": phase, **counts(told, seen, "running", "succeeded", "failed")}
     if told.get("occupiedBy"):
         wanted["occupiedBy"] = told["occupiedBy"]
@@ -391,7 +391,7 @@ def progress(phase: str, told: Told, seen: Seen) -> dict[str, Any]:
     return wanted
 
 
-#: What :func:`progress` writes.
+#: The fields that :func:`progress` writes.
 STATUS = in_status(
     phase="one of those of the API ([events.md](events.md#status-of-groups))",
     running="members are counted by their phase",

@@ -1,4 +1,4 @@
-"""What group objects and members of all APIs say in the same way.
+"""Fields that group objects and members of all APIs have in common.
 
 KAI's ``kai.scheduler/preemption-delay`` counts on both: how long a workload that does not fit waits before it evicts
 others. What is no Go duration is ignored with a warning; KAI ignores it without one.
@@ -63,7 +63,7 @@ def is_key(text: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """What users have written, in quotes and cut to a readable length."""
+    """Return a user's text in quotes, cut to a readable length."""
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
@@ -75,7 +75,7 @@ def members(count: int, field: str, least: int = 0) -> int:
 
 
 def min_resources(raw: wire.Quantities | None) -> tuple[tuple[str, int], ...]:
-    """What all members request together, in base units. Volcano's controllers write quota keys into it beside
+    """Return the requests of all members together, in base units. Volcano's controllers write quota keys into it beside
     resources (``requests.cpu``, ``count/pods``); these say nothing more. Raises :class:`FieldError`.
     """
     named = {
@@ -85,7 +85,7 @@ def min_resources(raw: wire.Quantities | None) -> tuple[tuple[str, int], ...]:
 
 
 def named_in(meta: wire.ObjectMeta, *places: tuple[str, str]) -> tuple[str, str]:
-    """What the first of these ``labels`` and ``annotations`` (each with its key) names, and in which field."""
+    """Return the value of the first of these ``labels`` and ``annotations`` (each with its key), and its field."""
     for where, key in places:
         found = (getattr(meta, where) or {}).get(key)
         if found:

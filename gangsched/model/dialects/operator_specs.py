@@ -1,8 +1,8 @@
-"""What the specs of other operators' objects say of the pods that they run, as far as it is read.
+"""The fields of other operators' specs that describe their pods.
 
-Sources: the API types of kubeflow/trainer v1.9 (PyTorchJob, TFJob, XGBoostJob, PaddleJob, JAXJob, MPIJob v1), of
-kubeflow/mpi-operator (MPIJob v2beta1), of ray-project/kuberay (RayCluster and RayJob v1), of kubernetes-sigs/lws
-(LeaderWorkerSet v1) and of kubeflow/spark-operator (SparkApplication v1beta2).
+Sources are API types: kubeflow/trainer v1.9 (PyTorchJob, TFJob, XGBoostJob, PaddleJob, JAXJob, MPIJob v1). Also
+kubeflow/mpi-operator (MPIJob v2beta1), ray-project/kuberay (RayCluster and RayJob v1). Also kubernetes-sigs/lws
+(LeaderWorkerSet v1) and kubeflow/spark-operator (SparkApplication v1beta2).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ReplicaSpec(wire.Wire):
 
 
 class SchedulingPolicy(wire.Wire):
-    """What its users want of a gang scheduler."""
+    """The settings for a gang scheduler."""
 
     min_available: int | None = None
 
@@ -60,7 +60,7 @@ class HeadGroup(wire.Wire):
 
 
 class AutoscalerOptions(wire.Wire):
-    """What the container of the autoscaler requests, beside the head."""
+    """The requests of the autoscaler's container, beside the head."""
 
     resources: wire.ResourceRequirements | None = None
 
@@ -126,7 +126,7 @@ class RuntimeRef(wire.Wire):
 
 
 class Trainer(wire.Wire):
-    """What a TrainJob says of its nodes, which are pods."""
+    """The nodes of a TrainJob, which are pods."""
 
     num_nodes: int | None = None
     resources_per_node: wire.ResourceRequirements | None = None
@@ -140,7 +140,7 @@ class TargetJob(wire.Wire):
 
 
 class OverrideSpec(wire.Wire):
-    """What of a pod's spec a TrainJob overrides."""
+    """The part of a pod's spec that a TrainJob overrides."""
 
     node_selector: dict[str, str] | None = None
     affinity: wire.Affinity | None = None
@@ -149,7 +149,7 @@ class OverrideSpec(wire.Wire):
 
 
 class PodOverride(OverrideSpec):
-    """What a TrainJob overrides in the pods of some Jobs; under ``podTemplateOverrides`` it stands in ``spec``."""
+    """Overrides of a TrainJob for the pods of some Jobs. Under ``podTemplateOverrides`` they are in ``spec``."""
 
     target_jobs: list[TargetJob] | None = None
     spec: OverrideSpec | None = None

@@ -37,9 +37,9 @@ REPLICA_INDEX = "training.kubeflow.org/replica-index"
 class Operator(NamedTuple):
     """A kind of objects that own pods, or own such objects: ``plural`` of an API group in some versions, the newest
     first. The setting, or their namespace, declares them gangs as it does objects of ``counts_as``; without that only
-    their annotation does. Those that objects of ``part_of`` own are not gangs of their own. ``fails`` says what
-    becomes of one that is not known and of which a running pod is deleted, where it does not run again: it ``would``
-    fail, or ``may``, as its ``restartPolicy`` says (:mod:`.restarts`).
+    their annotation does. Objects that are owned by objects of ``part_of`` are not gangs of their own. ``fails`` says
+    if an unknown object fails when a running pod of it is deleted: it ``would`` fail, or ``may``, by its
+    ``restartPolicy`` (:mod:`.restarts`).
     """
 
     kind: str
@@ -105,8 +105,8 @@ def _job_of(pod: Pod, _gang: Gang) -> str:
     return pod.owner.name if pod.owner is not None else ""
 
 
-#: Which roles the members of these gangs have, by the labels that their operators put on pods. Those of a Job or JobSet
-#: are its Jobs.
+#: The roles of members of these gangs, by the labels that their operators put on pods. The roles of a Job or JobSet are
+#: its Jobs.
 DIALECTS = (
     *(Dialect(each.family, no_group, role_of=_kubeflow_role) for each in OPERATORS.values() if each.group == KUBEFLOW),
     *(Dialect(each.family, no_group, role_of=_ray_role) for each in OPERATORS.values() if each.group == RAY),
@@ -120,7 +120,7 @@ ShapeOf: TypeAlias = Callable[[wire.ObjectMeta, wire.PodSpec], PodShape]
 
 
 def roles_of(kind: str, raw: OperatorObject | wire.StatefulSet) -> list[Role]:
-    """What an object runs, or each group of a LeaderWorkerSet. Raises :class:`FieldError`."""
+    """Return the roles of an object, or of each group of a LeaderWorkerSet. Raises :class:`FieldError`."""
     if isinstance(raw, wire.StatefulSet):
         return roles.stateful_set(raw.spec)
     if kind == RAY_JOB:
@@ -162,8 +162,8 @@ def gang_from_object(kind: str, raw: OperatorObject | wire.StatefulSet, shape_of
 
 
 def _declared(kind: str, raw: OperatorObject | wire.StatefulSet) -> bool | None:
-    """What the object says, else the template by which it is known: that of a StatefulSet, the head of a RayJob, since
-    the pod that submits its work is of a template of its own, and the driver of a SparkApplication.
+    """Return the declaration of the object, else that of its main template: the template of a StatefulSet, the head of
+    a RayJob, or the driver of a SparkApplication.
     """
     said = declared(raw.metadata.annotations or {})
     if said is not None:

@@ -1,10 +1,10 @@
 """Gangs without an object of their own: pods that start together because of what owns them.
 
-The annotation ``gangsched.dev/gang`` on a Job, JobSet or LeaderWorkerSet, or on its pod template, says so, else the
-label of that name on the namespace, else the setting ``gangs.owners``; only the annotation makes gangs of StatefulSets,
-whose pods are mostly of use alone. A Job starts with all pods that it runs at once,
-a JobSet with those of all its Jobs unless it starts them in order, and of a LeaderWorkerSet each group by itself. What
-the objects of other operators run is in :mod:`gangsched.model.dialects.operators`.
+They are declared by the annotation ``gangsched.dev/gang`` on a Job, JobSet or LeaderWorkerSet, or on its pod template.
+Without it, the label of that name on the namespace counts, then the setting ``gangs.owners``. Only the annotation makes
+gangs of StatefulSets, whose pods mostly work alone. A Job starts with all pods that it runs at once. A JobSet starts
+with those of all its Jobs unless it starts them in order. Each group of a LeaderWorkerSet starts by itself. Objects of
+other operators are in :mod:`gangsched.model.dialects.operators`.
 
 The labels and the annotation of a LeaderWorkerSet are those that its controller puts on every pod of a group
 (https://lws.sigs.k8s.io/docs/reference/labels-annotations-and-environment-variables/).
@@ -59,7 +59,7 @@ def declared(notes: Labels) -> bool | None:
 
 
 def said_by(pod: Pod) -> bool | None:
-    """What a pod says itself, or its template; what it says wrong it does not say."""
+    """Return the declaration of a pod or its template. An invalid one counts as none."""
     return _WORDS.get(pod.hints.get(GANG, ""))
 
 

@@ -1,11 +1,11 @@
-"""Which pods an operator's object does not survive the loss of.
+"""The pods without which an operator's object fails.
 
-Operators look at pods that are deleted while they run as at failed ones, and most make them anew. The
-``restartPolicy`` of the role tells, where the kind heeds it: that is what training-operator 1.9 and mpi-operator
-0.7 do, and what spark-operator says. ``ExitCode`` makes those anew that end with 128 or more, as pods do that SIGTERM
-or SIGKILL ends. With a ``runPolicy.backoffLimit`` of 0 training-operator fails an object at the first pod that fails,
-under each policy; a higher one it compares with restarts of containers, which an eviction is none of
-(pkg/controller.v1/common/job.go). That of an MPIJob is the limit of the Job of its launcher.
+Operators look at pods that are deleted while they run as at failed ones, and most make them anew. The ``restartPolicy``
+of the role tells, where the kind heeds it: that is what training-operator 1.9 and mpi-operator 0.7 do, and what
+spark-operator says. ``ExitCode`` makes those anew that end with 128 or more, as pods do that SIGTERM or SIGKILL ends.
+With a ``runPolicy.backoffLimit`` of 0, training-operator fails an object at the first failed pod, under each policy. A
+higher limit counts restarts of containers, and an eviction is none (pkg/controller.v1/common/job.go). That of an MPIJob
+is the limit of the Job of its launcher.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RESTARTS: Mapping[str, Restarts] = {
     "TFJob": Restarts(frozenset(), NEVER),
     spark.APPLICATION: Restarts(frozenset((ALWAYS, ON_FAILURE)), NEVER),
 }
-#: Those of training-operator.
+#: The policies of training-operator.
 RUN_POLICY = frozenset(RESTARTS) - {spark.APPLICATION}
 
 

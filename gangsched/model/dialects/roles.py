@@ -1,5 +1,5 @@
-"""What an operator's object runs, role by role: how many pods, how few of them start together, and which its controller
-makes only when others have a node, or run.
+"""The roles of an operator's object: the number of pods, the minimum that starts together, and pods that the controller
+creates only when others have a node, or run.
 
 Both the gang of an object and the pods that are made of its templates follow from this, so they agree.
 
@@ -37,7 +37,7 @@ _NEEDED = ("launcher", "master", "chief", "ps")
 LEADER_FIRST, WAIT_FOR_WORKERS = "LeaderReady", "WaitForWorkersReady"
 #: Annotation of a LeaderWorkerSet: the pods of each group have a domain of this node label to themselves.
 EXCLUSIVE_GROUPS = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-#: What the pod requests that submits the work of a RayJob which says nothing of it.
+#: The default requests of the pod that submits the work of a RayJob.
 _SUBMITTER_ASKS: Mapping[str, str | int | float] = {"cpu": "500m", "memory": "200Mi"}
 
 
@@ -172,7 +172,7 @@ def ray_job(spec: OperatorSpec) -> list[Role]:
 
 
 def _submitter(cluster: RayClusterSpec) -> wire.PodTemplate:
-    """What KubeRay makes of a RayJob that says nothing of the pod that submits its work."""
+    """Return the default template of KubeRay for the pod that submits the work of a RayJob."""
     image = next((each.image for each in cluster.head_group_spec.template.spec.containers), "")
     asked = wire.ResourceRequirements(requests={**_SUBMITTER_ASKS})
     return wire.PodTemplate(spec=wire.PodSpec(containers=[wire.Container(image=image, resources=asked)]))

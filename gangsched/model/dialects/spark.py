@@ -1,7 +1,7 @@
-"""What a SparkApplication runs: its driver, and executors that the driver asks for once it runs.
+"""The pods of a SparkApplication: its driver, and executors that the running driver requests.
 
-Sources: the API types of kubeflow/spark-operator (SparkApplication v1beta2), and how Spark makes pods: the memory that
-is asked for is the heap with an overhead, a tenth of it (two fifths for Python and R) and 384 MiB at least
+Source: the API types of kubeflow/spark-operator (SparkApplication v1beta2). Spark requests the heap with an overhead: a
+tenth of it (two fifths for Python and R) and at least 384 MiB
 (https://spark.apache.org/docs/latest/running-on-kubernetes.html).
 """
 
@@ -29,7 +29,7 @@ _DEFAULT_MEMORY = "1g"
 
 
 def roles_of(spec: OperatorSpec) -> list[Role]:
-    """The driver, which is of use with any number of executors, and these, which it makes later."""
+    """Return the driver, which can work with any number of executors, and the executors, which it creates later."""
     executors = 1 if spec.executor.instances is None else spec.executor.instances
     dynamic = spec.dynamic_allocation
     if dynamic is not None and dynamic.enabled:
@@ -49,7 +49,7 @@ def notes_of(pods: SparkPods) -> Mapping[str, str]:
 
 
 def _template(spec: OperatorSpec, pods: SparkPods, role: str) -> wire.PodTemplate:
-    """What Spark and its operator make of the template and the fields beside it."""
+    """Return the pod template that Spark and its operator create from the template and the fields beside it."""
     own = pods.template or wire.PodTemplate()
     base = own.spec
     main = f"spark-kubernetes-{role}"

@@ -50,8 +50,8 @@ def gang_from_object(obj: wire.UpstreamPodGroup) -> Gang:
 
 
 def gang_of_job(job: wire.Job) -> Gang | None:
-    """What ``spec.scheduling`` of a Job says about its pods, if they are a gang: all that it runs at once, or fewer.
-    None where it says nothing, or ``basic``. Raises :class:`FieldError`.
+    """Return the gang of a Job's ``spec.scheduling``: all pods that it runs at once, or fewer. None where it says
+    nothing, or ``basic``. Raises :class:`FieldError`.
     """
     asked, meta = job.spec.scheduling, job.metadata
     policy = asked.scheduling_policy if asked is not None else None

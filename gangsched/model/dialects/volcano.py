@@ -84,7 +84,7 @@ class SubGroupPolicy(wire.Wire):
 
 
 class PodGroupSpec(wire.Wire):
-    """What a PodGroup asks for."""
+    """The spec of a PodGroup."""
 
     min_member: Annotated[int, used("so many members start together; 0 counts as 1")] = 0
     min_task_member: Annotated[
@@ -109,7 +109,9 @@ class PodGroup(wire.Object):
 
 
 def role(pod: Pod, gang: Gang) -> str:
-    """The sub-group that a member is in, where its group has such, else its task: the annotation is asked first."""
+    """Return the sub-group of a member if its group has sub-groups, else its task. The annotation comes before the
+    label.
+    """
     if gang.parts is not None:
         return part_of(gang.parts, pod.labels)
     return pod.hints.get(TASK) or pod.labels.get(TASK) or ""
@@ -147,7 +149,7 @@ def _roles(spec: PodGroupSpec) -> tuple[tuple[str, int], ...]:
 
 
 def _sub_groups(spec: PodGroupSpec) -> tuple[Part | None, Mistake | None]:
-    """The parts that the members are divided into, and what is asked of them and not looked at."""
+    """Return the parts of the group, and a request of theirs that is not fulfilled."""
     parts, names, remark = [], set(), None
     for number, each in enumerate(spec.sub_group_policy or ()):
         field, keys = f"spec.subGroupPolicy[{number}]", tuple(each.match_label_keys or ())
@@ -174,8 +176,8 @@ def _sub_groups(spec: PodGroupSpec) -> tuple[Part | None, Mistake | None]:
 
 
 def _topology(asked: NetworkTopology | None) -> tuple[tuple[tuple[str, bool], ...], Mistake | None]:
-    """All members in one HyperNode of at most this tier, rather of a lower one; and what is asked for and not looked
-    at.
+    """Return the constraint to one HyperNode of at most this tier, preferably lower, and a request that is not
+    fulfilled.
     """
     if asked is None:
         return (), None
@@ -200,7 +202,7 @@ class Match(wire.Wire):
 
 
 class MemberSelector(wire.Wire):
-    """Which members; one of these is set."""
+    """A selector of members. One of these is set."""
 
     exact_match: Annotated[Match | None, used("the node, or the HyperNode, of this `name`")] = None
     regex_match: Annotated[Match | None, used("those whose names match the `pattern`")] = None
@@ -250,13 +252,13 @@ def hyper_node(obj: RawHyperNode) -> HyperNode:
 
 
 class Guarantee(wire.Wire):
-    """What a queue keeps for itself."""
+    """The resources that a queue keeps for itself."""
 
     resource: Annotated[wire.Quantities | None, used("so much of what it deserves is not lent")] = None
 
 
 class QueueSpec(wire.Wire):
-    """What a Queue may use."""
+    """The quota of a Queue."""
 
     weight: Annotated[int | None, used("its share, with [fair sharing](quota.md)")] = None
     capability: Annotated[

@@ -76,8 +76,8 @@ def mistake_of_member(_labels: Labels, notes: Labels) -> Mistake | None:
 
 
 def gang_from_member(pod: Pod) -> Gang:
-    """The members of all task groups start together; the driver of Spark announces the others, and whoever bears no
-    list starts by itself. With a ``mistake`` none of them can be spared.
+    """The members of all task groups start together. The driver of Spark announces the others. A pod without a list
+    starts by itself. With a ``mistake`` none of them can be spared.
     """
     gang = Gang(FAMILY, pod.namespace, pod.gang.name, kind="Application", created=pod.created)
     try:
@@ -95,7 +95,7 @@ def gang_from_member(pod: Pod) -> Gang:
 
 
 def remark_of_member(_labels: Labels, notes: Labels) -> Mistake | None:
-    """What a member asks for and does not get."""
+    """Return a request of a member that is not fulfilled."""
     soft = "gangSchedulingStyle=Soft" in notes.get(PARAMETERS, "").split()
     return Mistake(f"metadata.annotations[{PARAMETERS}]", invalid.SOFT_GANG) if soft else None
 
@@ -123,7 +123,7 @@ def _groups(raw: str) -> tuple[Announced, ...]:
 
 
 def _shape(group: _TaskGroup) -> PodShape:
-    """What a member that does not exist yet will ask of a node, as far as the list says it."""
+    """Return the shape of a member that does not exist yet, from the list."""
     requests = parse_list(group.min_resource, f"{_FIELD}.minResource")
     return PodShape(
         requests=frozen(requests),
