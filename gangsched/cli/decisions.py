@@ -9,7 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from gangsched.core.decision import SCHEDULER, Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
+from gangsched.core.decision import (
+    SCHEDULER,
+    Decision,
+    Fits,
+    FitsWhenFreed,
+    Gathering,
+    Preempt,
+    Unschedulable,
+    beyond_budgets,
+)
 from gangsched.core.events import Changed, Event
 from gangsched.core.forecast import forecast, foretell
 from gangsched.core.keys import key_of
@@ -262,7 +271,8 @@ def can_start(decision: Decision) -> str:
             return f"can start when {pods} {are(leaving)} gone"
         case Preempt():
             victims = len(decision.victims)
-            return f"can start after {counted(victims, 'pod')} {are(victims)} evicted"
+            text = f"can start after {counted(victims, 'pod')} {are(victims)} evicted"
+            return f"{text}{beyond_budgets(decision.victims)}"
     return ""
 
 

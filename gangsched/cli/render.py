@@ -35,6 +35,7 @@ from gangsched.core.decision import (
     UnitRef,
     Unschedulable,
     Victim,
+    beyond_budgets,
 )
 from gangsched.core.preemption.drain_plan import DrainPlan
 from gangsched.core.quota.workloads import quantity
@@ -292,7 +293,7 @@ def _unit_line(unit: UnitRef, text: str, over_budget: bool = False) -> Text:
 
 def _with_budget_mark(line: Text, over_budget: bool) -> Text:
     if over_budget:
-        line.append("  beyond its PodDisruptionBudget", style="bold red")
+        line.append(", beyond its PodDisruptionBudget", style="bold red")
     return line
 
 
@@ -323,6 +324,7 @@ def in_short(plan: Planned) -> Text:
     parts = [f"{counts[o]} {o}" for o in _STYLES if counts[o]]
     victims = {v.key for d in decisions for v in d.victims}
     tail = f", {counted(len(victims), 'victim')}" if victims else ""
+    tail += beyond_budgets({v.key: v for d in decisions for v in d.victims}.values())
     text, again, apart = (
         Text(f"{counted(len(decisions), 'gang')}: {', '.join(parts)}{tail}", "bold"),
         " waiting too",

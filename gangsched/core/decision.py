@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 import msgspec
 
 from gangsched.messages import answers, causes
-from gangsched.messages.text import counted
+from gangsched.messages.text import counted, listed
 from gangsched.model.records import GangId, Pod
 
 #: The place of a group in the queue, smaller is earlier: priority descending, then creation (seconds), then its key.
@@ -72,7 +72,8 @@ class Victim(msgspec.Struct, frozen=True):
 
     ``priority`` is the pod's own; ``partial`` is true while live bound members of its unit stay;
     ``over_budget`` marks exactly the pods counted in harm (a); ``method`` is delete, evict or suspend;
-    ``reason`` says why it could be taken; ``why`` is a sentence for people.
+    ``reason`` says why it could be taken; ``why`` is a sentence for people. ``budgets`` are those (``namespace/name``)
+    that it goes beyond.
     """
 
     namespace: str
@@ -86,6 +87,7 @@ class Victim(msgspec.Struct, frozen=True):
     method: str = "delete"
     reason: str = "LowerPriority"
     why: str = ""
+    budgets: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -98,15 +100,27 @@ class Victim(msgspec.Struct, frozen=True):
         over_budget: bool = False,
         method: str = "delete",
         reason: str = "LowerPriority",
+        budgets: tuple[str, ...] = (),
     ) -> Victim:
         """The pod as one that leaves with ``unit``."""
         names = pod.namespace, pod.name, pod.uid, pod.node
-        return cls(*names, unit, partial, pod.priority, over_budget, method, reason, why)
+        return cls(*names, unit, partial, pod.priority, over_budget, method, reason, why, budgets)
 
     @property
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+
+def beyond_budgets(victims: Iterable[Victim]) -> str:
+    """``, 2 of them beyond PodDisruptionBudget ns/name``; empty if none of the victims goes beyond a budget."""
+    over = [victim for victim in victims if victim.over_budget]
+    names = sorted({name for victim in over for name in victim.budgets})
+    return causes.and_beyond(pods=len(over), budgets=listed(names, _FEW_BUDGETS)) if names else ""
+
+
+#: So many budgets are named.
+_FEW_BUDGETS = 3
 
 
 class Spared(msgspec.Struct, frozen=True):

@@ -129,6 +129,7 @@ NOT_FOR_ANNOUNCED = "no pod is evicted for members that do not exist yet (announ
 FOR_ANNOUNCED = "room for the members that it announces: "
 can_start_when = Text("{members} can start when {waits} {are} gone")
 can_start_after = Text("{members} can start after {pods} {are} evicted")
+and_beyond = Text(", {pods} of them beyond PodDisruptionBudget {budgets}")
 no_victims_within = Text("no victims were found within what {allowed}")
 NO_VICTIMS_BEFORE_CUT = "the search for victims was cut short before it found any that would make the gang fit"
 and_gone = Text(" and {waits} {are} gone")

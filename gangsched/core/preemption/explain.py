@@ -6,10 +6,22 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
+import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Ints, isin
-from gangsched.core.decision import BIND, MAX_MESSAGE, PREEMPT, WAIT, Awaited, Reason, Spared, UnitRef, Victim
+from gangsched.core.decision import (
+    BIND,
+    MAX_MESSAGE,
+    PREEMPT,
+    WAIT,
+    Awaited,
+    Reason,
+    Spared,
+    UnitRef,
+    Victim,
+    beyond_budgets,
+)
 from gangsched.core.options import Options
 from gangsched.core.preemption.blocks import Block
 from gangsched.core.preemption.demand import FreeRoom, Resources
@@ -51,7 +63,8 @@ def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) ->
                 texts[level] = text if block is None else _with_loss(text, units, slots)
             why = texts[level] if block is not None else _with_loss(texts[level], units, [slot])
             over, method = pod.uid in beyond, options.removal
-            out.append(Victim.of(pod, unit, why, partial=partial, over_budget=over, method=method, reason=reason))
+            victim = Victim.of(pod, unit, why, partial=partial, over_budget=over, method=method, reason=reason)
+            out.append(msgspec.structs.replace(victim, budgets=budgets.keys(pod)) if over else victim)
     return tuple(sorted(out, key=lambda v: v.key))
 
 
@@ -198,6 +211,7 @@ def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequenc
         return causes.can_start_when(members=members, waits=waits, are=are(len(awaiting)))
     if outcome == PREEMPT:
         text = causes.can_start_after(members=members, pods=counted(len(gone), "pod"), are=are(len(gone)))
+        text += beyond_budgets(gone)
         text += causes.and_gone(waits=waits, are=are(len(awaiting))) if awaiting else ""
         return f"{text}; {lost}" if lost else text
     return ""

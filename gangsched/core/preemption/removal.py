@@ -62,7 +62,8 @@ def by_suspension(
         others, beyond = whole
         for pod in others:
             unit, over = UnitRef(family_of(job), job.key), pod.uid in beyond
-            out[pod.uid] = Victim.of(pod, unit, _whole(job), over_budget=over, method=SUSPEND)
+            names = budgets.keys(pod) if over else ()
+            out[pod.uid] = Victim.of(pod, unit, _whole(job), over_budget=over, method=SUSPEND, budgets=names)
         for victim in chosen:
             out[victim.uid] = _with_job(victim, job)
     return tuple(sorted(out.values(), key=lambda v: v.key))
