@@ -233,8 +233,8 @@ class OwnerGangs:
         there = [owner for owner in self._jobs.all() if namespace in ("", owner.namespace)]
         sets = [pod for o in there if isinstance(o, JobSet) for pod in self._renew_jobset(o, there=True)]
         jobs = [pod for o in there if isinstance(o, Job) for pod in self._renew((o.namespace, o.name), o)]
-        groups = [p for p in self._pods.values() if p.namespace == namespace and owners.group_of(p)]
-        return jobs + sets + self._moved(groups)
+        here = [p for p in self._pods.values() if p.namespace == namespace]
+        return jobs + sets + self._moved(p for p in here if p.owner is None or p.owner.kind != JOB)
 
     def group_changed(self, family: str, before: Gang | None, now: Gang | None) -> list[Pod]:
         """A group object, or that of an operator, was created, changed, or is gone."""
@@ -305,7 +305,7 @@ class OwnerGangs:
             self._membership.set_object(msgspec.structs.replace(gang, queue=queue))
         elif (QUEUED_JOB, *key) in self._membership.objects:
             self._membership.drop_object(QUEUED_JOB, *key)
-        elif job is None or job.owner is None or job.owner.kind not in (JOBSET, *OPERATORS):
+        elif job is not None and (job.owner is None or job.owner.kind not in (JOBSET, *OPERATORS)):
             return []
         return self._moved(self._jobs.pods_named(key))
 

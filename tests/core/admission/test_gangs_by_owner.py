@@ -144,6 +144,28 @@ def test_what_is_declared_changes() -> None:
     assert nodes_of(cluster.run()) == {"train-0": "n1"}
 
 
+def test_pods_of_operators_follow_the_namespace_too() -> None:
+    """A RayCluster is a gang as long as the label of its namespace says so."""
+    family = OPERATORS["RayCluster"].family
+    ray = Changed(Gang(family, "d", "ray", kind="RayCluster", uid="uid-RayCluster-ray", min_member=2))
+    pods = [pod(f"ray-{i}").cpu(1).owner("RayCluster", "ray") for i in range(2)]
+    cluster = Cluster(node("n1").cpu(1), declared(), ray, *pods)
+    assert nodes_of(cluster.run()) == {}
+    cluster.show(Changed(Namespace("d", {})))
+    assert nodes_of(cluster.run()) == {"ray-0": "n1"}
+
+
+def test_pods_whose_job_is_gone_are_no_members_of_its_jobset() -> None:
+    """A running process sees them as one that starts now does: the Job said whose they are."""
+    cluster = Cluster(node("n1").cpu(4), node("n2").cpu(4), jobset(gang=True), *jobs(), *running())
+    cluster.run()
+    assert {p.gang.name for p in cluster.core.world.pods.values()} == {"train"}
+    cluster.show(Gone("Job", "d", "train-w-1"))
+    cluster.run()
+    alone = {p.name for p in cluster.core.world.pods.values() if p.gang.name != "train"}
+    assert alone == {p.name for p in running() if p.name.startswith("train-w-1")}
+
+
 def test_a_namespace_that_is_gone_declares_nothing() -> None:
     """One of the same name does not inherit what the one before said."""
     cluster = Cluster(node("n1").cpu(1), declared())
