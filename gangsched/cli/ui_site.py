@@ -123,6 +123,15 @@ class Site:
 
     def answer(self, request: Request) -> Answer:
         """A page, or why there is none. Raises :class:`~gangsched.runtime.http.RefusedError`."""
+        try:
+            return self._answer(request)
+        except RefusedError as refused:
+            if not refused.after or request.verb == "post":  # what was pasted would be lost
+                raise
+            found = refused.answer
+            return found._replace(headers={**found.headers, "Refresh": str(refused.after)})
+
+    def _answer(self, request: Request) -> Answer:
         self._check(request)
         fields = {} if request.verb == "post" else _fields_of(request.query, ui.QUERY)
         if self._secret and (answer := self._admit(request, fields.pop(TOKEN, ""))) is not None:
@@ -135,12 +144,12 @@ class Site:
         if request.verb == "post" and request.path != f"{render.ROOT}/plan":
             raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, ui.NO_PAGE)
         if not self._slots.acquire(blocking=False):
-            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, ui.BUSY)
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, ui.BUSY, render.RELOAD_SECONDS)
         try:
             if request.verb == "post":  # nothing is held up by a client that is slow to send
                 fields = self._sent(request)
             if not self._turn.acquire(timeout=_PATIENCE_SECONDS):
-                raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, ui.BUSY)
+                raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, ui.BUSY, render.RELOAD_SECONDS)
             try:
                 return self._made(request.path, page, fields)
             finally:
@@ -178,7 +187,7 @@ class Site:
         self._spent_at = now
         if self._source.schedules and self._spent > _BURST_SECONDS:
             seconds = math.ceil((self._spent - _BURST_SECONDS) * _REST)
-            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, ui.rests(seconds=seconds))
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, ui.rests(seconds=seconds), seconds)
         return now
 
     # -- clients -------------------------------------------------------------------------------------------

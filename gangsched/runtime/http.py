@@ -26,16 +26,18 @@ class Answer(NamedTuple):
 
 
 class RefusedError(Exception):
-    """The request gets this status and text."""
+    """The request gets this status and text, and may be sent again ``after`` so many seconds (0: it need not be)."""
 
-    def __init__(self, status: HTTPStatus, text: str = "") -> None:
+    def __init__(self, status: HTTPStatus, text: str = "", after: int = 0) -> None:
         super().__init__(text or f"{status.value}: {status.phrase}")
         self.status = status
+        self.after = after
 
     @property
     def answer(self) -> Answer:
         """What is sent."""
-        return Answer(self.status, TEXT, f"{self}\n".encode())
+        again = {"Retry-After": str(self.after)} if self.after else {}
+        return Answer(self.status, TEXT, f"{self}\n".encode(), again)
 
 
 class Request(NamedTuple):

@@ -251,6 +251,8 @@ def test_a_scheduler_spends_a_tenth_of_its_time_on_pages():
     refused = [asked(site, "/ui/nodes"), asked(site, "/ui/plan", {"manifest": PASTED})]
     assert [status for status, _, _ in refused] == [HTTPStatus.SERVICE_UNAVAILABLE] * 2
     (seconds,) = {int(found) for _, text, _ in refused for found in re.findall(r"try again in (\d+) s", text)}
+    assert [answer.headers["Retry-After"] for _, _, answer in refused] == [str(seconds)] * 2
+    assert ["Refresh" in answer.headers for _, _, answer in refused] == [True, False], "what was pasted is not lost"
     clock.now += seconds
     assert asked(site, "/ui/nodes")[0] == HTTPStatus.OK
     source.schedules = False
