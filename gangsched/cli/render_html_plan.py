@@ -81,7 +81,7 @@ def summary(events: Sequence[Event], waiting: int) -> str:
     kept = min(sum(amount(pod, resource) for pod in held), room)
     return pictures.in_one_line(
         used=render(resource, used),
-        room=quantity(resource, room),
+        room=pictures.gpus(count=render(resource, room)) if resource.endswith("/gpu") else quantity(resource, room),
         held=render(resource, kept),
         gangs=counted(waiting, "gang"),
         wait="waits" if waiting == 1 else "wait",

@@ -55,6 +55,7 @@ input, select, button, textarea { font-size: 14px; padding: .3rem .5rem; color: 
   background: var(--paper); border: 1px solid var(--dim); border-radius: 4px }
 [role=alert] { border-left: 4px solid #c5221f; padding: .1rem 0 .1rem .8rem; margin: .8rem 0; overflow-wrap: anywhere }
 .live { float: right; font-size: 13px; color: var(--dim) } .sum { font-size: 1.05rem; font-weight: 600 }
+@media (max-width: 700px) { .live { float: none } }
 """
 _STYLED = re.compile(r" style='([^']*)'")
 

@@ -11,6 +11,7 @@ NOW = "now"
 HELD_TAKEN = "with what is held"
 more_nodes = Text("… {count} more")
 in_one_line = Text("{used} of {room} are used, {held} are held for gangs, {gangs} {wait}")
+gpus = Text("{count} GPUs")
 used_of = Text("{used} of {room}")
 now_and_after = Text("now {now}, after {after}, of {room}")
 as_they_are = Text("{nodes} more, on which nothing changes")

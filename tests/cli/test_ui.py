@@ -78,6 +78,9 @@ def test_the_first_line_says_how_full_the_cluster_is():
     assert first == "8 of 8 CPU are used, 8 are held for gangs, 1 gang waits"
     (first,) = re.findall(r"<p class='sum'>(.*?)</p>", asked(Site(Objects(a_cluster()[:2]), LOCAL), "/ui")[1])
     assert first == "0 of 8 CPU are used, 0 are held for gangs, 0 gangs wait"
+    gpus = [Changed(builders.node("n").gpu(8).obj()), Changed(builders.pod("p").gpu(3).on("n").obj())]
+    (first,) = re.findall(r"<p class='sum'>(.*?)</p>", asked(Site(Objects(gpus), LOCAL), "/ui")[1])
+    assert first == "3 of 8 GPUs are used, 0 are held for gangs, 0 gangs wait"
 
 
 def names_on(path):
