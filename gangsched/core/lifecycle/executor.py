@@ -338,8 +338,8 @@ class Executor:
             self.world.cut.decided(group.name)
             return decisions
         verdict = self._decided(group)
-        if not self._ledger.turns.strict:
-            self.queue.decided(self.decider.steps)
+        if verdict.outcome != BIND and not self._ledger.turns.strict:
+            self.queue.searched(charged(self.decider.steps, self.world.membership.size(group.gangs)))
         self.world.cut.decided(group.name)
         if watchdog.finish():
             self.world.cut.took_long(group.name, self.world.now)

@@ -28,7 +28,7 @@ _MEMBER = 2
 
 
 def charged(steps: int, members: int) -> int:
-    """Return the steps that a decision about so many members costs its share if it comes to nothing."""
+    """Return what a decision about so many members counts for if it does not end in a binding, in steps."""
     return steps + members * _MEMBER
 
 
@@ -39,8 +39,8 @@ class Rounds:
         self._spent: Counter[str] = Counter()
         self._since_glances = 0
 
-    def decided(self, steps: int) -> None:
-        """A decision has taken so many steps."""
+    def searched(self, steps: int) -> None:
+        """A decision that did not end in a binding has taken so many steps."""
         self._since_glances += steps
 
     def refused(self, share: str, steps: int) -> None:

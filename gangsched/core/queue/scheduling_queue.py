@@ -166,10 +166,10 @@ class Queue:
             return None
         return self._rounds.first(self._order[first], self._order.values, lambda order: self._shares[order[2]])[2]
 
-    def decided(self, steps: int) -> None:
-        """A decision took so many steps."""
+    def searched(self, steps: int) -> None:
+        """A decision that did not end in a binding took so many steps."""
         self._head = None
-        self._rounds.decided(steps)
+        self._rounds.searched(steps)
 
     def refused(self, share: str, steps: int) -> None:
         """The decision of a gang of this share came to nothing after so many steps."""

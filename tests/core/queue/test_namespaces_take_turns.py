@@ -121,7 +121,7 @@ def costing(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     monkeypatch.setattr(Decider, "steps", property(lambda _: steps))
 
 
-@pytest.mark.parametrize(("steps", "before"), [(SLICE - 1, 2), (SLICE, 1)])
+@pytest.mark.parametrize(("steps", "before"), [(SLICE - 3, 2), (SLICE, 1)])
 def test_what_fits_comes_before_the_next_search(monkeypatch: pytest.MonkeyPatch, steps: int, before: int) -> None:
     """When searches have taken a slice of steps, a weaker pod that fits is bound before the next one."""
     costing(monkeypatch, steps)
@@ -164,3 +164,23 @@ def test_strict_order_takes_no_turns() -> None:
     """With the strict policy what comes first is decided first, whatever becomes of it."""
     objects = [node("n"), *hopeless(2 * TURN), pod("small", "honest").cpu(1).created(100)]
     assert order_of(Cluster(*objects, queue_policy="strict"))[-1] == "small"
+
+
+def test_age_decides_among_gangs_that_fit_however_long_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decisions that end in a binding let nothing pass, whatever they take."""
+    costing(monkeypatch, 10 * SLICE)
+    pairs = [gang(name, "a").min(2) for name in "xy"]
+    members = [pod(f"{name}{n}", "a").cpu(0.5).priority(9).gang(name) for name in "xy" for n in (0, 1)]
+    cluster = Cluster(node("n").cpu(4), *pairs, *members, pod("small", "b").cpu(0.5).created(-1))
+    assert order_of(cluster) == ["x", "y", "small"]
+
+
+def test_many_namespaces_with_one_hopeless_gang_each_hold_up_nobody() -> None:
+    """Gangs of a hundred members that do not fit, of as many namespaces: a pod that fits passes after few of them."""
+    nodes = [node(f"n{n:02}").cpu(1) for n in range(20)]
+    gangs: list[Built] = []
+    for g in range(30):
+        gangs.append(gang("g", f"space{g:02}").min(21))
+        gangs += [pod(f"m{n}", f"space{g:02}").cpu(0.6 + g / 1000).gang("g").created(g) for n in range(21)]
+    cluster = Cluster(*nodes, *gangs, pod("small", "honest").cpu(0.1).created(100))
+    assert order_of(cluster, 100).index("small") <= SLICE // (21 * 2) + 1
