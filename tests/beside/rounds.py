@@ -107,7 +107,8 @@ def _priority(name: str, value: int) -> Object:
 CLASSES = [_priority("beside-low", 100), _priority("beside-high", 1000)]
 
 
-def _node(number: int) -> Object:
+def gpu_node(number: int) -> Object:
+    """A node of 8 GPUs."""
     name, room = f"gpu-{number}", {"cpu": "64", "memory": "256Gi", "pods": "110", GPU: "8"}
     metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, "beside": "gpu"}}
     status = {"capacity": room, "allocatable": room}
@@ -124,6 +125,11 @@ def _spec(grace: int, level: str, scheduler: str, gpus: int = 8) -> Object:
         "terminationGracePeriodSeconds": grace,
         "containers": [container],
     }
+
+
+def gpu_pod(name: str, grace: int, level: str, scheduler: str) -> Object:
+    """A pod that takes a whole node."""
+    return _object("Pod", name, _spec(grace, level, scheduler))
 
 
 def _template(app: str, spec: Object) -> Object:
@@ -181,7 +187,7 @@ Meanwhile = Callable[[Client, Recorder], Coroutine[Any, Any, None]]
 async def set_up(admin: Client, made: Round) -> None:
     """Nodes that are full, and pods that wait for them."""
     await admin.apply(CLASSES)
-    await admin.apply([_node(n) for n in range(made.nodes)])
+    await admin.apply([gpu_node(n) for n in range(made.nodes)])
 
     async def ready() -> bool:
         nodes = await admin.list("Node", labels="beside=gpu")

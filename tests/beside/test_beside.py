@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.beside import free_room
 from tests.beside.rounds import OTHERS, Round, play
 from tests.beside.troubles import TROUBLES, Stage
 from tests.controlplane.client import Client
@@ -57,6 +58,13 @@ async def test_the_gang_gets_the_room_whole_whoever_wants_it_meanwhile(stage: St
         for made in ROUNDS:
             outcome = await play(stage.admin, stage.admin_kubeconfig, tmp_path, made)
             assert outcome.good, outcome
+
+
+async def test_no_pod_is_evicted_for_nothing_when_another_takes_free_room(stage: Stage, tmp_path: Path) -> None:
+    """A node becomes free that a gang and kube-scheduler want: the gang starts whole, or no pod leaves."""
+    async with running_scheduler(stage.kubeconfig, tmp_path):
+        outcome = await free_room.play(stage.admin)
+        assert outcome.good, outcome
 
 
 @pytest.mark.parametrize("trouble", SHORT)

@@ -26,7 +26,7 @@ from gangsched.core.decision import (
 )
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.backfill import STRICT
-from gangsched.core.ledger.condemned import NO_PLAN, STOPS, Cause, Eviction, Phase, VictimState
+from gangsched.core.ledger.condemned import NO_PLAN, STOPS, UNBEGUN, Cause, Eviction, VictimState
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import report, rollback
 from gangsched.core.lifecycle.conditions import Reporter
@@ -257,7 +257,7 @@ class Executor:
                 continue
             # Who comes before any victim leaves is in time to save them all; who comes while they leave is found out
             # when they are gone, and that is not repeated after volumes.
-            in_time = group.state is State.PREBINDING or group.evicts(Phase.MARKING)
+            in_time = group.state is State.PREBINDING or group.evicts(*UNBEGUN)
             risky = changed | fuller if in_time else changed
             if key in taken or not risky.isdisjoint(group.plan.node_of.values()):
                 at_risk.append((group, group.plan))

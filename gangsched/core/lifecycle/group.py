@@ -185,6 +185,8 @@ class Plan:
         self.read = Read()
         #: The nodes that are worth holding against other schedulers.
         self.scarce: frozenset[str] = frozenset()
+        #: Some of its members have room already, which others may take before the rest of the room is free.
+        self.uses_free_room = False
 
     @cached_property
     def first(self) -> Placement | None:

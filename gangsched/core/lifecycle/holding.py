@@ -38,7 +38,7 @@ from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.lifecycle.table import State
-from gangsched.core.planning.held_nodes import NEVER, contested, scarce_nodes
+from gangsched.core.planning.held_nodes import NEVER, contested, scarce_nodes, uses_free_room
 from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.messages.text import listed
@@ -52,6 +52,9 @@ LINGER_SECONDS, TAKEOVER_SECONDS = 1.0, 5.0
 BEYOND_GRACE_SECONDS = 60.0
 #: The hold for a pod that may take longer than a node may be held begins so long before its grace period ends.
 HEAD_START_SECONDS = 10.0
+#: Another scheduler may bind a pod that it has decided before it saw the taint: so long (seconds) after the taint was
+#: seen, free room that a plan uses is looked at for the last time.
+IN_FLIGHT_SECONDS = 0.5
 #: What an accepted write has done shows within this time, or it is asked for again.
 SHOWS_SECONDS = 2.0
 #: So long nodes are not tried again that may not be patched.
@@ -71,7 +74,7 @@ class HeldRoom(msgspec.Struct, frozen=True):
 
 class _Hold(msgspec.Struct):
     """The plan with this id needs its ``nodes`` held ``since`` then and ``until`` then, at most. Their time is counted
-    up to ``counted``; ``over`` says that what came of it is known.
+    up to ``counted``; ``over`` says that what came of it is known. All of them bear the taint since ``stood``.
     """
 
     plan: str
@@ -82,6 +85,7 @@ class _Hold(msgspec.Struct):
     nodes: frozenset[str]
     counted: float
     over: bool = False
+    stood: float = math.inf
 
 
 class _Asked(msgspec.Struct):
@@ -126,6 +130,7 @@ class Holding:
         self._shares = ledger.held_shares
         self._since: dict[str, float] = {}  # by node, when the taint was asked for that is on it
         self._begins_at = ledger.agenda.page()  # by key, when nodes of a plan with slow victims are to be held
+        self._settled = ledger.agenda.page()  # by key, when free room may be looked at for the last time
         self._most = ledger.agenda.page()  # by node, when it has been held for as long as it may be
         self._until = ledger.agenda.page()  # by key, when a plan has had its time
         self._linger = ledger.agenda.page()  # by node, until when it stays held without a plan
@@ -141,7 +146,9 @@ class Holding:
         """Pods are going to leave for a plan of this group: note which of its nodes are worth holding."""
         if group.plan is None or group.rolled_back:
             return
-        group.plan.scarce = scarce_nodes(self._world, self._ledger, group.key, group.plan.placements)
+        places = group.plan.placements
+        group.plan.scarce = scarce_nodes(self._world, self._ledger, group.key, places)
+        group.plan.uses_free_room = uses_free_room(self._world, self._ledger, group.key, places)
         if self._mode != NEVER and not self._refused:
             self._shares.claim(_namespace(group), group.key, group.plan.scarce)
 
@@ -236,7 +243,22 @@ class Holding:
         keys = [eviction.key, *self._counting_on(eviction)]
         for key in keys:
             self._renew(key)
-        return all(self._is_held(node) for key in keys if key in self._holds for node in self._holds[key].nodes)
+        found = [self._stands(key, self._holds[key]) for key in keys if key in self._holds]  # each notes when
+        return all(found)
+
+    def _stands(self, key: str, hold: _Hold) -> bool:
+        """Return whether the nodes of a plan are held, and what others had decided before is known where it counts."""
+        if not all(map(self._is_held, hold.nodes)):
+            hold.stood = math.inf
+            return False
+        hold.stood = min(hold.stood, self._world.now)
+        plan = self._groups[key].plan if key in self._groups else None
+        if plan is None or not plan.uses_free_room or plan.eviction.begun:
+            return True
+        ready = hold.stood + IN_FLIGHT_SECONDS
+        if self._world.now < ready:
+            self._settled.at(key, ready)
+        return self._world.now >= ready
 
     def waits_for(self, group: Group) -> str:
         """Why its removals have not begun, in words: nodes that are not held yet; empty if that is not so."""
@@ -437,6 +459,7 @@ class Holding:
                 self._linger.at(name, world.now + LINGER_SECONDS)
             self._dirty.add(name)
         self._touched.update(self._begins_at.due(world.now))
+        self._heard.update(self._settled.due(world.now))
         self._dirty.update(self._most.due(world.now))
         for name in self._look.due(world.now):
             self._asked.pop(name, None)

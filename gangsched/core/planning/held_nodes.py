@@ -8,10 +8,11 @@ only have to avoid the ports or the labels of a victim keep no other pod off the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from gangsched.core.arrays import Floats
 from gangsched.core.decision import Placement
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.world.world import World
@@ -34,24 +35,32 @@ def scarce_nodes(world: World, ledger: Ledger, key: str, places: Sequence[Placem
     """The nodes of these places on which the members ask for a part of what is free now that others could take; ``key``
     is that of their group.
     """
+    rooms = _rooms(world, ledger, key, places)
+    return frozenset(node for node, asked, free in rooms if np.any((asked > 0.0) & (asked >= _PART * free)))
+
+
+def uses_free_room(world: World, ledger: Ledger, key: str, places: Sequence[Placement]) -> bool:
+    """Return whether the members that these places put on some node have room there already."""
+    return any(bool(np.all(asked <= free)) for _, asked, free in _rooms(world, ledger, key, places))
+
+
+def _rooms(world: World, ledger: Ledger, key: str, places: Sequence[Placement]) -> Iterator[tuple[str, Floats, Floats]]:
+    """Of each node how much of each resource the members on it ask for, and how much is free for them now."""
     by_node: dict[str, list[str]] = {}
     for place in places:
         by_node.setdefault(place.node, []).append(place.uid)
-    world.snapshot.settle()
-    return frozenset(node for node, uids in by_node.items() if _is_scarce(world, ledger, key, node, uids))
-
-
-def _is_scarce(world: World, ledger: Ledger, key: str, node: str, uids: Sequence[str]) -> bool:
     snapshot = world.snapshot
-    row = snapshot.row_of.get(node)
-    if row is None:
-        return False
-    shapes = [world.members[uid].shape for uid in uids if uid in world.members]
-    kept = [each.pod.shape for each in ledger.kept_on([node], but=key)]
-    vectors, taken = [*map(snapshot.vector, shapes)], [*map(snapshot.vector, kept)]
-    asked, free = np.zeros(len(snapshot.resources)), snapshot.allocatable[:, row] - snapshot.used[:, row]
-    for index, amounts in vectors:
-        asked[index] += amounts
-    for index, amounts in taken:
-        free[index] -= amounts
-    return bool(np.any((asked > 0.0) & (asked >= _PART * free)))
+    snapshot.settle()
+    for node, uids in by_node.items():
+        row = snapshot.row_of.get(node)
+        if row is None:
+            continue
+        shapes = [world.members[uid].shape for uid in uids if uid in world.members]
+        kept = [each.pod.shape for each in ledger.kept_on([node], but=key)]
+        vectors, taken = [*map(snapshot.vector, shapes)], [*map(snapshot.vector, kept)]
+        asked, free = np.zeros(len(snapshot.resources)), snapshot.allocatable[:, row] - snapshot.used[:, row]
+        for index, amounts in vectors:
+            asked[index] += amounts
+        for index, amounts in taken:
+            free[index] -= amounts
+        yield node, asked, free

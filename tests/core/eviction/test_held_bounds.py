@@ -8,7 +8,7 @@ import pytest
 
 from gangsched.core.actions import Bind, HoldNode, Remove
 from gangsched.core.ledger.held_shares import FIRST_PAUSE_SECONDS, HeldShares
-from gangsched.core.lifecycle.holding import HEAD_START_SECONDS, LINGER_SECONDS, TAKEOVER_SECONDS
+from gangsched.core.lifecycle.holding import HEAD_START_SECONDS, IN_FLIGHT_SECONDS, LINGER_SECONDS, TAKEOVER_SECONDS
 from tests.builders import OTHERS, PodBuilder, gang, node, pod
 from tests.core.eviction.held_nodes import asked, held, preempting
 from tests.core.harness import Cluster, texts
@@ -110,7 +110,7 @@ def test_only_nodes_are_held_on_which_others_could_take_what_the_members_need(as
         pod("v").cpu(2).priority(1).on("n1").scheduler(OTHERS).port(80),
         pod("m").cpu(asks).priority(5).port(80),
     )
-    cluster.run()
+    cluster.pass_time(IN_FLIGHT_SECONDS)
     assert asked(cluster, Remove) == ["v"]
     assert bool(held(cluster)) == expected
 
@@ -119,7 +119,7 @@ def test_free_room_of_a_plan_that_evicts_elsewhere_is_held_too() -> None:
     """Others could take a free node while the pods on the other one terminate."""
     cluster = preempting()
     cluster.delete("v1")
-    cluster.run()
+    cluster.pass_time(IN_FLIGHT_SECONDS)
     assert asked(cluster, Remove) == ["v2"]
     assert sorted(held(cluster)) == ["n1", "n2"]
 

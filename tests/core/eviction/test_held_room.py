@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gangsched.core.actions import Bind, HoldNode, Mark, ReleaseNode, Remove
+from gangsched.core.actions import Bind, HoldNode, Mark, Nominate, ReleaseNode, Remove, Write
 from gangsched.core.events import Gone, Outcome
-from gangsched.core.lifecycle.holding import BEYOND_GRACE_SECONDS, LINGER_SECONDS, TAKEOVER_SECONDS
+from gangsched.core.lifecycle.holding import BEYOND_GRACE_SECONDS, IN_FLIGHT_SECONDS, LINGER_SECONDS, TAKEOVER_SECONDS
 from gangsched.model.constraints import Taint
 from gangsched.model.held import Held
 from tests.builders import OTHERS, gang, node, pod
@@ -330,3 +330,54 @@ def test_a_member_whose_room_another_pod_takes_in_spite_of_the_taint_comes_befor
     assert cluster.pod("m2").node == "n4"
     assert not cluster.pod("weaker").node
     assert not held(cluster)
+
+
+def partly_free() -> Cluster:
+    """Gang g needs n1, which is free, and n2, of which a pod is in the way; n3 is full of work that is stronger."""
+    cluster = preempting()
+    cluster.delete("v1")
+    cluster.show(pod("strong").cpu(1).priority(2000).on("n3").scheduler(OTHERS))
+    return cluster
+
+
+def test_free_room_of_a_plan_is_looked_at_once_more_before_the_first_removal() -> None:
+    """When all nodes are seen to be held, bindings of others that were decided before may still come."""
+    cluster = partly_free()
+    cluster.run()
+    assert len(held(cluster)) == 2
+    assert sorted(asked(cluster, Mark)) == ["v2"]
+    assert not asked(cluster, Remove)
+    cluster.pass_time(IN_FLIGHT_SECONDS)
+    assert asked(cluster, Remove) == ["v2"]
+
+
+@pytest.mark.parametrize("kind", [Nominate, HoldNode, Mark])
+def test_a_plan_whose_free_room_another_pod_takes_first_evicts_no_pod(kind: type[Write]) -> None:
+    """However far it is: while it nominates its members, holds its nodes, or marks its victims."""
+    cluster = partly_free()
+    cluster.slow = lambda write: isinstance(write, kind)
+    cluster.run()
+    cluster.show(pod("thief").cpu(3).priority(2000).on("n1").scheduler(OTHERS))
+    cluster.run()
+    cluster.slow = lambda _: False
+    cluster.answer()
+    cluster.pass_time(30)
+    assert not asked(cluster, Remove)
+    assert not held(cluster)
+
+
+def test_a_pod_that_takes_free_room_after_the_nodes_are_held_saves_the_victims() -> None:
+    """Its binding was on its way when the taint came."""
+    cluster = partly_free()
+    cluster.run()
+    cluster.pass_time(IN_FLIGHT_SECONDS / 2)
+    cluster.show(pod("thief").cpu(3).priority(2000).on("n1").scheduler(OTHERS))
+    cluster.pass_time(30)
+    assert not asked(cluster, Remove)
+
+
+def test_a_plan_without_free_room_waits_no_longer() -> None:
+    """All of its room comes from victims."""
+    cluster = preempting()
+    cluster.run()
+    assert sorted(asked(cluster, Remove)) == ["v1", "v2"]
