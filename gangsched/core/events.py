@@ -229,6 +229,12 @@ class NameLeased(_Event, frozen=True):
     lease: str = ""
 
 
+class FormerNames(_Event, frozen=True):
+    """The earlier leader of this installation had these scheduler names."""
+
+    names: tuple[str, ...]
+
+
 class LeadershipChanged(_Event, frozen=True):
     """This process may write (True) or must stop writing (False)."""
 
@@ -246,6 +252,7 @@ Event: TypeAlias = (
     | Synced
     | WriteDone
     | NameLeased
+    | FormerNames
     | LeadershipChanged
 )
 

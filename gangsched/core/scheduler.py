@@ -300,12 +300,20 @@ class Scheduler:
                 for pod in self._late.among(self.world.pods.values()):  # it was listed after the Jobs
                     self._pod_gone(pod.uid)
                     self._late.keep(pod, self.world.now)
-            case ev.NameLeased(name, owner, lease):
-                self.world.names.leased(name, owner, lease)
+            case ev.NameLeased() | ev.FormerNames():
+                self._names_known(event)
             case ev.LeadershipChanged(leading):
                 self._leadership(leading)
             case ev.ServerClock(ahead):
                 self.world.sightings.set_server_clock(ahead, self.world.pods.values(), self.world.now)
+
+    def _names_known(self, event: ev.NameLeased | ev.FormerNames) -> None:
+        """More is known of who has, or had, which scheduler name."""
+        if isinstance(event, ev.NameLeased):
+            self.world.names.leased(event.name, event.owner, event.lease)
+        else:
+            for node in self.world.held_taints.former(event.names):
+                self._apply(ev.Changed(node))
 
     def _object_is(self, about: ObjectKey, now: Any) -> None:
         """The object with this key is another from now on; None: it is gone."""

@@ -6,6 +6,7 @@ installation beside this one knows its own holds from ours, and respects those.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 
@@ -13,6 +14,8 @@ from gangsched.model.constraints import Record, Taint
 
 #: Key and effect. The kubelet minds only NoExecute, so pods that are bound need no toleration.
 HELD, HELD_EFFECT = "gangsched.dev/held", "NoSchedule"
+#: So long after its plan was made (seconds) the taint is of no use to any installation: any may take it off.
+MOST_AGE_SECONDS = 3600.0
 #: The value of a taint is that of a label.
 _MOST_CHARACTERS = 63
 
@@ -33,6 +36,15 @@ def is_of(value: str, schedulers: Iterable[str]) -> bool:
     """Return whether a value names a plan of one of these schedulers, or of none."""
     plan, _, scheduler = value.partition(".")
     return not scheduler or any(value == value_of(plan, name) for name in schedulers)
+
+
+def made_at(value: str) -> float:
+    """Return when the plan that a value names was made (seconds), infinity if that is not known."""
+    milliseconds, _, _ = value.partition(".")[0].partition("-")
+    try:
+        return int(milliseconds, 16) / 1000.0
+    except ValueError:
+        return math.inf
 
 
 def without_held(taints: tuple[Taint, ...]) -> tuple[tuple[Taint, ...], Held | None]:

@@ -9,6 +9,7 @@ from gangsched.core.actions import Action
 from gangsched.core.events import (
     Changed,
     Event,
+    FormerNames,
     Gone,
     KindRead,
     NameLeased,
@@ -56,6 +57,8 @@ class Known(Observer):
                 last[KindRead, kind] = event
             case NameLeased(name):
                 last[NameLeased, name] = event
+            case FormerNames():
+                last[FormerNames] = event
             case ServerClock():
                 last[ServerClock] = event
 

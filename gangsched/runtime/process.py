@@ -428,6 +428,7 @@ def _lease(configuration: Configuration) -> LeaseSettings | None:
         renew_deadline_seconds=seconds_of(election.renew_deadline),
         retry_period_seconds=seconds_of(election.retry_period),
         takeover_wait_seconds=seconds_of(configuration.client_connection.request_timeout),
+        names=tuple(profile.scheduler_name for profile in configuration.profiles),
     )
 
 

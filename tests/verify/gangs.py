@@ -10,7 +10,6 @@ from gangsched.core.state.membership import Membership
 from gangsched.core.state.ownership import Ownership
 from gangsched.core.world.owner_gangs import key_in_labels
 from gangsched.core.world.world import World
-from gangsched.model.held import is_of
 from tests.verify.differences import filled, unlike
 from tests.verify.nodes import known_pods
 
@@ -93,11 +92,7 @@ def surroundings(world: World) -> Iterator[str]:
         waiting = {p.uid for p in pods.values() if p.live and not (p.node or p.gates or ours(p.gang))}
         yield from unlike("pods that wait for others", set().union(*world.rivals.waiting.values()), waiting)
     yield from unlike("assumed pods", {uid for uid in world.assumed if uid not in pods or pods[uid].node}, set())
-    known = {
-        n.name
-        for n in world.snapshot._known.values()
-        if n.held is not None and is_of(n.held.value, world.membership.ours)
-    }
+    known = {n.name for n in world.snapshot._known.values() if n.held is not None}
     yield from unlike("held nodes", set(world.held), known)
     nominated = world.foreign_nominations._pods
     yield from unlike(

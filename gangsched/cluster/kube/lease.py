@@ -26,12 +26,14 @@ from gangsched import logs
 from gangsched.cluster.kube.client import ApiError, Client, Observe, UnreachableError, ignore, segment
 from gangsched.cluster.kube.json_limits import bounded
 from gangsched.cluster.kube.quarantine_record import ANNOTATION, QuarantineRecord
-from gangsched.core.events import Event, NameLeased
+from gangsched.core.events import Event, FormerNames, NameLeased
 from gangsched.messages import failures, notes
 from gangsched.model.times import render_micro_time
 
 _log = logs.get(__name__)
 
+#: The annotation of the Lease that names the schedulers of its holder.
+NAMES = "gangsched.dev/scheduler-names"
 #: Candidates do not all ask at the same moment.
 _JITTER = 0.2
 #: A standby takes a released lease within its retry period and this. The lease is read so often meanwhile (seconds).
@@ -43,7 +45,8 @@ class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     ``identity`` must be unique for each process. ``renew_deadline_seconds`` after the last good renewal began
     the holder stops writing; others may take the lease ``duration_seconds`` after they saw it change.
-    ``takeover_wait_seconds`` is the longest time a write of the previous holder may take.
+    ``takeover_wait_seconds`` is the longest time a write of the previous holder may take. ``names`` are the scheduler
+    names of this installation: the Lease tells them to a later leader, which may have others.
     """
 
     namespace: str
@@ -53,6 +56,7 @@ class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
     renew_deadline_seconds: float = 10.0
     retry_period_seconds: float = 2.0
     takeover_wait_seconds: float = 2.0
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.duration_seconds > self.renew_deadline_seconds > self.retry_period_seconds * (1 + _JITTER) > 0:
@@ -383,10 +387,15 @@ class Elector:
         return renews + settings.takeover_wait_seconds
 
     def _noted(self, lease: Lease) -> Lease:
-        """The Lease with what is known of decisions."""
+        """The Lease with what is known of decisions, and our scheduler names."""
+        if self._settings.names:
+            lease = lease.annotated(NAMES, ",".join(self._settings.names))
         return lease.annotated(ANNOTATION, self._record.text()) if self._record is not None else lease
 
     def _take_over_record(self, lease: Lease) -> None:
+        names = str(lease.annotations.get(NAMES, "")).split(",")
+        if former := tuple(sorted({*filter(None, names)} - {*self._settings.names})):
+            self._deliver([FormerNames(former)])
         if self._record is not None:
             cut = self._record.load(str(lease.annotations.get(ANNOTATION, "")))
             if cut:

@@ -45,7 +45,7 @@ from gangsched.core.queue.rounds import charged
 from gangsched.core.queue.scheduling_queue import Queue
 from gangsched.core.queue.signature import Signature, signature_of, speaks_for_others
 from gangsched.core.state.scheduler_names import NameOwner
-from gangsched.core.world.world import World, queue_order, surplus_waits
+from gangsched.core.world.world import World, queue_order, surplus_waits, take_in
 from gangsched.messages import notes
 from gangsched.model.times import render_time
 
@@ -295,6 +295,9 @@ class Executor:
         self._reporter.statuses.time_passed()
         self.gangs.broken.time_passed()
         self.phases.ask_again()
+        for record in self.world.held_taints.left_behind(self.world.now):
+            change = take_in(self.world, "Node", "", record.name, record)
+            self.work.changes += [change] if change is not None else []
         for node in self.world.foreign_nominations.lapsed(self.world.now):
             self.work.changes.append(Change(Hint.ROOM, node))
         for uid in self._ledger.condemned.unseen(self.world.now):

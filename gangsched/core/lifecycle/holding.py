@@ -42,7 +42,7 @@ from gangsched.core.planning.held_nodes import NEVER, contested, scarce_nodes, u
 from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.messages.text import listed
-from gangsched.model.held import HELD, value_of
+from gangsched.model.held import HELD, MOST_AGE_SECONDS, made_at, value_of
 from gangsched.model.records import Node, Pod
 
 #: A taint is taken back so long after it was needed last (seconds), and by a process that takes over so long after it
@@ -378,11 +378,12 @@ class Holding:
         """
         now, namespace = self._world.now, _namespace(group)
         begins, until = self._span(group.key, plan, self._shares.seconds_left(namespace))
+        until = min(until, made_at(plan.ident) + MOST_AGE_SECONDS)
         self._holds.pop(group.key, None)
         self._until.never(group.key)
         if begins > now:
             self._begins_at.at(group.key, begins)
-        if begins > now or self._shares.may_hold_from(namespace) > now or not plan.scarce:
+        if begins > now or until <= now or self._shares.may_hold_from(namespace) > now or not plan.scarce:
             return frozenset()
         since = now
         if known is not None and not known.over:

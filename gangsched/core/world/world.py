@@ -32,13 +32,14 @@ from gangsched.core.state.scheduler_names import SchedulerNames
 from gangsched.core.state.sightings import Sightings
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.world.cut_decisions import CutDecisions
+from gangsched.core.world.held_taints import HeldTaints
 from gangsched.core.world.owner_gangs import OwnerGangs, key_in_labels
 from gangsched.core.world.resumes import Resumes
 from gangsched.core.world.stand_ins import StandIns
 from gangsched.model.devices import DeviceClass
 from gangsched.model.dialects.objects import MAX_MEMBERS
 from gangsched.model.errors import Mistake
-from gangsched.model.held import is_of, with_held
+from gangsched.model.held import with_held
 from gangsched.model.pod_quotas import ResourceQuota
 from gangsched.model.preemptible import protected
 from gangsched.model.queues import STOP_HOLD, ClusterQueue, QueueObject, queue_labels
@@ -126,10 +127,8 @@ class World:
         #: Keys of groups of which an earlier process has left some members bound, and fewer than they need.
         self.begun: set[str] = set()
         self.rivals = Rivals(self.membership.is_ours)
-        #: Nodes on which the taint of this scheduler was seen, by name, and those of which that has changed: whoever
-        #: follows it up empties the second.
-        self.held: dict[str, Node] = {}
-        self.held_changed: set[str] = set()
+        self.held_taints = HeldTaints(self.membership.ours, self.agenda.page())
+        self.held, self.held_changed = self.held_taints.nodes, self.held_taints.changed
         #: By namespace and name.
         self.uid_of: dict[tuple[str, str], str] = {}
         self.managed = Managed(self.snapshot, self.membership, self.jobs, self.assumed, fair_sharing)
@@ -397,7 +396,7 @@ def _storage(world: World, kind: str, namespace: str, name: str, now: StorageObj
 
 def _node(world: World, name: str, node: Node | None) -> Change | None:
     snapshot = world.snapshot
-    _held(world, name, node)
+    world.held_taints.seen(name, node, world.now)
     if node is None:
         snapshot.drop_node(name)
         return Change(Hint.NODE_GONE, name)
@@ -409,19 +408,6 @@ def _node(world: World, name: str, node: Node | None) -> Change | None:
     snapshot.set_node(node)
     kind = Hint.NODE_ADDED if old is None else _differences(old, node)
     return Change(kind, node.name) if kind else None
-
-
-def _held(world: World, name: str, node: Node | None) -> None:
-    """Note whether a node bears the taint of this scheduler. That is no news for any gang: what of the node is free is
-    in the ledger.
-    """
-    ours = node is not None and node.held is not None and is_of(node.held.value, world.membership.ours)
-    before = world.held.pop(name, None)
-    if ours and node is not None:
-        world.held[name] = node
-    after = world.held.get(name)
-    if (before and (before.uid, before.held)) != (after and (after.uid, after.held)):
-        world.held_changed.add(name)
 
 
 def _differences(old: Node, node: Node) -> Hint:

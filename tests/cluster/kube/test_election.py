@@ -31,7 +31,12 @@ async def lease(admin: Client) -> Callable[..., LeaseSettings]:
         await admin.delete("Lease", NAME, SPACE)
 
     def make(**changes: float) -> LeaseSettings:
-        times = {"duration_seconds": 3.0, "renew_deadline_seconds": 2.0, "retry_period_seconds": 0.2, **changes}
+        times: dict[str, Any] = {
+            "duration_seconds": 3.0,
+            "renew_deadline_seconds": 2.0,
+            "retry_period_seconds": 0.2,
+            **changes,
+        }
         return LeaseSettings(namespace=SPACE, name=NAME, identity=unique_identity(), takeover_wait_seconds=0.3, **times)
 
     return make

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError
-from gangsched.cluster.kube.lease import Elector, Lease, LeaseSettings, LeaseSpec, Watcher, unique_identity
+from gangsched.cluster.kube.lease import NAMES, Elector, Lease, LeaseSettings, LeaseSpec, Watcher, unique_identity
 from gangsched.cluster.kube.quarantine_record import ANNOTATION, QuarantineRecord
-from gangsched.core.events import Event, Quarantined
+from gangsched.core.events import Event, FormerNames, Quarantined
 
 
 def spec(holder: str | None, renewed: str = "t0", duration: int | None = 15) -> LeaseSpec:
@@ -154,11 +154,11 @@ async def _nothing() -> None:
 class Election:
     """One elector, a server of its own, and when it began and ceased to lead."""
 
-    def __init__(self, server: OneLease, **settings: float) -> None:
+    def __init__(self, server: OneLease, **settings: Any) -> None:
         self.server = server
         self.terms: list[float] = []
         self.ends: list[float] = []
-        wanted = {"takeover_wait_seconds": 1.75, **settings}
+        wanted: dict[str, Any] = {"takeover_wait_seconds": 1.75, **settings}
         self.elector = Elector(
             cast("Client", server),
             LeaseSettings(namespace="ns", name="n", identity="me", **wanted),
@@ -344,3 +344,15 @@ async def test_the_next_leader_is_told_over_which_gang_the_last_one_ended(monkey
     await election.run(monkeypatch, 50.0)
     assert told == [Quarantined("", "", "d/g", "", 1, 99.0)]
     assert seen == [said, said, None]
+
+
+async def test_a_leader_with_other_scheduler_names_is_told_the_former_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names of the earlier leader are in the Lease until this one writes its own."""
+    server = OneLease({"holderIdentity": "", "leaseDurationSeconds": 1})
+    assert server.lease is not None
+    server.lease["metadata"]["annotations"] = {NAMES: "old,mine"}
+    election, told = Election(server, names=("mine", "new")), list[Event]()
+    election.elector._deliver = told.extend
+    await election.run(monkeypatch, 10.0)
+    assert told == [FormerNames(("old",))]
+    assert Lease(server.lease or {}).annotations[NAMES] == "mine,new"

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import Bind, HoldNode, Mark, Nominate, ReleaseNode, Remove, Write
-from gangsched.core.events import Gone, Outcome
+from gangsched.core.events import FormerNames, Gone, Outcome
 from gangsched.core.lifecycle.holding import BEYOND_GRACE_SECONDS, IN_FLIGHT_SECONDS, LINGER_SECONDS, TAKEOVER_SECONDS
 from gangsched.model.constraints import Taint
-from gangsched.model.held import Held
+from gangsched.model.held import MOST_AGE_SECONDS, Held
 from tests.builders import OTHERS, gang, node, pod
 from tests.core.eviction.held_nodes import asked, held, preempting
 from tests.core.harness import Cluster, reports, texts, writes
@@ -381,3 +381,28 @@ def test_a_plan_without_free_room_waits_no_longer() -> None:
     cluster = preempting()
     cluster.run()
     assert sorted(asked(cluster, Remove)) == ["v1", "v2"]
+
+
+def test_the_taint_of_another_installation_is_taken_off_when_its_plan_is_too_old() -> None:
+    """Up to an hour after the plan was made it is respected."""
+    cluster = Cluster(node("n1"), pod("a").cpu(1))
+    cluster.show(msgspec.structs.replace(cluster.nodes["n1"], held=Held("3e8-1.their-scheduler", 0)))  # made at 1.0
+    cluster.pass_time(MOST_AGE_SECONDS)
+    assert not asked(cluster, Bind)
+    assert len(held(cluster)) == 1
+    cluster.pass_time(2)
+    assert not held(cluster)
+    cluster.pass_time(300)
+    assert asked(cluster, Bind) == ["a"]
+
+
+def test_the_taint_of_an_earlier_process_with_other_names_is_taken_off() -> None:
+    """The Lease says that this installation had that name; that of a third one stays."""
+    cluster = Cluster(node("n1"), node("n2"))
+    for name, scheduler in (("n1", "former"), ("n2", "third")):
+        cluster.show(msgspec.structs.replace(cluster.nodes[name], held=Held(f"1-1.{scheduler}", 0)))
+    cluster.pass_time(10)
+    assert sorted(held(cluster)) == ["n1", "n2"]
+    cluster.show(FormerNames(("former",)))
+    cluster.pass_time(10)
+    assert sorted(held(cluster)) == ["n2"]
