@@ -96,7 +96,7 @@ BROKEN: dict[str, tuple[type, str, Callable[..., Any], str, tuple[tuple[int, str
     "marks stay": (
         Evictions,
         "withdraw",
-        lambda *_: None,
+        lambda *_: [],
         "A pod that is neither needed nor removed loses its mark.",
         ((6, ""), (17300011, "bursts"), (17300015, "bursts"), (30027, "marks")),
     ),

@@ -344,10 +344,7 @@ MUTANTS = (
         (
             (
                 _HEALING,
-                (
-                    "        keep_room(world, self._ledger, key, gangs, [(r.pod, r.node) for r in rooms],"
-                    " Kind.REPLACEMENT)\n"
-                ),
+                "        keep_room(world, self._ledger, key, gangs, [(r.pod, r.node) for r in rooms])\n",
                 "",
             ),
         ),

@@ -173,6 +173,16 @@ class Eviction:
         failed = self.all_meant(f for f in failures if f.outcome is not Outcome.TRANSIENT)
         return bool((self.removing - failed) | self.within(VictimState.UNKNOWN))
 
+    def begun_units(self, left: Container[str]) -> set[UnitRef | str]:
+        """Return the units that leave as a whole for a gang, and of which a pod was removed, or may have been. Those
+        that had ``left`` by themselves (UIDs) were not removed.
+        """
+        if self.grounds.cause is not Cause.PREEMPTION:
+            return set()
+        asked = self.within(VictimState.REMOVING, VictimState.UNKNOWN) & self.victims.keys()
+        removed = (self.victims[uid] for uid in asked if uid not in left)
+        return {victim.unit for victim in removed if not victim.partial and victim.method != "suspend"}
+
     def settle(self, failed: Sequence[Failure]) -> list[Failure]:
         """Every write of the phase has been answered, and these have failed: that is what is known to stand. Returns
         what matters. A victim that is gone has left by itself; one whose removal has failed has not been

@@ -3,6 +3,8 @@
 Whatever became of the plan, half a minute later each such gang is looked at. If it is still below its minimum the rest
 of it is evicted, since it is of no use; if that may not be, an Event says so. A gang that its controller has made whole
 by then is left alone.
+
+Until then its members keep the marks of the plan: they are what another process finds.
 """
 
 from __future__ import annotations
@@ -51,6 +53,9 @@ class BrokenGangs:
         self._evictions = evictions
         self._due: Page[GangId] = ledger.agenda.page()
         self._removed: dict[GangId, Grounds] = {}
+        #: The members of these gangs (UIDs) that bear the mark of an eviction which is over, each with its key and for
+        #: whom it was.
+        self._marked: dict[GangId, dict[str, tuple[str, str]]] = {}
         #: What is being finished of gangs.
         self.open: dict[GangId, tuple[Eviction, Grounds]] = {}
 
@@ -60,6 +65,24 @@ class BrokenGangs:
             self._removed[gang] = removed
             self._due.at(gang, self._world.now + FINISH_AFTER_SECONDS)
 
+    def withdraw(self, eviction: Eviction) -> None:
+        """Take the name of an eviction that is over off the pods that stay. If members of a gang were removed, or may
+        have been, its other members keep their marks until the gang is looked at. After the end of this process they
+        tell what was removed.
+        """
+        for pod in self._evictions.withdraw(eviction):
+            self.note(pod.gang, eviction.grounds)
+            self._marked.setdefault(pod.gang, {})[pod.uid] = eviction.key, eviction.grounds.owner
+
+    def found(self, pod: Pod, owner: str) -> bool:
+        """Return whether a mark that an earlier process has left on a pod, for this owner, stays until its gang is
+        looked at.
+        """
+        if pod.gang not in self._removed or not pod.live or self._condemned.named(pod.uid) is not None:
+            return False
+        self._marked.setdefault(pod.gang, {})[pod.uid] = "", owner
+        return True
+
     def time_passed(self) -> None:
         """Look at the gangs whose time has come."""
         for gang in self._due.due(self._world.now):
@@ -67,8 +90,19 @@ class BrokenGangs:
             pods = self._rest(gang)
             if any(pod.uid in self._condemned or pod.uid in self._world.assumed for pod in pods):
                 self.note(gang, removed)  # a plan takes some of the rest, or some are being bound: look again later
-            elif pods and self._below_minimum(gang):
+                continue
+            if pods and self._below_minimum(gang):
                 self._finish(gang, removed, pods)
+            self._unmark(gang)
+
+    def _unmark(self, gang: GangId) -> None:
+        """Take the marks of evictions that are over off the members that no other eviction has named since."""
+        for uid, (key, owner) in self._marked.pop(gang, {}).items():
+            pod, named = self._world.pods.get(uid), self._condemned.named(uid)
+            if named is not None and named.key == key:
+                self._evictions.disown(uid, key)
+            elif named is None and pod is not None and pod.live:
+                self._evictions.restate(pod, owner)
 
     def _rest(self, gang: GangId) -> list[Pod]:
         """The members of the gang, and of its GangGroup, that run."""
@@ -115,6 +149,6 @@ class BrokenGangs:
                 self._reporter.left_in_part(eviction, stays)
             elif stays:
                 self.note(gang, removed)
-            self._evictions.withdraw(eviction)
+            self.withdraw(eviction)
             self._evictions.end(eviction)
             del self.open[gang]

@@ -176,19 +176,28 @@ class Evictions:
         self._condemned.answer_lost(lost, self._world.now)
         return failures
 
-    def withdraw(self, eviction: Eviction) -> None:
-        """Take the eviction's name off those that stay."""
+    def withdraw(self, eviction: Eviction) -> list[Pod]:
+        """Take the eviction's name off those that stay. Return the pods of which it is not taken off yet, because other
+        members of their gang were removed, or may have been.
+        """
         failed = self._actuator.failures(eviction.key)
         if eviction.phase is Phase.REMOVING:
             self._settle(eviction, failed)
         stay = eviction.all_meant(failed) | (eviction.state.keys() - eviction.removing)
+        begun = eviction.begun_units({f.uid for f in failed if f.outcome is Outcome.GONE})
+        kept = []
         for uid in sorted(stay):
             pod = self._world.pods.get(uid)
             if pod is not None and not pod.live:
                 continue  # it leaves, for whoever that is
             job = self._world.jobs.owner_of(pod) if pod is not None else None
-            if job is None or not job.suspended:
+            victim = eviction.victims.get(uid)
+            if pod is not None and pod.gang.family != SINGLE and victim is not None and unit_of(victim) in begun:
+                self.spare(uid, eviction.key)
+                kept.append(pod)
+            elif job is None or not job.suspended:
                 self.disown(uid, eviction.key)
+        return kept
 
     def disown(self, uid: str, key: str) -> None:
         """The eviction with this key needs the pod no longer to leave. If none does, its mark is taken back."""

@@ -537,7 +537,8 @@ class Executor:
         for gang, removed in found.begun_gangs():
             self.gangs.broken.note(gang, removed)
         for pod, owners in found.owned:
-            self._evictions.take_over(pod, owners)
+            if not self.gangs.broken.found(pod, owners[0].name):
+                self._evictions.take_over(pod, owners)
         for group, plan in resumed:  # now that it is known who leaves
             self.phases.go_on(group, plan, tell=False)
         self._reporter.runs_with_quota()

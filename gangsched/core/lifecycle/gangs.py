@@ -179,7 +179,7 @@ class Gangs:
 
     def _unmark(self, group: Group) -> None:
         if group.plan is not None:
-            self.evictions.withdraw(group.plan.eviction)
+            self.broken.withdraw(group.plan.eviction)
 
     def _release(self, group: Group) -> None:
         """Give up the plan and the room that is held for it."""

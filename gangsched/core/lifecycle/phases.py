@@ -436,7 +436,7 @@ class Phases:
         otherwise another plan has to follow.
         """
         self._ledger.stop_waiting(group.key)
-        self._evictions.withdraw(plan.eviction)
+        self._gangs.broken.withdraw(plan.eviction)
         if verdict.outcome == BIND:
             self._bind(group, plan, verdict)
         else:

@@ -222,6 +222,8 @@ def test_a_gang_that_goes_on_without_its_lost_member_is_let_off() -> None:
     cluster.restart()
     cluster.slow = lambda _: False
     cluster.run()
+    assert names(cluster, Unmark) == set()
+    cluster.pass_time(31)
     assert evicted(cluster) == set()
     assert names(cluster, Unmark) == {"w2"}
 

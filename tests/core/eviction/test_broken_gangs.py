@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gangsched.core.actions import Bind, Mark, Remove, Report
+from gangsched.core.actions import Bind, Mark, Remove, Report, Unmark
 from gangsched.core.events import Outcome, WriteDone
 from tests.builders import gang, node, pod
 from tests.core.eviction.recalls import two_gangs, whole_gang
@@ -36,9 +36,9 @@ def abandoned(**options: Any) -> Cluster:
 
 
 def test_what_is_left_of_a_gang_is_finished() -> None:
-    """Its mark is taken back when its preemptor goes; half a minute later it is marked and removed again."""
+    """Its mark stays when its preemptor goes; half a minute later it is marked for what is left, and removed."""
     cluster = abandoned()
-    assert not cluster.pod("w2").disruption_target
+    assert cluster.pod("w2").disruption_target
     del cluster.log[:]
     cluster.pass_time(25)
     assert names(cluster, Mark) | names(cluster, Remove) == set()
@@ -93,7 +93,7 @@ def test_a_process_that_takes_over_finishes_it_too() -> None:
     cluster.restart()
     del cluster.log[:]
     cluster.run()
-    assert not cluster.pod("w2").disruption_target
+    assert cluster.pod("w2").disruption_target
     cluster.slow = lambda write: False
     cluster.pass_time(31)
     assert names(cluster, Remove) == {"w2"}
@@ -152,4 +152,37 @@ def test_a_gang_that_is_still_at_its_minimum_is_left_alone() -> None:
     refused(cluster, "w2", outcome=Outcome.TRANSIENT)
     del cluster.log[:]
     cluster.pass_time(60)
-    assert writes(cluster.log) == []
+    assert writes(cluster.log) == [("Unmark", "w2")]
+
+
+def lost_and_refused() -> Cluster:
+    """The answer to the removal of w1 is lost, and that of w2 is refused: the plan of gang g ends."""
+    cluster = two_gangs()
+    refused(cluster, "w1", outcome=Outcome.TRANSIENT)
+    refused(cluster, "w2", outcome=Outcome.REFUSED)
+    return cluster
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_member_whose_removal_was_not_answered_counts_as_removed(*, restarts: bool) -> None:
+    """The marks stay, for this process and for another one, until it is known what has become of the gang."""
+    cluster = lost_and_refused()
+    assert cluster.pod("w2").disruption_target
+    assert names(cluster, Unmark) == set()
+    cluster.delete("w1")
+    if restarts:
+        cluster.restart()
+    del cluster.log[:]
+    cluster.slow = lambda _: False
+    cluster.pass_time(35)
+    assert "w2" in names(cluster, Remove)
+
+
+def test_marks_are_taken_back_when_no_member_has_left() -> None:
+    """The lost removal had no effect: half a minute later the gang is whole, and bears no mark."""
+    cluster = lost_and_refused()
+    for name in ("m1", "m2"):
+        cluster.delete(name)
+    cluster.pass_time(35)
+    assert names(cluster, Unmark) == {"w1", "w2"}
+    assert not any(cluster.pod(name).disruption_target for name in ("w1", "w2"))
