@@ -20,7 +20,7 @@ _KEPT = 100
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What went wrong when something was asked about a ``gang``, and where, for those who maintain this program."""
+    """An error of a question about a ``gang``, and its place, for maintainers of this program."""
 
     gang: str
     error: str
@@ -35,7 +35,7 @@ class SchedulerError(PluginError):
 
     @staticmethod
     def said(plugin: str, method: str, words: str) -> str:
-        """What people read; ``plugin`` goes without saying."""
+        """The text for users; ``plugin`` goes without saying."""
         del plugin
         return invalid.scheduler_failed(place=method, words=words)
 
@@ -52,7 +52,7 @@ class Contained:
 
     @contextmanager
     def about(self, gangs: Sequence[GangId]) -> Iterator[None]:
-        """Whatever is asked inside is asked about these gangs."""
+        """All questions inside are about these gangs."""
         try:
             yield
         except PluginError:

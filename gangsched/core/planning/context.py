@@ -45,7 +45,7 @@ NO_PAUSE = Pause(0.0, "")
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is asked about the gangs of one group."""
+    """Questions about the gangs of one group."""
 
     gangs: Sequence[GangId]
     may_preempt: bool = True
@@ -82,9 +82,9 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class KnownPlan(msgspec.Struct, frozen=True):
-    """A plan that is asked about: these members on these nodes, once the pods that are ``gone`` (UIDs) have left, and
-    terminating ones unless they are taken to stay. ``flavors`` are those that members (UIDs) are to be given; others
-    have theirs, or those of their node. ``absent`` are stand-ins for members that do not exist yet.
+    """A plan to test: these members on these nodes, without the pods ``gone`` (UIDs), and without terminating ones
+    unless they count as staying. ``flavors`` are those that members (UIDs) are to be given; others have theirs, or
+    those of their node. ``absent`` are stand-ins for members that do not exist yet.
     """
 
     gangs: Sequence[GangId]
@@ -296,7 +296,7 @@ class SchedulingContext:
         return leaving
 
     def _gone_by(self, until: float, leaving: Ints) -> Ints:
-        """Those of these slots whose pods should be gone by then (seconds)."""
+        """Return those of these slots whose pods should be gone by then (seconds)."""
         if until == math.inf:
             return leaving
         pods = self.world.snapshot.table.pods
@@ -439,7 +439,7 @@ class SchedulingContext:
             self.left_out |= cut
 
     def demand(self, sim: Simulation) -> DomainDemand:
-        """What the pending members ask for, and those that are announced, for counting."""
+        """The demand of pending and announced members, for counting."""
         wants = [w for g in self.gangs if (w := self._want(g)).members]
         return DomainDemand(self.placer.pipeline, sim, [*wants, *self._wants_announced()])
 

@@ -40,8 +40,8 @@ class Ending(msgspec.Struct, eq=False):
     """A Job or JobSet of several pods that does not survive the loss of all of them.
 
     ``slots`` are those of all of its pods that do not leave yet, on whatever node; ``gangs`` the numbers of the groups
-    that these are in; ``numbers`` those of its Jobs in the table. ``known`` is for whoever wants to remember something
-    as long as nothing changes about its Jobs and pods.
+    that these are in; ``numbers`` those of its Jobs in the table. ``known`` is a cache that is valid until its Jobs or
+    pods change.
     """
 
     owner: Suspendable
@@ -65,7 +65,7 @@ class Owners:
         self._asked: set[str] = set()
 
     def endings(self, slots: Ints) -> list[Ending]:
-        """Those that pods in these slots belong to."""
+        """Return the owners of the pods in these slots."""
         table = self._world.snapshot.table
         numbers = table.job[slots]
         out: dict[str, Ending] = {}
@@ -93,7 +93,9 @@ class Owners:
         return found
 
     def _that_ends(self, job: Job) -> Suspendable:
-        """What ends with a Job: its JobSet, unless that makes each failed Job anew and lets the others go on."""
+        """Return what ends with a Job: its JobSet, unless that creates each failed Job again and
+        continues the others.
+        """
         jobset = self._world.jobs.jobset_of(job)
         if jobset is None or jobset.failure_policy is None:
             return jobset or job
@@ -126,7 +128,7 @@ class Owners:
 
 
 def uncounted(job: Job, pods: Iterable[Pod]) -> list[Pod]:
-    """Those of the pods that leave a Job that it has not counted yet."""
+    """Return the evicted pods that their Job has not counted yet."""
     return [p for p in pods if p.tracked and p.uid not in job.counted]
 
 
@@ -143,7 +145,7 @@ def with_failed(job: Job, world: World) -> Job:
 
 
 def joined(endings: Iterable[Ending], groups: dict[int, tuple[int, ...]]) -> list[tuple[list[Ending], set[int]]]:
-    """What ends together: Jobs and JobSets that have pods in the same gang, with the numbers of all these gangs.
+    """A set that ends together: Jobs and JobSets that have pods in the same gang, with the numbers of all these gangs.
     ``groups`` has, for each gang, those that are decided with it.
     """
     out: dict[int, tuple[list[Ending], set[int]]] = {}
@@ -194,7 +196,7 @@ class Part(msgspec.Struct):
 
 
 class Block(msgspec.Struct):
-    """What may be taken together. ``whole`` are all its slots, or empty when it cannot be taken whole.
+    """A set that may be evicted together. ``whole`` are all its slots, or empty when it cannot be taken whole.
 
     ``number`` is its own among all blocks; ``priority`` is that of the whole unit; ``ref`` names the whole unit. Blocks
     are shared by decisions and not changed.
@@ -239,7 +241,7 @@ def mode_of(spec: Gang | None, options: Options) -> str:
 
 
 def ref_of(membership: Membership, gangs: Sequence[GangId]) -> UnitRef:
-    """What leaves when all of these gangs do."""
+    """Return the pods that are evicted with all of these gangs."""
     if len(gangs) > 1:
         return UnitRef("GangGroup", names_of(gangs))
     spec = membership.spec(gangs[0])

@@ -38,8 +38,8 @@ class Branch(msgspec.Struct, frozen=True):
 
 
 class BranchAndBound:
-    """One exhaustive search below a known choice. ``may_look`` is asked before each test and says if there is budget;
-    with ``strict`` no disruption budget is exceeded; ``few`` says if there are few enough victims.
+    """One exhaustive search below a known choice. ``may_look`` is called before each test and returns whether budget is
+    left. With ``strict``, no disruption budget is exceeded; ``few`` says if there are few enough victims.
     """
 
     def __init__(

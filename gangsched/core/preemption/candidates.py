@@ -1,13 +1,13 @@
-"""What may leave, as arrays: one entry per pod, node by node in the order in which pods are put back; and its price.
+"""The candidates as arrays: one entry per pod, node by node in the order in which pods are put back, with its price.
 
-Pods are bound by three kinds of rules that couple nodes: *units* leave whole (a gang, a GangGroup, a Job that would be
-suspended); of a *limited* set only so many may leave at the ordinary price (the members that a gang can spare, the pods
-that a disruption budget allows); everything else is a question to one node. See :mod:`.places`.
+Pods are bound by three kinds of rules that couple nodes: *Units* are evicted whole: a gang, a GangGroup, a Job that
+would be suspended. Of a *limited* set, only so many may be evicted at the ordinary price: surplus members of a gang, or
+pods that a disruption budget allows. All other questions are about one node. See :mod:`.places`.
 
 A price is one number that is compared in the order of :func:`~.harm.harm`. A complex number is compared by numpy
-lexicographically, the real part first. So it holds the components of harm from the top as digits of a mixed radix, as
-many as are exact in the real part and then in the imaginary part, and the work lost as a fraction below them. Adding
-prices adds the components as long as no digit overflows: each has room for all candidates of its kind.
+lexicographically, the real part first. So it holds the components of harm as digits of a mixed radix, as many as are
+exact in the real part and then in the imaginary part. The lost work is a fraction below them. Adding prices adds the
+components as long as no digit overflows: each has room for all candidates of its kind.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ class Limited(msgspec.Struct, frozen=True, eq=False):
 
 class Candidates:
     """``(V,)`` columns over V pods (``size``), sorted by node and, on a node, by the order of putting back: the most
-    harmful first, of those the least useful first, of those the most work first.
+    harmful first, then the least useful, then those with most work.
 
-    ``slot``, ``row``, ``level`` (own priority), ``useful`` (how much of what a member is short of it holds), ``work``
-    (share of the cluster x seconds), ``single`` (may leave by itself), ``unit`` (number of the interruption that takes
-    it along, else -1); ``req`` is ``(R, V)`` in the resources that members ask for. ``start`` and ``count`` ``(N,)``
-    say where the pods of a node are. ``levels`` are the different priorities, ascending, and ``level_of`` ``(V,)`` the
-    index of each pod's among them. ``free`` ``(R, N)`` is the room beside them all. With ``bands`` a level is the
-    number of those below the priority, and gangs count nothing. ``by_work`` says that what is lost counts before the
-    number of pods. What only leaves at a priority above ``up_to`` is left out, as if it stayed.
+    ``slot``, ``row``, ``level`` (own priority), ``useful`` (its amount of what a member lacks), ``work`` (share of the
+    cluster x seconds), ``single`` (may be evicted alone), ``unit`` (number of the interruption that includes it, else
+    -1); ``req`` is ``(R, V)`` in the resources that members ask for. ``start`` and ``count`` ``(N,)`` say where the
+    pods of a node are. ``levels`` are the different priorities, ascending, and ``level_of`` ``(V,)`` the index of each
+    pod's among them. ``free`` ``(R, N)`` is the room beside them all. With ``bands`` a level is the number of those
+    below the priority, and gangs count nothing. ``by_work`` says that what is lost counts before the number of pods.
+    Candidates above priority ``up_to`` are left out, as if they stayed.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Candidates:
         return self.free + [np.bincount(rows, weights=held.take(gone), minlength=nodes) for held in self.req]
 
     def by_unit(self, pods: Bools) -> Pairs:
-        """What those of these pods (``(V,)``) that are in units hold, by unit and node."""
+        """Return the room of those of these pods (``(V,)``) that are in units, by unit and node."""
         inside = np.flatnonzero(pods & (self.unit >= 0))
         inside = inside[ordered_by(self.unit[inside])]  # which leaves them node by node
         unit, row = self.unit[inside], self.row[inside]
@@ -240,7 +240,7 @@ def _useful(held: Floats, short: Floats, row: Ints) -> Ints:
 
 
 Prices = npt.NDArray[np.complex128]
-#: What cannot be had; finite, so that differences stay numbers.
+#: The price of impossible choices; finite, so that differences stay numbers.
 NEVER = 1e300 + 0j
 #: Bits of a part that are exact in float64, and those of the imaginary part that are left to the work lost.
 _BITS, _WORK_BITS = 52, 22

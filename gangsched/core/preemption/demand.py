@@ -1,4 +1,4 @@
-"""What the required members of a gang ask of nodes, by kind: members of one kind are the same for every node.
+"""The demand of the required members of a gang, by kind: members of one kind are equal for every node.
 
 Beside it the free room that they find, from which pods of the table are taken and to which they are given back, many at
 a time.
@@ -38,8 +38,8 @@ class Pairs(msgspec.Struct):
 
 
 class Resources:
-    """What members ask of nodes in numbers: rows ``index`` of the snapshot, and volumes of ``drivers`` that attach only
-    so many to a node. ``free`` is ``(R, N)``: what the simulation has left of them.
+    """The demand of members in numbers: rows ``index`` of the snapshot, and volumes of ``drivers`` with an attach
+    limit. ``free`` is ``(R, N)``: what the simulation has left of them.
     """
 
     def __init__(self, sim: Simulation, index: Ints, drivers: Sequence[str] = ()) -> None:
@@ -132,19 +132,19 @@ class FreeRoom:
         return Pairs(found // width, found % width, amounts)
 
 
-#: Of more kinds than so many only every second, third, and so on is counted by itself, and together with all that are
-#: larger: 500 kinds and as many sets of them would take a twentieth of a second for each pod that may come back.
+#: Of more kinds than this, only every second, third, and so on is counted alone and together with all larger ones. 500
+#: kinds and as many sets would take a twentieth of a second for each pod that may be put back.
 _EACH = 64
-#: What sums over all nodes may be off by, as a share of what is added up.
+#: The possible error of sums over all nodes, as a share of the sum.
 _ROUNDED = 1e-12
 #: Ways to choose the required ones among more members of several kinds.
 _WAYS = 4
 
 
 class Demand(msgspec.Struct, eq=False):
-    """``request`` is ``(K, R)`` of ``resources``, ``mask`` ``(K, N)`` where a member of each kind may go as far as no
-    other pod matters, ``need`` how many of each have to be placed, ``members`` which they are. ``only_room`` says that
-    nothing else about other pods matters.
+    """``request`` is ``(K, R)`` of ``resources``. ``mask`` ``(K, N)`` has the nodes for a member of each kind without
+    regard to other pods. ``need`` is the number of each kind to place, ``members`` are the pods. ``only_room`` says
+    that nothing else about other pods matters.
     """
 
     classes: list[PodClass]
@@ -158,8 +158,8 @@ class Demand(msgspec.Struct, eq=False):
     common: Demand | None = None  # what all ways to choose the required members have in common, where there are several
 
     def whole(self, k: int, free: Floats, allowed: Bools) -> Floats:
-        """``(n,)`` members of one kind that nodes hold with ``(R, n)`` room, where it is ``allowed``: no more than are
-        needed, nor than rules between them say.
+        """Return ``(n,)``: how many members of one kind the nodes hold with ``(R, n)`` room, where it is ``allowed``,
+        limited by the needed number and by rules between members.
         """
         return whole(self.request[k], free, allowed, 1 if self.rules.exclusive[k, k] else self.need[k])
 
@@ -182,8 +182,8 @@ class Demand(msgspec.Struct, eq=False):
         return not any(self.rules.exclusive[i, j] for i in some for j in some if i < j)
 
     def parts(self) -> Iterator[Demand]:
-        """Demands of one kind each that are met whenever this one is: every kind alone; and members of the several
-        largest kinds as if each were as small as the smallest of them in each resource, and could go wherever one can.
+        """Yield demands of one kind each that are necessary for this one: every kind alone; and members of several
+        largest kinds, each as small as the smallest of them in each resource and allowed on any of their nodes.
         """
         if self.common is not None:
             yield self.common

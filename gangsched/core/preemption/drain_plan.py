@@ -1,4 +1,4 @@
-"""What leaves with a workload whose queue is stopped, and how: nothing is preempted for it."""
+"""The pods that are evicted with a workload whose queue is stopped, and how. There is no preemptor."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def standing(world: World, uid: str) -> list[Pod]:
 def movable(pods: Sequence[Pod], options: Options) -> bool:
     """Would all of these be gone once they are removed? A static pod, or one of a DaemonSet, starts again in place.
 
-    What excludes a pod from preemption means nothing here: there is no preemptor.
+    Marks against preemption do not count here, because there is no preemptor.
     """
     daemons = (p.owner is not None and p.owner.kind == "DaemonSet" for p in pods)
     return not any(p.static for p in pods) and (options.evict_daemonset_pods or not any(daemons))

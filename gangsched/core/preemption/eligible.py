@@ -1,4 +1,4 @@
-"""Which running pods a preemptor may take, singly or as part of a whole, and which not yet."""
+"""The running pods that a preemptor may evict, singly or as part of a unit, and those that it may not evict yet."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Eligible:
             takeable &= ~isin(slots, sorted(self.inviolable))
         self.ok: Bools = np.zeros(size, dtype=np.bool_)
         self.ok[slots[takeable]] = True
-        #: Those that may be taken, if they have run long enough.
+        #: Return the pods that may be evicted, if they have run long enough.
         self.takeable: Ints = slots[takeable]
         self._never: Bools = table.priority[:size] >= self.priority
         self._never |= (table.flags[:size] & (PROTECTED | ASSUMED)) != 0
@@ -167,9 +167,9 @@ class Eligible:
         *,
         of_queue: Bools | None = None,
     ) -> tuple[Part, bool, list[int]]:
-        """A gang with these slots, whether it may be taken whole as far as its mode is concerned, and those of its
-        slots that could go one by one if they had run long enough. ``barred`` may not go one by one, and no more than
-        ``most`` may. A gang of a queue is taken apart as far as its surplus goes, of those pods that are ``of_queue``.
+        """A gang with these slots, whether its mode allows evicting it whole, and those of its slots that could be
+        evicted one by one after their minimum run time. ``barred`` may not go one by one, and no more than ``most``
+        may. A gang of a queue is taken apart as far as its surplus goes, of those pods that are ``of_queue``.
         """
         spec = self.membership.spec(gang)
         mode = mode_of(spec, self.options)
@@ -196,18 +196,20 @@ class Eligible:
         return part, not one_by_one, late
 
     def _above_others(self, slots: Sequence[int]) -> list[int]:
-        """Those that own others of them, as a driver of Spark its executors: once it is gone they are deleted too."""
+        """Return the pods that own others of them, as a driver of Spark owns its executors, which
+        are deleted with it.
+        """
         above = {owner.uid for s in slots if (owner := self.pod(s).owner) is not None}
         return [s for s in slots if self.pod(s).uid in above]
 
     def _fragile(self, spec: Gang | None, slots: Sequence[int]) -> list[int]:
-        """Those without which the owner of the gang fails, whatever is left of it."""
+        """Return the pods without which the owner of the gang fails."""
         if spec is None or not spec.fragile:
             return []
         return [s for s in slots if role_of(self.pod(s), spec) in spec.fragile]
 
     def _beyond_roles(self, spec: Gang | None, slots: Ints, able: list[int]) -> list[int]:
-        """Those that the gang does not need of their role: the last of each."""
+        """Return the surplus pods of each role: the last ones."""
         roles = kept(spec)[1] if spec is not None else {}
         if spec is None or not (roles or spec.parts):
             return able
@@ -238,8 +240,8 @@ class Eligible:
         return not keeping and takes_whole
 
     def unit_priority(self, by_gang: Mapping[GangId, Ints], alone: Ints = NO_SLOTS) -> int:
-        """The highest of the gangs' own priorities or, where a gang has none, of its members', which a class that
-        nothing has admitted may lower; and of those of pods without a gang in the slots ``alone``.
+        """Return the highest priority of the gangs, and of pods without a gang in the slots ``alone``. A gang without a
+        priority counts by its members, which a class without admission may lower.
         """
         out: list[int] = self.snapshot.table.priority[alone].tolist()
         for gang, slots in by_gang.items():

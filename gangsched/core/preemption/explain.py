@@ -94,8 +94,8 @@ def _why(unit: UnitRef, whole: bool, partial: bool, priority: int, preemptor: in
 
 
 def spared(units: Units, choice: Choice, victims: Sequence[Victim]) -> tuple[Spared, ...]:
-    """Units that could have been taken and were not, and those that can never be taken; of more than MAX_SPARED, those
-    before others of which a part is taken. Of pods not those that leave with their owner all the same.
+    """Return units that could have been evicted and were not, and those that can never be evicted. Of more than
+    MAX_SPARED, units with an evicted part come first. Of pods not those that leave with their owner all the same.
     """
     listed = _listed(_spared(units, set(choice.taken)))
     pods = {s.unit.name for s in listed if s.unit.kind == "Pod"}
@@ -120,8 +120,8 @@ def _only_some(block: Block) -> str:
 
 
 def _loose(units: Units, reason: str, taken: Collection[int] = ()) -> Iterator[Spared]:
-    """As many as are listed of the pods without a group that stay: those whose names have the lowest hashes, which do
-    not depend on the order in which the pods came, and are found sooner than the first names.
+    """Return as many remaining pods without a group as are listed: those with the lowest hashes of their names. They do
+    not depend on the order of arrival and are found faster than the first names.
     """
     slots = units.loose[~isin(units.loose, list(taken))]
     tie = units.snapshot.table.tie[slots]
@@ -136,7 +136,7 @@ def _listed(out: Iterable[Spared]) -> tuple[Spared, ...]:
 
 
 def not_considered(units: Units | None, in_the_way: Sequence[Spared] = ()) -> tuple[Spared, ...]:
-    """What was spared because no victims were found, before all what stands ``in_the_way``."""
+    """Return units that were spared because no victims were found. Units ``in_the_way`` come first."""
     if units is None:
         return ()
     why = _why_none(units)
@@ -238,8 +238,8 @@ def never_victims(table: PodTable) -> Ints:
 
 
 def no_victims_anyway(table: PodTable, slots: Ints, own: Collection[GangId], priority: int, options: Options) -> Bools:
-    """``(n,)`` which pods would be no victims of a preemptor of this priority if nothing protected them: those of its
-    own gangs, and those that a mark excludes from preemption but whose priority is not lower.
+    """Return ``(n,)``: pods that would be no victims of a preemptor of this priority even without protection. These are
+    pods of its own gangs, and marked pods whose priority is not lower.
 
     DaemonSet and static pods are not among them at any priority: people expect room on a node where nothing else runs.
     """
@@ -282,7 +282,7 @@ def fits_without(pods: Sequence[Pod], options: Options) -> str:
 
 
 def _kind(pod: Pod, options: Options) -> tuple[str, bool]:
-    """What the pod is called here, and whether others are called so too: the names of a DaemonSet's pods change."""
+    """Return the name of the pod here, and whether others share it: names of a DaemonSet's pods change."""
     why = _reason(pod, options)
     if why == OF_DAEMONSET and pod.owner is not None:
         return f"DaemonSet {pod.namespace}/{pod.owner.name}", True

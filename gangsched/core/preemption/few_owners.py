@@ -1,8 +1,8 @@
 """Victims of few owners: two pods of one Job rather than one of each of two, where nothing that counts more is lost.
 
-How many owners lose pods is no sum over pods. So places are searched again at other prices, in place of the work lost:
-first each pod costs what its owner would, divided among all that the owner could give; then divided among those that it
-gives in the best choice so far. Budgets, gangs, the number of pods and their costs count before, as ever.
+How many owners lose pods is no sum over pods. So places are searched again at other prices instead of lost work. First
+each pod costs the price of its owner, divided among all pods that the owner could give. Then it is divided among those
+in the best choice so far. Budgets, gangs, the number of pods and their costs count before, as ever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gangsched.core.preemption.units import Units
 TURNS = 3
 #: Among more pods that may leave no fewer owners are looked for.
 _MOST = 20_000
-#: What decides between owners that are otherwise equal, in parts of one: which of them, and then the work lost.
+#: The order of otherwise equal owners, in parts of one: their number, and then the lost work.
 _RANK, _WORK = 1e-3, 1e-6
 
 

@@ -1,12 +1,12 @@
 """Would the gang run if these pods left? Counted where that is exact, placed for real by all filters where it is not.
 
 Members that are alike are counted: a node holds so many, rules between them say how many count (:mod:`.rules`), and the
-sum must reach their number. Members of several kinds have places, which hold as long as there is room for them; they
-are placed in the simulation, as they will be when the gang is bound, where that is not known or filters look at other
-pods. Counting each kind of members by itself says at once that some pod cannot come back.
+sum must reach their number. Members of several kinds have places, which are valid while there is room for them. If that
+is not known, or filters read other pods, they are placed in the simulation as they will be when the gang is bound.
+Counting each kind of members by itself says at once that some pod cannot come back.
 
-The *reprieve* asks that of every victim, whatever the search has found and however it ended. As many as possible come
-back at once: half as many are asked about after a no, twice as many after a yes. So a unit that must go costs one
+The *reprieve* asks that of every victim, whatever the search has found and however it ended. As many as possible are
+put back at once: half as many are tried after a no, twice as many after a yes. So a unit that must go costs one
 question and the others few. A unit of which the gang is certain to need the room (by counting, all units at once) costs
 none.
 """
@@ -93,7 +93,7 @@ class _Kind:
         self._read_bars()
 
     def _read_bars(self) -> None:
-        """What holds when bars have opened or closed."""
+        """Facts that stay valid when bars have opened or closed."""
         self._open = np.logical_and.reduce([np.ones(len(self._room), dtype=np.bool_), *(b.open() for b in self._bars)])
 
     def changed(self, free: Floats, rows: Ints) -> None:
@@ -142,7 +142,7 @@ class _Kind:
         return np.asarray(np.bincount(pairs.owner, weights=lost, minlength=options) <= -self.missing())
 
     def _by_domain(self, span: Span, owner: Ints, rows: Ints, lost: Floats, options: int) -> Bools:
-        """The same where a rule spans domains: options that lose the same in the same domains are asked about once.
+        """As above, if a rule spans domains: options with equal losses in equal domains are tried once.
 
         Pods that the rule counts itself change more than room, and stay candidates.
         """
@@ -227,8 +227,8 @@ class CountedFit(FreeRoom):
         return max(kind.missing() for kind in self._kinds)
 
     def gains(self, pairs: Pairs, options: int) -> Floats:
-        """``(options,)`` how many more members nodes hold by themselves with each option gone, summed over the parts
-        that miss some; a part of the next one counts a thousandth, as a sense of direction.
+        """Return ``(options,)``: how many more members nodes hold without each option, summed over parts that lack
+        members. A fraction of the next member counts a thousandth, as a direction.
         """
         free = np.take(self.free, pairs.rows, axis=1)
         short = [kind for kind in self._kinds if kind.missing() > 0] or self._kinds[-1:]
@@ -283,7 +283,7 @@ class PlacedFit:
         self._only_room = demand.common is None and demand.only_room
         #: How often the filters may still place all members anew to know whether pods can come back.
         self._anew = math.inf
-        #: What each kind, or several together at their least, would need: necessary, and quick to count.
+        #: The necessary demands of each kind, or of several together at their smallest, which are quick to count.
         self._counts = CountedFit(demand, alone=False)
         followed = placer.pipeline.followed(demand.classes, sim)
         self._follows = followed > 0
@@ -317,7 +317,7 @@ class PlacedFit:
         return fits
 
     def _somewhere(self, *, often: bool = True) -> bool:
-        """Are there other places? Without ``often`` the filters are asked no more than may be."""
+        """Are there other places? Without ``often``, the filters are called as seldom as possible."""
         if self._only_room:
             found = packed(self._demand.request, self._demand.mask, self._demand.need, self._counts.free)
             self.steps += 1
@@ -409,8 +409,8 @@ def fit_for(sim: Simulation, placer: Placer, wants: Sequence[Want], demand: Dema
 
 
 class Returnable(msgspec.Struct, frozen=True, eq=False):
-    """Victims that come back together. ``core`` are those of a gang without the members that it can spare, which come
-    back if all of it cannot, and each of the others then; empty if there is nothing between.
+    """Victims that come back together. ``core`` are the members of a gang without its surplus. They are put back if the
+    whole gang cannot be, then each of the others; empty if there is no surplus.
     """
 
     slots: Ints
@@ -424,7 +424,7 @@ def _never() -> bool:
 
 def reprieve(fit: Fit, units: Sequence[Returnable], late: Callable[[], bool] = _never) -> list[Ints]:
     """Give back to the fit, which holds a plan that works, whatever is not needed, the most harmful first (``order``);
-    returns what came back. It is asked before each question whether it is too ``late`` for more.
+    returns what came back. Before each question, ``late`` is checked.
     """
     back: list[Ints] = []
     left = sorted(units, key=lambda u: u.order)

@@ -1,6 +1,6 @@
 """Which gangs to interrupt, when single pods are not enough or cost more.
 
-A set of units is grown by what each adds for its price until the gang fits, then improved by leaving one out, and by
+A set of units grows by the best gain for its price until the gang fits. Then it is improved by leaving one out, and by
 exchanging one or two for others. The harm of a longer search is never worse: the best set is kept, and the order of
 trials does not depend on the budget.
 """
@@ -27,11 +27,11 @@ from gangsched.core.preemption.settle import Settled, Settler
 _TRIED = 12
 #: A choice of more units is left as it is: each exchange is a look at all. With 8 all 6 come out the same.
 _EXCHANGED = 32
-#: Places that pull units along are searched so often, and half as often for a better choice: where no program proves
-#: the plan 5 of 12 clusters full of gangs need them, and with 24 all 12 come out as with 4. Among more units they take
-#: too long: a third of the time of a plan with 2,000.
+#: Places that include whole units are searched so often, and half as often for a better choice. If no program proves
+#: the plan, 5 of 12 clusters full of gangs need them. With 24 all 12 have the same result as with 4. Among more units
+#: they take too long: a third of the time of a plan with 2,000.
 _PULLED, _FEW = 4, 400
-#: What a few array operations take, in pods looked at.
+#: The cost of a few array operations, in pods read.
 _CALL = 2000
 
 
@@ -132,8 +132,8 @@ class Interruptions:
                 some = cover(np.rint(gains).astype(np.int64), price, missing)
                 self.work += len(left) * missing
             if some is None:
-                # By price per member gained, half of what is missing at once, so that the last are chosen with care; or
-                # counting says that there is room, and places that there is not.
+                # By price per gained member, half of the missing ones at once, so that the last are chosen with care;
+                # or if counting finds room and places do not.
                 useful = np.flatnonzero(gains > 0) if missing > 0 else np.arange(len(left))
                 rate = price[useful] / np.clip(gains[useful], 1e-9, max(missing, 1.0))
                 some = useful[np.lexsort((useful, rate.imag, rate.real))]
@@ -145,8 +145,8 @@ class Interruptions:
             chosen = chosen.union(self._apart([left[n] for n in some.tolist()]))
 
     def _pulled(self, turn: int) -> Settled | None:
-        """Places among all nodes when every unit goes at a part of its price on each node where one of its pods is in
-        the way, other parts with every turn. The units that went along and are not needed come back.
+        """Return places among all nodes if every unit has a part of its price on each node with one of its pods. The
+        parts change with every turn. The units that went along and are not needed come back.
         """
         found = self._settler.offer(())
         if found is None:
@@ -168,8 +168,8 @@ class Interruptions:
         return None if settled is None else self._fewer(settled)
 
     def _affordable(self, chosen: frozenset[int]) -> tuple[list[int], Prices]:
-        """The units that may go beside those chosen, and the price of each: where budgets may not be exceeded, those
-        that do not; else with what they exceed them by.
+        """Return the units that may be evicted beside those chosen, with their prices. If budgets may not be exceeded,
+        only units within them, else with the excess in the price.
         """
         left: Ints = np.array([u for u in self._usable if u not in chosen], dtype=np.int64)
         price = self._price[left]
@@ -182,7 +182,7 @@ class Interruptions:
         return left.tolist(), price + self._settler.tariff.beyond * over.sum(axis=1)
 
     def _apart(self, units: Sequence[int]) -> list[int]:
-        """Those of these units that share no node with one before them: what each adds by itself adds up."""
+        """Return those of these units that share no node with one before them, so that their gains add up."""
         pairs = self._pairs_of(units)
         first: Ints = np.full(len(self._c.count), len(units))
         np.minimum.at(first, pairs.rows, pairs.owner)
@@ -237,7 +237,7 @@ class Interruptions:
         return self._count.gains(pairs, len(others))
 
     def _pairs_of(self, units: Sequence[int]) -> Pairs:
-        """What leaves with these units, by node; their places here are the owners."""
+        """Return the evicted pods of these units by node. Their indexes here are the owners."""
         number: Ints = np.full(len(self._c.units_of), -1, dtype=np.int64)
         number[list(units)] = np.arange(len(units))
         owner = number[self._by_node.owner]
@@ -249,7 +249,7 @@ class Interruptions:
         return sorted(units, key=lambda u: (-self._price[u].real, -self._price[u].imag, u))
 
     def _needless(self, units: frozenset[int]) -> list[int]:
-        """Those of the units without which there is still room as far as counting tells, the dearest first."""
+        """Return the units without which counting still finds room, the dearest first."""
         inside = self._dearest(units)
         self._go_to(units)
         fine = self._count.may_all(self._pairs_of(inside), len(inside))
@@ -280,8 +280,8 @@ class Interruptions:
             yield from self._instead(best.units.difference(pair), best.price, several=True)
 
     def _instead(self, rest: frozenset[int], most: complex, *, several: bool) -> Iterator[frozenset[int]]:
-        """These units with one more, or with two if ``several`` were taken out, that make up for what is missing as far
-        as counting tells, at a price of ``most`` in all.
+        """Return these units with one more, or with two if ``several`` were removed, that fill the gap by counting, at
+        a total price of at most ``most``.
         """
         others, price = self._affordable(rest)
         own = self._settler.own(rest)

@@ -1,4 +1,4 @@
-"""What an eviction costs: one definition, shared by the planner and by whatever judges it.
+"""The cost of an eviction: one definition, shared by the planner and its judges.
 
 Two sets of victims are compared by, in this order: (a) pods removed beyond a disruption budget; (b) for each
 unit priority from the highest down, gangs interrupted, then pods evicted; (b') the sum of the pods' costs; (b'') how
@@ -151,8 +151,8 @@ class Budgets:
                     self.more_at = min(self.more_at, charge.charged_until)
 
     def unbreakable(self, pods: Iterable[Pod]) -> set[str]:
-        """UIDs of the pods that the eviction API lets go under no circumstances: those whose budget allows nothing
-        now, and those under several budgets (the API refuses to evict them).
+        """UIDs of the pods that the Eviction API refuses: those whose budget allows no disruption now, and those under
+        several budgets.
         """
         out: set[str] = set()
         for pod in pods:
@@ -319,7 +319,7 @@ def _with_work(priority: int, gangs: int, pods: int, cost: float, work: float) -
 
 
 def whose(pod: Pod) -> Hashable:
-    """Whose the pod is: its gang's, else its controller's, else its own."""
+    """Return the owner of the pod: its gang, else its controller, else the pod."""
     if pod.gang.family != SINGLE:
         return pod.gang
     owner = pod.owner
@@ -347,7 +347,7 @@ class Unsaved(msgspec.Struct, frozen=True, eq=False):
 
 
 def unsaved(world: World, now: float, *, always: bool = False) -> Unsaved | None:
-    """What owners say of all pods; None without any annotation, unless it is ``always`` given."""
+    """The statements of owners about all pods; None without any annotation, unless it is ``always`` given."""
     table = world.snapshot.table
     size = table.size
     own, restart = table.checkpoint[:size], table.restart[:size]

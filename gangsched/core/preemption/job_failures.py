@@ -41,7 +41,7 @@ def warnings(gone: Sequence[Victim], world: World, condemned: Condemned) -> tupl
 
 
 def _with_jobs(failed: Sequence[tuple[Job, Fate, int]], world: World) -> Iterator[str]:
-    """What becomes of the JobSets of these Jobs."""
+    """Return the results for the JobSets of these Jobs."""
     found: dict[str, tuple[JobSet, list[tuple[Job, str]]]] = {}
     for job, fate_, _ in failed:
         jobset = world.jobs.jobset_of(job)
@@ -112,10 +112,10 @@ def fate_of(
     *,
     codes: Sequence[int] = EVICTED,
 ) -> Fate:
-    """What becomes of a Job of which these pods (UIDs) are deleted, which end with one of these exit codes.
+    """Return the result for a Job if these pods (UIDs) are deleted, with one of these exit codes.
 
-    Others that are leaving may not have been counted yet. Those that only plans remove which were made after the one
-    with this ``key`` are theirs to count.
+    Others that are leaving may not have been counted yet. Pods that only later plans than the one with this ``key``
+    remove are counted by those plans.
     """
     others = (p for p in world.jobs.pods_of(job) if p.uid not in lost)
     leaving = (p for p in others if not p.live or condemned.counts_on(p.uid, key))

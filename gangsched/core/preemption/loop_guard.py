@@ -26,8 +26,8 @@ class Spared(NamedTuple):
 
 
 class LoopGuard:
-    """What one preemptor must not take; its pods have this ``priority``. A unit that was evicted ``limit`` times in an
-    hour is protected (0: never).
+    """The pods that one preemptor must not evict. Its pods have this ``priority``. A unit that was evicted ``limit``
+    times in an hour is protected (0: never).
     """
 
     def __init__(self, world: World, gate: QuotaAssignment, priority: int, limit: int, now: float) -> None:

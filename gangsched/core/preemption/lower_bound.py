@@ -1,13 +1,13 @@
 """A lower bound of the harm of any plan, and so how good a plan is.
 
-What couples nodes is left out: every candidate may leave by itself, whatever its gang can spare, and disruption budgets
-that allow anything allow all. Each resource is looked at alone, with the pods of a node in the order that is exact for
-one resource; of the prices that come out the highest holds. How many gangs have to be interrupted is bounded by the
-room that each could make at most.
+Rules across nodes are left out. Every candidate may be evicted alone, whatever the surplus of its gang, and a
+disruption budget above zero allows all. Each resource is counted alone, with the pods of a node in the order that is
+exact for one resource. The highest of the resulting prices is the bound. How many gangs have to be interrupted is
+bounded by the room that each could make at most.
 
-Members of too many kinds for a table over the number of each are added up: nodes take amounts of a resource that some
-members ask for, and all of them together what all members do. Of that the Lagrangian relaxation is taken, as in
-:mod:`.simplex`; nodes that are equal are asked once.
+Members of too many kinds for a table are summed: nodes take amounts of a resource that some members request, and all
+nodes together take what all members request. Its Lagrangian relaxation is used, as in :mod:`.simplex`. Equal nodes are
+computed once.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _DIGIT = 2.0**20
 #: What is missing is counted in about so many pieces at least: gangs add parts of members to nodes that they share.
 #: With a quarter of them as many plans are proven of 32.
 _PIECES = 400
-#: Cells into which a resource is divided, and amounts for which nodes are asked: more of them make a bound closer, and
-#: dearer. With half the amounts, or a quarter of the cells, as many plans are proven of 24.
+#: The cells of a resource, and the amounts for which nodes are computed. More of them make a bound closer, and slower.
+#: With half the amounts, or a quarter of the cells, as many plans are proven of 24.
 _CELLS, _AMOUNTS = 1024, 48
-#: What sums over all nodes may be off by, as a share of what is added up.
+#: The possible error of sums over all nodes, as a share of the sum.
 _ROUNDED = 1e-12
 
 
@@ -228,7 +228,7 @@ def _bound_of(nodes: NodePrices, offer: Offer, r: int) -> float:
     demand: Floats = np.zeros((nodes.demand.request.shape[1], len(first) * len(rows)))
     demand[r] = np.repeat(first * size, len(rows))
     costs = nodes.scan_one(offer, np.tile(rows, len(first)), demand, r).reshape(len(first), len(rows))
-    # Whatever more up to the next amount some members add up to costs at least as much.
+    # Any larger sum of members up to the next amount costs at least as much.
     amounts = np.maximum.reduceat(reached * np.arange(cells), first, axis=1)[kind[rows]].T
     at, gained, slope = hull(np.where(amounts > 0, costs, NEVER), amounts)
     gained = gained * copies[at]

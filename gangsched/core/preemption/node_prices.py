@@ -1,12 +1,12 @@
-"""What members on a node cost: the pods that have to leave it.
+"""The price of members on a node: the pods that have to be evicted there.
 
 *Prices* are for all nodes at once: all that may leave a node leaves, and comes back in order as far as there is room
 beside the members. With one resource that is short, putting back the most harmful first and of those the least useful
 is exact.
 
-*Fillings* are for clusters with few pods a node: a number of members of each kind, and a smallest set of pods without
-which there is room for them, every one that is not more than another. Pods of a node that no rule tells apart are one
-class, and of those the ones that would come back last leave.
+*Fillings* are for clusters with few pods a node. A filling is a number of members of each kind, and a minimal set of
+pods without which there is room for them. Pods of a node that no rule tells apart are one class, and of those the ones
+that would come back last leave.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from gangsched.core.preemption.candidates import NEVER, Candidates, Prices
 from gangsched.core.preemption.demand import Demand
 
 STAYS, MAY, GONE = 0, 1, 2
-#: What one round over the pods of all nodes takes beside them, in pods looked at, and how many rounds the rest takes.
+#: The fixed cost of one round over the pods of all nodes, in pods read, and the number of rounds of the rest.
 _ROUND, _ROUNDS = 300, 6
-#: Sets of pods of one node up to which all are looked at where that is asked for: a millisecond.
+#: The most sets of pods of one node that are all tried if requested: a millisecond.
 _SETS = 4096
 
 
 class Offer(msgspec.Struct, eq=False):
-    """What may leave: ``status`` ``(V,)`` is STAYS, MAY at its price, or GONE already; ``price`` ``(V,)`` is that of
+    """The candidates: ``status`` ``(V,)`` is STAYS, MAY at its price, or GONE already; ``price`` ``(V,)`` is that of
     each pod; ``dear`` ``(V,)`` are pods priced above their order on the node: they are put back before all others.
     """
 
@@ -37,8 +37,8 @@ class Offer(msgspec.Struct, eq=False):
     price: Prices
     dear: Bools | None = None
     settled: frozenset[int] = frozenset()  # limited sets of which more may leave, at what the price says
-    # Made when they are first asked for: the room when all of it has left, and the order in which pods come back, for
-    # all resources and for each.
+    # Computed at first use: the room without all candidates, and the order in which pods are put back, for all
+    # resources and for each.
     room: Floats | None = None
     order: Ints | None = None
     by_resource: dict[int, Ints | None] = {}
@@ -314,12 +314,11 @@ class NodePrices:
         return curves
 
 
-#: Pods in all, sets of pods of one node, kinds of members together on one, and fillings in all, up to which all are
-#: looked at. With a quarter of the sets or of the kinds together, or half of the fillings, 20 tight mixes come out the
+#: Limits up to which all are tried: pods in all, sets of pods of one node, kinds of members on one node, and fillings
+#: in all. With a quarter of the sets or of the kinds together, or half of the fillings, 20 tight mixes come out the
 #: same.
 _PODS, _ALL_SETS, _VECTORS, _FILLINGS = 2000, 16384, 64, 4000
-#: What a number of members on a node takes beside the sets that are looked at for it, in nodes x pods, and what all
-#: may take: a tenth of a second.
+#: The fixed cost of a number of members on a node, in nodes x pods, and the most for all: a tenth of a second.
 _VECTOR, _WORK = 1000, 3_000_000
 
 

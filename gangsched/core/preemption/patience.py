@@ -30,8 +30,8 @@ class Patience:
     A preemptor of this ``priority`` may find that pods tolerate it for a time, or for ever. ``queue`` is its queue, if
     that is one of another API: such queues may protect their pods from those of the same queue, and from others.
 
-    ``seen`` has, by UID and in the order of the times, when pods were seen to begin to run: by the scheduler's clock,
-    so it takes precedence over their stamps, which are of the API server's. Others have only those.
+    ``seen`` has the observed start times of pods by UID, in order. They are of the scheduler's clock, so they take
+    precedence over timestamps of the API server. Others have only those.
     """
 
     def __init__(

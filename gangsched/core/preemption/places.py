@@ -1,9 +1,9 @@
 """Where the members go so that the least has to leave.
 
 The question is turned round: not which pods may stay, but which nodes take how many members. Given that, what has to
-leave is a question to each node by itself (:mod:`.node_prices`). What couples nodes is the number of members: a
-knapsack (:mod:`.knapsack`) for members that are alike, over nodes or over the domains that a rule between them spans;
-for members of several kinds a table over the number of each for few, and one kind after another for many.
+leave is a question to each node by itself (:mod:`.node_prices`). The number of members couples the nodes. Equal members
+are a knapsack (:mod:`.knapsack`) over nodes, or over the domains of a rule between them. For a few kinds there is a
+table over the number of each, for many one kind follows another.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from gangsched.core.preemption.rules import APART, SPREAD, TOGETHER, Span
 #: Entries of the table over numbers of each kind, nodes x ways to fill a node x numbers: 0.1 s of work. With a tenth
 #: of it two of 6 gangs of three kinds are not proven.
 _TABLE = 3_000_000
-#: Ways to fill one node with members of several kinds that are looked at: with half of them 33 clusters come out
-#: the same.
+#: The most ways to fill one node with members of several kinds that are tried: with half of them, 33 clusters have the
+#: same result.
 _OPTIONS = 96
-#: Nodes x pods that are looked at before no further order is begun: with hundreds of kinds one takes as long as all do
-#: with few.
+#: Nodes x pods after which no further order is started: with hundreds of kinds, one order takes as long as all orders
+#: with few kinds.
 _WORK = 3_000_000
-#: Orders in which many members of several kinds are placed one kind after another, and how often they are placed anew:
-#: with one of either, one of 12 large clusters had 36 victims for 35.
+#: The number of orders in which many members of several kinds are placed one kind after another, and how often they are
+#: placed again: with one of either, one of 12 large clusters had 36 victims instead of 35.
 _ORDERS, _ROUNDS = 6, 3
 
 

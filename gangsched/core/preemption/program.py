@@ -28,15 +28,15 @@ _ENTRIES = 1_500_000
 _QUESTION = 150_000_000
 #: Entries changed in the time of one node and pod looked at.
 _SIMPLEX = 20
-#: What a question takes beside its changes, in entries, the table aside: it is copied, shrunk, and bounds are read.
+#: The fixed cost of a question, in entries: the table is copied, shrunk, and bounds are read.
 _ASKED = 50_000
-#: What a term of a row takes when rows are made, in nodes and pods looked at, and when a table is made of them.
+#: The cost of a term of a row, in nodes and pods read, and when a table is made of rows.
 _TERM, _TERM_AGAIN = 12, 6
 #: Entries of fillings compared at once.
 _COMPARED = 4_000_000
 #: A number this near to a whole one is that.
 _NEAR = 1e-6
-#: What costs in addition may add up to: :data:`.simplex._NUDGE` for each variable.
+#: The most of additional costs: :data:`.simplex._NUDGE` for each variable.
 _WHOLE = 1e-2
 
 
@@ -140,7 +140,7 @@ class Program:
                 self.rows.append(Row(terms, float(limited.limit), tuple(freed.get(number, ()))))
 
     def _drawn(self, pods: Ints) -> dict[int, float]:
-        """What draws on a set of pods as they leave by themselves."""
+        """The rows that use a set of pods which are evicted singly."""
         inside: Bools = np.zeros(self.c.size, dtype=np.bool_)
         inside[pods] = True
         drawn = np.bincount(
@@ -183,8 +183,9 @@ class Program:
         """To minimise a component under these caps, without the variables that are ``out`` ``(size,)``, to which those
         are added that are zero under the caps. None if it would be too large.
 
-        What only counts for later components leaves the table: of 1,841 fillings of a cluster of 34 nodes and 71 gangs
-        331 remain for the first component, and it takes a tenth of the time; without, the plan is not proven.
+        Entries that count only for later components are removed. Of 1,841 fillings of a cluster of 34 nodes and 71
+        gangs, 331 remain for the first component, which takes a tenth of the time. Without this, the plan is not
+        proven.
         """
         cost = np.zeros(self.size)
         cost[list(self.costs[component])] = list(self.costs[component].values())
@@ -224,8 +225,8 @@ class Program:
             out[never] = True
 
     def _cover(self, e: Entries, cost: Floats) -> Ints:
-        """``(size,)`` what can be taken instead of each variable: a filling of the same node that asks no more of any
-        row and costs no more, those first of which the fewest pods leave; else itself.
+        """Return ``(size,)``: a replacement of each variable. It is a filling of the same node that needs no more of
+        any row and costs no more, with the fewest evicted pods first; else the variable itself.
         """
         instead: Ints = np.arange(self.size)
         mine = np.flatnonzero(e.variable < self.fillings)
@@ -332,8 +333,8 @@ class Proof:
         return table.solved
 
     def _tree(self, root: Table, component: Component) -> int:
-        """A lower bound of the component, that of the best plan if nothing is below it: branch and bound, depth first,
-        which takes every better plan that it comes across.
+        """Return a lower bound of the component, equal to the best plan if none is below it. Depth-first branch and
+        bound takes every better plan that it finds.
         """
         open_ = [(0, root)]
         stopped: list[int] = []

@@ -44,8 +44,8 @@ def by_suspension(
     priority: int,
     budgets: Budgets,
 ) -> tuple[Victim, ...]:
-    """The victims by namespace/name, with how they leave: with their Job or JobSet where it would end otherwise and all
-    of its pods are victims, or where nothing would be left of the JobSet.
+    """Return the victims by namespace/name, with the way of their eviction: with their Job or JobSet if it would end
+    otherwise and all of its pods are victims, or if no pod of the JobSet would be left.
 
     With a workload that quota lets go, its Job is suspended in any case, and its other pods become victims too. If one
     of them may not be evicted for a preemptor of ``priority``, or its budgets do not allow it where they may not be

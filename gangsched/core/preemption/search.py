@@ -79,11 +79,11 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What a choice has to keep to beside making room.
+    """Limits of a choice beside making room.
 
-    With ``bands``, ascending, priorities up to the first are alike, and those up to each further one, and gangs count
-    nothing: of the victims in the highest band there are to be the fewest, then of those in the next. With ``most``
-    there are no more victims than that, and better choices are looked for than those ``known``.
+    With ``bands`` (ascending), priorities up to the first are equal, and those up to each further one. Gangs do not
+    count: the fewest victims in the highest band win, then in the next. With ``most`` there are no more victims than
+    that, and better choices are looked for than those ``known``.
     """
 
     bands: tuple[int, ...] | None = None
@@ -144,7 +144,7 @@ class Search:
 
     @cached_property
     def candidates(self) -> Candidates:
-        """What may leave, as arrays."""
+        """The candidates as arrays."""
         return Candidates(self.units, self.budgets, self._demands[0], self.works, self._limits.bands, self._up_to)
 
     @cached_property
@@ -180,9 +180,9 @@ class Search:
 
     def _reaches(self) -> list[float]:
         """Up to which priorities to search: to the lowest at which counting finds room, and if there is no plan, to
-        all. A plan of the former is better than any with a higher priority, and takes a third of the time where most
-        priorities do not have to be touched. Empty if there is no room even when all have left, which is known in a
-        tenth of the time that it takes to look at what may leave pod by pod.
+        all. A plan of the former is better than any with a higher priority. It takes a third of the time if most
+        priorities are not needed. Empty if there is no room even without all candidates, which is known in a tenth of
+        the time of reading the candidates.
         """
         if self._limits.known:
             return [math.inf]
@@ -541,7 +541,7 @@ class Search:
     # -- what it costs -------------------------------------------------------------------------------------
 
     def _harm_of(self, taken: frozenset[int]) -> Harm:
-        """The harm of these slots, of which it is asked more than once in a row."""
+        """The harm of these slots, cached because it is read repeatedly."""
         if self._weighed is None or self._weighed[0] != taken:
             self._weighed = taken, self.harm_of(set(taken))
         return self._weighed[1]

@@ -1,8 +1,8 @@
 """The places for one choice of gangs to interrupt, within what surpluses and disruption budgets allow.
 
-Of a limited set (:class:`~.candidates.Limited`) the places may want too many. Then the nodes at which it would be
-dearest to do without keep theirs, the other pods of the set are barred (or, for a budget that may be broken, priced as
-beyond it), and the places are searched again.
+Of a limited set (:class:`~.candidates.Limited`) the places may want too many. Then the nodes that would lose most keep
+theirs. The other pods of the set are barred, or priced as beyond a budget that may be broken, and the places are
+searched again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from gangsched.core.preemption.places import Places, Placing
 #: How often the places are searched again. Each round settles the sets that were overdrawn in it for good. With 4 of
 #: them one of 10 clusters full of gangs had 6 pods more beyond budgets, and another 12 victims fewer.
 _ROUNDS, _TRIAL_ROUNDS = 12, 4
-#: How often pods of overdrawn sets are made dearer, and by how much of their price for each pod too many: without, 3 of
-#: 24 large clusters had a pod more.
+#: How often pods of overdrawn sets become dearer, and by which part of their price for each excess pod: without it, 3
+#: of 24 large clusters had one more victim.
 _RAISES, _RAISE = 12, 0.35
 
 
@@ -52,7 +52,7 @@ class Settler:
         self.allowed = allowed
         self.hard = hard
         self._known: dict[frozenset[int], Settled | None] = {}
-        #: What places for these units cost at least, where nothing better was asked for.
+        #: The lower bound for places for these units.
         self._floors: dict[frozenset[int], complex] = {}
         self._within = [int((allowed[s.pods]).sum()) > s.limit or bool(s.budget) for s in candidates.limited]
 
@@ -71,9 +71,9 @@ class Settler:
         return found
 
     def refined(self, found: Settled, late: Callable[[], bool]) -> Iterator[Settled]:
-        """Better choices of the same units, with the places searched once more at other prices: on the nodes where one
-        order of pods may not be the best all sets of them are compared, and then pods of sets that are overdrawn become
-        dearer until the places want fewer of them. The latter takes a pod less in one large cluster of 30.
+        """Yield better choices of the same units, with the places searched again at other prices. On nodes where one
+        order of pods may not be the best, all sets of them are compared. Then pods of overdrawn sets become dearer
+        until the places use fewer of them. The latter takes a pod less in one large cluster of 30.
         """
         offered = self.offer(found.units)
         if offered is None:
@@ -118,7 +118,7 @@ class Settler:
         return Offer(offer.status, price, dear)
 
     def offer(self, units: Collection[int]) -> tuple[Offer, list[int]] | None:
-        """What may leave when these units are interrupted, and the numbers of limited sets that bind; None when they
+        """The candidates when these units are interrupted, and the numbers of binding limited sets; None when they
         exceed a budget that may not be exceeded.
         """
         c = self.c

@@ -18,7 +18,7 @@ _ZERO = 1e-9
 _SHORT, _PIVOT = 1e-7, 1e-6
 
 
-#: What a change takes beside the entries of its rows, in entries: about 20 microseconds.
+#: The fixed cost of a change, in entries: about 20 microseconds.
 _CHANGE = 8000
 
 
@@ -96,8 +96,8 @@ class Table:
             self._change(row, int(near[entries[near].argmin()]))
 
     def _leaving(self) -> int | None:
-        """The row that is worst, below zero or above it where the variable is fixed: by the steepest edge, which takes
-        about half as many changes as the plain distance (measured with 40 nodes, 200 pods in 50 gangs).
+        """Return the worst row, below zero or above it if the variable is fixed, by the steepest edge. It takes about
+        half as many changes as the plain distance (measured with 40 nodes, 200 pods in 50 gangs).
         """
         values = self._table[:-1, -1]
         short = np.where(self._fixed[self._basic], np.abs(values), -values)
@@ -142,7 +142,7 @@ class Table:
         self.work += len(rows) * table.shape[1] + _CHANGE
         self._basic[row], self._outside[column] = self._outside[column], self._basic[row]
 
-    # -- what came out -------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------
 
     def values(self) -> Floats:
         """``(n,)`` the variables."""

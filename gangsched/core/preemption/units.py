@@ -42,8 +42,8 @@ class JobsThatEnd:
         self._table = eligible.snapshot.table
 
     def together(self, slots: Ints, numbers: Sequence[int]) -> Iterator[tuple[list[int], tuple[Ending, ...]]]:
-        """What ends when pods in these slots leave, or some of these gangs (numbers), as far as it ends together: the
-        gangs, in key order, and the Jobs and JobSets.
+        """Return what ends together if pods in these slots, or some of these gangs (numbers), are evicted: the gangs in
+        key order, and the Jobs and JobSets.
         """
         ids = self._table.gang_ids
         for endings, gangs in joined(*self._endings(slots, numbers)):
@@ -85,8 +85,8 @@ class JobsThatEnd:
     ) -> tuple[frozenset[int], dict[GangId, int]]:
         """Slots that may not go one by one, and how many of a gang may: what the Jobs survive.
 
-        Of a Job with pods in several gangs, or in one that has other pods too, a certain few may go; of one with pods
-        without a gang, those.
+        Of a Job with pods in several gangs, or in one that has other pods too, only certain pods may be evicted singly.
+        Of a Job with pods without a gang, these pods may.
         """
         table = self._table
         barred: set[int] = set()
@@ -118,8 +118,8 @@ class JobsThatEnd:
 
 
 class Departure(NamedTuple):
-    """What leaves together: a whole ``block``, or of a block some members of one gang (``part``). Without a block: pods
-    that leave each by itself.
+    """Pods that are evicted together: a whole ``block``, or some members of one gang of a block (``part``). Without a
+    block: pods that leave each by itself.
     """
 
     slots: list[int]
@@ -346,10 +346,10 @@ class Units(Eligible):
             out += order[: part.limit]
         return out
 
-    # -- what a choice costs -------------------------------------------------------------------------------
+    # -- costs of a choice ---------------------------------------------------------------------------------
 
     def departures(self, taken: set[int]) -> Iterator[Departure]:
-        """What leaves together when these slots are taken: pods without a group, then block by block."""
+        """Yield the pods that are evicted together with these slots: pods without a group, then block by block."""
         slots = np.sort(np.fromiter(taken, dtype=np.int64, count=len(taken)))
         yield Departure(slots[isin(slots, self.loose)].tolist())
         for block in self.touched(taken):

@@ -1,8 +1,8 @@
 """Workloads as victims on nodes: what the walk through quota's candidates asks of nodes at each step.
 
-A workload that quota lets go leaves as a whole, whatever its pods' priority is; of an elastic gang the surplus leaves
-before, one by one, and the rest stays where that is enough. Pods without a queue leave by priority. No candidate goes
-whose place in the order is later than need be: the order stands for harm.
+A workload that the quota rules choose is evicted as a whole, whatever its pods' priority. Of an elastic gang, the
+surplus is evicted first, one by one. If that is enough, the rest stays. Pods without a queue leave by priority. No
+candidate goes whose place in the order is later than need be: the order stands for harm.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _PODS_PER_STEP = 400
 
 class WorkloadsOnNodes:
     """The nodes of one search; see :class:`~gangsched.core.quota.preemption.Nodes`. ``units`` has the pods without a
-    queue, ``fit`` the simulated nodes with nothing taken. ``works`` ``(slots,)`` is the work lost with each pod;
-    workloads with a pod in ``overdue`` (UIDs) give nothing back, and what has just the slots of one of ``left_out`` is
-    no target. With ``within_budgets`` no disruption budget is exceeded.
-    The walk ends without a choice when the steps are spent, or the watchdog says so.
+    queue, ``fit`` the simulated nodes with nothing taken. ``works`` ``(slots,)`` is the lost work of each pod.
+    Workloads with a pod in ``overdue`` (UIDs) free nothing. A candidate with exactly the slots of one of ``left_out``
+    is no target. With ``within_budgets`` no disruption budget is exceeded. The walk ends without a choice when the
+    steps are spent, or the watchdog says so.
     """
 
     def __init__(  # noqa: PLR0913
@@ -105,7 +105,7 @@ class WorkloadsOnNodes:
         return out
 
     def _allowed_of(self, slots: Sequence[int]) -> list[int]:
-        """Those of the slots that may leave one by one, in order."""
+        """Return the slots that may be evicted one by one, in order."""
         may = [s for s in slots if (s,) not in self._left_out]
         if self._within_budgets(may):
             return may
@@ -170,7 +170,9 @@ class WorkloadsOnNodes:
             self.fit.give_back(np.array(back, dtype=np.int64))
 
     def harm(self, victims: Sequence[Taken], cluster: Mapping[str, float], now: float) -> Harm:
-        """What these cost, by their places in the order; ``cluster`` has the allocatable amount of each resource."""
+        """Return the cost of these, by their indexes in the order; ``cluster`` has the allocatable amount of each
+        resource.
+        """
         pods = {s: self.units.pod(s) for taken in victims for s in taken.target.slots}
         losses, interrupted = [], []
         for taken in victims:

@@ -1,5 +1,5 @@
-"""The flavors in which a gang is tried: what they ask of its pods' nodes counts as if the pods asked for it, and quota
-says which further members may join.
+"""The flavors in which a gang is tried. Requirements of a flavor for nodes count as those of the pods, and quota limits
+the further members.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gangsched.model.records import GangId, Pod
 
 #: So many shapes of pods in flavors are kept; those of pods that are long gone are among them.
 MAX_SHAPES = 4096
-#: Of a pod for which more flavors can be combined only so many combinations are looked at.
+#: The most combinations of flavors that are tried for a pod.
 MAX_FORMS = 64
 
 
@@ -48,8 +48,8 @@ def admitted(managed: Managed, pod: Pod, flavors: Flavors) -> Pod:
 
 
 class Nominated:
-    """The members of a group as they are where they are nominated: in the flavors that they were given, or that
-    ``given`` says by UID, else in those of the node. Without a queue they are as they are.
+    """Return the members of a group as nominated: in their assigned flavors, or in those of ``given`` by UID, else in
+    those of the node. Without a queue they are as they are.
     """
 
     def __init__(self, managed: Managed, gangs: Sequence[GangId], given: Mapping[str, Flavors] = {}) -> None:
@@ -85,7 +85,7 @@ def forms(managed: Managed, queue: ClusterQueue, pod: Pod) -> Iterator[Pod]:
 
 
 class NoQuota:
-    """What quota makes of gangs that need none: nothing."""
+    """The assignment of gangs that need no quota."""
 
     mode = Mode.FIT
     refused: Mapping[str, str] = {}
@@ -103,7 +103,7 @@ class NoQuota:
 
     @staticmethod
     def joining(pods: Sequence[Pod]) -> Sequence[Pod]:
-        """Those of these further members that may join."""
+        """Return the further members that may join."""
         return pods
 
     @staticmethod
@@ -137,7 +137,7 @@ class QuotaAssignment:
 
     @property
     def mode(self) -> Mode:
-        """What has to happen before the workload can have these flavors."""
+        """The condition under which the workload can have these flavors."""
         return self.assignment.mode
 
     @property
@@ -153,11 +153,11 @@ class QuotaAssignment:
 
     @property
     def had(self) -> Amounts:
-        """What there is quota for as it is, cell by cell."""
+        """Return the members for which quota is free now, cell by cell."""
         lacking = self.assignment.needing_preemption
         return tuple(each for each in self.assignment.usage if each[0] not in lacking)
 
-    # -- what the flavors ask of nodes ---------------------------------------------------------------------
+    # -- requirements of flavors ---------------------------------------------------------------------------
 
     def member(self, pod: Pod) -> Pod:
         """A pending member with what its flavors ask of its node."""
@@ -165,14 +165,14 @@ class QuotaAssignment:
 
     @staticmethod
     def choose(pending: Sequence[Pod], needed: int) -> Sequence[Pod]:
-        """Quota is asked for on behalf of certain members."""
+        """Quota is requested for certain members."""
         return pending[:needed]
 
     # -- further members -----------------------------------------------------------------------------------
 
     def joining(self, pods: Sequence[Pod]) -> list[Pod]:
-        """Those of these members, in order, for which there is quota left beside the required ones, each with what its
-        flavors ask of its node. No workload is displaced for them.
+        """Return those of these members, in order, for which quota is left beside the required ones, each with the
+        requirements of its flavors for its node. No workload is displaced for them.
         """
         quota, workload = self.managed.quota, self.workload
         if not pods or self.assignment.mode == Mode.NO_FIT:
@@ -196,10 +196,10 @@ class QuotaAssignment:
             quota.tree.remove(node, amounts)
         return out
 
-    # -- what a decision says ------------------------------------------------------------------------------
+    # -- results for a decision ----------------------------------------------------------------------------
 
     def use(self, placed: Iterable[str]) -> QuotaUse:
-        """What the members with these UIDs will hold; without any, what was looked at."""
+        """Return the quota that the members with these UIDs will hold; without any, the assumed one."""
         wanted = set(placed)
         of = {p.uid: self._flavors.get(p.shape, ()) for p in self.claim.members} | self._extra
         chosen = [flavors for uid, flavors in of.items() if uid in wanted or (not wanted and uid not in self._extra)]
@@ -216,7 +216,7 @@ class QuotaAssignment:
         )
 
     def _borrowed(self) -> tuple[tuple[str, str], ...]:
-        """What the queue uses beyond its own quota of what the workload asks for, once its victims are gone."""
+        """Return the amount that the queue borrows for the workload once its victims are gone."""
         return borrowed(self.managed, self.workload.queue, self.assignment.usage, self.freed)
 
 

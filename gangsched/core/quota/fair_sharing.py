@@ -3,9 +3,9 @@
 Rules: https://kueue.sigs.k8s.io/docs/concepts/preemption/#fair-sharing and
 https://github.com/kubernetes-sigs/kueue/tree/main/keps/1714-fair-sharing .
 
-Which queue gives way next is found from the root of the cohorts down to the child with the highest share. Queues that
-borrow stand ready in their rankings, so that only those are looked at whose turn comes: a queue enters the walk when no
-other is before it, and only what has happened in this search is compared again.
+The next queue to give way is found from the root of the cohorts down to the child with the highest share. Borrowing
+queues are kept in rankings, so that only the next ones are read. A queue enters the walk when no other is before it,
+and only changes of this search are compared again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Share(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[int, float]:
-        """What shares are compared by: higher keys give way first. Who borrows with weight 0 is above all others."""
+        """The key by which shares are compared: higher keys give way first. A borrower with weight 0 is above all
+        others.
+        """
         if self.ratio and not self.weight:
             return 1, self.ratio
         return 0, self.weighted
@@ -100,7 +102,7 @@ class Shares:
         return Share(max(ratios, default=0.0), node.weight, over)
 
     def lendable(self, node: Node) -> dict[str, int]:
-        """What children of ``node`` could use at most, by resource, all flavors together."""
+        """Return the most that children of ``node`` could use, by resource, all flavors together."""
         found = self._lendable.get(node)
         if found is None:
             found = self._lendable[node] = {}
@@ -121,7 +123,7 @@ def rank(share: Share, live: bool, own: bool, first: Order) -> Key:
 
 
 class _Line:
-    """Candidates of one queue, made when they are asked for."""
+    """Candidates of one queue, computed on demand."""
 
     def __init__(self, holders: Iterator[Holder]) -> None:
         self._rest = holders
@@ -288,7 +290,7 @@ class Walk:
 
 
 class FairRules:
-    """Who may be taken for one workload, and in which order; see :class:`~.preemption.Rules`.
+    """The possible victims for one workload in order; see :class:`~.preemption.Rules`.
 
     Shares are compared with the workload's own usage counted. Whether its queue borrows with it does not matter.
     """
@@ -374,7 +376,7 @@ class FairRules:
 
     def _first(self, walk: Walk) -> Iterator[tuple[Holder, str]]:
         """By the first strategy."""
-        # Whoever is within nominal quota even with the new workload takes its own back, whatever the shares are.
+        # A queue within its nominal quota, with the new workload included, reclaims it whatever the shares are.
         entitled = self.node.within(self.need.cells)
         while (node := walk.next()) is not None:
             if node is self.node or entitled:
@@ -388,7 +390,7 @@ class FairRules:
             refused: set[tuple[tuple[int, int], ...]] = set()
             while walk.has(node):
                 holder = walk.pop(node)
-                # Whoever uses as much as one who was refused would be refused for the same shares.
+                # A candidate with the same usage as a refused one would be refused, too.
                 amounts = tuple(holder.amounts)
                 if amounts not in refused and passes(FINAL_SHARE, *shares, self.share_without(holder, theirs)):
                     yield holder, FAIR_SHARING

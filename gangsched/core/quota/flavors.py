@@ -37,7 +37,7 @@ from gangsched.model.selectors import requirement_matches
 
 
 class Mode(enum.IntEnum):
-    """What has to happen before a flavor can be had, worst first.
+    """The conditions under which a flavor is available, the worst first.
 
     ``NO_CANDIDATES``: quota would have to be freed, and no workload may be evicted. ``PREEMPT``: a workload of the own
     queue is evicted. ``RECLAIM``: only workloads of other queues have to.
@@ -331,7 +331,7 @@ def _look_further(found: tuple[Mode, int], fungibility: Fungibility) -> bool:
 
 
 def used_by(pods: Iterable[tuple[PodShape, Flavors]]) -> Amounts:
-    """What pods of these shapes hold together, each in its flavors."""
+    """Return the quota that pods of these shapes hold together, each in its flavors."""
     out: dict[Cell, int] = {}
     for shape, flavors in pods:
         of, requests = dict(flavors), dict(shape.requests)
@@ -375,7 +375,7 @@ def _is_of(labels: Labels, flavor: ResourceFlavor) -> bool:
 
 
 def gave_back(before: Mapping[str, Admission | None], now: Mapping[str, Admission]) -> set[str]:
-    """The queues in which those who held ``before`` (by UID) leave others more now than then. What only moves from one
+    """The queues in which those who held ``before`` (by UID) leave others more now than then. Quota that moves from one
     of them to another, as from a Job to the gang of its pods, is not free in between.
     """
     out, less = set[str](), dict[tuple[str, Cell], int]()
@@ -419,7 +419,7 @@ class PodFlavors:
         self._gone.discard(uid)
 
     def given(self, uid: str) -> Flavors | None:
-        """What the pod was given; None if that is nothing, or not known."""
+        """The flavors of the pod; None if that is nothing, or not known."""
         return self._given[uid][0] if uid in self._given else None
 
     def _known(self, uid: str) -> tuple[Flavors, float] | None:
@@ -443,7 +443,7 @@ class PodFlavors:
         self._gone &= promised
 
     def forget_found(self) -> None:
-        """What was found for nodes may be wrong: queue objects have changed."""
+        """Cached results for nodes are dropped, because queue objects have changed."""
         self._found.clear()
 
     def clear(self) -> None:

@@ -40,7 +40,7 @@ from gangsched.model.records import NO_QUEUE, SINGLE, GangId, Pod, QueueLabels
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What a gang asks of quota. ``problem`` says, in Kueue's words, why it cannot even be considered.
+    """A gang's request to quota. ``problem`` says, in Kueue's words, why it cannot even be considered.
 
     ``members`` are the pending pods that the request is for, and stand-ins for those that the gang announces.
     """
@@ -53,8 +53,7 @@ class Claim(msgspec.Struct, frozen=True):
 class Managed:
     """Keeps the admissions of :attr:`quota` in line with the pods of the cluster.
 
-    Which gangs are to be looked at again :attr:`.Membership.changed` says; what that means is worked out when something
-    is asked.
+    :attr:`.Membership.changed` has the gangs to process again. They are processed at the next question.
     """
 
     def __init__(
@@ -217,9 +216,8 @@ class Managed:
         return self.quota.queues.get(self.quota.queue_of(gangs[0].namespace, labels.local_queue)[0])
 
     def signature(self, gangs: Sequence[GangId]) -> tuple[str, int, str, str] | None:
-        """What managed gangs have in common that the same changes of quota help: their LocalQueue, their priority, the
-        name of the root of their cohort tree (empty while there is none), and that of a WorkloadPriorityClass which
-        does not exist.
+        """Return the key of managed gangs that the same changes of quota help: their LocalQueue, their priority, the
+        root of their cohort tree (empty while there is none), and a missing WorkloadPriorityClass.
         """
         labels = self.labels_of(gangs)
         if not labels.local_queue:
@@ -252,8 +250,8 @@ class Managed:
         return workload, problem or missing
 
     def claim(self, gangs: Sequence[GangId]) -> Claim | None:
-        """What the gangs of a group ask for: the members that are still required, and all that they announce before the
-        first one runs. None when they are not managed.
+        """Return the request of the gangs of a group: the members that are still required, and all announced ones
+        before the first one runs. None when they are not managed.
 
         What is promised to the group itself does not count against it until :meth:`settle` is called again, and what is
         promised to others is no candidate.
@@ -293,7 +291,7 @@ class Managed:
         return self.quota.has_room(claim.workload, gone, freed)
 
     def held_by(self, uid: str, pods: Iterable[Pod]) -> Amounts:
-        """What these pods of a workload hold of the quota that it has; nothing if it has none."""
+        """Return the part of a workload's quota that these pods hold; empty if it has none."""
         admission = self.quota.admissions.get(uid)
         queue = self.quota.queues.get(admission.workload.queue) if admission is not None else None
         return used_by((p.shape, self._flavors.of_pod(p, queue)) for p in pods) if queue is not None else ()
@@ -459,7 +457,7 @@ class Managed:
             insort(self._pending.setdefault(now[0], []), (now[1], key))
 
     def statuses(self, again: bool = False) -> list[QueueStatus]:
-        """What queue objects should say: those statuses that have changed since the last call, or all."""
+        """Return the statuses of queue objects that have changed since the last call, or all."""
         self.settle()
         return self._statuses.take(again)
 

@@ -1,10 +1,10 @@
 """The one walk through the candidates whose quota a workload may take, and the rules of classic preemption for it.
 
-Candidates are taken in the order of the queue rules until the workload fits; then those that turn out not to be needed
-are put back, the last taken first. Rules: https://kueue.sigs.k8s.io/docs/concepts/preemption/ . What else the workload
-needs, its nodes, is one more condition of the same walk: with :data:`QUOTA_ALONE`, which is always content, the victims
-are exactly those of the queue rules. A queue that is back within its nominal quota is left alone: quota that is lent
-out is asked back, quota that is owned never is.
+Candidates are taken in the order of the queue rules until the workload fits. Then those that are not needed are put
+back, the last taken first. Rules: https://kueue.sigs.k8s.io/docs/concepts/preemption/ . The nodes of the workload are
+one more condition of the same walk. With :data:`QUOTA_ALONE`, which is always fulfilled, the victims are exactly those
+of the queue rules. A queue that is back within its nominal quota gives no more: borrowed quota is reclaimed, owned
+quota never.
 """
 
 from __future__ import annotations
@@ -63,12 +63,13 @@ class Taken(msgspec.Struct, frozen=True):
     place: int
 
 
-#: Candidates in order, each with its reason. Who takes of one removes what that used from the tree before the next.
+#: Candidates in order, each with its reason. The caller removes the usage of a taken candidate from the tree before the
+#: next.
 Walk: TypeAlias = Iterator[tuple[Holder, str]]
 
 
 class QuotaRules(Protocol):
-    """Who may be taken for one workload, in which order, and when its quota is enough."""
+    """The possible victims for one workload, their order, and the test if quota is enough."""
 
     tree: Tree
 
@@ -86,11 +87,11 @@ class QuotaRules(Protocol):
 
 
 class Nodes(Protocol):
-    """What a workload needs beside quota."""
+    """The needs of a workload beside quota."""
 
     def taken_of(self, holder: Holder, reason: str) -> Sequence[Step]:
-        """What of the candidate may be taken, step by step: the surplus of an elastic gang, then all of it; nothing if
-        nodes say that it may not be taken.
+        """Yield the parts of the candidate that may be evicted, step by step: the surplus of an elastic gang, then all
+        of it; none if the rules of nodes forbid it.
         """
 
     def without_queue(self) -> Iterator[Target]:
@@ -182,7 +183,7 @@ class VictimSearch:
         return False
 
     def _next(self, walk: Walk) -> list[Step]:
-        """What may be taken of the next candidate, step by step."""
+        """Yield the parts of the next candidate that may be evicted, step by step."""
         for holder, reason in walk:
             if self._nodes.exhausted():
                 break
@@ -240,13 +241,13 @@ class VictimSearch:
 
 
 def holders_of(victims: Iterable[Taken] | None) -> list[tuple[Holder, str]]:
-    """Those of the victims that hold quota, in order, each with the reason."""
+    """The victims that hold quota, in order, each with the reason."""
     found = ((taken.target.holder, taken.target.reason) for taken in victims or ())
     return [(holder, reason) for holder, reason in found if holder is not None]
 
 
 class Need(msgspec.Struct, frozen=True):
-    """What a workload asks of its queue, by cell number; ``cells`` are those for which quota must be freed."""
+    """The request of a workload to its queue, by cell number; ``cells`` are those for which quota must be freed."""
 
     workload: Workload
     requests: tuple[tuple[int, int], ...]
@@ -279,7 +280,7 @@ class Pool(msgspec.Struct, frozen=True):
 
 
 class ClassicRules:
-    """Who may be taken for one workload, and in which order; see :class:`QuotaRules`."""
+    """The possible victims for one workload in order; see :class:`QuotaRules`."""
 
     def __init__(self, holders: Holders, queue: ClusterQueue, need: Need) -> None:
         self.tree: Tree = holders.tree
@@ -341,7 +342,7 @@ class ClassicRules:
     def _others(self, evicted: bool, hierarchical: bool) -> Iterator[tuple[Order, Holder, Node]]:
         """Candidates of other queues in order, each with the cohort in which its queue meets the preemptor's.
 
-        Within an attempt usage only falls: who is above its quota when it is asked for was so from the beginning.
+        Within an attempt usage only falls: a queue above its quota was above it from the beginning.
         """
         rankings, highest = self.holders.rankings(evicted), self._highest(self.policy.reclaim)
         pools = [p for p in self.pools if p.hierarchical == hierarchical]

@@ -1,7 +1,7 @@
 """Quota as the rest of the scheduler sees it: queues, who holds what of them, and the questions that a decision asks.
 
-A decision for a gang with a queue asks, in this order: may it be admitted at all (:meth:`Quota.problem`); in which
-flavors and at what price (:meth:`Quota.assign`); who may go, in which order (:meth:`Quota.candidates`).
+A decision for a gang with a queue has three steps: is it admissible (:meth:`Quota.problem`), its flavors and their
+price (:meth:`Quota.assign`), and the possible victims in order (:meth:`Quota.candidates`).
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from gangsched.model.selectors import selector_matches
 
 #: Flavors that are tried one after another for one workload.
 _MAX_FLAVORS = 64
-#: What Kueue says where it does not know.
+#: Kueue's text for an unknown value.
 _UNKNOWN = "UNKNOWN"
 
 
 class Quota:
     """All queue objects and all admitted workloads.
 
-    Objects may come and go in any order; the tree is built again when one has changed and something is asked. Answers
+    Objects may appear and disappear in any order. The tree is built again at the next question after a change. Answers
     depend on the objects and admissions alone, not on the order in which they came. Nothing here changes by asking.
     With ``fair_sharing`` queues that borrow are weighed by their shares, not by the priority of their workloads.
     """
@@ -241,8 +241,8 @@ class Quota:
         return assigner.run(workload)
 
     def assignments(self, workload: Workload) -> Iterator[Assignment]:
-        """Flavors in the order in which they are tried: as the rules of the queue walk through them, and then, if some
-        have their quota and it may be nodes that they lack, those in whose place the rules have chosen others.
+        """Yield flavors in the order in which they are tried: by the rules of the queue, and then, if some have quota
+        and may lack only nodes, those that the rules avoided.
         """
         resume: Mapping[tuple[str, str], int] = {}
         passed: frozenset[Chosen] = frozenset()
@@ -280,8 +280,8 @@ class Quota:
     def has_room(
         self, workload: Workload, gone: Iterable[str] = (), freed: Mapping[str, Amounts] = MappingProxyType({})
     ) -> bool:
-        """Return whether there is quota in some flavors once these (UIDs of holders) are gone, whoever decided that
-        they go, and others have ``freed`` a part of what they hold.
+        """Return whether there is quota in some flavors once these holders (UIDs) are gone and others have ``freed`` a
+        part of theirs.
         """
         uids = sorted(set(gone))
         self.put_back(uids)  # they leave with all that they hold
@@ -295,7 +295,7 @@ class Quota:
             return any(assignment.mode == Mode.FIT for assignment in self.assignments(workload))
 
     def victims(self, workload: Workload, assignment: Assignment, nodes: Nodes = QUOTA_ALONE) -> list[Taken] | None:
-        """Who has to go, in the order in which they were taken, so that the workload has its quota and its ``nodes``;
+        """Return the victims in the order of their choice, with which the workload has its quota and its ``nodes``;
         None if no eviction would help.
         """
         return VictimSearch(self._rules_for(workload, assignment), nodes).run()
@@ -333,7 +333,7 @@ class Quota:
         return node is not None and not has_room(node, self.tree.indexed(amounts))
 
     def _rules_for(self, workload: Workload, assignment: Assignment) -> ClassicRules | FairRules:
-        # With room in quota it is the nodes that are short: whoever uses what the workload asks for may be in the way.
+        # If quota is free, nodes are short: any user of the requested resources may be in the way.
         short = assignment.needing_preemption or [cell for cell, _ in assignment.usage]
         cells = frozenset(self.tree.cells[cell] for cell in short)
         need = Need(workload, tuple(self.tree.indexed(assignment.usage)), cells)
@@ -347,7 +347,7 @@ class Quota:
     # -- what is shown -------------------------------------------------------------------------------------
 
     def message(self, victim: Workload, reason: str, preemptor: Workload, owner_uid: str = "") -> str:
-        """What conditions and events of a displaced workload say, in Kueue's words."""
+        """Texts of conditions and Events of a preempted workload, in Kueue's words."""
         return causes.preempted_in_queue(
             uid=preemptor.uid or _UNKNOWN,
             owner_uid=owner_uid or _UNKNOWN,

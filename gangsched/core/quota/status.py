@@ -1,4 +1,4 @@
-"""What the status of a queue object should say, in the fields and words of ``kueue.x-k8s.io/v1beta2``, and its numbers.
+"""The status of a queue object, in the fields and words of ``kueue.x-k8s.io/v1beta2``, and its numbers.
 
 Fields: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta2/ . Reservation counts all that hold quota, usage
 only those who run; both list every flavor and resource of the queue, zeros included. How many workloads of each queue
@@ -35,7 +35,7 @@ class Sums:
 
 
 class _Counted(msgspec.Struct, frozen=True, gc=False):
-    """What one workload adds to the sums of its queues; ``usage`` is None while it waits."""
+    """The share of one workload in the sums of its queues; ``usage`` is None while it waits."""
 
     queue: str
     local_queue: str

@@ -107,7 +107,7 @@ class Node:
         return max(0, self.local[cell] - self.usage[cell])
 
     def available(self, cell: int) -> int:
-        """What one more workload may use; negative after quota was taken away from those who use it."""
+        """The amount for one more workload; negative after quota was lowered below its usage."""
         if self.parent is None:
             return self.subtree[cell] - self.usage[cell]
         above = self.parent.available(cell)
@@ -158,7 +158,7 @@ class Node:
                 self.parent.over[cell].discard(self)
 
     def changed(self) -> None:
-        """What this queue uses, or who holds it, is not what it was."""
+        """The usage of this queue, or its holders, have changed."""
         if self.parent is not None:
             for changed in self.parent.watchers:
                 changed.add(self)
@@ -268,7 +268,7 @@ def _sum_up(node: Node) -> None:
 
 
 def _potentials(node: Node) -> None:
-    """What each node could use if nothing were used, parents first."""
+    """The potential of each node if nothing were used, parents first."""
     for cell, subtree in enumerate(node.subtree):
         if node.parent is None:
             node.potential[cell] = subtree

@@ -1,10 +1,9 @@
-"""What a gang is to quota: pod sets with requests, a priority, a place in a queue; once admitted, usage by flavor.
+"""A gang as seen by quota: pod sets with requests, a priority, a place in a queue; once admitted, usage by flavor.
 
-Those that are admitted stand in the order in which they would be displaced, and queues that use more than theirs are
-ranked by it: a search for victims looks at the queues of a cohort in some order and stops as soon as there is room.
-Sorting them for each search would cost as much as there are queues; so only those are placed anew in which something
-has changed since it was asked for. Rules: https://kueue.sigs.k8s.io/docs/concepts/workload/ . Amounts are integers in
-base units.
+Admitted workloads are kept in the order of preemption, and borrowing queues are ranked by it. A search for victims
+reads the queues of a cohort in some order and stops as soon as there is room. Sorting them for each search would cost
+as much as there are queues; so only those are placed anew in which something has changed since it was asked for. Rules:
+https://kueue.sigs.k8s.io/docs/concepts/workload/ . Amounts are integers in base units.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class Admission(msgspec.Struct, frozen=True, gc=False):
 
     The priority of ``workload`` is that by which it may be displaced. ``usage`` is what it holds, ``promised`` the part
     of it that no pod uses yet. ``since`` (seconds) is when it got it. ``evicted``: its eviction has begun, and it holds
-    its quota until it is gone; where only some of its pods leave, ``leaving`` is the part that these hold until then.
+    its quota until it is gone. If only some of its pods are evicted, ``leaving`` is their part.
     """
 
     workload: Workload
@@ -89,7 +88,7 @@ class Admission(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def gives_back(self) -> Amounts:
-        """What its pods hold that leave already."""
+        """Return the quota of its terminating pods."""
         return self.usage if self.evicted else self.leaving
 
     @property
@@ -134,7 +133,7 @@ def quantity(resource: str, units: int) -> str:
     return str(units)
 
 
-#: What queues are ranked by, first first; no two queues have the same.
+#: The key by which queues are ranked, the first first. No two queues have the same.
 Key: TypeAlias = tuple[Any, ...]
 Ranked: TypeAlias = tuple[Key, Node]
 
@@ -185,7 +184,7 @@ class Ranking:
 
 
 class Rankings:
-    """Rankings of the queues of all cohorts by the same key, made when they are asked for."""
+    """Rankings of the queues of all cohorts by the same key, computed on demand."""
 
     def __init__(self, key: Callable[[Node], Key | None]) -> None:
         self._key = key
