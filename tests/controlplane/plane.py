@@ -253,6 +253,16 @@ class ControlPlane:
         self._components.remove(component)
         component.stop()
 
+    def restart(self, name: str) -> None:
+        """Stop one component and start it again as it was; when it is the API server, wait until it is ready."""
+        component = next(each for each in self._components if each.name == name)
+        command = list(map(str, component.guard.args))  # type: ignore[arg-type]
+        program, *arguments = command[command.index(str(component.log)) + 2 :]
+        self.end(name)
+        self._run(name, Path(program), *arguments)
+        if name == "kube-apiserver":
+            self._wait(name, f"{self.server}/readyz")
+
     # ------------------------------------------------------------------------------------------------------ components
 
     def _start(self, programs: dict[str, Path]) -> None:

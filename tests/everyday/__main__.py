@@ -1,7 +1,8 @@
-"""Play everyday clusters: their lives in the simulator, or what the commands answer about them.
+"""Play everyday clusters: lives in the simulator, answers of commands, or pods beside a real kube-scheduler.
 
     python -m tests.everyday lives --first 0 --count 500
     python -m tests.everyday answers --first 0 --count 50
+    python -m tests.everyday beside --first 0 --pods 2000
 
 It prints what is wrong with each seed. Exit code 1: something is.
 """
@@ -9,12 +10,19 @@ It prints what is wrong with each seed. Exit code 1: something is.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
+from tests.controlplane.client import Client
+from tests.controlplane.plane import ControlPlane
 from tests.everyday.answers import answers
+from tests.everyday.beside import EverydaySide, beside, fresh_seed
 from tests.everyday.lives import Life
+from tests.sidebyside.kube_side import settings
 
 PLAYS: dict[str, Callable[[int], list[str]]] = {
     "lives": lambda seed: Life(seed).play(),
@@ -30,14 +38,36 @@ def wrong(play: Callable[[int], list[str]], seed: int) -> list[str]:
         return [traceback.format_exc()]
 
 
+async def _beside(seed: int, pods: int) -> int:
+    with tempfile.TemporaryDirectory(prefix="everyday-") as folder, ControlPlane(Path(folder), **settings()) as plane:
+        async with Client(plane.admin_kubeconfig) as client:
+            kube = EverydaySide(plane, client)
+            await kube.prepare()
+            print(f"seed {seed}", flush=True)
+            tally = await beside(kube, seed, pods, lambda text: print(text, flush=True))
+    for text, times in tally.reasons.most_common():
+        print(f"{times:5} pods were told: {text}")
+    for why, times in sorted(tally.explained.items()):
+        print(f"explained {times} times: {why}")
+    print(
+        f"seed {seed}: {tally.pods} pods on {tally.clusters} clusters, {tally.scheduled} scheduled; "
+        f"{len(tally.disagreements)} differences, {len(tally.illegal)} illegal placements, "
+        f"{len(tally.checker)} differences of the checker"
+    )
+    return 1 if tally.disagreements or tally.illegal or tally.checker else 0
+
+
 def main() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(prog="python -m tests.everyday", description=__doc__)
-    parser.add_argument("what", choices=PLAYS)
-    parser.add_argument("--first", type=int, default=0, metavar="SEED")
+    parser.add_argument("what", choices=(*PLAYS, "beside"))
+    parser.add_argument("--first", type=int, metavar="SEED", help="default: 0; beside: one that is new, and printed")
     parser.add_argument("--count", type=int, default=100, metavar="SEEDS")
+    parser.add_argument("--pods", type=int, default=300, help="pods to ask kube-scheduler about (default 300)")
     given = parser.parse_args()
-    count = 0
+    if given.what == "beside":
+        return asyncio.run(_beside(fresh_seed() if given.first is None else given.first, given.pods))
+    count, given.first = 0, given.first or 0
     for seed in range(given.first, given.first + given.count):
         found = wrong(PLAYS[given.what], seed)
         count += bool(found)

@@ -51,12 +51,19 @@ async def side_by_side(
     pods_per_cluster: int = 4,
     without: frozenset[str] = frozenset(),
     tell: Callable[[str], None] = lambda _: None,
+    make: Callable[[int, int, str], Case] | None = None,
 ) -> Tally:
-    """Compare ``count`` pods of as many random clusters as it takes."""
+    """Compare ``count`` pods of as many random clusters as it takes: those that ``make`` makes of a number, how many
+    pods there may be at most, and their schedulerName; by default those of the generator beside this.
+    """
+
+    def generated(number: int, most: int, scheduler: str) -> Case:
+        return generate(seed, number, min(pods_per_cluster, most), scheduler, without)
+
     tally = Tally()
     number = first
     while tally.pods < count:
-        case = generate(seed, number, min(pods_per_cluster, count - tally.pods), profile_of(number), without)
+        case = (make or generated)(number, count - tally.pods, profile_of(number))
         await kube.load(case)
         try:
             await _one_cluster(kube, case, seed, tally, tell)
