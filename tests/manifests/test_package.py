@@ -71,7 +71,7 @@ def test_the_description_stands_alone(wheel: zipfile.ZipFile) -> None:
     """It is the README, and no link or picture in it leads to a file beside it."""
     text = str(email.message_from_string(metadata_file(wheel, "METADATA")).get_payload())
     assert text.startswith("# py-gang-scheduler\n")
-    assert "\n## Run it against a cluster\n" in text
+    assert "\n## Run it on a cluster\n" in text
     targets = re.findall(r"\]\(([^)]+)\)", text)
     assert [target for target in targets if not target.startswith(("https://", "#"))] == []
 

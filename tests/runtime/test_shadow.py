@@ -10,6 +10,7 @@ from gangsched.core.decision import BIND, PREEMPT, Decision
 from gangsched.core.events import Changed, Event, Gone, LeadershipChanged, Synced
 from gangsched.core.options import Options
 from gangsched.model.records import Condition, Pod
+from gangsched.runtime import shadow_figures
 from gangsched.runtime.shadow import AGAIN_SECONDS, PATIENCE_SECONDS, REST_SECONDS, Shadow
 from gangsched.runtime.shadow_figures import SETTLED_SECONDS, Comparison, Figures
 from gangsched.runtime.shadow_report import fields_of, lines_of
@@ -227,6 +228,20 @@ def test_evictions_by_others_are_none_of_the_one_that_is_shadowed() -> None:
     beside.happens(low(2, "n0").field(disruption=None).obj())  # taken back
     beside.passes()
     assert beside.figures.real.evicted == 0
+
+
+def test_victims_without_a_known_preemptor_are_remembered_in_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many pods are evicted; each is counted."""
+    monkeypatch.setattr(shadow_figures, "_UNCLAIMED", 3)
+    beside = Beside(*cluster(3))
+    beside.passes()
+    for index in range(12):
+        victim = low(index, f"n{index // 4}").field(disruption=MARK)
+        beside.happens(victim.obj())
+        beside.happens(victim.terminating(beside.now + 30).obj())
+    beside.passes()
+    assert beside.figures.real.evicted == 12
+    assert len(beside.comparison._unclaimed) == 3
 
 
 def test_pods_of_further_schedulers_are_named_and_left_alone() -> None:
