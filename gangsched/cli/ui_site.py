@@ -101,6 +101,7 @@ class View(NamedTuple):
     state: State
     rows: Sequence[get.Row]
     lead: Sequence[str]
+    summary: str
     at: float
     seconds: float
 
@@ -251,8 +252,9 @@ class Site:
         if decides and state.partial:
             lead.append(ui.cut(decided=counted(len(decisions), "gang"), seconds=PLAN_SECONDS))
         found = list(get.rows(state.scheduler, decisions, seen.now, as_said=seen.partial or seen.leads))
+        summed = summary(seen.events, sum(row.state in get.WAITS for row in found))
         ended = self._clock()
-        view = self._view = View(seen, state, found, lead, ended, ended - began)
+        view = self._view = View(seen, state, found, lead, summed, ended, ended - began)
         self._forgets.cancel()
         self._forgets = threading.Timer(_KEPT_SECONDS, self._forget)
         self._forgets.daemon = True
@@ -266,8 +268,7 @@ class Site:
         view = self._look()
         waiting = bool(fields.get("waiting"))
         chosen = render.Choice(fields.get("namespace", ""), waiting, fields.get("text", ""), fields.get("sort", ""))
-        found = summary(view.seen.events, sum(row.state in get.WAITS for row in view.rows))
-        return Page(ui.GANGS, render.gangs(view.rows, view.seen.now, found, view.lead, chosen))
+        return Page(ui.GANGS, render.gangs(view.rows, view.seen.now, view.summary, view.lead, chosen))
 
     def _explain(self, fields: dict[str, str]) -> Page:
         view = self._look()
