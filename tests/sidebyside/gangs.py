@@ -13,6 +13,7 @@ from tests.sidebyside.our_side import Listed
 
 #: schedulerName of gang members: nobody serves it, so that they stay pending while the core is asked.
 SCHEDULER = "sbs-gangs"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
 #: Placements that are tried before a search gives up without an answer.
 MOST_TRIES = 3000
 
@@ -62,11 +63,27 @@ def _some_way(left: list[Object], cluster: Cluster, placed: dict[str, str], trie
                 continue
             bound = {**pod, "spec": {**pod["spec"], "nodeName": name}}
             key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-            more = {**cluster, "Pod": [*cluster["Pod"], bound]}
+            more = {**_selected(bound, cluster), "Pod": [*cluster["Pod"], bound]}
             way = _some_way([*left[:i], *left[i + 1 :]], more, {**placed, key: name}, tries)
             if way is not None:
                 return way
     return None
+
+
+def _selected(pod: Object, cluster: Cluster) -> dict[str, Sequence[Object]]:
+    """The cluster once the volumes are being made that a placed pod waits for: others with its claims go there too."""
+    space, node = pod["metadata"]["namespace"], pod["spec"]["nodeName"]
+    mounted = {(v.get("persistentVolumeClaim") or {}).get("claimName") for v in pod["spec"].get("volumes") or ()}
+    made = {each["metadata"]["name"] for each in cluster["StorageClass"] if "no-provisioner" not in each["provisioner"]}
+    claims = []
+    for claim in cluster["PersistentVolumeClaim"]:
+        meta, spec = claim["metadata"], claim["spec"]
+        waits = not spec.get("volumeName") and spec.get("storageClassName") in made
+        if waits and meta["namespace"] == space and meta["name"] in mounted:
+            notes = {**(meta.get("annotations") or {}), SELECTED_NODE: node}
+            claim = {**claim, "metadata": {**meta, "annotations": notes}}
+        claims.append(claim)
+    return {**cluster, "PersistentVolumeClaim": claims}
 
 
 def _alike(a: Object, b: Object) -> bool:
