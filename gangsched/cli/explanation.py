@@ -13,6 +13,7 @@ from gangsched.cli.advice import Advisor, how_it_starts
 from gangsched.cli.answers import UsageError
 from gangsched.cli.decisions import WOULD_DECIDE, WOULD_HELP, State, sentence, word
 from gangsched.cli.incomplete import gathering_advice
+from gangsched.cli.late_pods import cures, is_late, lingering_pod
 from gangsched.cli.owners import above
 from gangsched.cli.pod_explanation import (
     choice,
@@ -327,12 +328,15 @@ def _stopping(state: State, decision: Decision) -> Iterator[str]:
     gang = decision.gang.key
     own = [a for a in decision.awaiting if a.plan == gang or (a.uid in pods and gang in evicted_for(pods[a.uid]))]
     others = [each for each in decision.awaiting if each not in own]
-    for group in filter(None, (own, others)):
+    late = {each.uid for each in decision.awaiting if each.uid in pods and is_late(state, pods[each.uid])}
+    for pod in sorted((pods[uid] for uid in late), key=lambda pod: pod.key):
+        yield lingering_pod(state, pod)
+    for group in filter(None, ([a for a in own if a.uid not in late], [a for a in others if a.uid not in late])):
         ends = [pods[each.uid].deleting_since for each in group if each.uid in pods]
         last = max((end for end in ends if end is not None), default=None)
         until = absent.until(time=clock_time(last, state.now)) if last is not None else ""
         count, names = len(group), listed([each.pod for each in group], 3)
-        if group is own:
+        if group[0] in own:
             yield absent.stopping_for_it(pods=counted(count, "pod"), are=are(count), names=names, until=until)
         else:
             yield absent.stopping(pods=counted(count, "pod"), are=are(count), names=names, until=until)
@@ -358,6 +362,7 @@ def _would_help(state: State, decision: Unschedulable) -> Iterator[str]:
     if not decision.required:
         yield "room for one more member; no pod is evicted for members beyond the minimum"
         return
+    yield from cures(state, (pod for pod in state.world.pods.values() if decision.gang.key in evicted_for(pod)))
     found = itertools.chain(_nowhere(state, decision), Advisor(state, decision, _nodes(state)).found())
     yield next(found, advice.NONE_FOUND)
     yield from found

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gangsched.cli.contracts import Section
 from gangsched.cli.decisions import SAFE_WITH, State
+from gangsched.cli.late_pods import is_late, lateness
 from gangsched.cluster.sim.history import preemptor_of
 from gangsched.core.actuation.records import owners_of
 from gangsched.core.decision import Decision, Preempt, Spared, Unschedulable, Victim
@@ -13,7 +14,8 @@ from gangsched.core.preemption.drain_plan import DrainPlan
 from gangsched.core.preemption.patience import Patience
 from gangsched.core.preemption.removal import budgets_of
 from gangsched.core.quota.preemption import REASON_TEXT
-from gangsched.messages import absent
+from gangsched.core.state.lingering import cure
+from gangsched.messages import absent, lingering
 from gangsched.messages.text import are, counted, listed
 from gangsched.model.preemptible import OF_DAEMONSET, protection
 from gangsched.model.records import SINGLE, Pod
@@ -172,7 +174,11 @@ def _safe_with(state: State, pod: Pod, victim: Victim, decision: Decision) -> It
 def _why_it_stays(state: State, pod: Pod) -> Iterator[str]:
     """For every gang that has no room, why this pod is not taken for it."""
     if pod.deleting_since is not None:
-        yield f"it has been deleted and is gone by {render_time(pod.deleting_since)} at the latest"
+        if is_late(state, pod):
+            yield lateness(state, pod)
+            yield cure(pod, state.world.snapshot.node(pod.node))
+        else:
+            yield f"it has been deleted and is gone by {render_time(pod.deleting_since)} at the latest"
         waiting = [d.gang.key for d, _ in state.decisions if any(a.uid == pod.uid for a in d.awaiting)]
         if waiting:
             yield f"{listed(waiting, MANY)} waits for its room"
@@ -225,7 +231,9 @@ def leaving(pods: Sequence[Pod], now: float) -> str:
     """For whom pods that terminate were evicted, where their marks say it, and by when they are gone."""
     gangs = dict.fromkeys(name for pod in pods for name in evicted_for(pod))
     last = max(pod.deleting_since or 0.0 for pod in pods)
-    until = absent.until(time=clock_time(last, now)) if last else ""
+    until = absent.until(time=clock_time(last, now)) if last > now else ""
+    if 0 < last <= now:
+        until = lingering.WAS_DUE(time=clock_time(last, now))
     if not gangs:
         return absent.terminating(until=until)
     return absent.evicted_for_gang(gang=listed(list(gangs), 3), until=until)

@@ -140,6 +140,7 @@ class Converter:
             completion_index=_number(notes.get(COMPLETION_INDEX), -1),
             index_failures=_number(notes.get(_INDEX_FAILURES), 0),
             ready=(ready := conditions.get("Ready")) is None or ready.status == "True",
+            finalizers=tuple(meta.finalizers or ()) if deleting is not None else (),
             tracked=(deleting is None and phase not in ("Succeeded", "Failed")) or _TRACKING in (meta.finalizers or ()),
         )
 

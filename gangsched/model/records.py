@@ -171,6 +171,8 @@ class Pod(Named, frozen=True):
     completion_index: int = -1
     index_failures: int = 0
     tracked: bool = True
+    #: Of a pod that terminates: who has to agree before it is gone.
+    finalizers: tuple[str, ...] = ()
     ready: bool = True
 
     @property

@@ -34,6 +34,7 @@ from gangsched.core.lifecycle.waiting import NominatedGangs
 from gangsched.core.planning.context import NO_PAUSE, Pause, Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.preemption.job_failures import failing
+from gangsched.core.state.lingering import kept_by
 from gangsched.core.volumes.binding import needs_binding
 from gangsched.messages import notes
 from gangsched.messages.text import counted
@@ -315,7 +316,8 @@ class Phases:
             self._ledger.no_longer_waits(uid, group.key)
         if not overdue or self._review.holds(group, plan):
             return False
-        names = ", ".join(sorted(self._world.pods[uid].key for uid in overdue)[:5])
+        late = sorted((self._world.pods[uid] for uid in overdue), key=lambda pod: pod.key)[:5]
+        names = ", ".join(kept_by(pod, self._world.snapshot.node(pod.node)) for pod in late)
         group.message = notes.timed_out_while_terminating(stage=group.stage, names=names)
         self._reporter.where_it_stands(group)
         self._signal(group, Signal.BROKEN)

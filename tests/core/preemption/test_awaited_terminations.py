@@ -9,7 +9,7 @@ from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, WAIT
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from gangsched.model.constraints import PodTerm
 from tests.builders import NodeBuilder, PodBuilder, gang, node, pod, selects
-from tests.core.harness import Built, Cluster, kept, nodes_of, plan
+from tests.core.harness import Built, Cluster, kept, nodes_of, plan, texts
 
 APART = (PodTerm("zone", selects(app="web"), ("d",)),)
 
@@ -99,10 +99,13 @@ def test_a_victim_that_becomes_overdue_is_planned_around() -> None:
     """It was removed for the gang; half a minute after its grace period, and a pause, another leaves instead."""
     there = [pod("v").cpu(3).on("n1"), pod("w").cpu(3).on("n2").priority(1)]
     cluster = Cluster(node("n1"), node("n2"), *there, pod("p").cpu(3).priority(5))
-    cluster.pass_time(60.0)
+    cluster.pass_time(1.0)
+    cluster.change("v", finalizers=("example.com/hold",))
+    cluster.pass_time(59.0)
     assert evicted(cluster) == {"v"}
     cluster.pass_time(0.5)
     assert evicted(cluster) == {"v"}
+    assert any("d/v (finalizer example.com/hold)" in text for _, text in texts(cluster.log, "p"))
     cluster.pass_time(ROUND_PAUSE_SECONDS)
     assert evicted(cluster) == {"v", "w"}
 
