@@ -1,4 +1,4 @@
-"""What the core wants done: writes to the cluster, in the order in which they were asked for.
+"""Actions of the core: writes to the cluster, in order.
 
 Every write names the UID it means, is safe to repeat, and is answered by one
 :class:`~gangsched.core.events.WriteDone` with its ``id`` unless stated otherwise. The adapter may run writes
@@ -184,8 +184,8 @@ class ResumeJob(_JobWrite, frozen=True):
 class BindVolume(_Action, frozen=True):
     """PATCH ``spec.claimRef`` of a PersistentVolume, on condition of its UID and version: it is for this claim.
 
-    ``pod`` is the member that needs it. ``claim`` and ``claim_uid`` are that of the pod's namespace. ``reserved`` says
-    that another client had reserved the volume for the claim before: whoever takes it back must leave it reserved.
+    ``pod`` is the member that needs it. ``claim`` and ``claim_uid`` are that of the pod's namespace. ``reserved``:
+    another client had reserved the volume for the claim before, so that undoing the write must leave it reserved.
     """
 
     id: int

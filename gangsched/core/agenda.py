@@ -1,9 +1,8 @@
-"""When each thing has to be looked at again: the one place that knows which time comes next.
+"""Timers of all kinds: the one place that knows which time comes next.
 
-A search is bounded in steps, and steps may turn out dearer than they were when they were measured. A running
-scheduler therefore has a watchdog with a clock, which may cancel the decision under way. At which of its questions a
-search noticed is written down; given the same before the same decision, it ends at the same question, so that recorded
-inputs give the same actions again.
+A search is bounded in steps, and steps may turn out dearer than they were when they were measured. A running scheduler
+therefore has a watchdog with a clock, which may cancel the decision under way. The question at which a search noticed
+is recorded. Recorded inputs then end the search at the same question and give the same actions.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Page(Generic[K]):
         return len(self._entries)
 
     def at(self, key: K, when: float) -> None:
-        """It is looked at then, and not at the time that was known before."""
+        """Set the timer of ``key``, instead of an earlier one."""
         self._made += 1
         self._entries[key] = entry = (when, self._made, key)
         heapq.heappush(self.heap, entry)
@@ -51,7 +50,7 @@ class Page(Generic[K]):
         self.soonest.when = min(self.soonest.when, when)
 
     def no_later(self, key: K, when: float) -> None:
-        """It is looked at then at the latest."""
+        """Set the timer of ``key`` unless an earlier time is set."""
         if key not in self or when < self._entries[key][0]:
             self.at(key, when)
 

@@ -1,6 +1,6 @@
 """The outcome of deciding one gang, with everything needed to act on it and to explain it.
 
-What a group of gangs is called: its key, the names that people read, and its place in the queue.
+The names of a group of gangs: its key, the names for users, and its place in the queue.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gangsched.model.records import GangId, Pod
 #: The place of a group in the queue, smaller is earlier: priority descending, then creation (seconds), then its key.
 Order: TypeAlias = tuple[int, float, str]
 
-#: What has failed when no plug-in of others has.
+#: The name of the failed part if no external plug-in failed.
 SCHEDULER = "py-gang-scheduler"
 
 #: kube-scheduler cuts condition messages at this length.
@@ -183,9 +183,9 @@ class Lack(NamedTuple):
 
 
 class QuotaUse(msgspec.Struct, frozen=True):
-    """What a gang uses of its queue: the ClusterQueue, the flavor of each resource, and by resource (as a quantity)
-    what the queue borrows with it. ``by_pod`` has, by UID, the flavors of each placed member. ``short`` says what of
-    the quota is not free yet, in Kueue's words; empty if all of it is. ``lacks`` is what a refused gang lacks.
+    """A gang's use of its queue: the ClusterQueue, the flavor of each resource, and by resource (as a quantity) what
+    the queue borrows with it. ``by_pod`` has, by UID, the flavors of each placed member. ``short`` says what of the
+    quota is not free yet, in Kueue's words; empty if all of it is. ``lacks`` is what a refused gang lacks.
     """
 
     queue: str
@@ -230,8 +230,8 @@ class Headline(msgspec.Struct, frozen=True):
 
 
 class _Decided(msgspec.Struct, frozen=True):
-    """What every decision says about its gang. The gangs of a GangGroup are decided together: they have decisions of
-    one kind, with the same victims.
+    """The common part of all decisions. The gangs of a GangGroup are decided together: they have decisions of one kind,
+    with the same victims.
 
     ``required`` is max(0, minimum - bound), ``unplaced`` are pending members without a node. ``placements`` say where
     members go, ``announced`` the same of stand-ins for members that do not exist yet, ``awaiting`` are pods that leave
@@ -275,7 +275,7 @@ class _Decided(msgspec.Struct, frozen=True):
 
     @property
     def said(self) -> str:
-        """What stands in conditions, Events and the log: the headline, and what the message says beside it."""
+        """The text for conditions, Events and the log: the headline, and the rest of the message."""
         if self.headline is None or self.in_words_of_queues:
             text = self.message
         elif self.message in ("", self.headline.why):
@@ -371,7 +371,7 @@ class Verdict:
 
     @property
     def said(self) -> str:
-        """What stands in conditions, Events and the log."""
+        """The text for conditions, Events and the log."""
         return self.first.said
 
     @property

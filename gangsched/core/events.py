@@ -74,7 +74,7 @@ class _Event(msgspec.Struct, frozen=True, gc=False):
     pass
 
 
-#: What the core knows of the cluster: one record for each object.
+#: The core's knowledge of the cluster: one record for each object.
 Record: TypeAlias = (
     Pod
     | Node
@@ -149,8 +149,8 @@ class KindRead(_Event, frozen=True):
 class SearchCancelled(_Event, frozen=True):
     """The search for victims of the next decision was ended from outside when it asked for the ``question``-th time.
 
-    The core tells so of the decision that it has just made (:meth:`~gangsched.core.scheduler.Scheduler.cancelled`); put
-    before that decision when recorded inputs are replayed, it ends the search at the same place.
+    The core reports this after the decision (:meth:`~gangsched.core.scheduler.Scheduler.cancelled`). Placed before that
+    decision in a replay, it ends the search at the same place.
     """
 
     question: int

@@ -1,4 +1,4 @@
-"""What would be decided now, gang after gang, each on the state that the earlier decisions leave."""
+"""The decisions of now, gang after gang, each on the state after the earlier ones."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def forecast(
 ) -> Iterator[Decision]:
     """Yield one decision per pending gang of our scheduler names, in queue order.
 
-    Placed members hold their room and victims are condemned for the decisions that follow, in the ledger that ``run``
-    keeps too; under the strict queue policy those that do not fit keep their nodes. No room is reserved for gangs that
-    starve: how long they have been waiting cannot be seen from outside. Nothing is decided twice and nothing is
-    executed; the gangs of a GangGroup follow one another.
+    For later decisions, placed members hold their room and victims are condemned, in a ledger like that of ``run``.
+    Under the strict queue policy, gangs that do not fit keep their nodes. No room is reserved for gangs that starve:
+    how long they have been waiting cannot be seen from outside. Nothing is decided twice and nothing is executed; the
+    gangs of a GangGroup follow one another.
 
     Before all that those leave whose queue is drained: their pods are condemned for every decision. They are put into
     ``drained``, if it is given, with those that cannot leave now.

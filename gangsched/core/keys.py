@@ -12,7 +12,7 @@ from gangsched.model.records import Budget, Gang, Pod, PodSelector
 
 
 class ObjectKey(NamedTuple):
-    """What tells an object from all others.
+    """The identity of an object.
 
     The ``uid`` is part of the key of a pod alone: another pod of its name may be there before it is gone. Of all other
     kinds a new object replaces the one of its name. Owners that are gangs as a whole have the kind PodGroup, and the

@@ -1,10 +1,10 @@
 """What is wanted of the cluster and not known to be so: every write that has been asked for, until it is settled.
 
-A *phase* of a plan or an eviction wants writes and is over when each of them is settled; whether it succeeded is
-asked only then, so that a failed phase is never left while some of its writes may still take effect. What no phase
-waits for has to be so in the end, and is *kept up*: as long as it is not known to be so it is asked for again, with
-growing pauses, as it is desired by then. That holds for every binding, too, since none can be taken back: an answer
-that does not say what has become of it settles nothing, and only the same binding again can tell.
+A *phase* of a plan or an eviction needs writes and is over when each of them is settled. Its success is checked only
+then, so that a failed phase never ends while some of its writes may still take effect. Writes that no phase waits for
+are *kept up*: they are repeated with growing pauses, as desired by then, until they are known to have taken effect.
+That holds for every binding, too, since none can be taken back: an answer that does not say what has become of it
+settles nothing, and only the same binding again can tell.
 
 It costs the same for each answer, however much is on its way.
 """
@@ -34,7 +34,7 @@ from gangsched.core.events import Failure, Outcome
 
 
 class Aspect(enum.Enum):
-    """What of a pod or node a write is about: of each, what was wanted last is what is wanted."""
+    """The part of a pod or node that a write changes. For each, the last wish counts."""
 
     BINDING = "binding"
     NOMINATION = "nomination"
@@ -134,7 +134,7 @@ class Actuator:
         return phase is None or not phase.unsettled
 
     def failures(self, key: str) -> list[Failure]:
-        """What has failed in the phase so far."""
+        """The failures of the phase so far."""
         phase = self._phases.get(key)
         return phase.failed if phase is not None else []
 
@@ -193,7 +193,7 @@ class Actuator:
     # -- answers -------------------------------------------------------------------------------------------
 
     def answered(self, action_id: int, outcome: Outcome, message: str, now: float) -> Answer | None:
-        """What has become of a write; None when it is not known any more."""
+        """The result of a write; None when it is not known any more."""
         wish = self._sent.pop(action_id, None)
         if wish is None:
             return None

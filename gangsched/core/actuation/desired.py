@@ -1,7 +1,7 @@
 """What is to stand on a pod, Job, JobSet or volume, as a function of what is intended: the one author of writes.
 
-Nothing here remembers or asks. A write is made of what is desired at the moment in which it is asked for, for the first
-time or again, and is not made where what is known to be there, or on its way, is that already. It has no number yet.
+Nothing here remembers or asks. A write contains what is desired when it is sent, for the first time or again. It is
+left out if the object is known to have it, or if an equal write is in flight. It has no number yet.
 
 Two things are no function of what is intended now. A binding cannot be taken back: once it was asked for it stands,
 whatever becomes of the plan, as long as its node takes the pod. And a removal that is not wanted any more may still
@@ -49,14 +49,14 @@ from gangsched.model.constraints import Directives
 from gangsched.model.records import Node, Pod
 from gangsched.model.times import render_time
 
-#: Writes that are asked for again, as they are desired then.
+#: Writes that are repeated, as they are desired then.
 Kept: TypeAlias = Bind | WithdrawNomination | Mark | Unmark | HoldNode | ReleaseNode
 #: The number of a write that has not been asked for yet.
 _UNSENT = 0
 
 
 class Marked(NamedTuple):
-    """What stands on a victim: its owners as data, and message and reason of its DisruptionTarget condition. Without a
+    """The record on a victim: its owners as data, and message and reason of its DisruptionTarget condition. Without a
     message its eviction is only announced, and it does not have that condition yet.
     """
 

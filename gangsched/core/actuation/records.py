@@ -1,9 +1,9 @@
-"""What this scheduler writes down on pods for a process that comes after: as data with a schema, not as sentences.
+"""The records on pods for a later process: data with a schema, no sentences.
 
 On a nominated member the message of ``gangsched.dev/Nominated`` is an :class:`Intent`. Every eviction that needs a
-victim to leave stands on it by name, whatever the cause: the condition ``gangsched.dev/EvictedFor`` names every
-:class:`EvictionOwner`, the message of ``DisruptionTarget`` is that of the strongest, in words. Both are written with
-one PATCH, the first alone for as long as the eviction is only announced.
+victim is recorded on it: the condition ``gangsched.dev/EvictedFor`` names every :class:`EvictionOwner`. The message of
+``DisruptionTarget`` is that of the strongest, in words. Both are written with one PATCH, the first alone for as long as
+the eviction is only announced.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def written(what: Intent | Owners) -> str:
 
 
 def read_intent(message: str) -> Intent | None:
-    """What :func:`written` has written; None for other texts, and for schemas that are not known here."""
+    """The data that :func:`written` has written; None for other texts, and for schemas that are not known here."""
     try:
         return _intent.decode(message)
     except msgspec.MsgspecError:

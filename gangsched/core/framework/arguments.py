@@ -230,7 +230,7 @@ class NodeAffinityArgs(PluginArguments, frozen=True, kw_only=True):
 
     @property
     def required(self) -> tuple[NodeTerm, ...]:
-        """What every pod of the profile requires beside its own affinity: one of these, if there are any."""
+        """The node affinity of every pod of the profile beside its own: one of these terms, if there are any."""
         return tuple(term.read(path) for weight, term, path in self._terms() if not weight)
 
     @property

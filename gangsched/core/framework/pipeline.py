@@ -28,8 +28,8 @@ def _no_clock() -> float:
 class Stopwatch:
     """Seconds that filters and scores have taken so far, in all decisions and other questions.
 
-    ``clock`` is looked at by the caller, for the core knows none: it counts seconds and never runs backwards; until
-    one is set, no time passes. Nothing is decided by what is counted here. ``running`` while time is counted.
+    The caller sets ``clock``, because the core has none. It counts seconds and never runs backwards. Without a clock,
+    no time passes. Nothing is decided by what is counted here. ``running`` while time is counted.
     """
 
     def __init__(self) -> None:
@@ -174,7 +174,7 @@ class Pipeline:
         )
 
     def _refusal(self, pod: PodClass, sim: Simulation) -> str:
-        """Why a pod cannot be placed at all, before any node is looked at: its volumes are not as they must be."""
+        """Return why a pod cannot be placed on any node, because of its volumes."""
         rules = (rule for rule in self._volumes if rule.applies(pod, sim))
         return next((text for rule in rules if (text := rule.refusal(sim.state(rule, pod)))), "")
 

@@ -5,9 +5,9 @@ means the same here (https://kubernetes.io/docs/reference/scheduling/config/#sch
 a score, or both under one name; both are made from the same arguments. Plug-ins of others come as further
 :class:`Plugin` records; they are loaded, and all arguments are read, in :mod:`gangsched.runtime.profiles`.
 
-Plug-ins of others are wrapped, so that an error in them names them and ends one decision, not the process. Whatever a
-plug-in raises, and every answer that is not of the promised form, becomes a :class:`PluginError`, of which
-:class:`~gangsched.core.planning.cycle.Decider` makes a verdict on the gang that was being decided.
+Plug-ins of others are wrapped, so that an error in them names them and ends one decision, not the process. Each
+exception and each invalid answer of a plug-in becomes a :class:`PluginError`.
+:class:`~gangsched.core.planning.cycle.Decider` makes it a verdict on the gang of the decision.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PluginError(Exception):
 
     @staticmethod
     def said(plugin: str, method: str, words: str) -> str:
-        """What people read."""
+        """The text for users."""
         return invalid.plugin_failed(plugin=plugin, method=method, words=words)
 
 
@@ -260,7 +260,8 @@ _BY_NAME = {plugin.name: plugin for plugin in BUILT_IN}
 
 
 class PluginSet(msgspec.Struct, frozen=True):
-    """What one profile uses: its filters in order, its scores with weights, and arguments that are not the default.
+    """The plug-ins of one profile: its filters in order, its scores with weights, and arguments that are not the
+    default.
 
     ``foreign`` are the plug-ins of others among them.
     """
@@ -275,7 +276,7 @@ class PluginSet(msgspec.Struct, frozen=True):
         return next((p for p in self.foreign if p.name == name), None) or _BY_NAME[name]
 
     def arguments_of(self, name: str) -> Any:
-        """What the plug-in is made with."""
+        """Return the arguments of the plug-in."""
         given = dict(self.arguments)
         return given[name] if name in given else self.plugin(name).arguments
 

@@ -1,8 +1,8 @@
 """Members that a gang announces are created only when others of it run: room is kept for them until then.
 
 That room is part of the gang's plan, is kept beside the room of its members, and stays when these are bound: for
-``announced.holdSeconds`` from then. What of them comes to a node needs none of it any more. The time is read off the
-bound members, so it goes on after a restart, wherever there is room for the rest then.
+``announced.holdSeconds`` from then. Members that got a node no longer need held room. The time is read off the bound
+members, so it goes on after a restart, wherever there is room for the rest then.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class AnnouncedRoom:
             self._settle(key)
 
     def time_over(self) -> None:
-        """What has not come in time need not come any more."""
+        """Room of members that were not created in time is released."""
         for key in self._until.due(self._world.now):
             room = self.rooms[key]
             about = report.stands_for(self._world, room.gangs[0])

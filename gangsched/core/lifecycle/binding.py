@@ -80,8 +80,8 @@ class Bindings:
             self._world.managed.gone(stand_in.uid)  # its flavors are known as long as its room is kept
 
     def hold(self, group: Group, plan: Plan) -> None:
-        """Keep the room for the members until the pods that are in the way are gone, for as long as the gang has: that
-        begins when the victims' notice is over.
+        """Hold the room for the members until the victims are gone, for the gang's time limit, which begins after the
+        victims' notice.
         """
         for uid in (*plan.victims, *plan.awaited):
             self._ledger.wait_for(uid, group.key)
@@ -158,7 +158,7 @@ class Bindings:
         self.hold(group, plan)
         self._ledger.deadlines.at(group.key, self._world.now + self._options.bind_timeout_seconds)
         if isinstance(found, str):
-            # What the decision counted on is gone: the phase fails before it has written anything.
+            # The preconditions of the decision are gone: the phase fails before it has written anything.
             self._actuator.fail(group.key, Failure(plan.placements[0].uid, Outcome.CONFLICT, found))
             return
         plan.claims = found
@@ -262,7 +262,7 @@ class Bindings:
 
 
 def _changed_templates(world: World, group: Group, owner: Suspendable) -> tuple[Directives, ...] | None:
-    """What each template is to have beside its own, in the order of ``replicatedJobs``; None if it says so already.
+    """The added fields of each template, in the order of ``replicatedJobs``; None if it says so already.
 
     What it has of an earlier flavor goes. Templates of which no pod starts now stay as they are.
     """

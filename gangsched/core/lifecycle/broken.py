@@ -1,8 +1,8 @@
 """Gangs that run below their minimum because a member was removed for a plan.
 
-Whatever became of the plan, half a minute later each such gang is looked at. If it is still below its minimum the rest
-of it is evicted, since it is of no use; if that may not be, an Event says so. A gang that its controller has made whole
-by then is left alone.
+Half a minute later each such gang is checked, whatever the result of the plan. If it is still below its minimum the
+rest of it is evicted, since it is of no use; if that may not be, an Event says so. A gang that its controller has made
+whole by then is left alone.
 
 Until then its members keep the marks of the plan: they are what another process finds.
 """
@@ -29,7 +29,7 @@ from gangsched.messages import notes
 from gangsched.model.preemptible import protected
 from gangsched.model.records import SINGLE, GangId, Pod
 
-#: So long after a member was removed its gang is looked at (seconds).
+#: The time from the removal of a member to the check of its gang (seconds).
 FINISH_AFTER_SECONDS = 30.0
 
 
@@ -67,8 +67,8 @@ class BrokenGangs:
 
     def withdraw(self, eviction: Eviction) -> None:
         """Take the name of an eviction that is over off the pods that stay. If members of a gang were removed, or may
-        have been, its other members keep their marks until the gang is looked at. After the end of this process they
-        tell what was removed.
+        have been, its other members keep their marks until the gang is checked. After the end of this process they tell
+        what was removed.
         """
         for pod in self._evictions.withdraw(eviction):
             self.note(pod.gang, eviction.grounds)
@@ -76,7 +76,7 @@ class BrokenGangs:
 
     def found(self, pod: Pod, owner: str) -> bool:
         """Return whether a mark that an earlier process has left on a pod, for this owner, stays until its gang is
-        looked at.
+        checked.
         """
         if pod.gang not in self._removed or not pod.live or self._condemned.named(pod.uid) is not None:
             return False
@@ -134,8 +134,8 @@ class BrokenGangs:
         self._evictions.mark(eviction)
 
     def follow(self) -> None:
-        """Every write of a phase has been answered: go on with those that are being finished. What could not be written
-        is tried again half a minute later.
+        """Every write of a phase has been answered: go on with those that are being finished. Failed writes are tried
+        again half a minute later.
         """
         for gang, (eviction, removed) in list(self.open.items()):
             if not self._actuator.settled(eviction.key):

@@ -205,14 +205,14 @@ class Reporter:
         return self._options.events_per_gang and gang.family != SINGLE and gang.family not in WITHOUT_PODS
 
     def _spokesman(self, gang: GangId, members: Iterable[PodRef]) -> report.Reference:
-        """What Events about a gang are attached to: its group object, or the first by name of these members."""
+        """Return the object for Events about a gang: its group object, or the first of these members by name."""
         spec = self._world.membership.objects.get((gang.family, gang.namespace, gang.name))
         if spec is None:
             return report.pod_reference(min(members, key=lambda ref: ref.name))
         return report.group_reference(gang.family, spec.kind, gang.namespace, gang.name, spec.uid)
 
     def waits_for(self, group: Group) -> str:
-        """What a gang is doing, and which pods it waits for to be gone."""
+        """Return the state of a gang, and the pods whose end it waits for."""
         uids = self._ledger.waits(group.key) if group.evicts(Phase.LEAVING) else ()
         stay = {pod.uid for pod in group.plan.eviction.to_go(self._world.pods)} if group.plan is not None else ()
         names = sorted(self._world.pods[uid].key for uid in uids if uid in self._world.pods and uid not in stay)
@@ -330,8 +330,8 @@ class Reporter:
             self.set_conditions(about, _RUNS)
 
     def runs_with_quota(self) -> None:
-        """Tell each Job that runs with quota so: an earlier process may have ended before it did. What stands on the
-        Job already is not written again.
+        """Tell each Job that runs with quota so: an earlier process may have ended before it did. An equal condition on
+        the Job is not written again.
         """
         managed = self._world.managed
         managed.settle()
@@ -366,8 +366,8 @@ class Reporter:
             )
 
     def left_in_part(self, eviction: Eviction, staying: Sequence[Pod]) -> None:
-        """Others of their units have been removed by an eviction, and these pods stay: say so on each gang that is
-        left in part, by itself or with its GangGroup.
+        """Report each gang, or gang of a GangGroup, that is left in part because an eviction removed other pods of
+        their units and these pods stay.
         """
         membership, gone = self._world.membership, eviction.removing
         for gangs in sorted({membership.group(pod.gang)[0] for pod in staying if pod.gang.family != SINGLE}):

@@ -1,12 +1,12 @@
-"""Which workloads need an eviction because their queue is drained (``stopPolicy: HoldAndDrain``), and when.
+"""Workloads that need an eviction because their queue is drained (``stopPolicy: HoldAndDrain``), and when.
 
-A workload leaves as a whole; before the first pod is removed it is asked once more whether it has to go. The mark names
-the queue and the workload, and nothing else: a process that starts anew writes the same, so it knows what was begun
-before, and goes on with that. What could not be written is tried again after a pause. When the queue is opened in
-between, the marks of the pods that are still there are taken back.
+A workload is evicted as a whole. Before the first pod is removed, the need is checked again. The mark names only the
+queue and the workload. A new process writes the same mark, so it recognises the work of the earlier one and continues
+it. Failed writes are tried again after a pause. When the queue is opened in between, the marks of the pods that are
+still there are taken back.
 
-A Job that goes on, and of which no pod runs yet, has no pod to mark: it is suspended again, and keeps its room until
-the cluster shows that.
+A resumed Job without running pods has no pod to mark. It is suspended again, and holds its room until the cluster shows
+that.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Drains:
         """Is the workload under which this group holds quota on its way out?"""
         return key in self._open
 
-    # -- what an earlier process has begun -----------------------------------------------------------------
+    # -- recovery ------------------------------------------------------------------------------------------
 
     def take_over(self) -> None:
         """Go on with the workloads that bear marks; take back those of pods that need not leave any more."""
@@ -178,8 +178,8 @@ class Drains:
         self._begin()
 
     def _take_promises_back(self) -> None:
-        """Who has quota by a queue that is stopped, and does not run yet, loses it. Of Jobs that go on already only
-        where it is drained.
+        """Workloads with quota from a stopped queue that do not run yet lose it. Of Jobs that go on already only where
+        it is drained.
         """
         for key in sorted(self._ledger.holders()):
             group = self._groups.get(key)

@@ -58,8 +58,8 @@ class Evictions:
         self.condemn(eviction, eviction.victims)
 
     def ask_first(self, eviction: Eviction) -> None:
-        """Ask for the victims whose removal is likely to be refused whether it would be, before anything is written to
-        any: a plan that cannot be finished ends with all of them still there.
+        """Check victims whose removal is likely to be refused with a dry run, before any victim is written. So a plan
+        that cannot be completed removes no pod.
         """
         refused, now = self._world.refused_removals, self._world.now
         for pod in eviction.standing(self._world.pods):
@@ -90,7 +90,7 @@ class Evictions:
         self.mark(eviction)
 
     def remove(self, eviction: Eviction) -> list[Victim]:
-        """Delete the remaining victims. If any of them is not known to bear the mark of this eviction, mark those
+        """Delete the remaining victims. If any of them is not known to have the mark of this eviction, mark those
         first. As long as they have notice nothing is removed.
 
         A Job that is gone takes its pods with it, but that is not waited for: they are removed like others. Returns the
@@ -153,7 +153,7 @@ class Evictions:
         return [pod for pod in waiting if begins[pod.uid] <= soon]
 
     def _goes_with(self, victim: Victim) -> object:
-        """What a victim leaves together with: its unit, or the Job that is suspended for it."""
+        """Return the set with which a victim is evicted: its unit, or the Job that is suspended for it."""
         pod = self._world.pods.get(victim.uid)
         job = self._world.jobs.owner_of(pod) if pod is not None and victim.method == SUSPEND else None
         return unit_of(victim) if job is None else job.uid

@@ -1,4 +1,4 @@
-"""What the scheduler asks of the life cycle: who is next, what follows from a decision, what time changes."""
+"""The entrance to the life cycle: the next gang, the effects of a decision, and the effects of time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Ids:
 
 
 class Executor:
-    """Carries decisions out. :meth:`at` is called before anything else is asked.
+    """Executes decisions. :meth:`at` is called first.
 
     It is all that is intended, with the ledger, which begins with it: a process that loses its leadership goes on with
     new ones, and with nothing assumed. ``ids`` are the numbers of writes and plans, of which none is used twice in the
@@ -153,8 +153,8 @@ class Executor:
             self.gangs.refresh_all(touched)
 
     def _take_changes(self) -> list[Change]:
-        """What may help, be it an event or what followed from our own steps. Gangs that wait for their volumes may have
-        counted on what others have given up.
+        """Process a change that may help, from an event or from our own steps. Gangs that wait for their volumes may
+        have counted on what others have given up.
         """
         out, self.work.changes = self.work.changes, []
         if self.world.managed.active:
@@ -167,7 +167,7 @@ class Executor:
         return out
 
     def head(self) -> Group | None:
-        """The gang to be decided next, or to be looked at again while it waits for room (see :meth:`decide`)."""
+        """Return the gang to be decided next, or to be checked again while it waits for room (see :meth:`decide`)."""
         head, helped = self._head(), self._nominated.first() if self._nominated.helped else None
         if helped is None or self._restless_before(helped[0]):
             return head
@@ -225,12 +225,10 @@ class Executor:
         reference = report.group_reference(api, kind, event.namespace, event.name, event.uid)
         self._reporter.event(reference, report.REFUSED, f"{event.field}: {event.message}")
 
-    # -- what follows from changes -------------------------------------------------------------------------
+    # -- effects of changes --------------------------------------------------------------------------------
 
     def _look_at_losing(self) -> None:
-        """Gangs whose members are newly being evicted, or evicts no more, are looked at again, and the room of
-        members that are lost is held.
-        """
+        """Evaluate gangs again whose members started or stopped being evicted. Hold the room of lost members."""
         losing, self.work.losing = self.work.losing, set()
         owners, self.work.losing_owners = self.work.losing_owners, {}
         losing.update(pod.gang for o in owners.values() for pod in self.world.jobs.pods_of(o) if not pod.node)
@@ -261,8 +259,8 @@ class Executor:
             risky = changed | fuller if in_time else changed
             if key in taken or not risky.isdisjoint(group.plan.node_of.values()):
                 at_risk.append((group, group.plan))
-        # The strongest first, and of equals the plan that was made first, which counts on no later one: with the room
-        # that it gives up there may be enough for the others.
+        # The strongest first, and of equals the earliest plan, which depends on no later one: the room that it releases
+        # may be enough for the others.
         for group, plan in sorted(at_risk, key=lambda each: (-self._priority(each[0]), each[1].eviction.number)):
             if group.plan is plan and group.holding and not self._review.holds(group, plan):
                 self._signal(group, Signal.BROKEN)
@@ -408,7 +406,7 @@ class Executor:
         return bool(weaker)
 
     def _refused_already(self, group: Group) -> Verdict | None:
-        """What has been decided for a gang that is equal to this one and before it, if that still holds."""
+        """Return the decision for an equal gang before this one, if it is still valid."""
         unschedulable, place = self._unschedulable, self.queue.active_place(group.key)
         if not unschedulable or place is None:
             return None
@@ -510,7 +508,7 @@ class Executor:
         self._signal(group, Signal.ROLL_BACK)
         return True
 
-    # -- what an earlier process has begun -----------------------------------------------------------------
+    # -- recovery ------------------------------------------------------------------------------------------
 
     def take_over(self) -> None:
         """Finish what an earlier process has begun, or take it back. Called once, before the first decision."""

@@ -36,10 +36,9 @@ class Gangs:
     """``groups`` has by key every gang or GangGroup that waits, or whose plan is being carried out.
 
     ``evictions`` carries out those for them, ``bindings`` brings their members to nodes, ``waiting`` and
-    ``unschedulable`` know those that do not fit. ``review`` looks again at the plans of those that evict, ``broken``
-    at gangs of which a member was removed, and ``losses`` is what
-    those have lost that run, ``announced`` the room that is kept for members that come later. ``holding`` holds nodes
-    against other schedulers.
+    ``unschedulable`` know those that do not fit. ``review`` checks plans with evictions again, ``broken`` checks gangs
+    with removed members. ``losses`` has the lost members of running gangs, ``announced`` the room of members that are
+    created later. ``holding`` holds nodes against other schedulers.
     """
 
     def __init__(self, decider: Decider, actuator: Actuator, reporter: Reporter, queue: Queue) -> None:
@@ -305,7 +304,9 @@ class Gangs:
             self.refresh(gang)
 
     def _taken_apart(self, gangs: tuple[GangId, ...]) -> bool:
-        """Other groups that these gangs were in before are no more, and what is left of them is looked at; was any?"""
+        """Dissolve other groups that had these gangs before, evaluate their other gangs, and return whether there were
+        any.
+        """
         before = {group.key: group for group in map(self.of, gangs) if group is not None and group.gangs != gangs}
         for group in before.values():
             self.signal(group, Signal.SCATTERED)
@@ -349,7 +350,7 @@ class Gangs:
         return told == pod
 
     def gone(self, uid: str, before: Pod | None) -> None:
-        """A pod, as it was ``before``, no longer takes room: whoever waited for that may go on."""
+        """A pod, as it was ``before``, no longer uses room: gangs that waited for that may continue."""
         self._lost(before, leaving=False)
         self.losses.gone(uid)
         if before is not None:
@@ -380,7 +381,7 @@ class Gangs:
             self.evictions.touched(pod)
 
     def _lost(self, before: Pod | None, *, leaving: bool) -> None:
-        """A pod that was live has gone, or is ``leaving``. What leaves for others is no loss."""
+        """A pod that was live has gone, or is ``leaving``. Pods that are evicted for others are no loss."""
         if before is None or not before.live or not before.node:
             return
         named = self._ledger.condemned.named(before.uid)

@@ -1,7 +1,7 @@
-"""What the scheduler remembers of each gang or GangGroup that has pending members, and of what has gone wrong for it.
+"""The memory of each gang or GangGroup with pending members, and of its failures.
 
-A gang for which others were evicted, and which was not bound after that, pauses: whoever took the room would take it
-again. The pause is longer each time, until the gang is bound.
+If pods were evicted for a gang and it was not bound, it pauses, because the same pods would take the room again. The
+pause is longer each time, until the gang is bound.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gangsched.model.records import SINGLE, GangId
 
 
 class Failed(enum.Enum):
-    """What did not lead to the gang being bound."""
+    """The failed attempts of the gang."""
 
     ATTEMPT = "attempt"  # a decision, or a plan: its backoff doubles with each
     ROUND = "round"  # others were evicted for it
@@ -153,9 +153,9 @@ class Failures:
 
 
 class Read(NamedTuple):
-    """What the choice of victims rests on, beside room: how many members each gang of the preemptor ``required``, how
-    many others run of the ``gangs`` of victims, which Jobs (UIDs) are ``failing`` by it, and what
-    ``budgets`` (keys) allowed.
+    """The facts behind a choice of victims, beside room: how many members each gang of the preemptor ``required``, how
+    many others run of the ``gangs`` of victims, which Jobs (UIDs) are ``failing`` by it, and what ``budgets`` (keys)
+    allowed.
     """
 
     required: tuple[int, ...] = ()
@@ -168,9 +168,9 @@ class Plan:
     """A decision that is being carried out: which pods go where, and which are evicted for it.
 
     ``awaited`` are the UIDs of others that leave anyway, ``nominated`` the nodes to which members have been nominated,
-    by UID. Who of the victims and of those is not gone yet is in the ledger. ``neighbours`` are the UIDs of the pods
-    that were on the plan's nodes when it was made: whoever else is there later has taken room. ``claims`` are those
-    that are being bound for the members. ``read`` is what the choice of its victims rests on.
+    by UID. The ledger has the victims and other pods that are not gone yet. ``neighbours`` are the UIDs of the pods on
+    the plan's nodes when it was made: later pods there have taken room. ``claims`` are those that are being bound for
+    the members. ``read`` is what the choice of its victims rests on.
     """
 
     def __init__(self, placements: Sequence[Placement], eviction: Eviction, awaited: Sequence[str] = ()) -> None:
@@ -204,12 +204,12 @@ class Plan:
         return self.eviction.grounds.ident
 
     def intent(self, place: Placement) -> Intent:
-        """What stands on the member that has this place."""
+        """The record on the member with this place."""
         return Intent(self.ident, len(self.victims), place.node, len(self.awaited))
 
     @property
     def victims(self) -> Mapping[str, Victim]:
-        """Who has to leave, by UID."""
+        """The victims by UID."""
         return self.eviction.victims
 
 

@@ -1,7 +1,7 @@
 """The status of group objects: where their gangs stand.
 
-Controllers write it as a rule. Where others create no members before the status says so, the scheduler writes it
-itself, also of a group that has no members yet, and corrects what another client writes over it.
+Controllers write it as a rule. If other controllers wait for the status before they create members, the scheduler
+writes it itself, also for a group without members, and repeats it after overwrites.
 
 A group object is a gang once for each scheduler name. One of these gangs writes the status of the object: otherwise
 they would overwrite one another for ever, since each sees what the other writes as news.
@@ -87,11 +87,11 @@ class GroupStatuses:
         self._work = ledger.work
         self._actions = actions
         self._written: dict[Key, _Written] = {}
-        #: What the status of each says about its last eviction.
+        #: The text of each status about its last eviction.
         self._evicted: dict[Key, str] = {}
         #: Objects (by UID) of which it was reported that a status was held back.
         self._reported: set[str] = set()
-        #: When what was held back is looked at again.
+        #: The time at which delayed statuses are processed.
         self._later: Page[Key] = ledger.agenda.page()
         self._held_back = 0
 
@@ -191,7 +191,7 @@ class GroupStatuses:
         written = known.since if known is not None and known.since is not None and known.seen == seen else seen
         news = changed_status(spec.family, told, Seen(version, spec.generation, written, self._world.now))
         if news:
-            # What was written may have been lost: all that differs from what was seen is in the next write.
+            # Writes may have been lost: the next write has all fields that differ from the observed ones.
             fields = changed_status(spec.family, told, Seen(version, spec.generation, seen, self._world.now))
             ref = GroupRef(spec.namespace, spec.name, spec.uid, spec.family, version)
             self._actions.append(SetGroupStatus(ref, {**fields, **news}))

@@ -1,13 +1,13 @@
 """Freed room is held against every scheduler: which nodes bear the taint now.
 
-Other schedulers do not see nominations of pods that are not theirs, nor the ledger, and controllers create pods again
-before their room is free: kube-scheduler would bind them as soon as one victim is gone, while the gang waits for all.
-What all schedulers see is the node. So before the first pod is removed for a plan each node on which a member of it is
-placed gets the taint ``gangsched.dev/held``, until the members are bound or the plan is over.
+Other schedulers see neither the ledger nor nominations of pods that are not their own. Controllers create evicted pods
+again at once. kube-scheduler would bind them as soon as one victim is gone, while the gang waits for all. All
+schedulers see the node. So before the first pod is removed for a plan, each node with a member gets the taint
+``gangsched.dev/held``, until the members are bound or the plan is over.
 
-One question decides, for each node, at any time: does a living plan need it held? What stands on the node otherwise is
-taken back, whoever has written it and whenever. A plan that only counts on pods which another one removes needs its
-nodes held from the moment in which that one does. Two plans on a node share its taint, which names one of them.
+One question decides, for each node, at any time: does a living plan need it held? Any other taint of this kind is
+removed, whatever process wrote it. A plan that only counts on pods which another one removes needs its nodes held from
+the moment in which that one does. Two plans on a node share its taint, which names one of them.
 
 A node is held for at most ``preemption.maxWait``. If a pod may take longer to terminate, the hold begins shortly before
 its grace period ends, or when the first pod is gone. Only the nodes are held that
@@ -55,13 +55,13 @@ HEAD_START_SECONDS = 10.0
 #: Another scheduler may bind a pod that it has decided before it saw the taint: so long (seconds) after the taint was
 #: seen, free room that a plan uses is looked at for the last time.
 IN_FLIGHT_SECONDS = 0.5
-#: What an accepted write has done shows within this time, or it is asked for again.
+#: An accepted write shows within this time, or it is repeated.
 SHOWS_SECONDS = 2.0
 #: So long nodes are not tried again that may not be patched.
 REFUSED_SECONDS = 60.0
 #: Phases in which pods are about to be removed, or terminate.
 _FREEING = (Phase.MARKING, Phase.REMOVING, Phase.LEAVING)
-#: What follows for a plan whose room was held before: members are on their way to it.
+#: Update a plan whose room was held before: its members are being bound.
 _TAKING = (State.PREBINDING, State.BINDING, State.STARTING)
 
 
@@ -305,7 +305,7 @@ class Holding:
         owners = {each.owner for each in records if each is not None}
         return {owner for owner in owners if owner in condemned.evictions}
 
-    # -- which plans need which nodes ------------------------------------------------------------------------
+    # -- nodes of plans --------------------------------------------------------------------------------------
 
     def _frees(self, key: str) -> bool:
         """Is the eviction with this key about to remove pods, or has it?"""
@@ -352,7 +352,7 @@ class Holding:
         return frozenset(pod.node for pod in self._ledger.pods_of(key)) if in_part else frozenset()
 
     def _leaving(self, uids: Iterable[str]) -> Iterator[Pod]:
-        """Those of these pods that take their room still."""
+        """Return those of these pods that still use their room."""
         pods = map(self._world.pods.get, uids)
         return (pod for pod in pods if pod is not None and not pod.finished)
 
@@ -373,8 +373,8 @@ class Holding:
         return begins, begins + min(now + longest - begins + BEYOND_GRACE_SECONDS, most)
 
     def _begin_hold(self, group: Group, plan: Plan, known: _Hold | None) -> frozenset[str]:
-        """Hold the nodes of a new plan, unless it is too early; returns them. What was held for an earlier plan of the
-        group counts.
+        """Hold the nodes of a new plan, unless it is too early; returns them. Holds of an earlier plan of the group
+        count.
         """
         now, namespace = self._world.now, _namespace(group)
         begins, until = self._span(group.key, plan, self._shares.seconds_left(namespace))
@@ -425,7 +425,7 @@ class Holding:
             self._linger.never(node)
         self._dirty |= before ^ after
 
-    # -- what stands on the nodes ------------------------------------------------------------------------------
+    # -- taints of nodes -------------------------------------------------------------------------------------
 
     def follow(self) -> None:
         """Ask for what differs from what is to stand on nodes."""
@@ -501,7 +501,7 @@ class Holding:
         self._actuator.want(desired.hold(self._ledger.held, node, stands))
 
     def _wanted(self, name: str, stands: str) -> str:
-        """What the taint on a node is to say, which says this now; empty: there is to be none."""
+        """Return the desired value of the taint on a node with this current value; empty for no taint."""
         values = {self._holds[key].value for key in self._on.get(name, ())}
         if stands in values or (not values and name in self._linger):
             return stands

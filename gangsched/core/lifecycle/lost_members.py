@@ -1,9 +1,9 @@
 """Members that a gang has lost: room is held where they were until they are made again.
 
 A gang that runs falls below its minimum when a member is deleted or fails, or when one could not be bound with the
-others. Its controller needs a moment to make the member again. Whoever is decided in this moment would take its room,
-and have to leave again or, if the gang may evict no pod, keep it. So as much as the gang lacks is held where the lost
-members were, with the gang's priority and under its key, like the room of members that are nominated; its quota is
+others. Its controller needs a moment to make the member again. Another gang that is decided in this moment would take
+its room and be evicted again, or keep it if the gang may evict no pod. So as much as the gang lacks is held where the
+lost members were, with the gang's priority and under its key, like the room of members that are nominated; its quota is
 promised to it in the same way. Nothing of this is durable: after a restart the room is free for all.
 """
 
@@ -30,7 +30,7 @@ from gangsched.model.records import SINGLE, GangId, Pod
 
 #: How long room is held from when it became free, and once more from when a successor has been seen.
 HOLD_SECONDS = 30.0
-#: Of how many members of one gang room is held at most, the latest ones: each is looked at in every decision.
+#: The most members of one gang whose room is held, the latest ones, because every decision reads each.
 ROOMS_AT_MOST = 256
 #: With these reasons for its end a pod leaves for others.
 _FOR_OTHERS = frozenset({MARK_REASON, *STOPPED.values()})
@@ -129,7 +129,7 @@ class Losses:
         self._work.lost.add(gang)
         self._due.at((gang, uid), room.until)
 
-    # -- what follows --------------------------------------------------------------------------------------
+    # -- effects -------------------------------------------------------------------------------------------
 
     def follow(self, groups: Mapping[str, Group], drained: Callable[[str], bool], nodes: Container[str]) -> None:
         """Hold what has to be held, and give back what has not. ``drained`` says of the key of a group whether it is
@@ -170,8 +170,8 @@ class Losses:
         return (group is not None and group.state is State.BINDING) or membership.half_bound(gangs)
 
     def _wanted(self, gang: GangId) -> list[_Room]:
-        """The latest rooms, as many as the gang lacks. Those whose time is over are forgotten, unless the member that
-        was refused is still there: it would have its time again.
+        """The latest rooms, as many as the gang lacks. Expired entries are dropped, unless the refused member still
+        exists: it would get a new time.
         """
         membership, now, rooms = self._world.membership, self._world.now, self.rooms.get(gang, {})
         if not rooms:

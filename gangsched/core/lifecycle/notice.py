@@ -1,9 +1,9 @@
 """Announced evictions: victims know when they will leave, so that they may save their work before that.
 
 The time stands in the victims' ``gangsched.dev/EvictedFor``, without ``DisruptionTarget``, so a process that takes over
-knows it too. When it has come they are marked and removed like all others. If one of them has ended, or has saved its
-work since then, others may be the better choice now: the gang is decided anew, once, and a victim that is chosen again
-has had its notice.
+knows it too. When it has come they are marked and removed like all others. If one of them has ended or saved its work
+since then, others may be a better choice. The gang is decided again once, and a victim that is chosen again has had its
+notice.
 """
 
 from __future__ import annotations

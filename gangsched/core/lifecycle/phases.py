@@ -269,8 +269,8 @@ class Phases:
         self._signal(group, Signal.BROKEN)
 
     def _victims_written(self, group: Group, plan: Plan) -> None:
-        """All marks or removals have been answered. What is not as it is wanted is asked for again, once the others may
-        still have to leave.
+        """All marks or removals have been answered. Undone writes are repeated, once it is known whether the others
+        still have to be evicted.
         """
         eviction = plan.eviction
         failures = self._evictions.written(eviction)
@@ -298,8 +298,8 @@ class Phases:
             self._gangs.notices.announce(plan.eviction, group.name)
 
     def go_on(self, group: Group, plan: Plan, *, tell: bool = True) -> None:
-        """A plan whose victims stand is looked at in the turn of its gang, or when a process takes over: it goes on, or
-        the gang is decided anew. With ``tell`` an Event on each victim that has notice says so.
+        """A plan with victims is checked in the turn of its gang, or after a takeover. It continues, or the gang is
+        decided again. With ``tell`` an Event on each victim that has notice says so.
         """
         if self._reviewed(group, plan) is Review.KEEP:
             self._go_on(group, plan, tell=tell)
@@ -324,7 +324,7 @@ class Phases:
         return True
 
     def _reviewed(self, group: Group, plan: Plan) -> Review:
-        """What becomes of a plan before (further) victims are removed."""
+        """The verdict on a plan before (further) victims are removed."""
         if group.rolled_back:
             keep = self._hopeless(group) and not failing(plan.victims.values(), self._world, self._ledger.condemned)
             return Review.KEEP if keep else Review.REPLACE

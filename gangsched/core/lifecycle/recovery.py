@@ -1,4 +1,4 @@
-"""What an earlier process of this scheduler has left behind: its records on pods, read back into plans.
+"""Recovery: records of an earlier process on pods are read back into plans.
 
 The intent records of the members say where they were to go, the marks of the victims who was to leave for them. A
 nomination without an intent record is only a preference and holds nothing. A suspended Job has no members with a
@@ -53,7 +53,7 @@ class Recovery:
         """The plan of a gang that waits to be decided, as its records have it; None where it is to be decided anew.
 
         Every required member is nominated, and all of them fit on their nodes once the marked pods and those that
-        terminate have left. Whether the marked pods still have to leave is asked as of any other plan.
+        terminate have left. The need for the marked pods is checked as for any other plan.
         """
         intent, placements = self._nominations(group)
         needs_more = any(self._world.membership.lacking(group.gangs))

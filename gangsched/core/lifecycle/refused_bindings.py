@@ -37,7 +37,7 @@ def pause_of(world: World, group: Group) -> Pause:
 
 
 def asked_by(pod: Pod) -> object:
-    """What an admission plug-in may have minded about the pod: where that is another, it may be bound."""
+    """The fields of a pod that an admission plug-in may have refused: if they change, it may be bound."""
     return pod.shape, pod.labels, pod.hints, pod.priority
 
 

@@ -84,7 +84,7 @@ _NAMES = 10
 
 #: (apiVersion, kind, namespace, name, uid).
 Reference: TypeAlias = tuple[str, str, str, str, str]
-#: What an Event can be about.
+#: The kinds of objects of Events.
 About: TypeAlias = Reference | PodRef | Victim
 
 #: The version under which the objects of gang APIs are named in Events, by group; v1 for others.
@@ -137,7 +137,9 @@ def trigger(world: World, group: Group) -> PodRef:
 
 
 def stands_for(world: World, gang: GangId) -> Reference | None:
-    """What stands for a gang: its object, else the first of its pods by name; None if there is neither."""
+    """The object that represents a gang: its group object, else the first of its pods by name; None if there is
+    neither.
+    """
     membership = world.membership
     if gang.family in WITHOUT_PODS:  # its pods have no stand-ins any more when the cluster shows that it goes on
         owner = job_of(world, gang)
@@ -152,7 +154,7 @@ def stands_for(world: World, gang: GangId) -> Reference | None:
 
 
 def admitted_object(world: World, gang: GangId) -> Reference | None:
-    """What stands for a gang that is not over; None if nothing does, or if it is up to another scheduler."""
+    """The object that represents a gang that is not over; None if nothing does, or if it is up to another scheduler."""
     if any(pod.live for pod in world.membership.kinds(gang)):
         return stands_for(world, gang)
     owner = job_of(world, gang) if gang.family in WITHOUT_PODS else None
@@ -199,7 +201,7 @@ def members_scheduled(about: Reference, bound: Iterable[tuple[PodRef, str]]) -> 
 
 
 def evicted_for(preemptor: str, victims: Iterable[Victim], plan: str) -> str:
-    """Which pods are evicted, and for which gang: on the preemptor, and on the victims' owners."""
+    """Report evicted pods and their preemptor, on the preemptor and on the victims' owners."""
     names = sorted(v.key for v in victims)
     note = notes.preempted_pods(
         pods=counted(len(names), "pod"), preemptor=preemptor, plan=plan, names=listed(names, _NAMES)

@@ -1,9 +1,8 @@
-"""What becomes of a plan before (further) victims are removed, and whether its places still hold.
+"""The verdict on a plan before (further) victims are removed, and whether its places are still valid.
 
-The one place of the life cycle that asks the planner about a plan. It asks the decision that was made, with the plan as
-the known answer: whether its gang fits without the victims that stand, and whether what their choice rests on has
-changed. After the first removal pods that terminate are room, and the rest of the list stands or the gang is decided
-anew.
+The one place of the life cycle that asks the planner about a plan. It checks the decision with the plan as the known
+answer: whether its gang fits without the remaining victims, and whether the facts behind their choice have changed.
+After the first removal pods that terminate are room, and the rest of the list stands or the gang is decided anew.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from gangsched.model.records import SINGLE, GangId, Pod
 
 
 class Review(enum.Enum):
-    """What becomes of a plan."""
+    """The verdict on a plan."""
 
     KEEP = "keep"  # its victims may leave, and its gang needs them to
     BIND = "bind"  # its gang fits without the victims that stand
@@ -41,7 +40,7 @@ class Reviews:
         self._decider = decider
 
     def of(self, group: Group, plan: Plan) -> Review:
-        """What becomes of a plan before (further) victims are removed."""
+        """The verdict on a plan before (further) victims are removed."""
         world, eviction = self._world, plan.eviction
         standing = eviction.to_go(world.pods)
         unprotected = self._options.evict_daemonset_pods
@@ -61,8 +60,8 @@ class Reviews:
         return Review.BIND if standing and self.without(group, plan) is not None else Review.KEEP
 
     def without(self, group: Group, plan: Plan) -> Verdict | None:
-        """The decision to run the gang without the victims that stand; None if that cannot be. What leaves for a plan
-        that was made later is not counted on: that plan would have to evict others instead.
+        """The decision to run the gang without the victims that stand; None if that cannot be. Victims of later plans
+        do not count, because those plans would have to evict others instead.
         """
         stay = {pod.uid for pod in plan.eviction.to_go(self._world.pods)}
         until = self._world.now + self._options.max_wait_seconds
@@ -87,10 +86,10 @@ class Reviews:
         asked = plan.placements if places is None else places
         return self._decider.still_holds(KnownPlan(group.gangs, asked, waits, awaits)).holds
 
-    # -- what the choice of victims rests on ---------------------------------------------------------------
+    # -- facts behind a choice of victims ------------------------------------------------------------------
 
     def read(self, gangs: Sequence[GangId], key: str, victims: Mapping[str, Victim]) -> Read:
-        """What the choice of these victims rests on, beside room, for the plan with this key."""
+        """Return the facts behind the choice of these victims, beside room, for the plan with this key."""
         world = self._world
         required = world.membership.lacking(gangs)
         if not victims:
@@ -112,8 +111,8 @@ class Reviews:
             yield gang, mode_of(spec, self._options), spec.min_member if spec is not None else 0, stay
 
     def _changed(self, group: Group, plan: Plan, standing: Sequence[Pod]) -> bool:
-        """Return whether that is not what it was when the plan was made. A plan is made anew for that once in a round,
-        lest what changes all the time keeps a gang from going on for ever.
+        """Return whether that is not what it was when the plan was made. A plan is made again for that once in a round.
+        Otherwise permanent changes would keep a gang from continuing.
         """
         now, then = self.read(group.gangs, group.key, plan.victims), plan.read
         if now.required != then.required:

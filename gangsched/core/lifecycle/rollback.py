@@ -1,7 +1,7 @@
 """Rollback: a gang that was bound in part, and whose other members have no place, leaves as a whole and starts anew.
 
-There is no unbind: a bound pod can only be deleted. So this is off unless it is asked for, touches only members that
-their controllers create again, and only when all bound members are of this kind and nothing of the gang ran before.
+There is no unbind: a bound pod can only be deleted. So this is off by default. It deletes only members that their
+controllers create again, and only if all bound members are of this kind and no member of the gang ran before.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from gangsched.model.records import Pod
 def leaving(world: World, condemned: Condemned, group: Group, verdict: Verdict) -> list[Victim]:
     """The members to remove; none when the gang has to go on as it is.
 
-    It is rolled back when its other members have no place, or when their bindings fail again and again; only so often
-    in a row, and only if its API does not ask for its members to be spared.
+    It is rolled back if its other members have no place, or if their bindings fail repeatedly. This happens only so
+    often in a row, and only if its API does not protect its members.
     """
     membership = world.membership
     if not group.failures.begun or not all(map(membership.strict, group.gangs)):
@@ -58,7 +58,7 @@ def _as_victim(pod: Pod) -> Victim:
 
 
 def mark_text(world: World, group: Group) -> str:
-    """What the marks of its members say: a restart finds out by it that this was under way, and takes it back."""
+    """The text of the marks on its members: a restart recognises a rollback in progress by it, and removes them."""
     pending = [pod for gang in group.gangs for pod in world.membership.census(gang).pending]
     trigger = min((pod.key for pod in pending), default=group.gangs[0].key)
     return notes.rolling_back(scheduler=group.gangs[0].scheduler, gang=group.name, trigger=trigger)

@@ -117,7 +117,7 @@ def _rows() -> tuple[Row, ...]:
 
 
 ROWS = _rows()
-#: What a signal does in a state; what it does not do anything in is not here.
+#: The effects of signals in states. Pairs without effect are not listed.
 TABLE = {(state, row.signal): row.step for row in ROWS for state in row.states}
 
 

@@ -1,9 +1,9 @@
-"""Gangs that wait: what others leave to one that does not fit, and when one that waits for room is looked at again.
+"""Waiting gangs: the room for a gang that does not fit, and when a gang that waits for room is checked again.
 
-Gangs that only wait for the room of pods that leave are looked at again when other room is freed, and bound if they
-fit. Those are gangs of which no write to a victim is on its way: they depend on other plans, or their victims have all
-been removed, or marked and then kept. Nothing is looked at unless a node has room, beyond all that is kept, for one of
-the members; of single pods that are alike only the first is.
+Gangs that only wait for terminating pods are checked again when other room is freed, and bound if they fit. These are
+gangs without a write to a victim in flight: they depend on other plans, or all their victims were removed, or were
+marked and then kept. A gang is checked only if a node has room for one of its members beside all held room. Of equal
+single pods, only the first is checked.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Waiting:
         self._queue = queue
 
     def enqueue(self, group: Group) -> None:
-        """It is to be decided; not before its pause is over if processes have ended over it, or if its pods did not
-        come when it was let go on before.
+        """Queue it for a decision. If processes have failed over it, or its pods were not created after it was resumed,
+        only after its pause.
         """
         pause = self._world.cut.not_before(group.name) if self._world.cut else -math.inf
         job = report.job_of(self._world, group.gangs[0]) if group.without_pods else None
@@ -187,8 +187,8 @@ class NominatedGangs:
         return None
 
     def stopped(self, group: Group) -> None:
-        """Its victims are marked, and need not leave (any more), or may not, though some may have left. It keeps its
-        room until it is looked at: weaker gangs would take it, or the quota that they have given up with theirs.
+        """Its victims are marked, and need not leave (any more), or may not, though some may have left. It holds its
+        room until it is checked, because weaker gangs would take it, or the quota that they gave up.
         """
         self.helped[group.key] = queue_order(self._world, group.gangs)
 

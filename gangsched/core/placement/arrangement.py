@@ -24,7 +24,7 @@ from gangsched.model.records import Pod
 
 #: Entries of the table: numbers of each kind x fillings x nodes. About 10 ms.
 _TABLE = 400_000
-#: Fillings of a node, times nodes, that are looked at.
+#: The most fillings of a node, times nodes.
 _LOOKS = 100_000
 
 
@@ -39,8 +39,8 @@ class Packed(msgspec.Struct, frozen=True, eq=False):
 
 
 def packed(request: Floats, mask: Bools, need: tuple[int, ...], free: Floats) -> Packed:
-    """Places for ``need`` members of each kind that ask for ``request`` ``(K, R)`` each, on nodes with ``free``
-    ``(R, N)`` room that ``mask`` ``(K, N)`` allows.
+    """Return places for ``need`` members of each kind with ``request`` ``(K, R)``, on nodes with ``free`` ``(R, N)``
+    room where ``mask`` ``(K, N)`` allows it.
     """
     states = np.prod([n + 1 for n in need], dtype=np.float64)
     if states > _TABLE:  # with a single node
@@ -74,7 +74,7 @@ def whole(asked: Floats, free: Floats, allowed: Bools, most: int) -> Floats:
 
 
 def _largest(fits: Bools) -> Bools:
-    """Those fillings (an axis for the number of each kind, and the nodes) to which no member can be added."""
+    """Return the fillings (an axis for the number of each kind, and the nodes) to which no member can be added."""
     out = fits.copy()
     for axis in range(fits.ndim - 1):
         fewer = [slice(None)] * fits.ndim

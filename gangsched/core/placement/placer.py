@@ -61,8 +61,8 @@ class Placer:
         packed tightly; then, for small gangs, all ways. When a gang has more members than it needs, those that are
         easiest to place are chosen in the later attempts, and all of them are considered in the last.
 
-        On failure the simulation is left as it was and ``failed`` are the members without a node of the first
-        attempt, which is the order people expect to read about.
+        On failure the simulation is unchanged, and ``failed`` are the members without a node in the first attempt,
+        whose order users expect.
         """
         if not wants:
             return Placed({}, [])
@@ -244,8 +244,8 @@ class Placer:
         heap: list[tuple[float, int]],
         rows: dict[str, int],
     ) -> int:
-        """The same for very many; returns for how many. What all leading nodes would score with one, two, ... of these
-        pods is computed at once, up to a number from which on it is quicker to ask for single nodes again.
+        """The same for very many; returns for how many. The scores of all leading nodes with one, two, ... of these
+        pods are computed at once, up to a number from which on single nodes are faster.
         """
         index, amounts = sim.snapshot.vector(pod.shape)
         leading: Ints = np.array(sorted(row for _, row in heap), dtype=np.int64)
@@ -326,9 +326,9 @@ def _classes(members: Sequence[Pod], sim: Simulation) -> list[tuple[PodClass, li
 class Streak:
     """Single pods that are alike, decided one after another: what was worked out for one serves the next.
 
-    Each is still a decision of its own, made on everything that has happened until then. Only when nothing has happened
-    but that the last one took the place that it was given, the nodes need not be filtered and ranked once more: kept
-    are the best nodes for one class of pods that only free resources limit.
+    Each is still a decision of its own, made on everything that has happened until then. If the last member only took
+    its place, the nodes need no new filtering and ranking. The best nodes are cached for one class of pods that only
+    free resources limit.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:

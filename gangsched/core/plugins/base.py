@@ -1,14 +1,14 @@
 """The filter protocol: vectorised over nodes, and able to answer "what if these pods go and those come".
 
-A filter is stateless; what it knows about one class of pods in one simulation is a *state* that it makes in
-``prepare`` and that the simulation hands back to it. The simulation tells every state about every pod that is
-placed or lifted, so a mask is always that of the simulated cluster. docs/reference/plugins.md shows how to write one.
+A filter has no state of its own. For one class of pods in one simulation it makes a *state* in ``prepare``, and the
+simulation passes that back to it. The simulation updates every state for every pod that is placed or lifted, so a mask
+is always that of the simulated cluster. See docs/reference/plugins.md.
 
 The score protocol: 0 (worst) to 100 (best) per node, vectorised.
 
 docs/reference/plugins.md shows how to write one.
 
-Filters and scores that are asked about one node at a time: simple to write, slow to run.
+Filters and scores for one node at a time: simple to write, slow to run.
 
 Each question costs a call per node, some hundred times what an array operation costs. They are for small clusters, for
 trying a rule out, and for rules that cannot be expressed in arrays.
@@ -27,7 +27,7 @@ from gangsched.core.state.simulation import Simulation
 from gangsched.messages import causes
 from gangsched.model.records import Node
 
-#: What a plug-in imports from here.
+#: The names that a plug-in imports from here.
 __all__ = ["Bools", "Failure", "Filter", "NodeFilter"]
 
 
@@ -67,7 +67,7 @@ class Filter(Protocol):
         """False when the filter has nothing to say about such pods: it is then skipped."""
 
     def prepare(self, pod: PodClass, sim: Simulation) -> Any:
-        """What must be known to answer for this class of pods, as of now in the simulation."""
+        """Return the state for this class of pods, as of now in the simulation."""
 
     def mask(self, state: Any) -> Bools:
         """``(N,)``: the nodes that pass."""
@@ -120,7 +120,7 @@ class Score(Protocol):
         """False when the score is the same for all nodes: it is then skipped."""
 
     def prepare(self, pod: PodClass, sim: Simulation, feasible: Bools) -> Any:
-        """What must be known to score this class; ``feasible`` are the nodes to normalise over."""
+        """The state to score this class; ``feasible`` are the nodes to normalise over."""
 
     def values(self, state: Any) -> Floats:
         """``(N,)`` scores, 0..100, as of now in the simulation."""

@@ -1,18 +1,17 @@
 """Affinity and anti-affinity between pods.
 
-Rules: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity .
-A node passes when it is in a domain with pods that match all affinity terms (or the pod is the first of a series
-that matches itself), in no domain with a pod that its anti-affinity names, and in no domain with a pod whose
-anti-affinity names it.
+Rules: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity . A
+node passes if its domains have pods for all affinity terms (or the pod is the first of a series and matches itself),
+and no pod that its anti-affinity selects, or whose anti-affinity selects it.
 
 Held pods may never come: affinity must be satisfied with them and without them. Anti-affinity need not be asked
 twice, since more pods only close more domains.
 
 Preferred affinity and anti-affinity between pods, in both directions.
 
-Formula: kube-scheduler's InterPodAffinity. A node gets the weight of a term for every pod in its domain that the term
-of the new pod selects, or whose own term selects the new pod; required affinity of pods that are there counts with a
-weight of its own. Over the feasible nodes the least becomes 0 and the most 100.
+Formula: kube-scheduler's InterPodAffinity. A node gets the weight of a term for every pod in its domain that the new
+pod's term selects, or whose own term selects the new pod. Required affinity of existing pods has its own weight. Over
+the feasible nodes the least becomes 0 and the most 100.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class InterPodAffinity:
     by_company = True
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:
-        # Terms of pods that are gone count as well: whether their leaving helps is asked when they have left.
+        # Terms of deleted pods count as well. Whether their deletion helps is checked afterwards.
         shape, terms = pod.shape, sim.snapshot.terms
         return bool(shape.affinity or shape.anti_affinity or (terms.carried and terms.apart(pod)))
 

@@ -95,7 +95,7 @@ class NodeName(NodeFilter):
 
 
 class NodeDeclaredFeatures(NodeFilter):
-    """What a pod needs of its node beyond resources must be among the features that the node declares."""
+    """The features that a pod needs must be among those that the node declares."""
 
     name = "NodeDeclaredFeatures"
     text = causes.NODE_FEATURES

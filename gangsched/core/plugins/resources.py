@@ -25,7 +25,7 @@ _MOST_OF_SHAPE = 10
 
 
 class _Load:
-    """What a class asks for of some resources, beside the room of all nodes and what is taken of it.
+    """The request of a class for some resources, with the room of all nodes and its usage.
 
     ``weights`` say how much each counts; ``most``: full nodes are preferred.
     ``room`` is ``(k, N)``; 0 for resources that do not count: a node has none, or an extended resource that the class

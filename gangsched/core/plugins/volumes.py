@@ -1,7 +1,7 @@
 """Volumes: claims that must exist and be bound, volumes that only some nodes reach, and how many a node can attach.
 
-The rules and texts are those of kube-scheduler's plug-ins of the same names. What concerns the pod and no node in
-particular (a claim that does not exist) refuses the pod as a whole.
+The rules and texts are those of kube-scheduler's plug-ins of the same names. Problems without a node (a claim that does
+not exist) refuse the pod as a whole.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OLD_ZONES = {
 
 
 class VolumeState:
-    """What a volume filter knows of a class of pods in a simulation. ``refusal``: why no node at all will do."""
+    """The state of a volume filter for a class of pods in a simulation. ``refusal``: why no node at all will do."""
 
     def __init__(self, pod: PodClass, sim: Simulation) -> None:
         assert pod.volumes is not None
@@ -60,7 +60,7 @@ class VolumeState:
 
 
 class VolumeFilter:
-    """Base of the volume filters. :meth:`refusal` is asked before any filter looks at nodes.
+    """Base of the volume filters. :meth:`refusal` is called before any filter reads nodes.
 
     Pods without volumes cost nothing: no filter applies to them. The simulation itself knows what its pods do to
     volumes (:class:`VolumesInThought`), so no filter has to follow them.
@@ -85,7 +85,7 @@ class VolumeFilter:
         raise NotImplementedError
 
     def refusal(self, state: VolumeState) -> str:
-        """Why the pod cannot be placed at all, whichever node is looked at; empty if it can."""
+        """Return why the pod cannot be placed on any node; empty if it can."""
         return state.refusal
 
     def apply(self, state: VolumeState, pod: PodClass, row: int, sign: int) -> None:
@@ -396,7 +396,7 @@ class VolumeZone(VolumeFilter):
 
 
 def volume_zones(labels: Labels) -> list[tuple[str, tuple[str, ...]]]:
-    """What the labels of a volume demand of nodes, by key; several zones are joined by ``__``."""
+    """Return the node labels that a volume requires, by key. Several zones are joined by ``__``."""
     out = []
     for key in (*_OLD_ZONES, *_ZONES):
         values = tuple(v.strip() for v in labels.get(key, "").split("__"))

@@ -1,5 +1,4 @@
-"""Which nodes reach a volume, which volumes a claim could be bound to on each, and what becomes of them when pods are
-placed for trial.
+"""Nodes that reach a volume, volumes for a claim on each node, and their state when pods are placed in a simulation.
 
 The choice is kube-scheduler's: the smallest volume that fits and that the node reaches; else a new one if the class
 can make it there. https://kubernetes.io/docs/concepts/storage/storage-classes/#volume-binding-mode
@@ -308,7 +307,7 @@ def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 class _Placed(NamedTuple):
-    """What placing one pod has changed, for taking it back."""
+    """The changes of placing one pod, to undo it."""
 
     targets: tuple[tuple[ClaimKey, Target], ...]
     handles: tuple[Handle, ...]
@@ -317,8 +316,8 @@ class _Placed(NamedTuple):
 class VolumesInThought:
     """Volumes as they would be with the pods of a simulation: which are taken, used and attached beside the real ones.
 
-    Pods that are placed for trial choose their volumes as they would be bound; real pods that are lifted give
-    nothing back but their use of claims, disks and attachments.
+    Simulated pods choose their volumes as they would be bound. Lifted real pods release only their use of claims, disks
+    and attachments.
     """
 
     def __init__(self, choices: Choices) -> None:

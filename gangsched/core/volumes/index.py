@@ -77,7 +77,7 @@ class Attachments:
             array[row] += by
 
     def set_limits(self, node: str, limits: tuple[tuple[str, int], ...]) -> None:
-        """What a node can take of each driver; empty = no limits."""
+        """The attach limits of a node by driver; empty = no limits."""
         for driver, _ in self._limits.pop(node, ()):
             self._drivers_with_limits[driver] -= 1
         if limits:
@@ -94,7 +94,7 @@ class Attachments:
         self._driver_arrays.clear()
 
     def drivers_of(self, node: str) -> tuple[str, ...]:
-        """What was set for the node."""
+        """The values that were set for the node."""
         return self._drivers.get(node, ())
 
     def runs(self, driver: str) -> Bools:
@@ -106,7 +106,7 @@ class Attachments:
         return array
 
     def limits_of(self, node: str) -> tuple[tuple[str, int], ...]:
-        """What was set for the node."""
+        """The values that were set for the node."""
         return self._limits.get(node, ())
 
     def limited(self, driver: str) -> bool:
@@ -316,7 +316,7 @@ class VolumeIndex:
             changes = self.changes[volume.storage_class] = []
         changes.append(volume.name)
 
-    # -- who uses what -------------------------------------------------------------------------------------
+    # -- use of volumes ------------------------------------------------------------------------------------
 
     def use(self, pod: Pod, node: str) -> None:
         """The pod, which has volumes, takes room on a node."""
@@ -387,7 +387,7 @@ class VolumeIndex:
         return (storage_class.provisioner, f"claim {key[0]}/{key[1]}")
 
     def _recount(self, key: ClaimKey) -> None:
-        """What pods with this claim have attached may be something else now."""
+        """The attachments of pods with this claim may have changed."""
         users = self.users.get(key)
         if not users:
             return
@@ -464,7 +464,7 @@ class VolumeIndex:
         self._recount(key)
 
     def forget(self, key: ClaimKey) -> None:
-        """What the cluster shows of this claim is what counts again."""
+        """From now on the cluster's state of this claim counts."""
         target = self.assumed.pop(key, None)
         if target is not None and target.volume:
             self.taken.pop(target.volume, None)
