@@ -2,8 +2,8 @@
 
 :mod:`.queueing_hints` answers exactly, for one signature and one change, and that takes a simulation. With thousands of
 signatures most answers are no for a reason that arrays can tell: the node has too little room for any member even when
-every pod that may leave has left, or no term selects the pod. What is left is asked exactly. A signature that would be
-answered yes is never left out.
+every pod that may leave has left, or no term selects the pod. The remaining signatures are checked exactly. A signature
+that would be answered yes is never left out.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class HintIndex:
     def __iter__(self) -> Iterator[Signature]:
         return iter(self._rows)
 
-    # -- what sleeps ---------------------------------------------------------------------------------------
+    # -- sleeping signatures --------------------------------------------------------------------------------
 
     def add(self, signature: Signature) -> None:
         """Gangs of this signature sleep."""
@@ -194,7 +194,7 @@ class HintIndex:
 
 
 class _Look:
-    """What is asked several times for one batch of changes."""
+    """Cached answers for one batch of changes."""
 
     def __init__(self, index: HintIndex) -> None:
         self._index = index

@@ -45,7 +45,7 @@ class KnownEnds:
         return next((seconds for seconds in said if seconds is not None), None)
 
     def _maker(self, pod: Pod) -> str:
-        """What makes pods that do the same: the controller, or what makes the Jobs, such as a CronJob."""
+        """Return the owner of equal pods: the controller, or the owner of its Jobs, such as a CronJob."""
         job = self._world.jobs.job_of(pod)
         if job is not None:
             return job.owner.uid if job.owner is not None else job.uid

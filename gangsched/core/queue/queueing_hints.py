@@ -1,4 +1,4 @@
-"""Which events can help which gang: the queueing hints of kube-scheduler, for gangs.
+"""Events that can help a gang: the queueing hints of kube-scheduler, for gangs.
 
 A gang that does not fit is parked. What happens afterwards wakes it only if a decision could come out otherwise:
 
@@ -97,7 +97,7 @@ class QueueingHints:
         return self._freed | self._newcomers.keys()
 
     def queues(self, tree: str, known: Iterable[str]) -> list[str]:
-        """Those of the LocalQueues ``known`` in this tree in which that may be so."""
+        """Return those of the LocalQueues ``known`` in this tree in which that may be so."""
         if self.everywhere or tree in self._freed:
             return list(known)
         managed, newcomers = self._world.managed, self._newcomers[tree]
@@ -152,7 +152,7 @@ class QueueingHints:
         return any(self._may_help(judge, change) for change in self._changes) and judge.enough()
 
     def _flavors(self, signature: Signature) -> list[ResourceFlavor]:
-        """Those that ask something of the nodes of such gangs, or let them run on nodes where they could not."""
+        """Flavors with requirements for the nodes of such gangs, or that let them run on further nodes."""
         if signature.queue is None:
             return []
         quota = self._world.managed.quota
@@ -201,7 +201,7 @@ class QueueingHints:
         return bool(kind & VICTIMS) and judge.takes_any(change.node)
 
     def _has_lower(self, gang: GangId, priority: int) -> bool:
-        """What a gang may lose depends on all its members, wherever they are."""
+        """The surplus of a gang depends on all its members, wherever they are."""
         members = self._world.membership.members.get(gang, {}).values()
         return any(p.bound and p.priority < priority for p in members)
 

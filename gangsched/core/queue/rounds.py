@@ -33,7 +33,7 @@ def charged(steps: int, members: int) -> int:
 
 
 class Rounds:
-    """Which share (:func:`gangsched.core.world.world.share_of`) has spent how many steps."""
+    """The steps that each share (:func:`gangsched.core.world.world.share_of`) has spent."""
 
     def __init__(self) -> None:
         self._spent: Counter[str] = Counter()

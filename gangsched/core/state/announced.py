@@ -25,8 +25,8 @@ _LEAST = {"cpu": 125, "memory": 64 << 20, "ephemeral-storage": 64 << 20}
 
 
 def stand_ins(spec: Gang, gang: GangId, there: Sequence[Pod], *, kinds: bool = False) -> list[Pod]:
-    """What of the announced members is not among those that are ``there``; they are treated as the first of these.
-    With ``kinds`` there is one of each kind only.
+    """Return the announced members that are not among those ``there``, which count as the first of them. With ``kinds``
+    there is one of each kind only.
     """
     most = 1 if kinds else None
     like = there[0]

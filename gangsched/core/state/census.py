@@ -15,10 +15,10 @@ _RUN_PODS = ("StatefulSet", "ReplicaSet", "ReplicationController", "DaemonSet", 
 
 
 class Census(msgspec.Struct):
-    """The members of one gang by what they are doing; each list is in name order. Those that are ``gated`` wait for
-    scheduling gates, or for what owns them. ``running`` and ``failed`` are phases
-    of pods, ``owner`` is that of the first member that has one (``ns/name``). Of the ``pending`` ones that are known by
-    their number alone there is one of each kind among the ``kinds``, else all.
+    """The members of one gang by what they are doing; each list is in name order. ``gated`` pods wait for scheduling
+    gates, or for their owner. ``running`` and ``failed`` are phases of pods, ``owner`` is that of the first member that
+    has one (``ns/name``). Of the ``pending`` ones that are known by their number alone there is one of each kind among
+    the ``kinds``, else all.
     """
 
     pending: Sequence[Pod]

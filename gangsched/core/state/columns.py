@@ -65,7 +65,7 @@ class LabelColumn:
         return code
 
     def among(self, wanted: tuple[str, ...], codes: Codes | None = None) -> Bools:
-        """Which of the ``codes`` (all of the column) stand for one of the ``wanted`` values."""
+        """Return which of the ``codes`` (all of the column) stand for one of the ``wanted`` values."""
         if codes is None:
             codes = self.codes
         chosen = [self._code_of[v] for v in wanted if v in self._code_of]
@@ -247,7 +247,7 @@ _DEEPEST = 16
 
 
 class HyperNodes:
-    """The tree of domains. Whoever changes it has the nodes :meth:`labelled` anew, if ``changed``."""
+    """The tree of domains. After a change, if ``changed``, the caller lets the nodes be :meth:`labelled` again."""
 
     def __init__(self) -> None:
         self.changed = False

@@ -64,7 +64,7 @@ class Members:
 class Crowd(Mapping[str, Pod]):
     """The members of one gang, by UID and in name order; of none of them there is a pod.
 
-    Those that are made are in ``all_made``, and the crowd is then in ``opened``.
+    Created records are in ``all_made``, and the crowd is then in ``opened``.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Who was evicted how often: a unit that is evicted too often is protected for a while."""
+"""The history of evictions: a unit that is evicted too often is protected for some time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Unit: TypeAlias = "GangId | tuple[str, str, str]"
 
 
 def unit_of(pod: Pod) -> Unit:
-    """What brings the pod back."""
+    """Return the owner that creates the pod again."""
     if pod.gang.family != SINGLE:
         return pod.gang
     if pod.owner is None:

@@ -63,7 +63,7 @@ def missing(membership: Membership, gang: GangId, census: Census) -> str:
 
 
 def _elsewhere(membership: Membership, gang: GangId) -> Iterator[str]:
-    """What of the group is no member, since another scheduler is to place it, or has, in words."""
+    """Yield the pods of the group that are no members because another scheduler places them, in words."""
     for scheduler in sorted(membership.of_scheduler) if gang.family != SINGLE else ():
         other = gang._replace(scheduler=scheduler)
         found = [pod for pod in membership.pods(other) if pod.live] if other != gang else []
@@ -81,7 +81,7 @@ def _refused(membership: Membership, gang: GangId) -> list[str]:
 
 
 def _without_roles(membership: Membership, gang: GangId, spec: Gang, census: Census) -> str:
-    """Which role has too few members, in words; empty when none has."""
+    """Return the role with too few members, in words; empty for none."""
     lacking = membership.short_of(gang, spec)
     ready = Counter(role_of(pod, spec) for pod in census.pending) if lacking else Counter()
     for role, short in lacking.items():

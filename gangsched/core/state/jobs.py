@@ -117,7 +117,7 @@ class Jobs:
         return gone
 
     def stakes_of(self, job: tuple[str, str]) -> list[Stakes]:
-        """What the Job of this namespace and name says, and then its JobSet."""
+        """Return the statements of the Job of this namespace and name, and then of its JobSet."""
         found = self.get(job)
         above = self.jobset_of(found) if found is not None else None
         keys = [(JOB, *job)] + ([(JOBSET, above.namespace, above.name)] if above is not None else [])
@@ -204,7 +204,7 @@ class Jobs:
     # -- labels for quota ----------------------------------------------------------------------------------
 
     def queue_of(self, owner: Suspendable) -> QueueLabels:
-        """What the labels say about quota: those of a Job, or else of its JobSet."""
+        """Return the labels about quota: those of a Job, or else of its JobSet."""
         if isinstance(owner, Job) and not owner.queue.local_queue and owner.owner is not None:
             jobset = self.jobset_of(owner)
             return jobset.queue if jobset is not None else owner.queue
@@ -232,7 +232,7 @@ def key_of(owner: Suspendable) -> OwnerKey:
 
 
 def templates_of(owner: Suspendable) -> list[Pod]:
-    """What the pods of a Job, or of each kind of Job of a JobSet, will be, as far as it can be read."""
+    """Return the future pods of a Job, or of each kind of Job of a JobSet, if they are valid."""
     jobs = [owner] if isinstance(owner, Job) else [each.job for each in owner.replicated]
     return [job.template for job in jobs if job.template is not None]
 
@@ -253,7 +253,7 @@ def gang_of(owner: Suspendable, family: str, members: int, disruption: str | Non
 
 
 def mark_of(pod: Pod) -> str:
-    """What on a pod says that Kueue admits it, in words; empty if nothing does."""
+    """Return the sign on a pod that Kueue admits it, in words; empty for none."""
     gate = next((each for each in pod.gates if each.startswith(KUEUE_PREFIX)), "")
     if gate:
         return causes.scheduling_gate(gate=gate)
@@ -290,7 +290,7 @@ class AdmittedByKueue:
                 del self._marks[pod.gang]
 
     def mark_on(self, gang: GangId) -> str:
-        """What on a pod of the gang says that Kueue admits it; empty if nothing does."""
+        """Return the sign on a pod of the gang that Kueue admits it; empty for none."""
         return min(self._marks.get(gang, {}).values(), default="")
 
     def workload_set(self, key: str, owners: tuple[Owner, ...]) -> Iterable[Owner]:

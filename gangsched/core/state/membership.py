@@ -1,4 +1,4 @@
-"""Which pods form which gang, which gangs form a GangGroup, and whether they are all there."""
+"""Gangs and GangGroups: their members, and whether they are complete."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Standing(NamedTuple):
 
 
 class _Facts:
-    """What has been worked out of the members of one gang, as they are now."""
+    """Cached facts about the current members of one gang."""
 
     __slots__ = ("census", "look", "standing")
 
@@ -100,7 +100,7 @@ class Membership:
         #: How long pods of a queue of another API run before those of the same queue, and others, may evict them
         #: (seconds).
         self.minimum_run_times: dict[str, tuple[float, float]] = {}
-        #: What group objects say about the loss of their pods.
+        #: The statements of group objects about the loss of their pods.
         self.stakes: dict[tuple[str, str, str], Stakes] = {}
         #: By UID; of what stands in for pods of suspended Jobs and JobSets only the number is known as a rule.
         self.members: dict[GangId, dict[str, Pod] | Crowd] = {}
@@ -306,7 +306,7 @@ class Membership:
         return msgspec.structs.replace(found, min_member=min(found.min_member, above.min_member))
 
     def _from_members(self, gang: GangId) -> Gang | None:
-        """What the oldest member says that says anything valid; nothing where a member asks for a group object."""
+        """Return the gang from the oldest member with valid statements; None if a member needs a group object."""
         members = self.members[gang].values()
         if any(map(needs_object, members)):
             return None
@@ -366,7 +366,7 @@ class Membership:
         return tuple(out), ""
 
     def view(self, gang: GangId) -> View | None:
-        """What is to be known of a gang before it is looked at closely; None if it is not ours."""
+        """Summary facts about a gang; None if it is not ours."""
         if not self.is_ours(gang):
             return None
         gangs, alone = self.group(gang)
@@ -490,7 +490,7 @@ class Membership:
         return bool(census.pending or census.gated)
 
     def look(self, gangs: Iterable[GangId]) -> tuple[object, ...]:
-        """What a decision about these gangs depends on of their own; equal looks give equal decisions."""
+        """Return the own facts of these gangs on which a decision depends. Equal facts give equal decisions."""
         out: list[object] = []
         for gang in gangs:
             spec = self.spec(gang)
@@ -562,7 +562,7 @@ class Membership:
         return PREEMPT_LOWER
 
     def _members(self, gang: GangId) -> Collection[Pod]:
-        """What :meth:`kinds` returns, in any order."""
+        """Return the members as :meth:`kinds` does, in any order."""
         found = self.members.get(gang, {})
         return found.likes if isinstance(found, Crowd) else found.values()
 
@@ -580,7 +580,7 @@ class Membership:
 
 
 def _said_by(pod: Pod) -> tuple[object, ...]:
-    """What a pod says about its gang, or is known of the gang by: that of most of its changes is the same as before."""
+    """Return a pod's statements about its gang. Most changes of a pod do not change them."""
     return pod.labels, pod.hints, pod.created, pod.mistake
 
 

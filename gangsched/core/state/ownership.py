@@ -1,4 +1,4 @@
-"""Whose pods and groups are: the controllers above them, each known by its UID, and what is unclear about one of them.
+"""The owners of pods and groups: the controllers above them by UID, and problems with one of them.
 
 What is being deleted, is gone, or has the name of something else that is there now, says nothing about its pods any
 more; with a deletion in the background they outlive it by seconds. Until it is clear whose a pod is, it waits.
@@ -68,8 +68,8 @@ class Ownership:
         return before is not None
 
     def refuse(self, key: Key, uid: str, why: str) -> bool:
-        """An owner cannot be understood, and nothing else is known of it; is it news? What its pods are follows only
-        from one of an operator, and so only these wait.
+        """An owner cannot be understood, and nothing else is known of it; is it news? Only for operators do the pods
+        depend on the object, so only these wait.
         """
         before = self._links.get(key)
         if before is not None and before.uid == uid and not before.refused:

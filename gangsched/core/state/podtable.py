@@ -120,7 +120,7 @@ STARTING = 8  # bound, and nothing of it runs yet
 UNREADY = 16  # it is not ready
 
 _FIRST = 256
-#: What each column has in slots that were never used.
+#: The value of each column in unused slots.
 _UNUSED: dict[str, float] = {
     **dict.fromkeys(("row", "place", "gang", "job"), -1),
     **dict.fromkeys(("priority", "shape", "flags", "kin", "tie", "cost", "started"), 0),
@@ -214,7 +214,7 @@ class PodTable:
         return slot
 
     def _write(self, slot: int, pod: Pod, flags: int) -> None:
-        """What may be another about a pod that stays where it is."""
+        """The facts about a pod that may change while it stays on its node."""
         self.priority[slot] = pod.priority
         self.gang[slot] = self._join(pod.gang)
         self.job[slot] = self._join_job(pod)

@@ -1,4 +1,4 @@
-"""Who answers to a scheduler name of ours: an owner of before, which may be alive."""
+"""Former owners of our scheduler names, which may be alive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALIVE_SECONDS = 60.0
 
 
 class NameOwner(NamedTuple):
-    """Who has a name, in words, and the Lease or pod that shows it: (apiVersion, kind, namespace, name, uid)."""
+    """The owner of a name, in words, and the Lease or pod that shows it: (apiVersion, kind, namespace, name, uid)."""
 
     text: str
     shown_by: tuple[str, str, str, str, str] | None = None

@@ -25,7 +25,7 @@ class Sightings:
     seen to begin, the latest last. Of those that ran before, that is known where their stamps would mislead.
 
     ``overdue`` are the UIDs of pods that still terminate ``overdue_after`` seconds after the end of their grace period,
-    as of the last :meth:`look`. What else is remembered of pods is updated with it.
+    as of the last :meth:`look`. Other facts about pods are updated with it.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Sightings:
         self._evictions.seen(old, pod)
         self._nominations.seen(old, pod, now)
         if pod.deleting_since is not None and (old is None or old.deleting_since != pod.deleting_since):
-            # Its deletionTimestamp is the end of its grace period, by the same clock or not. What was live counts from
-            # now, whatever that says.
+            # Its deletionTimestamp is the end of its grace period, by the same clock or not. A pod that was live counts
+            # from now, whatever its timestamp.
             ends, told = now + pod.grace_seconds, old is None and not self._clocks_differ
             self._leaves_by(pod.uid, min(ends, pod.deleting_since) if told else ends, now)
         if pod.node and self._begins(old, pod, now):
@@ -62,8 +62,8 @@ class Sightings:
             self.began_at[pod.uid] = now
 
     def _begins(self, old: Pod | None, pod: Pod, now: float) -> bool:
-        """Does a pod that is bound begin to run now? One that was not known before began now at the latest. What its
-        stamps say counts only if they are of the same clock.
+        """Does a pod that is bound begin to run now? One that was not known before began now at the latest. Its
+        timestamps count only if they are of the same clock.
         """
         if old is None:
             return self._clocks_differ or pod.runs_since > now

@@ -32,14 +32,14 @@ class Watcher(Protocol):
     name: str
 
     def prepare(self, pod: PodClass, sim: Simulation) -> Any:
-        """What must be known of this class of pods, as of now in the simulation."""
+        """Return the state of this class of pods, as of now in the simulation."""
 
     def apply(self, state: Any, pod: PodClass, row: int, sign: int) -> None:
         """A pod came to (+1) or left (-1) the node at ``row``."""
 
 
 def company(pod: PodClass) -> Hashable:
-    """What rules between pods see of a class; a gang's members often differ only in what they request."""
+    """The part of a class that rules between pods read. Members of a gang often differ only in their requests."""
     shape = pod.shape
     return (
         pod.namespace,
@@ -93,7 +93,7 @@ class _Crowd(msgspec.Struct, frozen=True, gc=False):
 
 
 class Classes:
-    """The classes of pending pods: each is looked at once, unless classes turn out to be finer."""
+    """The classes of pending pods, each computed once unless classes become finer."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -315,7 +315,7 @@ class Simulation:
 
     @property
     def volumes(self) -> VolumesInThought:
-        """What the pods placed and lifted here do to volumes; made when a filter first asks, and kept current then."""
+        """The effect of placed and lifted pods on volumes, computed at first use and updated afterwards."""
         if self._volumes is None:
             made = VolumesInThought(self.snapshot.volume_choices)
             for slot in self.lifted().tolist():

@@ -417,7 +417,7 @@ class Snapshot:
         return found
 
     def _spread_selector(self, pod: Pod) -> LabelSelector | None:
-        """What default spread constraints of a pending pod select; that of others is not needed."""
+        """The selection of default spread constraints of a pending pod. Other pods do not need it."""
         if pod.node or pod.shape.spread or not self.selectors.known:
             return None
         selector = self.selectors.selector_of(pod)

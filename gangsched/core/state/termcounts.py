@@ -42,7 +42,7 @@ class Selection(msgspec.Struct, frozen=True, gc=False):
 
 
 def selection_of(term: PodTerm) -> Selection:
-    """What a pod affinity term selects."""
+    """The selection of a pod affinity term."""
     return Selection(term.selector, term.namespaces, term.namespace_selector)
 
 
@@ -195,7 +195,9 @@ class TermIndex:
         return selector_matches(selection.namespace_selector, {NAMESPACE_NAME: namespace} if known is None else known)
 
     def among(self, slots: Ints, selections: tuple[Selection, ...], leaving: bool = True) -> Ints:
-        """Those slots of the pod table whose pods all selections include; terminating ones only with ``leaving``."""
+        """Return the slots of the pod table whose pods all selections include; terminating ones
+        only with ``leaving``.
+        """
         if not len(slots):
             return slots
         table = self._table

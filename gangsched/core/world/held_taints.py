@@ -1,8 +1,8 @@
 """Nodes that bear the taint by which room is held: whose plans it names, and which of it is left behind.
 
 The taint is ours if it names a plan of one of our scheduler names, or of one that the Lease shows to have been used by
-an earlier process of this installation. What another installation has written is respected, until its plan is too old
-to need it.
+an earlier process of this installation. Taints of another installation are respected until their plan is too old to
+need them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class HeldTaints:
         #: By name, the nodes with a taint that is ours to take off, and those whose taint is another installation's.
         self.nodes: dict[str, Node] = {}
         self.foreign: dict[str, Node] = {}
-        #: Nodes of which the first has changed. Whoever follows it up empties this.
+        #: Nodes of which the first has changed. The consumer empties this.
         self.changed: set[str] = set()
 
     def seen(self, name: str, node: Node | None, now: float) -> None:

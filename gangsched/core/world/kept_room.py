@@ -1,8 +1,8 @@
 """Room that is kept for gangs: for their members, and for those that they announce.
 
 Of what is announced no more of each resource is kept for one namespace than its share. Members that do not exist count
-against no ResourceQuota. So whoever may write a group in one namespace could keep a whole cluster from all others with
-it, and again and again.
+against no ResourceQuota. So a user who may write a group in one namespace could block a whole cluster with it,
+repeatedly.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _FAMILIES = (QUEUED_JOB, QUEUED_JOBSET, owners.FAMILY, *FAMILIES)
 
 
 class OwnerGangs:
-    """Which pods are in the gang of their owner, and how many of them it needs.
+    """The gangs of owners: their pods, and how many of them each needs.
 
     ``pods`` and ``namespaces`` (the labels of each) are those of the world; ``kinds`` are the kinds of owners that are
     gangs unless they or their namespace say otherwise.
@@ -102,7 +102,9 @@ class OwnerGangs:
         return pod.owner if driver is None or driver.namespace != pod.namespace else driver.owner
 
     def _said_of_group(self, pod: Pod, group: str) -> bool | None:
-        """What a LeaderWorkerSet, or else its pod, says; if it starts the leaders first, its group is known by that."""
+        """Return the declaration of a LeaderWorkerSet, or else of its pod. If it starts the leaders first, register its
+        group.
+        """
         of, key = OPERATORS[owners.LEADER_WORKER_SET].family, (owners.FAMILY, pod.namespace, group)
         known = self._membership.objects.get((of, pod.namespace, pod.labels[owners.NAME]))
         if known is not None and known.announces:
@@ -310,7 +312,7 @@ class OwnerGangs:
         return self._moved(self._jobs.pods_named(key))
 
     def _moved(self, pods: Iterable[Pod], *, always: bool = False) -> list[Pod]:
-        """Those of the pods that are in another gang than before, or all of them."""
+        """Return the pods that are in another gang than before, or all of them."""
         out = []
         for pod in sorted(pods, key=lambda pod: pod.uid):
             self._membership.changed.add(pod.gang)
@@ -370,13 +372,13 @@ def _staged(gang: Gang, jobs: Iterable[Job]) -> Gang:
 
 
 def _as_gang(jobset: JobSet) -> tuple[object, ...]:
-    """What the gang of a JobSet follows from, its size aside."""
+    """Return the facts behind the gang of a JobSet, except its size."""
     said = jobset.gang, *map(owners.said_by, templates_of(jobset))
     return jobset.uid, jobset.queue, jobset.in_order, said
 
 
 def _model_of(job: Job, jobset: JobSet | None) -> Job | None:
-    """What a JobSet says of one of its Jobs."""
+    """Return the part of a JobSet about one of its Jobs."""
     name = job.name.rpartition("-")[0]
     return next((each.job for each in jobset.replicated if each.job.name == name), None) if jobset is not None else None
 
@@ -391,7 +393,7 @@ def _at_once(job: Job) -> int:
 
 
 def _spared(gang: Gang | None) -> tuple[object, ...]:
-    """What says whether the pods of a group object may be evicted."""
+    """Return the facts that decide if the pods of a group object may be evicted."""
     if gang is None or gang.stakes.never_from is None:
         return (gang is not None and gang.stakes.never,)
     return gang.stakes.never_from, gang.priority_class

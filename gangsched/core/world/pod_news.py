@@ -1,4 +1,4 @@
-"""What a new record of a pod is worth: what of it counts, and what it may mean for gangs that do not fit."""
+"""Changes of pods: the parts of a new record that count, and their possible effect on gangs that do not fit."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def as_known(world: World, options: Options, pod: Pod) -> Pod:
 
 
 def _ignored(world: World, options: Options, pod: Pod) -> Collection[str]:
-    """The keys that protect this pod by nothing: those of the settings, and the marks of vendors whose API is not
-    served, but for namespaces in which they count all the same.
+    """Return the keys that do not protect this pod: those of the settings, and the marks of vendors whose API is not
+    served, except in namespaces where they count.
     """
     readings = world.ownership.readings
     if not readings or pod.namespace in options.mark_namespaces or not marked(pod):
@@ -40,7 +40,9 @@ def _mirrors(world: World, pod: Pod) -> bool:
 
 
 def changes(world: World, options: Options, old: Pod | None, pod: Pod, assumed_on: str) -> Iterator[Change]:
-    """What a pod's new record may mean for gangs that do not fit. We were binding it to ``assumed_on``."""
+    """Yield the possible effects of a pod's new record on gangs that do not fit. We were binding it
+    to ``assumed_on``.
+    """
     if old is not None and old.bound and not pod.bound:
         yield Change(Hint.ROOM, old.node, pod, old)
     elif assumed_on and (pod.finished or pod.node not in ("", assumed_on)):
@@ -85,12 +87,12 @@ def _timed(world: World, options: Options) -> bool:
 
 
 def _as_victim(pod: Pod) -> tuple[object, ...]:
-    """What says whether a bound pod may be evicted, its gang and its run time aside."""
+    """Return the facts that decide if a bound pod may be evicted, except its gang and its run time."""
     stakes = pod.stakes
     never = pod.kept or stakes.never, pod.static, pod.unheeded
     return pod.node, pod.priority, pod.priority_class, pod.labels, pod.hints, pod.owner, never, stakes.boost
 
 
 def _run_time(pod: Pod) -> tuple[object, ...]:
-    """What says how long a bound pod has run."""
+    """Return the facts that tell how long a bound pod has run."""
     return pod.phase, pod.started, pod.scheduled_condition

@@ -1,7 +1,7 @@
 """Jobs and JobSets that were let go on, and whose pods did not come.
 
-A quota, an admission policy or a missing object refuses pods only when they are created. Room is kept for them all the
-same, so whoever writes such Jobs could keep others out with them. The owner pauses, longer each time; and room is kept
+A quota, an admission policy or a missing object refuses pods only when they are created. Room is held for them
+nevertheless, so a user could block others by writing such Jobs. The owner pauses, longer each time; and room is kept
 for other Jobs of its namespace for a shorter time each, in the end for none.
 """
 

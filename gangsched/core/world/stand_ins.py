@@ -1,4 +1,4 @@
-"""What stands in for the pods of suspended Jobs and JobSets: how many there are, and which of them are made."""
+"""Stand-ins for the pods of suspended Jobs and JobSets: their number, and those that exist as records."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class StandIns:
                 self._snapshot.volumes.mention(pod, -1)
 
     def fold(self, holders: Container[str]) -> None:
-        """Forget those that were made for what is over, the oldest first, but for so many as one gang may have. Those
-        of groups for which room is kept, the ``holders``, stay.
+        """Forget those that were made for what is over, the oldest first, but for so many as one gang may have.
+        Stand-ins of groups with held room, the ``holders``, stay.
         """
         if not self._open:
             return

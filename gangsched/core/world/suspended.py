@@ -70,7 +70,7 @@ def _problem(world: World, owner: Suspendable) -> FieldError | None:
 def _scheduler_of(world: World, owner: Suspendable) -> str:
     """By which of our scheduler names it goes on when it is suspended; empty where that is not up to us.
 
-    What bears no record of ours waits for its queue if its pods are to be ours.
+    An object without a record of ours waits for its queue if its pods are to be ours.
     """
     template, by = owner.template, owner.suspended_by
     if template is None or two_admitters(world, owner):
@@ -89,8 +89,8 @@ def two_admitters(world: World, owner: Suspendable) -> str:
 def held(world: World, owner: Suspendable) -> bool:
     """Is it, where it is suspended without a record of ours, to start when its queue has room?
 
-    That is what ``suspend: true`` means beside a queue label; so Jobs are written for Kueue, too. What has a
-    controller above it is left to that.
+    That is what ``suspend: true`` means beside a queue label; so Jobs are written for Kueue, too. An object with a
+    controller above it is left to that controller.
     """
     if owner.owner is not None and owner.owner.kind not in LENIENT:
         return False
@@ -190,7 +190,7 @@ class _Planned(NamedTuple):
 
 
 def _planned(world: World, owner: Suspendable) -> list[_Planned]:
-    """The Job, or all Jobs that a JobSet has or will have. What has started already may have succeeded in part."""
+    """The Job, or all Jobs that a JobSet has or will have. A started Job may have succeeded in part."""
     if isinstance(owner, Job):
         return [_Planned(owner)]
     there = world.jobs.jobs_of(owner)
@@ -232,7 +232,8 @@ def _said_by_flavor(world: World, owner: JobSet) -> set[str]:
 
 
 def _priority(world: World, template: Pod) -> tuple[str, int, str]:
-    """What admission gives the pods of a template: the class that it names, else the default class, and what that says.
+    """Return what admission gives the pods of a template: the class that it names, else the default class, with its
+    priority and policy.
 
     What the template says itself is not asked: of a Job the API server checks neither, only of pods.
     """

@@ -1,7 +1,9 @@
-"""What the core knows of the cluster, kept up to date by events: pods, what surrounds gangs, and whom changes may help.
+"""The observed state of the cluster, updated by events: pods, the surroundings of gangs, and the gangs that a change
+may help.
 
-Of a group object, a flavor or a queue whose newest state could not be understood: its gang, or whoever needs its quota,
-waits. What runs goes on by what was known before, so that no pod is evicted because of it, and whole gangs stay whole.
+If the newest state of a group object, a flavor or a queue is invalid, its gang, or each gang that needs its quota,
+waits. Running gangs continue with the last valid state, so that no pod is evicted because of it, and whole gangs stay
+whole.
 """
 
 from __future__ import annotations
@@ -99,7 +101,7 @@ class World:
         self.jobs = Jobs()
         #: The time of the call that is being served (seconds, by the scheduler's clock).
         self.now = 0.0
-        #: What is observed and has to be looked at again, and beside it what is intended.
+        #: Timers of observed facts, and beside them those of intentions.
         self.agenda = Agenda()
         self.agenda.page(self.names.alive)
         self.evictions = EvictionHistory()
@@ -163,7 +165,7 @@ class World:
         ]
         return min(found, key=lambda each: (-each.created, each.name)).name if found else ""
 
-    # -- what Kueue admits ---------------------------------------------------------------------------------
+    # -- Kueue ---------------------------------------------------------------------------------------------
 
     def set_workload(self, namespace: str, name: str, owners: tuple[Owner, ...]) -> list[OwnerKey]:
         """Kueue has a Workload for its owners (without any it is gone); returns the Jobs and JobSets that this touches.
@@ -257,8 +259,8 @@ class World:
         self._recharge(pod)
 
     def still_takes(self, uid: str, node: str, ignores: Callable[[str], bool]) -> bool:
-        """Is there still room on ``node`` for a pod that is assumed there? What others did meanwhile may have taken it,
-        or the node itself away. Of resources that ``ignores`` names there is always enough.
+        """Is there still room on ``node`` for a pod that is assumed there? Other actions may have taken it meanwhile,
+        or removed the node. Of resources that ``ignores`` names there is always enough.
         """
         self.snapshot.settle()
         row = self.snapshot.row_of.get(node)
@@ -304,10 +306,10 @@ _LAST = 1 << 33
 
 
 def queue_order(world: World, gangs: Sequence[GangId]) -> Order:
-    """The place of a group in the queue. A gang that needs quota has the priority of its workload there. What an
-    earlier process has bound in part comes before others of its priority, younger or older: it takes room already.
-    One that has its minimum and waits for more comes after them, if that is wished.
-    One over which a process has ended comes after all: see :mod:`.cut_decisions`.
+    """The place of a group in the queue. A gang that needs quota has the priority of its workload there. A gang that an
+    earlier process has bound in part comes before others of its priority, because it uses room already. One that has
+    its minimum and waits for more comes after them, if that is wished. One over which a process has ended comes after
+    all: see :mod:`.cut_decisions`.
     """
     membership = world.membership
     priority = world.managed.priority(gangs)
@@ -411,7 +413,7 @@ def _node(world: World, name: str, node: Node | None) -> Change | None:
 
 
 def _differences(old: Node, node: Node) -> Hint:
-    """What has changed about a node, as far as it may matter to pods that do not fit."""
+    """Return the changes of a node that may matter to pods that do not fit."""
     kind = Hint(0)
     if old.allocatable != node.allocatable:
         kind |= Hint.NODE_ROOM
