@@ -13,6 +13,7 @@ from gangsched.cli.answers import Contract, age_of
 from gangsched.cli.contracts import Eta, Planned, Section
 from gangsched.cli.decisions import STARTS, State
 from gangsched.cli.explanation import Explanation, answered, explain
+from gangsched.cli.history import evictions_on_record
 from gangsched.cli.inputs import (
     add_cluster_arguments,
     add_decision_arguments,
@@ -25,6 +26,7 @@ from gangsched.cli.inputs import (
 )
 from gangsched.cli.left_out import line_of
 from gangsched.cli.owners import Controller, controllers_of, owners_without_pods
+from gangsched.cli.past_evictions import Past, last_of, of_gone, with_past
 from gangsched.cli.pod_explanation import under
 from gangsched.core.decision import Gathering
 from gangsched.messages import causes, failures
@@ -107,10 +109,16 @@ def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
     now = read.now if now is None else now
     state = State(read.events, read.options, now, decides=not read.partial, leads=read.leads)
     space = namespace or read.namespace or "default"
+    past = _past(read.reach, state, space, kind, name) if read.reach is not None else None
     try:
         found = explained(state, read.reach, space, name, kind)
     except answers.UsageError as error:
-        raise _left_out(state, f"{space}/{name}") or error from None
+        left_out = _left_out(state, f"{space}/{name}")
+        if left_out is not None or past is None:
+            raise left_out or error from None
+        found = of_gone(past, f"{space}/{name}  {kind or 'Pod'}", state.world.held, now)
+    else:
+        found = with_past(found, past, state.world.held, now) if past is not None else found
     if read.running is not None and (lines := list(_quarantined(read.running, state, found, f"{space}/{name}"))):
         found = msgspec.structs.replace(found, sections=(Section(LEFT_OUT, lines), *found.sections))
     warnings = [*read.warnings, *state.faults]
@@ -122,6 +130,12 @@ def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
     when = Section(STARTS, list(found_etas[found.own.gang].lines()))
     found = msgspec.structs.replace(found, sections=(when, *found.sections))
     return Explained(state, found, found_etas, args.verbose), warnings
+
+
+def _past(reach: Reach, state: State, space: str, kind: str, name: str) -> Past | None:
+    """The last eviction of an object that its cluster has on record, or shows in its namespace."""
+    lines = reach.ask(lambda client: evictions_on_record(client, reach.configuration, space))
+    return last_of(lines, space, kind, name, state.now)
 
 
 def _left_out(state: State, key: str) -> answers.UsageError | None:

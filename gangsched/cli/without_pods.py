@@ -31,6 +31,14 @@ KEYS = frozenset(
         *(key for each in DIALECTS for part in each.documented for text in part.others for key in _KEY.findall(text)),
     )
 )
+#: The word about pods of other schedulers.
+NOT_OURS = "not ours"
+#: Owners of pods that are replaced one by one, by what people write: ``gangsched init`` refuses these.
+_REPLACED = {
+    "ReplicaSet": "Deployment",
+    "ReplicationController": "ReplicationController",
+    "DaemonSet": "DaemonSet",
+}
 #: How near a key has to be to one of them to be a mistake.
 _NEAR = 0.9
 
@@ -109,7 +117,13 @@ def of_others(state: State, pods: Sequence[Pod]) -> Answer | None:
     name = pod.owner.name if pod.owner is not None and count > 1 else pod.name
     title = absent.title_of_others(what=f"{pod.namespace}/{name}", pods=counted(count, "pod"))
     sentence = absent.not_ours(pods=counted(count, "pod"), are=are(count), scheduler=pod.scheduler)
-    return title, "not ours", sentence, absent.make_ours(names=" or ".join(ours), scheduler=pod.scheduler)
+    names = " or ".join(ours)
+    refused = next((_REPLACED[each.owner.kind] for each in waiting if each.owner and each.owner.kind in _REPLACED), "")
+    if refused:
+        action = absent.start_by_itself(kind=refused, names=names, scheduler=pod.scheduler)
+    else:
+        action = absent.make_ours(names=names, scheduler=pod.scheduler)
+    return title, NOT_OURS, sentence, action
 
 
 def no_gang(state: State, namespace: str, name: str, annotations: Mapping[str, str]) -> Answer | None:

@@ -29,6 +29,20 @@ make_ours = Text(
     "gangsched init makes a gang of its manifest; for a pod: spec.schedulerName: {names}"
     " (--scheduler-name {scheduler} decides as if it were ours)"
 )
+start_by_itself = Text(
+    "its pods start one by one: gangsched init refuses a {kind}; for the pods: spec.schedulerName: {names}"
+    " (--scheduler-name {scheduler} decides as if they were ours)"
+)
+made_room = Text("{pods} made room for gang {gang} at {time}")
+and_held = Text("; {nodes} {are} held for {gang} until it runs or gives up")
+protect = Text(
+    "to protect it: a priority of {priority} or more, a PodDisruptionBudget with preemption.pdb: strict, or a mark that"
+    " forbids evictions (preempt.md)"
+)
+PROTECT = (
+    "to protect it: a higher priority, a PodDisruptionBudget with preemption.pdb: strict, or a mark that forbids"
+    " evictions (preempt.md)"
+)
 of_another_kind = Text("there is no {kind} {key}; there is a {found} of that name")
 no_gang = Text("{pods} {are} no gang: each starts by itself")
 near_annotation = Text("it has the annotation {found}; did you mean {meant}?")

@@ -101,6 +101,11 @@ async def test_evictions_can_be_asked_for_afterwards(
         code, out, err = await ran(scheduler_kubeconfig, "why-evicted", name, "-n", "default")
         assert code == 0, err
         assert "Preempted by gang default/first (priority 1000" in out
+        code, out, err = await ran(scheduler_kubeconfig, "explain", name, "-n", "default")
+        told = " ".join(out.split())
+        assert code == 0, err
+        assert "made room for gang default/first at" in told, told
+        assert "to protect it: a priority of 1000 or more" in told, told
     code, out, err = await ran(scheduler_kubeconfig, "why-evicted", "default/nobody")
     assert code == 2
     assert out.startswith("NO SCHEDULER IS LEADING since ")
