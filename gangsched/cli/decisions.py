@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from gangsched.core.decision import (
@@ -80,6 +81,22 @@ def _fault(blamed: Suspect, known: Known, error: Exception) -> Problem:
     return Problem(file="", document=None, object=", ".join(names), field="", message=str(SchedulerError(error)))
 
 
+def in_their_gangs(events: Iterable[Event], known: Mapping[str, Pod]) -> list[Event]:
+    """The events with each pod in the gang that the scheduler counts it to, as it is ``known`` (by UID). The record of
+    a pod does not say whether its owner is a gang.
+    """
+    return [_in_its_gang(event, known) for event in events]
+
+
+def _in_its_gang(event: Event, known: Mapping[str, Pod]) -> Event:
+    if not isinstance(event, Changed) or not isinstance(event.record, Pod):
+        return event
+    found = known.get(event.record.uid)
+    if found is None or found.gang == event.record.gang:
+        return event
+    return Changed(msgspec.structs.replace(event.record, gang=found.gang))
+
+
 class State:
     """Objects, options and a moment; ``decisions`` are what would be decided, each with the milliseconds it took, and
     ``drained`` who leaves before that because of a stopped queue. Unless it ``decides`` there are none of both: less is
@@ -124,6 +141,10 @@ class State:
                     raise
                 self.faults.append(_fault(blamed, known, error))
                 self.events = left
+
+    def drawn(self) -> list[Event]:
+        """The objects for pictures and tables: each pod in the gang that the scheduler counts it to."""
+        return in_their_gangs(self.events, self.world.pods)
 
     def _decide(self, scheduler: Scheduler, until: float) -> None:
         self.decisions.clear()

@@ -104,7 +104,7 @@ def _plan(args: argparse.Namespace) -> tuple[Planned, list[Problem]]:
     names = options.scheduler_names
     said = {decision.gang: said for decision, _ in decisions if (said := said_instead(state, decision)) is not None}
     changed = bool(args.sources) or args.now is not None
-    events = state.events
+    events = state.drawn()
     whole = args.verbose
     return Planned(
         decisions, state.drained, names, others, found, whole, actions, events, said, changed, bool(state.faults)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,7 +26,7 @@ from gangsched.core.actions import Action
 from gangsched.core.decision import Decision, Preempt
 from gangsched.core.events import Event, records
 from gangsched.core.options import Options
-from gangsched.core.scheduler import Scheduler
+from gangsched.core.scheduler import Lasting, Scheduler
 from gangsched.model import dialects
 from gangsched.model.constraints import Labels
 from gangsched.model.errors import one_line
@@ -52,6 +51,8 @@ class Simulation(msgspec.Struct, frozen=True):
     quiet: bool
     #: A line for each fault of the scheduler itself.
     faults: list[str] = []
+    #: What is known of gangs of more than one pod, as the scheduler has seen them first.
+    gangs: dict[GangId, Gang] = {}
     #: It was ended by the number of changes: what would have come after that is unknown.
     cut_short: bool = False
 
@@ -77,6 +78,47 @@ class _DecisionLog(Observer):
                 self.decisions.append((len(self._history), decision))
                 cause = Cause(SCHEDULER, DECIDE, decision_detail(decision))
                 self._history.add(cause, decision.kind, decision.gang.key, changed=False)
+
+
+class _SeenGangs(Observer):
+    """Notes in which gang the scheduler counts each pod: the record of a pod does not say whether its owner is one."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._core = Scheduler(options)
+        #: By the UID of the pod.
+        self.of_pod: dict[str, GangId] = {}
+        self.found: dict[GangId, Gang] = {}
+
+    def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
+        for pod in records(events, Pod):
+            self._note(pod.uid)
+
+    def make(self, lasting: Lasting | None = None) -> Scheduler:
+        """Return a new core, which is asked from now on."""
+        self._core = Scheduler(self._options, lasting)
+        return self._core
+
+    def _note(self, uid: str) -> None:
+        world = self._core.world
+        pod = world.pods.get(uid)
+        if pod is None or pod.gang.family == SINGLE:
+            return
+        self.of_pod[uid] = pod.gang
+        spec = world.membership.spec(pod.gang) if pod.gang not in self.found else None
+        if spec is not None:
+            self.found[pod.gang] = spec
+
+    def put_into(self, history: History) -> None:
+        """Let the records of pods say it."""
+        for uid in self._core.world.pods:
+            self._note(uid)
+        for number, entry in enumerate(history.entries):
+            pod = entry.record
+            gang = self.of_pod.get(pod.uid) if isinstance(pod, Pod) else None
+            if gang is not None and pod.gang != gang:
+                grouped = msgspec.structs.replace(pod, gang=gang)
+                history.entries[number] = msgspec.structs.replace(entry, record=grouped)
 
 
 def decision_detail(decision: Decision) -> dict[str, Any]:
@@ -128,14 +170,22 @@ def _begins(events: Sequence[Event], start: float) -> float:
 
 
 def _run(cluster: SimCluster, options: Options, *, contained: bool) -> Simulation:
-    seen, failed = _DecisionLog(cluster.world.history), CoreFaults()
-    observer, make = Observers(seen, failed), partial(Scheduler, options)
-    core = Boundary(make, leads_by_itself=True, on_rebuild=observer.rebuilt) if contained else make()
+    history = cluster.world.history
+    seen, failed, gangs = _DecisionLog(history), CoreFaults(), _SeenGangs(options)
+    observer = Observers(seen, failed, gangs)
+    core = Boundary(gangs.make, leads_by_itself=True, on_rebuild=observer.rebuilt) if contained else gangs.make()
     run_loop(core, cluster, observer)
     cluster.close()
-    cut_short = cluster.changes_left == 0
+    gangs.put_into(history)
     return Simulation(
-        cluster.world, options, seen.decisions, cluster.until_seconds, cluster.quiet, failed.lines, cut_short
+        cluster.world,
+        options,
+        seen.decisions,
+        cluster.until_seconds,
+        cluster.quiet,
+        failed.lines,
+        gangs.found,
+        cut_short=cluster.changes_left == 0,
     )
 
 
@@ -334,9 +384,8 @@ def _gangs(simulation: Simulation) -> dict[str, dict[str, Any]]:
     alive = {p.uid: p for p in simulation.world.store.pods.values()}
     out = {}
     for gang, pods in sorted(members.items()):
-        described = objects.get((gang.family, gang.namespace, gang.name)) or next(
-            filter(None, map(dialects.gang_from_member, pods.values())), None
-        )
+        known = objects.get((gang.family, gang.namespace, gang.name)) or simulation.gangs.get(gang)
+        described = known or next(filter(None, map(dialects.gang_from_member, pods.values())), None)
         minimum = described.min_member if described else 1
         times = bound_at.get(gang, [])
         started = times[minimum - 1] if len(times) >= minimum else None

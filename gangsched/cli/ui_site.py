@@ -281,7 +281,7 @@ class Site:
 
     def _nodes(self, _: dict[str, str]) -> Page:
         view = self._look()
-        events, lead = view.seen.events, list(view.lead)
+        events, lead = view.state.drawn(), list(view.lead)
         gangs, nodes = gangs_by_plan(records(events, Pod)), records(events, Node)
         values = [(node.name, node.held.value) for node in nodes if node.held is not None]
         held = [standing.held(node=n, gang=gangs.get(plan.partition(".")[0], plan)) for n, plan in values]
@@ -340,7 +340,7 @@ class Site:
             names,
             plan.others_waiting(above.events, state.options),
             actions=actions,
-            events=state.events,
+            events=state.drawn(),
         )
         more = [ui.others(others=counted(others, "other gang"))] if mine and others else []
         return Page(pictures.PLAN, render.planned(found, text, [told(each) for each in above.warnings], more))
