@@ -29,7 +29,7 @@ from gangsched.cluster.kube.held_nodes import give_back
 from gangsched.cluster.kube.history import History, Line, recorded
 from gangsched.cluster.kube.lease import Elector, FormerOwners, LeaseSettings, unique_identity
 from gangsched.cluster.kube.preconditions import Preconditions
-from gangsched.cluster.kube.published import Facts, Publisher
+from gangsched.cluster.kube.published import Facts, Publisher, nothing_recorded
 from gangsched.cluster.kube.quarantine_record import QuarantineRecord
 from gangsched.cluster.kube.reflector import CacheHealth, Caches
 from gangsched.cluster.kube.retry import TokenBucket, end
@@ -241,6 +241,8 @@ class KubeCluster:
                 record=record,
                 deliver=self._deliver,
             )
+            if history_namespace:
+                self._elector.is_first = lambda: nothing_recorded(client, history_namespace)
         self._writer = Writer(
             client,
             self._deliver,

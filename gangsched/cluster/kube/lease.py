@@ -5,8 +5,8 @@ The protocol is that of client-go's leader election. The holder renews the lease
 take it once it has not changed for its duration *on their own monotonic clock*. Clocks of different machines are never
 compared. There are three additions. The holder knows until when it may write (:attr:`Elector.may_write_until`). A
 candidate that takes over from a vanished holder waits until that holder's last write must have ended. A deleted lease
-is not free at once: its holder may write until its renewal would be due. So does the first process of an installation
-wait, which cannot know that it is the first.
+is not free at once: its holder may write until its renewal would be due. The first process of an installation does not
+wait: a leader leaves records, and there are none.
 """
 
 from __future__ import annotations
@@ -189,6 +189,8 @@ class Elector:
         deliver: Callable[[Sequence[Event]], None] = lambda _: None,
     ) -> None:
         self._client = client
+        #: Says whether no leader has left a record. Without it any absent lease may have been deleted.
+        self.is_first: Callable[[], Coroutine[Any, Any, bool]] | None = None
         self._settings = settings
         self._record = record
         self._deliver = deliver
@@ -342,7 +344,8 @@ class Elector:
             return standing
         if standing in ("expired", "absent"):
             # Before it is tried: it may be ours although no answer arrived, and is then found to be.
-            self._opens_at = self._clock() + self._wait_seconds(standing)
+            first = standing == "absent" and self.is_first is not None and await self.is_first()
+            self._opens_at = self._clock() + (0.0 if first else self._wait_seconds(standing))
         if found is None:
             await self._create()
         elif standing == "ours":

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from gangsched import logs
+from gangsched.cluster.kube import history
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
 from gangsched.cluster.kube.history import config_map_path
 from gangsched.cluster.kube.rights import lacking
@@ -194,3 +195,18 @@ class Publisher:
     def _left(self) -> float:
         """How long a request may take."""
         return min(self._timeout_seconds, max(0.0, self._fence() - time.monotonic()))
+
+
+async def nothing_recorded(client: Client, namespace: str) -> bool:
+    """Return whether no leader has left a record in the namespace. False if that cannot be found out."""
+    for name in (NAME, history.NAME):
+        try:
+            await client.get(config_map_path(namespace, name), retry_seconds=0.0)
+        except ApiError as error:
+            if error.status == 404:
+                continue
+            return False
+        except UnreachableError:
+            return False
+        return False
+    return True

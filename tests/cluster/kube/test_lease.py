@@ -151,10 +151,15 @@ async def _nothing() -> None:
     """What a leader does."""
 
 
+async def _answer(first: bool) -> bool:
+    """Whether no leader has left a record."""
+    return first
+
+
 class Election:
     """One elector, a server of its own, and when it began and ceased to lead."""
 
-    def __init__(self, server: OneLease, **settings: Any) -> None:
+    def __init__(self, server: OneLease, is_first: bool | None = None, **settings: Any) -> None:
         self.server = server
         self.terms: list[float] = []
         self.ends: list[float] = []
@@ -166,6 +171,8 @@ class Election:
             on_stopped=lambda: self.ends.append(server.time),
             clock=server.clock,
         )
+        if is_first is not None:
+            self.elector.is_first = lambda: _answer(is_first)
         self._later: list[tuple[float, Callable[[], object]]] = []
 
     def at(self, seconds: float, do: Callable[[], object]) -> None:
@@ -225,6 +232,27 @@ async def test_only_a_vanished_holder_is_waited_for(
     [taken], [leads] = server.taken, election.terms
     assert leads - taken == pytest.approx(waits)
     assert (taken - began >= 15.0) is (waits == 1.75)
+
+
+@pytest.mark.parametrize(("first", "waits"), [(True, 0.0), (False, 1.75 + 2.4)])
+async def test_the_first_process_of_an_installation_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch, *, first: bool, waits: float
+) -> None:
+    """Where a leader has left records, the Lease was deleted, and its holder may still write."""
+    server = OneLease(None)
+    election = Election(server, first)
+    await election.run(monkeypatch, 25.0)
+    [taken], [leads] = server.taken, election.terms
+    assert leads - taken == pytest.approx(waits)
+
+
+async def test_a_vanished_holder_is_waited_for_though_it_left_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An expired lease shows an earlier process by itself."""
+    server = OneLease({"holderIdentity": "dead", "leaseDurationSeconds": 15})
+    election = Election(server, is_first=True)
+    await election.run(monkeypatch, 25.0)
+    [taken], [leads] = server.taken, election.terms
+    assert leads - taken == pytest.approx(1.75)
 
 
 async def test_a_takeover_whose_answer_was_lost_waits_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
