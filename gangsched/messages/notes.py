@@ -100,6 +100,10 @@ STATUS_HELD_BACK = (
 
 # Rounds that came to nothing
 
+node_lost = Text("{node} {how} at {time} while its pods left")
+NODE_DELETED, NODE_CORDONED, NODE_NOT_READY = "was deleted", "was cordoned", "became not ready"
+replanned = Text("{lost}; {message}")
+because = Text(": {why}")
 ONE_ROUND = "a round of evictions has"
 rounds = Text("{rounds} rounds of evictions in a row have")
 in_vain = Text("{many} not led to its binding{taken}")

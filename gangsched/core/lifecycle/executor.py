@@ -26,13 +26,14 @@ from gangsched.core.decision import (
 )
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.backfill import STRICT
-from gangsched.core.ledger.condemned import NO_PLAN, STOPS, UNBEGUN, Cause, Eviction, VictimState
+from gangsched.core.ledger.condemned import NO_PLAN, STOPS, UNBEGUN, Cause, Eviction, Phase, VictimState
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import report, rollback
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.group import Failed, Group, Outlook, Plan
+from gangsched.core.lifecycle.lost_nodes import lost_node
 from gangsched.core.lifecycle.phases import Phases
 from gangsched.core.lifecycle.recovery import Recovery
 from gangsched.core.lifecycle.refused_bindings import other_nodes, pause_of
@@ -263,7 +264,27 @@ class Executor:
         # may be enough for the others.
         for group, plan in sorted(at_risk, key=lambda each: (-self._priority(each[0]), each[1].eviction.number)):
             if group.plan is plan and group.holding and not self._review.holds(group, plan):
-                self._signal(group, Signal.BROKEN)
+                group.failures.lost = lost_node(self.world, plan)
+                if not (group.failures.lost and self._keep_the_rest(group, plan)):
+                    self._signal(group, Signal.BROKEN)
+
+    def _keep_the_rest(self, group: Group, plan: Plan) -> bool:
+        """A node of the plan is lost after pods were removed for it. Find only the missing room anew, and keep the
+        other nodes; returns whether there is any.
+        """
+        if not (plan.eviction.begun and group.evicts(*Phase)):
+            return False
+        asked = Question(group.gangs, prefer=plan.node_of, holding=True)
+        verdict = self.decider.decide(asked)
+        while self._takes_over(group, verdict):
+            verdict = self.decider.decide(asked)
+        if isinstance(verdict.first, Unschedulable) or group.plan is not plan:
+            return group.plan is not plan
+        group.message = notes.replanned(lost=group.failures.lost, message=verdict.said)
+        self.phases.give_up_victims(group, plan, verdict)
+        if verdict.outcome != BIND:
+            self._adopt(group, verdict, Signal.EVICT)
+        return True
 
     def _counted_on_in_vain(self) -> None:
         spared, self.work.spared = self.work.spared, set()

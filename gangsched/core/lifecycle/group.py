@@ -80,6 +80,8 @@ class Failures:
         self.begun: set[str] = set()
         self.refused_on: dict[str, set[str]] = {}
         self.refusals: dict[str, Refusal] = {}
+        #: Which node the last plan has lost while its pods left, in words.
+        self.lost = ""
         self.paused_until = 0.0
         self.no_hold_until = 0.0
         self._waited = 0.0
@@ -148,6 +150,7 @@ class Failures:
     def bound(self) -> None:
         """The gang is bound as decided: what happened before is over."""
         self._count.clear()
+        self.lost = ""
         self.paused_until, self.no_hold_until, self._waited = 0.0, 0.0, 0.0
         self.whole_again()
 
