@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from gangsched.core.actions import Action
 from gangsched.core.events import Event, Synced
-from gangsched.runtime.loop import Observer
+from gangsched.runtime.loop import Observer, Rebuilt
 
 #: Generation 0 after this many new containers, and older ones rarely: records live long and form no cycles.
 THRESHOLDS = (50_000, 20, 50)
@@ -81,14 +81,29 @@ class FreezeAfterSync(Observer):
     """Leaves everything that there is after the first complete listing alone for ever.
 
     The caches of a large cluster are hundreds of thousands of objects that a full collection would walk each time.
-    They are not collected once before, which would take as long as a large decision: hardly any is garbage.
+    They are not collected once before, which would take as long as a large decision: hardly any is garbage. After an
+    error of the core all that the discarded one has kept is: it is collected at the next quiet moment.
     """
 
     def __init__(self) -> None:
         self.frozen = False
+        self._discarded = False
 
     def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
         """See :class:`~gangsched.runtime.loop.Observer`."""
         if not self.frozen and any(isinstance(event, Synced) for event in events):
             gc.freeze()
             self.frozen = True
+
+    def rebuilt(self, rebuilt: Rebuilt) -> None:
+        """See :class:`~gangsched.runtime.loop.Observer`."""
+        self._discarded = True
+
+    def idle(self) -> None:
+        """See :class:`~gangsched.runtime.loop.Observer`."""
+        if self._discarded:
+            self._discarded = False
+            gc.unfreeze()
+            gc.collect()
+            if self.frozen:
+                gc.freeze()

@@ -145,7 +145,7 @@ class Process:
         options = running_options(configuration, once=once, former_leases=former)
         self._pulse = DecisionPulse()
         self._metrics = Metrics(options.scheduler_names)
-        bystanders = Bystanders(self._metrics.note)
+        self._bystanders = bystanders = Bystanders(self._metrics.note)
         self._record = QuarantineRecord()
         self._faults = CoreFaults()
         self._scheduler: Callable[[], Scheduler]
@@ -295,7 +295,7 @@ class Process:
     def _quarantined(self, entries: Sequence[Quarantined]) -> None:
         """These objects and gangs are quarantined from now on."""
         self._record.keep(entries)
-        self._metrics.quarantined(len(entries))
+        self._bystanders.call("Metrics", self._metrics.quarantined, len(entries))
         self._standing.quarantined = [named(each) for each in entries]
 
     @property
