@@ -10,7 +10,7 @@ import msgspec
 
 from gangsched.core import events as ev
 from gangsched.core.actions import Action, QueueStatus, ReleaseNode
-from gangsched.core.decision import Decision
+from gangsched.core.decision import Decision, Verdict
 from gangsched.core.events import Change, Hint
 from gangsched.core.framework.pipeline import Stopwatch
 from gangsched.core.keys import ObjectKey, key_of_record, object_key
@@ -21,6 +21,7 @@ from gangsched.core.lifecycle.holding import HeldRoom
 from gangsched.core.lifecycle.table import State
 from gangsched.core.options import Options
 from gangsched.core.planning.contained import Fault
+from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, key_of
 from gangsched.core.state.ownership import Key, Link
@@ -168,6 +169,10 @@ class Scheduler:
         """The event to replay before the last decision for it to come out the same again; None: nothing."""
         ended_at = self.decider.watchdog.ended_at
         return ev.SearchCancelled(ended_at) if ended_at else None
+
+    def would_decide(self, gangs: Sequence[GangId]) -> Verdict:
+        """The decision about these gangs as all stands, without any consequence."""
+        return self.decider.decide(Question(tuple(gangs)))
 
     def drain_decisions(self) -> list[Decision]:
         """Decisions made since the last call, oldest first."""

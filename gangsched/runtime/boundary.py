@@ -15,7 +15,8 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Sequence
 from contextlib import suppress
-from typing import Generic, Protocol, TypeVar
+from functools import partial
+from typing import Generic, Protocol, TypeVar, cast
 
 from gangsched.core.actions import Action, SetCondition, Unmark, WithdrawNomination, reference
 from gangsched.core.decision import Decision
@@ -24,11 +25,12 @@ from gangsched.core.keys import key_of, key_of_record
 from gangsched.core.lifecycle.group import Group
 from gangsched.core.lifecycle.report import SCHEDULER_ERROR, event, group_reference
 from gangsched.core.planning.contained import Fault, SchedulerError, place_of
-from gangsched.core.scheduler import Lasting
+from gangsched.core.scheduler import Lasting, Scheduler
 from gangsched.core.world.world import World
 from gangsched.messages import invalid, quarantine
 from gangsched.model.records import Pod
 from gangsched.model.times import render_time
+from gangsched.runtime.behind_faults import behind
 from gangsched.runtime.culprits import Suspect, suspects
 from gangsched.runtime.known import Known
 from gangsched.runtime.loop import Core, Rebuilt
@@ -43,6 +45,8 @@ _MOST_TRIES = 12
 _MOST_TRIALS = 3
 #: So many pods of a gang get a condition that says why it is quarantined.
 _MOST_TOLD = 100
+#: So many gangs are remembered of which a decision has failed, and for so long (seconds).
+_MOST_FAILED, _LOOK_SECONDS = 1000, 60.0
 #: Events that say how this process stands.
 _CONTROL = frozenset({Quarantined, LeadershipChanged, Synced})
 
@@ -96,6 +100,7 @@ class Boundary(Generic[C]):
         self._now = 0.0
         self._later: list[Action] = []  # what follows from a rebuild that a question has made necessary
         self._untold: list[tuple[Hashable, Quarantined]] = []
+        self._looked_behind: dict[str, float] = {}  # gangs of which a decision has failed, and when
 
     @property
     def core(self) -> C:
@@ -170,7 +175,10 @@ class Boundary(Generic[C]):
 
     def drain_faults(self) -> list[Fault]:
         """See :class:`gangsched.runtime.loop.Core`."""
-        return self._core.drain_faults()
+        faults = self._core.drain_faults()
+        for fault in faults:
+            self._look_behind(fault)
+        return [Fault(each.gang, each.error, each.trace) for each in faults]
 
     def cancelled(self) -> SearchCancelled | None:
         """See :class:`gangsched.runtime.loop.Core`."""
@@ -262,6 +270,26 @@ class Boundary(Generic[C]):
         except Exception:  # noqa: BLE001 - as above
             return True
         return False
+
+    def _look_behind(self, fault: Fault) -> None:
+        """If another object is to blame for a failed decision than the gang, quarantine that. That takes long, so it is
+        found out once a minute for each gang.
+        """
+        core, gang = self._core, fault.gang
+        if not isinstance(core, Scheduler) or self._now < self._looked_behind.get(gang, float("-inf")) + _LOOK_SECONDS:
+            return
+        self._looked_behind[gang] = self._now
+        if len(self._looked_behind) > _MOST_FAILED:
+            del self._looked_behind[next(iter(self._looked_behind))]
+        with suppress(Exception):  # else the gang waits as before
+            make = cast("Callable[[], Scheduler]", partial(self._make, self.lasting))
+            found = behind(fault, core, self.known, self.quarantine.everything(), make, self._now)
+            culprits = self._put(found, fault.cause or RuntimeError(), self._now)
+            if culprits:
+                if self._answered:
+                    self._writes.begin()
+                self._later = [*self._later, *self._rebuild(self._now)]
+                self._on_rebuild(Rebuilt(DECIDING, fault.error, fault.trace, tuple(culprits)))
 
     def _can_take(self, suspect: Suspect, now: float) -> bool:
         return any(self.quarantine.can_take(key, now) for key in suspect)

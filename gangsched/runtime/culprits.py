@@ -40,7 +40,7 @@ def suspects(error: BaseException, core: Any, known: Known, writes: Unanswered) 
         return [(key_of_ref(write.pod),)] if write is not None else []
     key = key_of(busy) if busy is not None else None
     out: list[Suspect] = [(key,)] if key is not None else []
-    for found in _in_frames(error, core.world, known) if busy is None else ():
+    for found in in_frames(error, core.world, known) if busy is None else ():
         if found not in out:
             out.append(found)
         if len(out) == _MOST:
@@ -48,7 +48,8 @@ def suspects(error: BaseException, core: Any, known: Known, writes: Unanswered) 
     return out
 
 
-def _in_frames(error: BaseException, world: World, known: Known) -> Iterator[Suspect]:
+def in_frames(error: BaseException, world: World, known: Known) -> Iterator[Suspect]:
+    """Yield the objects that the frames of an exception hold, from the innermost frame on."""
     frames: list[FrameType] = []
     at = error.__traceback__
     while at is not None:
@@ -77,19 +78,29 @@ def _keys_of(value: object, world: World) -> Sequence[Hashable]:
         case Pod() | Node() | Job() | Gang():
             return [key_of_record(value)]
         case GangId():
-            return _objects_of([value], world)
+            return objects_of([value], world)
         case Group():
-            return _objects_of(getattr(value, "gangs", ()), world)  # it may be about to be made
+            return objects_of(getattr(value, "gangs", ()), world)  # it may be about to be made
         case PodRef():
             return [key_of_ref(value)]
     if isinstance(value, tuple) and value and all(isinstance(each, GangId) for each in value):
-        return _objects_of(value, world)
+        return objects_of(value, world)
     if isinstance(value, Write):
         return [key_of_ref(value.pod)]
-    return []
+    name = value if isinstance(value, str) else getattr(value, "name", None)
+    return _named(name, world) if isinstance(name, str) else []
 
 
-def _objects_of(gangs: Sequence[GangId], world: World) -> list[Hashable]:
+def _named(name: str, world: World) -> list[Hashable]:
+    """The keys of the pod with this UID, or of the pod or the gang ``namespace/name``."""
+    pod = world.pods.get(name) or world.find(*name.partition("/")[::2])
+    if pod is not None:
+        return [key_of_record(pod)]
+    gangs = [gang for gang in world.membership.members if gang.key == name] if "/" in name else []
+    return objects_of(gangs, world)
+
+
+def objects_of(gangs: Sequence[GangId], world: World) -> list[Hashable]:
     """The group objects, Jobs and pods of gangs."""
     out: list[Hashable] = []
     for gang in gangs:

@@ -15,7 +15,7 @@ import gangsched.core
 from gangsched.core.events import Changed, Gone
 from gangsched.core.lifecycle.group import Group
 from gangsched.model.records import GangId
-from tests.injected.life import EVIL, Inside, Life
+from tests.injected.life import Inside, Life
 
 _ROOT = gangsched.core.__path__[0]
 
@@ -117,28 +117,42 @@ def at_call(number: int) -> Callable[[tuple[Any, ...]], bool]:
     return lambda _: next(calls) == number
 
 
-def is_evil(args: tuple[Any, ...]) -> bool:
-    """True if the function is called with an evil object, its gang or its name."""
-    return any(map(_evil, args))
+#: One object, or one gang with its members, by the names of these.
+EVILS = {
+    "bound": ("evil-bound",),
+    "plain": ("evil-plain",),
+    "gang": ("evil", "evil-0", "evil-1"),
+    "high": ("evil-high", "evil-high-0", "evil-high-1"),
+    "job": ("evil-job", "evil-job-0"),
+    "budget": ("evil-budget",),
+    "node": ("evil-node",),
+}
 
 
-def _evil(value: object) -> bool:
+def about(evil: str) -> Callable[[tuple[Any, ...]], bool]:
+    """True if the function is called with this object, its gang or its name."""
+    names = EVILS[evil]
+    texts = {text for name in names for text in (name, f"uid-d-{name}", f"d/{name}")}
+    return lambda args: any(_is_about(value, texts) for value in args)
+
+
+def _is_about(value: object, texts: set[str]) -> bool:
     match value:
         case str():
-            return value.startswith((EVIL, f"uid-d-{EVIL}", f"d/{EVIL}"))
+            return value in texts
         case Group():
-            return any(map(_evil, getattr(value, "gangs", ())))  # it may be about to be made
+            return any(_is_about(gang, texts) for gang in getattr(value, "gangs", ()))  # it may be about to be made
         case GangId():
-            return value[2].startswith(EVIL)
+            return value[2] in texts
         case Changed(record):
-            return _evil(getattr(record, "name", ""))
+            return getattr(record, "name", "") in texts
         case Gone(_, _, name):
-            return _evil(name)
+            return name in texts
         case tuple():
-            return 0 < len(value) < 4 and any(map(_evil, value))
+            return 0 < len(value) < 4 and any(_is_about(each, texts) for each in value)
         case Mapping():
             return False
-    return isinstance(named := getattr(value, "name", None), str) and _evil(named)
+    return getattr(value, "name", "") in texts if isinstance(getattr(value, "name", None), str) else False
 
 
 def differences(life: Life, expected: Life) -> list[str]:
@@ -147,14 +161,14 @@ def differences(life: Life, expected: Life) -> list[str]:
     return pending + life.left_behind()
 
 
-#: At which calls an error comes: at one of them, or at each with an evil object.
-MODES = ("first", "middle", "last", "always")
+#: At which calls an error comes: at one of them, or at each that is about one object.
+MODES = ("first", "middle", "last", *EVILS)
 
 
 def outcome(place: Place, count: int, expected: Life, mode: str) -> tuple[str, str]:
     """What comes of an error in this function: a word, in capitals if others are concerned, and what it is about."""
     calls = {"first": 0, "middle": count // 2, "last": count - 1}
-    when = is_evil if mode == "always" else at_call(calls[mode])
+    when = about(mode) if mode in EVILS else at_call(calls[mode])
     with raising(place, when) as raised:
         life = Life()
         try:

@@ -14,12 +14,13 @@ import msgspec
 from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim.arrival import Arrival
 from gangsched.core.actions import Action
+from gangsched.core.decision import Verdict
 from gangsched.core.events import Changed, Event, Gone
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.model.constraints import PodTerm, SpreadConstraint
 from gangsched.model.queues import ANY
-from gangsched.model.records import Job
+from gangsched.model.records import GangId, Job
 from gangsched.runtime.boundary import Boundary
 from gangsched.runtime.loop import CoreFaults, Observer, Observers, run_loop
 from tests.builders import BudgetBuilder, NodeBuilder, PodBuilder, gang, node, pod, selects
@@ -110,6 +111,10 @@ class Inside(Scheduler):
     def wake_at(self) -> float | None:
         with inside():
             return super().wake_at()
+
+    def would_decide(self, gangs: Sequence[GangId]) -> Verdict:
+        with inside():
+            return super().would_decide(gangs)
 
     def next_gang(self) -> str:
         with inside():

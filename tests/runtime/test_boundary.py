@@ -13,6 +13,7 @@ from gangsched.core.actions import Action, Bind
 from gangsched.core.events import Changed, Event, LeadershipChanged, Outcome, Quarantined, Synced, WriteDone
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.options import Options
+from gangsched.core.planning.cycle import GangCycle
 from gangsched.core.queue.hint_index import HintIndex
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.snapshot import Snapshot
@@ -232,3 +233,20 @@ def test_an_error_over_an_index_stops_nobody_else(monkeypatch: pytest.MonkeyPatc
             raising(broken, HintIndex, method, lambda *args, **_: "evil" in repr(args[1:]))
             run = Run(node("n0").cpu(2), pod("evil").cpu(4).priority(9), pod("good").cpu(1)).until(500.0)
             assert run.nodes() == {"evil": "", "good": "n0"}
+
+
+def test_a_pod_that_makes_the_decisions_of_others_fail_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are decided; what the frames show is proved by a trial without it."""
+    right = GangCycle.decide
+
+    def broken(self: GangCycle) -> Any:
+        for victim in self._world.pods.values():
+            if victim.name == "evil" and not victim.kept:
+                raise KeyError("broken")
+        return right(self)
+
+    monkeypatch.setattr(GangCycle, "decide", broken)
+    objects: list[Built] = [node("n0").cpu(2), pod("evil").cpu(1).priority(-5).on("n0"), pod("good").cpu(1)]
+    run = Run(*objects, contain_errors=True).until(30.0)
+    assert run.nodes() == {"evil": "n0", "good": "n0"}
+    assert [each.culprits for each in run.rebuilt] == [("Pod d/evil",)]

@@ -20,11 +20,15 @@ _KEPT = 100
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """An error of a question about a ``gang``, and its place, for maintainers of this program."""
+    """An error of a question about a ``gang``, and its place, for maintainers of this program. ``gangs`` are those of a
+    GangGroup; ``cause`` has the frames.
+    """
 
     gang: str
     error: str
     trace: str
+    gangs: tuple[GangId, ...] = ()
+    cause: Exception | None = None
 
 
 class SchedulerError(PluginError):
@@ -61,7 +65,8 @@ class Contained:
             if not self._on:
                 raise
             fault = SchedulerError(error)
-            self.faults.append(Fault(names_of(gangs), str(fault), "".join(traceback.format_exception(error))))
+            trace = "".join(traceback.format_exception(error))
+            self.faults.append(Fault(names_of(gangs), str(fault), trace, tuple(gangs), error))
             raise fault from error
 
     def drain(self) -> list[Fault]:
