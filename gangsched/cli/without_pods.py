@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from gangsched.cli.contracts import Section
@@ -12,7 +11,8 @@ from gangsched.cli.decisions import WOULD_HELP, State
 from gangsched.core.state.jobs import Suspendable, family_of
 from gangsched.messages import absent
 from gangsched.messages.text import are, counted, nearest
-from gangsched.model.dialects import DIALECTS, coscheduling, koordinator
+from gangsched.model.dialects import coscheduling, koordinator
+from gangsched.model.dialects.keys import misspelt
 from gangsched.model.dialects.operators import OPERATORS
 from gangsched.model.dialects.owners import GANG
 from gangsched.model.jobsets import JOBSET
@@ -21,16 +21,8 @@ from gangsched.model.records import JOB, SINGLE, Gang, Job, Pod
 #: How an answer begins: title, word, sentence and what to do about it.
 Answer: TypeAlias = tuple[str, str, str, str]
 _NO_CLASS = re.compile(r"no PriorityClass with name (\S+)")
-_KEY = re.compile(r"`([a-z0-9.-]+\.[a-z0-9.-]+(?:/[\w.-]+)?)`")
 #: The label by which pods name their group, where that is how they do it.
 LABELS = {koordinator.FAMILY: koordinator.GROUP_LABEL, coscheduling.FAMILY: coscheduling.GROUP_LABEL}
-#: Labels and annotations that make gangs.
-KEYS = frozenset(
-    (
-        GANG,
-        *(key for each in DIALECTS for part in each.documented for text in part.others for key in _KEY.findall(text)),
-    )
-)
 #: The word about pods of other schedulers.
 NOT_OURS = "not ours"
 #: Owners of pods that are replaced one by one, by what people write: ``gangsched init`` refuses these.
@@ -39,8 +31,6 @@ _REPLACED = {
     "ReplicationController": "ReplicationController",
     "DaemonSet": "DaemonSet",
 }
-#: How near a key has to be to one of them to be a mistake.
-_NEAR = 0.9
 
 
 def without_pods(state: State, namespace: str, name: str, kind: str) -> Answer | None:
@@ -134,25 +124,16 @@ def no_gang(state: State, namespace: str, name: str, annotations: Mapping[str, s
     pods = list(state.world.jobs.pods_of(job)) if job is not None else []
     if job is None or len(pods) < 2 or any(pod.gang.family != SINGLE for pod in pods):
         return None
-    labels = {key for pod in pods for key in pod.labels} - KEYS
+    labels = {key for pod in pods for key in pod.labels}
     action = ""
-    if near := _near(labels):
-        action = absent.near_label(found=near[0], meant=near[1])
-    elif near := _near(set(annotations) - KEYS):
-        action = absent.near_annotation(found=near[0], meant=near[1])
+    if near := misspelt(labels):
+        action = absent.near_label(found=near.found, meant=near.meant)
+    elif near := misspelt(annotations):
+        action = absent.near_annotation(found=near.found, meant=near.meant)
     if not action and annotations.get(GANG, "true") not in ("true", "false"):
         action = absent.neither(key=GANG, found=annotations[GANG])
     sentence = absent.no_gang(pods=counted(len(pods), "pod"), are=are(len(pods)))
     return (f"{namespace}/{name}  Job", "no gang", sentence, action) if action else None
-
-
-def _near(keys: Iterable[str]) -> tuple[str, str] | None:
-    """The first of these keys that is nearly one that makes gangs, and that one."""
-    for key in sorted(keys):
-        close = difflib.get_close_matches(key, sorted(KEYS), 1, _NEAR)
-        if close:
-            return key, close[0]
-    return None
 
 
 def action(text: str) -> Iterator[Section]:

@@ -170,6 +170,7 @@ WORKLOAD_REF = (
     "only Kubernetes 1.35 has this field, and it is not read: the pod starts by itself. Name a PodGroup in"
     " spec.schedulingGroup.podGroupName"
 )
+near_key = Text("this key means nothing; did you mean {meant}?")
 managed_elsewhere = Text("{controller} makes its pods, as a rule in another cluster: none of them is planned here")
 IT_IS_SUSPENDED = "it is suspended, and has no pods"
 runtime_missing = Text("{kind} {name} is not in the input: pass it too, its pods are made of it")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gangsched.cluster.manifests import load
-from tests.cluster.stages import CONTAINER, DECLARED, NAME, job, owner
+from tests.cluster.stages import CONTAINER, DECLARED, NAME, OWNERS, job, owner
 
 SPEC = {"schedulerName": NAME, "containers": [CONTAINER]}
 
@@ -77,3 +77,35 @@ def test_a_kind_that_is_not_known(kind: str, api: str, spec: dict[str, Any], sai
     """A near name is suggested only of the same API group if the object seems to make pods."""
     (found,) = warnings({"apiVersion": api, "kind": kind, "metadata": {"name": "x"}, "spec": spec})
     assert found["message"].endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("field", "key", "meant"),
+    [
+        ("annotations", "gangsched.dev/gangs", "gangsched.dev/gang"),
+        ("labels", "kueue.x-k8s.io/queue-nam", "kueue.x-k8s.io/queue-name"),
+        ("labels", "pod-group.scheduling.sigs.k8s.oi", "pod-group.scheduling.sigs.k8s.io"),
+        ("annotations", "example.com/gang", ""),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Job", "JobSet", "PyTorchJob", "Pod"])
+def test_a_misspelt_key(kind: str, field: str, key: str, meant: str) -> None:
+    """On the object and on its template, before anything is submitted."""
+    for template in (False, True):
+        (made,) = json.loads(json.dumps([pod()] if kind == "Pod" else OWNERS[kind].objects))
+        if template and kind == "Pod":
+            continue
+        at = made
+        for name in _TEMPLATES[kind] if template else ():
+            at = at[name]
+        at["metadata"] = {**at.get("metadata", {}), field: {key: "true"}}
+        found = [w for w in warnings(made) if key in w["field"]]
+        assert [w["message"] for w in found] == ([f"this key means nothing; did you mean {meant}?"] if meant else [])
+        assert not meant or found[0]["field"].startswith("spec." if template else "metadata.")
+
+
+_TEMPLATES: dict[str, list[Any]] = {
+    "Job": ["spec", "template"],
+    "JobSet": ["spec", "replicatedJobs", 0, "template", "spec", "template"],
+    "PyTorchJob": ["spec", "pytorchReplicaSpecs", "Worker", "template"],
+}

@@ -22,6 +22,7 @@ from gangsched.cluster.manifests.admission import (
     pods_wanted,
 )
 from gangsched.cluster.manifests.expansion import Made, expanded
+from gangsched.cluster.manifests.misspelt import misspelt_keys
 from gangsched.cluster.manifests.objects import Defaults, Found, Source, objects, parsed, read
 from gangsched.cluster.manifests.overlay import Around, overlaid
 from gangsched.cluster.manifests.owned import controllers, why_none
@@ -237,6 +238,7 @@ class _Loading:
             except InputError as error:
                 self._refused.append(error)
                 del self._events[known:], self._places[known:]
+        self._warnings.extend(misspelt_keys(self._found))
         if self._complete:
             self._warn_of_missing_nodes()
             self._warnings.extend(missing(self._found))
