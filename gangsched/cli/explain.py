@@ -59,9 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_eta_argument(parser)
     add_cluster_arguments(parser)
     parser.epilog = (
-        "With -f the manifests are decided as 'gangsched plan' decides them. Without, the cluster is read once and the"
-        " decision that a scheduler would make now is explained, with what the conditions on the pods say of the one"
-        " that it has made. Exit code: 0, or 2 if there is no such gang or pod, or some input was not understood."
+        "With -f, the manifests are decided as by 'gangsched plan'. Without, the cluster is read once. The answer"
+        " explains the decision of now, and shows the scheduler's own decision from the conditions on the pods."
+        " Exit code: 0, or 2 if there is no such gang or pod, or some input was not understood."
     )
 
 

@@ -58,10 +58,10 @@ COMMANDS = (
     ),
     Command(
         "init",
-        "print what makes a manifest of a job a gang",
-        "Print manifests with what makes each workload a gang in all its templates of pods: the scheduler's name, and"
-        " the annotation gangsched.dev/gang, or the label of a PodGroup of its name that is there. No file and no"
-        " cluster is changed.",
+        "add what makes a job a gang to its manifest",
+        "Print manifests in which each workload is a gang. All its pod templates get the scheduler's name and the"
+        " annotation gangsched.dev/gang. If there is a PodGroup of its name, they get its label instead. Files and"
+        " cluster stay unchanged.",
     ),
     Command(
         "simulate",
@@ -75,9 +75,9 @@ COMMANDS = (
     ),
     Command(
         "snapshot",
-        "write what the scheduler reads of a cluster to a file",
-        "Write the objects of a cluster that the scheduler reads, without what it does not read of them, as a file for"
-        " 'gangsched plan -f'. Nothing is changed anywhere.",
+        "save a cluster to a file",
+        "Save the objects that the scheduler reads, with the fields that it reads, as a file for 'gangsched plan -f'."
+        " Nothing is changed anywhere.",
     ),
     Command("demo", "watch gangs preempt, without a cluster", "Play one of the built-in stories in the terminal."),
     Command(
@@ -88,32 +88,32 @@ COMMANDS = (
     ),
     Command(
         "history",
-        "list evictions of the past",
-        "Print who was evicted when, for which gang and why: from a record in the cluster that outlives pods and their"
-        " Events. Nothing is changed anywhere.",
+        "list past evictions",
+        "Print evicted pods with time, reason and the gang for which they were evicted. They are read from a record in"
+        " the cluster that outlives pods and their Events. Nothing is changed anywhere.",
     ),
     Command(
         "why-evicted",
-        "say why a pod is gone",
+        "explain why a pod was evicted",
         "Print why a pod, or the pods of an owner, were evicted: from the same record as 'gangsched history'.",
     ),
     Command(
         "queues",
-        "show who uses how much of which quota",
-        "Print the tree of cohorts and ClusterQueues with what is used, borrowed and free: for manifests, or for a"
+        "show the quota of queues and its use",
+        "Print the tree of cohorts and ClusterQueues with used, borrowed and free quota: for manifests, or for a"
         " cluster that is read once. Nothing is changed anywhere.",
     ),
     Command(
         "status",
-        "say whether the scheduler of a cluster is healthy",
-        "Print who leads and since when, with which configuration and rights, what waits, and where room is held."
+        "show whether the scheduler of a cluster is healthy",
+        "Print the leader, its configuration and rights, waiting gangs, and nodes with held room."
         " Nothing is changed anywhere.",
     ),
     Command(
         "ui",
         "serve pages about gangs, nodes, queues and evictions to a browser",
-        "Serve pages about a cluster, or about manifests, on a port of this machine: gangs and why they wait, nodes and"
-        " the room that is held, queues, evictions, and a plan for pasted manifests. Nothing is changed anywhere.",
+        "Serve pages about a cluster or manifests on a port of this machine. They show gangs and why they wait, nodes"
+        " and held room, queues, evictions, and a plan for pasted manifests. Nothing is changed anywhere.",
     ),
     Command(
         "run",
@@ -123,13 +123,14 @@ COMMANDS = (
     Command(
         "leave",
         "return the workloads of a namespace to another scheduler",
-        "Print what returns the workloads of a namespace to another scheduler; with --yes, do it. Pods that run stay.",
+        "Print the steps that return the workloads of a namespace to another scheduler. With --yes, do them. Running"
+        " pods stay.",
     ),
     Command(
         "release",
-        "take the taint off nodes that are held for gangs",
-        "Print which nodes bear the taint gangsched.dev/held for this scheduler; with --yes, take it off. A scheduler"
-        " that runs does so by itself, and holds the nodes again that its plans need.",
+        "remove the taint from nodes that are held for gangs",
+        "Print the nodes with the taint gangsched.dev/held of this scheduler. With --yes, remove it. A running"
+        " scheduler removes it itself, and holds nodes again that its plans need.",
     ),
     Command("completion", "print a script that completes commands in a shell", "Print a script for a shell."),
     Command("config", "check a configuration file, or print the defaults", "Work with configuration files."),

@@ -55,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--exit-code", action="store_true", help="end with 1 unless there is a decision and each is bind"
     )
     parser.epilog = (
-        "Exit code: 0 if every input was understood (unknown kinds are warnings), 2 if not, 1 after an error of the"
-        " scheduler itself: the object is left out, and a warning names it."
+        "Exit code: 0 if all input is valid (unknown kinds are warnings), 2 if not. 1 after an error of the scheduler"
+        " itself: the object is left out, and a warning names it."
     )
 
 
