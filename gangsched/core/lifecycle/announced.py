@@ -19,7 +19,7 @@ from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import Group
 from gangsched.core.planning.context import KnownPlan
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.state.announced import what_of
+from gangsched.core.state.expected_members import what_of
 from gangsched.core.world.kept_room import keep_announced
 from gangsched.messages import notes
 from gangsched.model.records import GangId, Pod

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 
 import msgspec
 
-from gangsched.core.state.crowd import Crowd, Pods
+from gangsched.core.state.expected_members import Crowd, Pods
 from gangsched.model.jobsets import QUEUED_JOBSET, RESTART_ATTEMPT
 from gangsched.model.records import GangId, Pod
 

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.core.state import census as counted
-from gangsched.core.state.announced import most_of, stand_ins
 from gangsched.core.state.census import Census
-from gangsched.core.state.crowd import Crowd
+from gangsched.core.state.expected_members import Crowd, announced_members, most_of
 from gangsched.core.state.scheduler_names import SchedulerNames
 from gangsched.messages import causes
 from gangsched.model.dialects import gang_from_member, needs_object, role_of
@@ -405,7 +404,9 @@ class Membership:
         one of each of their ``kinds``.
         """
         spec = self.spec(gang)
-        return stand_ins(spec, gang, there, kinds=kinds) if spec is not None and spec.announces and there else []
+        if spec is None or not spec.announces or not there:
+            return []
+        return [pod for each in announced_members(spec, gang, there, kinds=kinds) for pod in each.pods()]
 
     def absent_at_start(self, gang: GangId, *, kinds: bool = False) -> list[Pod]:
         """The same beside the members that a gang needs before it may start; none once it has."""

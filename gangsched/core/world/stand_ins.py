@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Sequence
 
 from gangsched.core.decision import group_key
 from gangsched.core.quota.gang_workloads import Managed
-from gangsched.core.state.crowd import Alike, Crowd
+from gangsched.core.state.expected_members import Crowd, Expected
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.model.constraints import PodShape
@@ -27,11 +27,11 @@ class StandIns:
         #: Those whose members are made, the oldest first.
         self._open: dict[GangId, Crowd] = {}
 
-    def of(self, gang: GangId) -> Sequence[Alike]:
+    def of(self, gang: GangId) -> Sequence[Expected]:
         """The members of a gang."""
         return self._all[gang].kinds if gang in self._all else ()
 
-    def put(self, gang: GangId, kinds: Sequence[Alike]) -> None:
+    def put(self, gang: GangId, kinds: Sequence[Expected]) -> None:
         """The gang has exactly these from now on."""
         self.drop(gang)
         for pod in (each.like for each in kinds):

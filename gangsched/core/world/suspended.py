@@ -1,7 +1,8 @@
 """Suspended Jobs and JobSets as gangs that wait for room.
 
 While one is suspended it has no pods. It is planned by *stand-ins*: pods as its template describes them, which no
-cluster knows (:mod:`gangsched.core.state.crowd`). There are such when the last of its pods is gone, until it goes on.
+cluster knows (:mod:`gangsched.core.state.expected_members`). There are such when the last of its pods is gone, until it
+goes on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gangsched.core.state.crowd import Alike
+from gangsched.core.state.expected_members import Expected
 from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, gang_of, key_of
 from gangsched.core.world.world import World
 from gangsched.messages import causes
@@ -103,7 +104,7 @@ def renew(world: World, key: OwnerKey) -> set[GangId]:
     touches.
     """
     owner = world.jobs.find(*key)
-    kinds: list[Alike] = []
+    kinds: list[Expected] = []
     if owner is not None and ours(world, owner) and not world.jobs.pods_of(owner):
         kinds = _stand_ins(world, owner)
     wanted = {kinds[0].like.gang: tuple(kinds)} if kinds else {}
@@ -123,10 +124,10 @@ def renew(world: World, key: OwnerKey) -> set[GangId]:
     return {*there, *wanted}
 
 
-def _stand_ins(world: World, owner: Suspendable) -> list[Alike]:
+def _stand_ins(world: World, owner: Suspendable) -> list[Expected]:
     scheduler = _scheduler_of(world, owner)
     gang = GangId(family_of(owner), owner.namespace, owner.name, scheduler)
-    out: list[Alike] = []
+    out: list[Expected] = []
     classes: list[str] = []
     for planned in _planned(world, owner):
         job, template = planned.job, planned.job.template
@@ -151,13 +152,13 @@ def _stand_ins(world: World, owner: Suspendable) -> list[Alike]:
             gates=(),
             volumes=_claims_that_stay(template.volumes),
         )
-        out.append(Alike(like, job.name, job.uid, job.wanted, planned.indexes))
+        out.append(Expected(like, job.name, job.uid, job.wanted, planned.indexes))
     if _refused_by_quota(world, owner.namespace, classes, out):
         out = [each._replace(like=msgspec.structs.replace(each.like, preemption_policy=PREEMPT_NEVER)) for each in out]
     return out
 
 
-def _refused_by_quota(world: World, namespace: str, classes: list[str], kinds: list[Alike]) -> bool:
+def _refused_by_quota(world: World, namespace: str, classes: list[str], kinds: list[Expected]) -> bool:
     """Return whether a ResourceQuota for priority classes would refuse any of these pods, of these classes.
     Then room that others leave is of no use to them.
     """

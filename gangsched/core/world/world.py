@@ -21,8 +21,8 @@ from gangsched.core.events import Change, Hint, ObjectRefused
 from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.quota import Quota
 from gangsched.core.state.columns import HyperNodes
-from gangsched.core.state.crowd import Members
 from gangsched.core.state.eviction_history import EvictionHistory
+from gangsched.core.state.expected_members import Members
 from gangsched.core.state.foreign_nominations import ForeignNominations
 from gangsched.core.state.jobs import Jobs, OwnerKey
 from gangsched.core.state.membership import Membership

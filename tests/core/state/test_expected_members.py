@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import ResumeJob
-from gangsched.core.state.crowd import Alike, Crowd, Pods
+from gangsched.core.state.expected_members import Crowd, Expected, Pods
 from gangsched.model.jobsets import ReplicatedJob
 from gangsched.model.records import GangId, Job, Pod
 from tests.builders import node, pod
@@ -19,9 +19,9 @@ GANG = GangId("Job", "d", "train", OURS)
 MANY = 10_000
 
 
-def alike(name: str, each: int, jobs: range | None = None) -> Alike:
+def alike(name: str, each: int, jobs: range | None = None) -> Expected:
     """Pods like one that asks for a core."""
-    return Alike(pod("").uid("").cpu(1).obj(), name, f"uid-{name}", each, jobs)
+    return Expected(pod("").uid("").cpu(1).obj(), name, f"uid-{name}", each, jobs)
 
 
 def test_it_is_counted_without_being_made() -> None:

@@ -1,0 +1,253 @@
+"""Members of gangs that are expected: they do not exist yet, and are known by what they ask for and by their number.
+
+Members of a suspended Job or JobSet are expected until it goes on, members that a gang announces until others of it
+run. An object of some hundred bytes may ask for ten thousand pods. What is kept of them is one of each kind, and how
+many are like it. All are made when one is asked for, as in a decision, and forgotten afterwards, unless room is kept
+for them: that has its bound in the size of the cluster. They are never among the pods that the cluster has reported.
+
+Of what a gang announces as a sum of resources without shapes (``minResources``) each resource is divided into parts for
+itself, on nodes that the first member admits: a sum says neither how many members there will be nor which of its
+resources belong together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, ValuesView
+from itertools import groupby, islice
+from typing import NamedTuple, overload
+
+import msgspec
+
+from gangsched.model.constraints import NO_LABELS, Labels, PodShape
+from gangsched.model.dialects import role_of
+from gangsched.model.records import Announced, Gang, GangId, Pod
+from gangsched.model.shapes import total
+
+#: A resource of a sum is divided into at most so many parts, each of these base units or of a power of two of them:
+#: where nodes have room for whole cores and gigabytes, parts fill them without a rest.
+MOST_PARTS = 24
+_LEAST = {"cpu": 125, "memory": 64 << 20, "ephemeral-storage": 64 << 20}
+
+
+class Expected(NamedTuple):
+    """Members ``like`` this one, so many ``of_each`` Job.
+
+    Their numbers, from ``first`` on, come behind ``name`` and ``uid``, in the UID with ``between`` before them. If the
+    names are those of several ``jobs``, the number of the Job comes in between.
+    """
+
+    like: Pod
+    name: str
+    uid: str
+    of_each: int
+    jobs: range | None = None
+    first: int = 0
+    between: str = "/"
+
+    @property
+    def number(self) -> int:
+        """How many there are."""
+        return self.of_each * (1 if self.jobs is None else len(self.jobs))
+
+    def names(self) -> Iterator[tuple[str, str]]:
+        """The name and the UID of each."""
+        numbers = range(self.first, self.first + self.of_each)
+        for job in ("",) if self.jobs is None else (f"-{index}" for index in self.jobs):
+            name, uid = self.name + job, self.uid + job
+            yield from ((f"{name}-{index}", f"{uid}{self.between}{index}") for index in numbers)
+
+    def pods(self) -> Iterator[Pod]:
+        """Make each of them."""
+        return (msgspec.structs.replace(self.like, name=name, uid=uid) for name, uid in self.names())
+
+
+class Members:
+    """Members of gangs by UID: the pods that the cluster has ``reported``, and those of open crowds, ``made``.
+
+    They can be looked up, as the members of a plan are. They cannot be walked over: a walk is over what is reported.
+    """
+
+    def __init__(self, reported: Mapping[str, Pod], made: Mapping[str, Pod]) -> None:
+        self._reported = reported
+        self._made = made
+
+    def get(self, uid: str) -> Pod | None:
+        """Return the member, or None if there is none of this UID."""
+        found = self._reported.get(uid)
+        return self._made.get(uid) if found is None else found
+
+    def __getitem__(self, uid: str) -> Pod:
+        found = self._reported.get(uid)
+        return self._made[uid] if found is None else found
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._reported or uid in self._made
+
+
+class Crowd(Mapping[str, Pod]):
+    """The members of one gang, by UID and in name order; of none of them there is a pod.
+
+    Created records are in ``all_made``, and the crowd is then in ``opened``.
+    """
+
+    def __init__(
+        self, gang: GangId, kinds: Sequence[Expected], all_made: dict[str, Pod], opened: dict[GangId, Crowd]
+    ) -> None:
+        self.gang = gang
+        self.kinds = tuple(kinds)
+        #: One of each kind, without a name.
+        self.likes: Sequence[Pod] = tuple(kind.like for kind in kinds)
+        #: Have they ever been made?
+        self.used = False
+        self._size = sum(kind.number for kind in kinds)
+        self._all_made = all_made
+        self._opened = opened
+        self._made: dict[str, Pod] | None = None
+
+    def made(self) -> dict[str, Pod]:
+        """All of them, from now on until the crowd is folded."""
+        if self._made is None:
+            found = [pod for kind in self.kinds for pod in kind.pods()]
+            found.sort(key=lambda pod: (pod.name, pod.uid))
+            self._made = {pod.uid: pod for pod in found}
+            self._all_made.update(self._made)
+            self._opened[self.gang] = self
+            self.used = True
+        return self._made
+
+    def fold(self) -> None:
+        """None of them is needed any more."""
+        for uid in self._made or ():
+            self._all_made.pop(uid, None)
+        self._made = None
+        if self._opened.get(self.gang) is self:
+            del self._opened[self.gang]
+
+    def uids(self) -> Iterator[str]:
+        """Their UIDs, without making any."""
+        return (uid for kind in self.kinds for _, uid in kind.names())
+
+    def values(self) -> ValuesView[Pod]:
+        """The members."""
+        return self.made().values()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.made())
+
+    def __getitem__(self, uid: str) -> Pod:
+        return self.made()[uid]
+
+
+class Pods(Sequence[Pod]):
+    """The members of a crowd in name order, which are counted without being made."""
+
+    def __init__(self, crowd: Crowd) -> None:
+        self._crowd = crowd
+
+    def __len__(self) -> int:
+        return len(self._crowd)
+
+    def __iter__(self) -> Iterator[Pod]:
+        return iter(self._crowd.values())
+
+    @overload
+    def __getitem__(self, index: int) -> Pod: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Pod]: ...
+    def __getitem__(self, index: int | slice) -> Pod | Sequence[Pod]:
+        return [*self._crowd.values()][index]
+
+
+def announced_members(spec: Gang, gang: GangId, there: Sequence[Pod], *, kinds: bool = False) -> list[Expected]:
+    """Return the announced members that are not among those ``there``, which count as the first of them. With ``kinds``
+    there is one of each kind only.
+    """
+    most = 1 if kinds else None
+    like = there[0]
+    known = Counter(role_of(pod, spec) for pod in there)
+
+    def expected(name: str, shape: PodShape, labels: Labels, first: int, number: int) -> Expected:
+        template = Pod(
+            gang.namespace,
+            "",
+            "",
+            shape,
+            gang,
+            gang.scheduler,
+            labels,
+            priority=like.priority,
+            preemption_policy=like.preemption_policy,
+            created=like.created,
+        )
+        prefix = f"{gang.family}/{gang.key}/{name}"
+        return Expected(template, f"{gang.name}-{name}", prefix, number, first=first, between="-")
+
+    out = []
+    for each in spec.announced:
+        same = next((pod for pod in there if role_of(pod, spec) == each.role), None)
+        if same is None and each.alike:
+            continue
+        beside = (same or like) if each.within or each.alike else None
+        shape, labels = _beside(each, beside) if beside is not None else (each.shape, NO_LABELS)
+        first = known[each.role]
+        number = len(range(first, each.count)[:most])
+        if number:
+            out.append(expected(each.role, shape, labels, first, number))
+    taken = total(pod.shape.requests for pod in there) if spec.min_resources else {}
+    for resource, units in spec.min_resources:
+        parts, first = islice(_parts(resource, units - taken.get(resource, 0)), most), 0
+        for size, same_size in groupby(parts):
+            number = len([*same_size])
+            out.append(expected(resource, _part_shape(like.shape, resource, size), NO_LABELS, first, number))
+            first += number
+    return out
+
+
+def _beside(announced: Announced, other: Pod) -> tuple[PodShape, Labels]:
+    """What an announced member asks of a node, and its labels: with the terms and labels of the member beside it that
+    choose the domain in which both will be.
+    """
+    if announced.alike:
+        return other.shape, other.labels
+    own, key = announced.shape, announced.within
+    shape = msgspec.structs.replace(
+        own,
+        affinity=(*own.affinity, *(term for term in other.shape.affinity if term.topology_key == key)),
+        anti_affinity=(*own.anti_affinity, *(t for t in other.shape.anti_affinity if t.topology_key == key)),
+    )
+    return shape, other.labels
+
+
+def most_of(spec: Gang) -> int:
+    """How many stand-ins there are at most."""
+    return sum(each.count for each in spec.announced) + MOST_PARTS * len(spec.min_resources)
+
+
+def what_of(stand_in: Pod) -> str:
+    """The role of a stand-in, or of what resource it is a part."""
+    return stand_in.name[len(stand_in.gang.name) + 1 :].rpartition("-")[0]
+
+
+def _parts(resource: str, units: int) -> Iterator[int]:
+    size = _LEAST.get(resource, 1)
+    while size * MOST_PARTS < units:
+        size *= 2
+    while units > 0:
+        yield min(size, units)
+        units -= size
+
+
+def _part_shape(of: PodShape, resource: str, units: int) -> PodShape:
+    """A part of a resource on nodes that this shape admits."""
+    return PodShape(
+        requests=((resource, units),),
+        scored=tuple((name, units if name == resource else 0) for name in ("cpu", "memory")),
+        node_selector=of.node_selector,
+        node_terms=of.node_terms,
+        tolerations=of.tolerations,
+        is_part=True,
+    )
