@@ -163,9 +163,8 @@ class _Reader:
 
     def _preemptor_priority(self, gang: GangId) -> int:
         spec = self.specs.get((gang.family, gang.namespace, gang.name))
-        if spec is not None and spec.priority is not None:
-            return spec.priority
-        return min(p.priority for p in self.case.pods if p.gang == gang and p.live)
+        lowest = min(p.priority for p in self.case.pods if p.gang == gang and p.live)
+        return lowest if spec is None or spec.priority is None else min(lowest, spec.priority)
 
     def _policy(self, own: list[GangId]) -> bool:
         specs = [self.specs.get((g.family, g.namespace, g.name)) for g in own]
@@ -226,10 +225,11 @@ class _Reader:
         out = []
         for gang in group:
             spec = self.specs.get((gang.family, gang.namespace, gang.name))
+            mine = [p.priority for p in self.live if p.gang == gang]
             if spec is not None and spec.priority is not None:
-                out.append(spec.priority)
+                out += [min(max(mine), spec.priority)] if mine else []
             else:
-                out += [p.priority for p in self.live if p.gang == gang]
+                out += mine
         return max(out)
 
     def _takeable(self, pod: Pod, priority: int, usable: set[str]) -> bool:
