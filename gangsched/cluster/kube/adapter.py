@@ -25,11 +25,12 @@ from gangsched.cluster.kube.access import Access, access
 from gangsched.cluster.kube.client import Client, Observe, UnreachableError, ignore
 from gangsched.cluster.kube.clock import ServerTime, SteadyClock
 from gangsched.cluster.kube.connection import Connection
+from gangsched.cluster.kube.first_start import is_first
 from gangsched.cluster.kube.held_nodes import give_back
 from gangsched.cluster.kube.history import History, Line, recorded
 from gangsched.cluster.kube.lease import Elector, FormerOwners, LeaseSettings, unique_identity
 from gangsched.cluster.kube.preconditions import Preconditions
-from gangsched.cluster.kube.published import Facts, Publisher, nothing_recorded
+from gangsched.cluster.kube.published import Facts, Publisher
 from gangsched.cluster.kube.quarantine_record import QuarantineRecord
 from gangsched.cluster.kube.reflector import CacheHealth, Caches
 from gangsched.cluster.kube.retry import TokenBucket, end
@@ -241,8 +242,7 @@ class KubeCluster:
                 record=record,
                 deliver=self._deliver,
             )
-            if history_namespace:
-                self._elector.is_first = lambda: nothing_recorded(client, history_namespace)
+            self._elector.is_first = lambda: self._is_first(lease.names)
         self._writer = Writer(
             client,
             self._deliver,
@@ -498,6 +498,12 @@ class KubeCluster:
         if listed_before:
             await self._caches.refresh()
         self._set_leading(leading=True)
+
+    async def _is_first(self, names: tuple[str, ...]) -> bool:
+        """Only a process that publishes leaves the sign by which the next one would see it."""
+        return self._publisher is not None and await is_first(
+            self._client, self._publisher, self._history_namespace, names, self._write_seconds
+        )
 
     def _lose_the_lead(self) -> None:
         if self._leading:

@@ -5,8 +5,8 @@ The protocol is that of client-go's leader election. The holder renews the lease
 take it once it has not changed for its duration *on their own monotonic clock*. Clocks of different machines are never
 compared. There are three additions. The holder knows until when it may write (:attr:`Elector.may_write_until`). A
 candidate that takes over from a vanished holder waits until that holder's last write must have ended. A deleted lease
-is not free at once: its holder may write until its renewal would be due. The first process of an installation does not
-wait: a leader leaves records, and there are none.
+is not free at once: its holder may write until its renewal would be due. Only the first process of an installation does
+not wait.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -168,12 +168,17 @@ class Watcher:
         return "expired" if at - self._seen_at >= duration else "held"
 
 
+async def _not_known() -> bool:
+    return False
+
+
 class Elector:
     """A candidate of the election. Run :meth:`run` as a task, then :meth:`release`.
 
     ``on_started`` runs as a task while we lead (it is cancelled when we stop), ``on_stopped`` is called at once
     when leadership ends for whatever reason. The Lease keeps the ``record`` of decisions; what an earlier leader has
-    left there goes to ``deliver`` before we lead.
+    left there goes to ``deliver`` before we lead. The attribute ``is_first`` is asked when we have made a Lease that
+    was absent; if it says that no process led before us, there is no wait.
     """
 
     def __init__(
@@ -189,9 +194,8 @@ class Elector:
         deliver: Callable[[Sequence[Event]], None] = lambda _: None,
     ) -> None:
         self._client = client
-        #: Says whether no leader has left a record. Without it any absent lease may have been deleted.
-        self.is_first: Callable[[], Coroutine[Any, Any, bool]] | None = None
         self._settings = settings
+        self.is_first: Callable[[], Awaitable[bool]] = _not_known
         self._record = record
         self._deliver = deliver
         self._on_started = on_started
@@ -344,10 +348,11 @@ class Elector:
             return standing
         if standing in ("expired", "absent"):
             # Before it is tried: it may be ours although no answer arrived, and is then found to be.
-            first = standing == "absent" and self.is_first is not None and await self.is_first()
-            self._opens_at = self._clock() + (0.0 if first else self._wait_seconds(standing))
+            self._opens_at = self._clock() + self._wait_seconds(standing)
         if found is None:
             await self._create()
+            if standing == "absent" and await self.is_first():
+                self._opens_at = self._clock()
         elif standing == "ours":
             await self._put(self._noted(found).with_spec(**self._renewal()))
         else:

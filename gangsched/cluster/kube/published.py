@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from gangsched import logs
-from gangsched.cluster.kube import history
 from gangsched.cluster.kube.client import ApiError, Client, UnreachableError, answer_of
 from gangsched.cluster.kube.history import config_map_path
 from gangsched.cluster.kube.rights import lacking
@@ -142,6 +141,19 @@ class Publisher:
             await self.write(since)
             await asyncio.sleep(PERIOD_SECONDS)
 
+    async def create(self, seconds: float) -> bool:
+        """Make the ConfigMap before anything else is written; False if it is there. Raises if that is not known."""
+        status = {**self._facts(), "written": render_time(self._now())}
+        body = msgspec.json.encode(_object(self._data(status)))
+        path = config_map_path(self._namespace, "")
+        try:
+            await self._client.attempt("POST", path, body=body, timeout_seconds=seconds, server_timeout=True)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            return False
+        return True
+
     async def write(self, since: float) -> None:
         """Write what there is to say, if it is new or what stands there is old. Failures are tried again later."""
         at = time.monotonic()
@@ -160,7 +172,7 @@ class Publisher:
             if facts == self._written and at < self._written_at + AT_LEAST_SECONDS:
                 return
             status = {**facts, **self._measured(), "written": render_time(self._now())}
-            await self._put({CONFIGURATION: self._configuration, STATUS: msgspec.json.encode(status).decode()})
+            await self._put(_object(self._data(status)))
         except (ApiError, UnreachableError) as error:
             if self._problem != str(error):
                 self._problem = str(error)
@@ -168,10 +180,11 @@ class Publisher:
         else:
             self._problem, self._written, self._written_at = "", facts, at
 
-    async def _put(self, data: Mapping[str, str]) -> None:
+    def _data(self, status: Mapping[str, Any]) -> dict[str, str]:
+        return {CONFIGURATION: self._configuration, STATUS: msgspec.json.encode(status).decode()}
+
+    async def _put(self, body: dict[str, Any]) -> None:
         path = config_map_path(self._namespace, NAME)
-        meta = {"name": NAME, "labels": {"app.kubernetes.io/name": "gangsched"}}
-        body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
         try:
             found = answer_of(_config_map, await self._send("GET", path), NAME)
         except ApiError as error:
@@ -179,7 +192,7 @@ class Publisher:
                 raise
             await self._send("POST", config_map_path(self._namespace, ""), body)
             return
-        body["metadata"] = {**meta, "resourceVersion": found.metadata.resource_version}
+        body["metadata"] = {**body["metadata"], "resourceVersion": found.metadata.resource_version}
         await self._send("PUT", path, body)
 
     async def _send(self, method: str, path: str, body: object = None) -> bytes:
@@ -197,16 +210,6 @@ class Publisher:
         return min(self._timeout_seconds, max(0.0, self._fence() - time.monotonic()))
 
 
-async def nothing_recorded(client: Client, namespace: str) -> bool:
-    """Return whether no leader has left a record in the namespace. False if that cannot be found out."""
-    for name in (NAME, history.NAME):
-        try:
-            await client.get(config_map_path(namespace, name), retry_seconds=0.0)
-        except ApiError as error:
-            if error.status == 404:
-                continue
-            return False
-        except UnreachableError:
-            return False
-        return False
-    return True
+def _object(data: Mapping[str, str]) -> dict[str, Any]:
+    meta = {"name": NAME, "labels": {"app.kubernetes.io/name": "gangsched"}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
