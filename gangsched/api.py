@@ -16,7 +16,7 @@ import argparse
 import itertools
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gangsched.cli.answers import UsageError
+from gangsched.cli.changed_workloads import with_priority, with_queue
 from gangsched.cli.contracts import (
     Awaited,
     Decision,
@@ -43,6 +44,8 @@ from gangsched.cli.contracts import (
     Unplaced,
     Victim,
 )
+from gangsched.cli.decisions import State
+from gangsched.cli.inputs import named
 from gangsched.core.decision import Reason, Spared
 from gangsched.core.decision import UnitRef as Unit
 from gangsched.core.events import Changed, Event, records
@@ -131,6 +134,30 @@ class Cluster:
             if len(left) == len(events):
                 raise UsageError(failures.nothing_of_that_name(name=text))
             events = left
+        return self._with(events)
+
+    def with_priority(self, name: str, priority: int, namespace: str | None = None) -> Cluster:
+        """The same with this priority of a workload (``name``, ``namespace/name`` or ``kind/name``).
+
+        Raises :class:`~gangsched.model.errors.UserError` (a ValueError) if there is no such workload.
+        """
+        return self._changed(with_priority, name, namespace, priority)
+
+    def with_queue(self, name: str, queue: str, namespace: str | None = None) -> Cluster:
+        """The same with a workload in this LocalQueue of its namespace.
+
+        Raises :class:`~gangsched.model.errors.UserError` (a ValueError) if there is no such workload.
+        """
+        return self._changed(with_queue, name, namespace, queue)
+
+    def _changed(
+        self, change: Callable[..., list[Event] | None], name: str, namespace: str | None, value: int | str
+    ) -> Cluster:
+        space, kind, called = named(name, namespace)
+        state = State(self.loaded.events, self.options, self.loaded.now, decides=False)
+        events = change(state, space or "default", kind, called, value)
+        if events is None:
+            raise UsageError(failures.nothing_of_that_name(name=name))
         return self._with(events)
 
     def _with(self, events: list[Event]) -> Cluster:

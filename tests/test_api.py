@@ -188,3 +188,40 @@ def test_plugins_need_nothing_else() -> None:
     } | set(re.findall(r"^from (gangsched\.\S+) import", pages, re.MULTILINE))
     assert {name for name in modules if name.startswith("gangsched")} == {"gangsched.plugins"}
     assert all(hasattr(importlib.import_module("gangsched.plugins"), name) for name in plugins.__all__)
+
+
+def test_a_workload_with_another_priority() -> None:
+    """It evicts what is lower then; the name may be a gang's, a pod's or an owner's."""
+    low = {"metadata": {"name": "low"}, "spec": {"nodeName": "n", "containers": [CPU]}}
+    new = {"metadata": {"name": "new"}, "spec": {"schedulerName": "py-gang-scheduler", "containers": [CPU]}}
+    pods = [{"apiVersion": "v1", "kind": "Pod", **each} for each in (low, new)]
+    cluster = load(ONE_CPU, *pods)
+    assert [d.outcome for d in plan(cluster).decisions] == ["unschedulable"]
+    for name in ("new", "default/new", "pod/new"):
+        assert [d.outcome for d in plan(cluster.with_priority(name, 9)).decisions] == ["preempt"]
+    with pytest.raises(ValueError, match="other"):
+        cluster.with_priority("job/other", 9)
+
+
+def test_a_workload_in_another_queue() -> None:
+    """Its quota counts from then on."""
+    api = "kueue.x-k8s.io/v1beta1"
+    flavors = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": 0}]}]
+    pod = {"schedulerName": "py-gang-scheduler", "containers": [CPU]}
+    group = {"coveredResources": ["cpu"], "flavors": flavors}
+    spec = {"namespaceSelector": {}, "resourceGroups": [group]}
+    objects = [
+        ONE_CPU,
+        {"apiVersion": api, "kind": "ResourceFlavor", "metadata": {"name": "f"}, "spec": {}},
+        {"apiVersion": api, "kind": "ClusterQueue", "metadata": {"name": "a"}, "spec": spec},
+        {"apiVersion": api, "kind": "LocalQueue", "metadata": {"name": "q"}, "spec": {"clusterQueue": "a"}},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": pod},
+    ]
+    cluster = load(*objects)
+    assert [d.outcome for d in plan(cluster).decisions] == ["bind"]
+    assert [d.outcome for d in plan(cluster.with_queue("p", "q")).decisions] == ["unschedulable"]
+
+
+ROOM = {"allocatable": {"cpu": "1", "pods": "9"}}
+ONE_CPU = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": ROOM}
+CPU = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
