@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import NamedTuple
 
-from tests.everyday.clusters import GANG, QUEUE, TAINTS, TEAMS, Cluster
+from tests.everyday.clusters import GANG, QUEUE, TAINTS, Cluster
 from tests.everyday.pods import GPU, HOSTNAME, ZONE, Object, often
 
 #: The full names of kinds whose CRDs are installed and removed.
@@ -21,6 +21,9 @@ CRDS = (
     "JobSet.jobset.x-k8s.io",
     "ClusterQueue.kueue.x-k8s.io",
 )
+
+#: What owns pods, by itself or by what it owns.
+WORKLOADS = ("ReplicaSet", "StatefulSet", "Job", "JobSet", "RayCluster", "PyTorchJob", "LeaderWorkerSet")
 
 
 class Change(NamedTuple):
@@ -38,6 +41,30 @@ class Change(NamedTuple):
 def changes(cluster: Cluster, count: int = 25, seconds: float = 90.0) -> list[Change]:
     """So many changes of this cluster, which is as they leave it afterwards."""
     return sorted(_Changes(cluster, seconds).some(count), key=lambda change: change.at)
+
+
+def held_back(cluster: Cluster, share: float = 0.3, seconds: float = 60.0) -> list[Change]:
+    """Take a share of the workloads out of the cluster: they come later, owners first, what they own soon after."""
+    rng = Random(f"everyday/{cluster.seed}/held back")
+    out: list[Change] = []
+
+    def take(made: Object, at: float) -> None:
+        meta = made["metadata"]
+        if cluster.objects.pop((made["kind"], meta.get("namespace", ""), meta["name"]), None) is None:
+            return
+        if made["kind"] == "Pod":
+            made["spec"].pop("nodeName", None)
+            made["status"] = {"phase": "Pending"}
+        out.append(Change(round(at, 3), "create a workload", made=made))
+        for each in list(cluster.objects.values()):
+            if any(owner["uid"] == meta["uid"] for owner in each["metadata"].get("ownerReferences", ())):
+                take(each, at + rng.choice((0.01, 0.01, 0.4, 3.0)))
+
+    for kind in WORKLOADS:
+        for made in cluster.of(kind):
+            if not made["metadata"].get("ownerReferences") and often(rng, share):
+                take(made, rng.uniform(1.0, seconds))
+    return out
 
 
 class _Changes:
@@ -191,7 +218,7 @@ class _Changes:
             yield from self.other(pod, "set finalizers", lambda made: made["metadata"].update(finalizers=some))
 
     def _delete_workload(self) -> Iterator[Change]:
-        made = self.pick("ReplicaSet", "StatefulSet", "Job", "JobSet", "RayCluster", "PyTorchJob", "LeaderWorkerSet")
+        made = self.pick(*WORKLOADS)
         if made is None:
             return
         before = [made, *(each for each in self.cluster.objects.values() if self._owns(made, each))]
@@ -315,4 +342,3 @@ KINDS: tuple[Callable[[_Changes], Iterator[Change]], ...] = (
     *(_C._delete_group, _C._priority, _C._quota, _C._delete_queue, _C._budget, _C._service, _C._namespace),
     *(_C._claim, _C._crd, _C._crd),
 )
-__all__ = ["CRDS", "TEAMS", "Change", "changes"]

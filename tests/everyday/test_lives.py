@@ -19,16 +19,6 @@ def test_a_life(seed: int) -> None:
     assert Life(seed).play() == []
 
 
-#: Seeds with which a fault was found.
-FOUND = {77: "a RayCluster followed no label of its namespace", 490: "pods stayed in a gang after their Job was gone"}
-
-
-@pytest.mark.parametrize("seed", FOUND)
-def test_a_life_that_found_a_fault(seed: int) -> None:
-    """It does not come back."""
-    assert Life(seed).play() == [], FOUND[seed]
-
-
 def test_a_seed_is_the_same_for_ever() -> None:
     """Cluster and changes follow from the seed alone."""
     one, other, third = (cluster(seed) for seed in (1, 1, 2))

@@ -75,6 +75,14 @@ class Owners:
                 out[found.owner.uid] = found
         return list(out.values())
 
+    def beside(self, gangs: Iterable[GangId]) -> list[int]:
+        """Return the slots of pods that end together with a Job or JobSet of which these gangs have members."""
+        world = self._world
+        members = (pod for gang in sorted(gangs) for pod in world.membership.known_pods(gang))
+        jobs = {job.key: job for pod in members if (job := world.jobs.job_of(pod)) is not None}
+        found = (self._of((job.namespace, job.name, job.uid)) for job in jobs.values())
+        return sorted({int(slot) for each in found if each is not None for slot in each.slots})
+
     def _of(self, ident: JobId) -> Ending | None:
         world = self._world
         job = world.jobs.get(ident[:2])

@@ -87,13 +87,17 @@ class Eligible:
             takeable &= ~isin(table.gang[slots], [table.gang_number(gang) for gang in self.queued])
         if self.inviolable:
             takeable &= ~isin(slots, sorted(self.inviolable))
+        # A preemptor whose Job is suspended to make room for it may not start, so its plan would come to nothing.
+        beside = self.owners.beside(self.own) if self.owners is not None else []
+        if beside:
+            takeable &= ~isin(slots, beside)
         self.ok: Bools = np.zeros(size, dtype=np.bool_)
         self.ok[slots[takeable]] = True
         #: Return the pods that may be evicted, if they have run long enough.
         self.takeable: Ints = slots[takeable]
         self._never: Bools = table.priority[:size] >= self.priority
         self._never |= (table.flags[:size] & (PROTECTED | ASSUMED)) != 0
-        self._never[list(self.inviolable)] = True
+        self._never[[*self.inviolable, *beside]] = True
         for slot, (until, why) in sorted(self.refused.items()):
             pod = self.pod(slot)
             if pod.priority < self.priority and pod.gang not in self.own:

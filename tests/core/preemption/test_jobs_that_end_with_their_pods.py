@@ -15,7 +15,9 @@ from gangsched.model.jobsets import JobSet
 from gangsched.model.records import Budget, Job, Owner, Pod
 from tests.amounts import amount
 from tests.builders import IGNORED, gang, node, pdb, pod
-from tests.core.harness import Cluster, plan, victims
+from tests.core.harness import Cluster, plan, victims, writes
+from tests.core.jobsets import jobs as jobs_of_set
+from tests.core.jobsets import jobset, member, running
 
 PREEMPTOR = 10
 SLOTS = 2
@@ -234,3 +236,15 @@ def test_pods_whose_loss_fails_no_index_leave_singly(together: bool) -> None:
     two = [pod(f"vip-{i}").cpu(1).priority(10).gang("vip") for i in range(2)]
     both = plan(*nodes, *low, job, *pods, gang("vip").min(2), *two)["d/vip"]
     assert victims(both) == ["j-0", "j-1", "j-2", "j-3"]
+
+
+def test_a_pod_evicts_none_for_which_its_own_jobset_would_be_suspended() -> None:
+    """It could not start then: the plan would be made and given up without end. Others are evicted for it."""
+    running_jobs = [p for p in running() if p.name.startswith("train-w-1")]
+    strong = member(0, 0).priority(1000)
+    cluster = Cluster(node("n2").cpu(4), jobset(), *jobs_of_set(), *running_jobs, strong)
+    cluster.run()
+    assert writes(cluster.log) == []
+    cluster.show(node("n3").cpu(1), pod("other").cpu(1).on("n3"))
+    cluster.pass_time(60)
+    assert ("Remove", "other") in writes(cluster.log)
