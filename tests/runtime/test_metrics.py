@@ -26,6 +26,7 @@ from gangsched.core.decision import (
 )
 from gangsched.core.events import Changed, Gone, Outcome, Synced, WriteDone
 from gangsched.core.framework.pipeline import Stopwatch
+from gangsched.core.lifecycle.holding import HeldRoom
 from gangsched.core.lifecycle.report import GANG_BROKEN, PREEMPTED, event
 from gangsched.core.world.amounts import Amounts
 from gangsched.model.constraints import PodShape
@@ -332,3 +333,13 @@ def test_what_waits_is_counted_by_queue_and_reason_and_the_oldest_has_an_age() -
     assert fed.metrics.oldest_wait_seconds() == 5
     fed.handled(pod("a", node="n1"))
     assert fed.metrics.oldest_wait_seconds() == 0
+
+
+def test_node_seconds_add_up_by_namespace() -> None:
+    """Each reading has what has come since the last one."""
+    fed = Fed()
+    fed.metrics.held_room(HeldRoom(2), {"ml": 40.0})
+    fed.metrics.held_room(HeldRoom(0), {"ml": 2.5, "web": 1.0})
+    assert fed["gangsched_held_nodes"] == 0
+    assert fed['gangsched_held_node_seconds_total{namespace="ml"}'] == 42.5
+    assert fed['gangsched_held_node_seconds_total{namespace="web"}'] == 1.0

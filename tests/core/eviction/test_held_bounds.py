@@ -203,3 +203,27 @@ def test_pauses_of_a_namespace_double_and_a_binding_halves_the_next() -> None:
     shares.held_in_vain("d", 100.0, 0.0)
     assert shares.may_hold_from("d") == 120.0
     assert shares.may_hold_from("e") == 0.0
+
+
+def test_one_namespace_cannot_keep_nodes_closed_by_one_gang_after_another() -> None:
+    """New victims that do not go and a new gang whenever nodes are free: others wait for maxWait at most, and ever less."""
+    cluster = Cluster(
+        *(node(f"n{i}") for i in range(8)),
+        pod("theirs").cpu(0.1).priority(9).on("n0").scheduler(OTHERS),
+        overdue_after_seconds=10_000.0,
+        timeout_seconds=100_000.0,
+    )
+    longest = lasts = closed = number = 0
+    for _ in range(1_100):
+        if not held(cluster):
+            for name in [name for _, name in cluster.pods if name != "theirs"]:
+                cluster.delete(name)
+            number += 1
+            cluster.show(*(victim(f"v{number}-{i}", f"n{i}", 100.0, 2.0) for i in range(8)))
+            cluster.show(gang(f"g{number}").min(8).timeout(100_000))
+            cluster.show(*(pod(f"m{number}-{i}").cpu(3).priority(5).gang(f"g{number}") for i in range(8)))
+        cluster.pass_time(1)
+        lasts = lasts + 1 if held(cluster) else 0
+        longest, closed = max(longest, lasts), closed + bool(held(cluster))
+    assert 0 < longest <= MOST
+    assert closed < 1_100 * 0.6
