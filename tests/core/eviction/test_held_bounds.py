@@ -206,7 +206,7 @@ def test_pauses_of_a_namespace_double_and_a_binding_halves_the_next() -> None:
 
 
 def test_one_namespace_cannot_keep_nodes_closed_by_one_gang_after_another() -> None:
-    """New victims that do not go and a new gang whenever nodes are free: others wait for maxWait at most, and ever less."""
+    """New victims that stay and a new gang whenever nodes are free: others wait for maxWait at most, and ever less."""
     cluster = Cluster(
         *(node(f"n{i}") for i in range(8)),
         pod("theirs").cpu(0.1).priority(9).on("n0").scheduler(OTHERS),
