@@ -42,7 +42,8 @@ def behind(
 
     if fault.cause is None or not fails(events):
         return ()
-    found = [s for s in in_frames(fault.cause, core.world, known) if own.isdisjoint(s)]
+    frames = (_with_gang(each, core, known) for each in in_frames(fault.cause, core.world, known))
+    found = [suspect for suspect in frames if own.isdisjoint(suspect)]
     for suspect in list(dict.fromkeys(found))[:_MOST_TRIALS]:
         if is_behind(suspect):
             return suspect
@@ -50,6 +51,13 @@ def behind(
         return ()
     suspect = _replayed(sorted(events, key=lambda event: key_of(event) not in own), fails)
     return suspect if suspect and own.isdisjoint(suspect) and is_behind(suspect) else ()
+
+
+def _with_gang(suspect: Suspect, core: Scheduler, known: Known) -> Suspect:
+    """The objects and, of a pod, all of its gang: what is wrong with one member is wrong with the others as a rule."""
+    pods = (core.world.pods.get(getattr(key, "uid", "")) for key in suspect)
+    more = (key for pod in pods if pod is not None for key in objects_of([pod.gang], core.world))
+    return tuple(dict.fromkeys([*suspect, *(key for key in more if known.get(key) is not None)]))
 
 
 def _replayed(events: Sequence[Event], fails: Callable[[Sequence[Event]], bool]) -> Suspect:

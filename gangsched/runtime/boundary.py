@@ -285,7 +285,8 @@ class Boundary(Generic[C]):
             make = cast("Callable[[], Scheduler]", partial(self._make, self.lasting))
             found = behind(fault, core, self.known, self.quarantine.everything(), make, self._now)
             culprits = self._put(found, fault.cause or RuntimeError(), self._now)
-            if culprits:
+            if found:
+                del self._looked_behind[gang]  # if it fails again, more is to be left out at once
                 if self._answered:
                     self._writes.begin()
                 self._later = [*self._later, *self._rebuild(self._now)]
