@@ -29,6 +29,7 @@ def configure(style: str = "auto", level: str = "info", stream: TextIO | None = 
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.stdlib.add_logger_name,
+        _retried,
         _printable,
     ]
     handler = logging.StreamHandler(out)
@@ -104,6 +105,14 @@ def _renderers(*, as_json: bool, colors: bool) -> list[Processor]:
 
 #: Characters that may hide or forge lines in a terminal: controls except tab and newline, and marks that turn text.
 _HIDDEN = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]")
+
+
+def _retried(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """A request that kopf repeats by itself, as while an API server restarts, is no error yet."""
+    said = str(event.get("event", ""))
+    if said.startswith("Request attempt") and ("will retry" in said or "will re-authenticate" in said):
+        event["level"] = "warning"
+    return event
 
 
 def _printable(_logger: object, _method: str, event: EventDict) -> EventDict:

@@ -233,3 +233,13 @@ def test_what_could_hide_a_line_is_written_out(style: str) -> None:
     assert not set(written) & {"\u202e", "\x9b", "\x1b"}
     assert "u202e" in written
     assert "x9b" in written
+
+
+def test_a_request_that_is_repeated_is_a_warning() -> None:
+    """The library calls each attempt that fails an error; only the last one is."""
+    stream = io.StringIO()
+    logs.configure("json", "info", stream)
+    kopf = logging.getLogger("kopf._cogs.clients.watching")
+    kopf.error("Request attempt #1/9 failed; will retry: get /apis -> refused")
+    kopf.error("Request attempt #9/9 failed; escalating: get /apis -> refused")
+    assert [json.loads(line)["level"] for line in stream.getvalue().splitlines()] == ["warning", "error"]
