@@ -1,8 +1,10 @@
-"""Play everyday clusters: lives in the simulator, answers of commands, or pods beside a real kube-scheduler.
+"""Play everyday clusters: lives in the simulator, answers of commands, pods beside a real kube-scheduler,
+or an hour of ordinary traffic on a real control plane.
 
     python -m tests.everyday lives --first 0 --count 500
     python -m tests.everyday answers --first 0 --count 50
     python -m tests.everyday beside --first 0 --pods 2000
+    python -m tests.everyday traffic --minutes 60
 
 It prints what is wrong with each seed. Exit code 1: something is.
 """
@@ -22,6 +24,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.everyday.answers import answers
 from tests.everyday.beside import EverydaySide, beside, fresh_seed
 from tests.everyday.lives import Life
+from tests.everyday.traffic import traffic
 from tests.sidebyside.kube_side import settings
 
 PLAYS: dict[str, Callable[[int], list[str]]] = {
@@ -57,14 +60,32 @@ async def _beside(seed: int, pods: int) -> int:
     return 1 if tally.disagreements or tally.illegal or tally.checker else 0
 
 
+async def _traffic(seconds: float) -> int:
+    with tempfile.TemporaryDirectory(prefix="everyday-") as folder:
+        seen = await traffic(Path(folder), seconds)
+    waits = sorted(seen.waits) or [0.0]
+    median, late = waits[len(waits) // 2], waits[len(waits) * 99 // 100]
+    print(
+        f"{len(seen.waits)} pods were bound: p50 {median:.3f} s, p99 {late:.3f} s, "
+        f"longest {waits[-1]:.3f} s; {seen.gangs_bound} of {seen.gangs} gangs; memory "
+        f"{max(seen.memory) / 2**20:.0f} MiB at most, last quarter {seen.growth:.3f} times the second"
+    )
+    for text in seen.wrong():
+        print(text)
+    return 1 if seen.wrong() else 0
+
+
 def main() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(prog="python -m tests.everyday", description=__doc__)
-    parser.add_argument("what", choices=(*PLAYS, "beside"))
+    parser.add_argument("what", choices=(*PLAYS, "beside", "traffic"))
     parser.add_argument("--first", type=int, metavar="SEED", help="default: 0; beside: one that is new, and printed")
     parser.add_argument("--count", type=int, default=100, metavar="SEEDS")
     parser.add_argument("--pods", type=int, default=300, help="pods to ask kube-scheduler about (default 300)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="of traffic (default 60)")
     given = parser.parse_args()
+    if given.what == "traffic":
+        return asyncio.run(_traffic(60.0 * given.minutes))
     if given.what == "beside":
         return asyncio.run(_beside(fresh_seed() if given.first is None else given.first, given.pods))
     count, given.first = 0, given.first or 0
