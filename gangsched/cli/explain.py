@@ -13,7 +13,6 @@ from gangsched.cli.answers import Contract, age_of
 from gangsched.cli.contracts import Eta, Planned, Section
 from gangsched.cli.decisions import STARTS, State
 from gangsched.cli.explanation import Explanation, answered, explain
-from gangsched.cli.history import evictions_on_record
 from gangsched.cli.inputs import (
     add_cluster_arguments,
     add_decision_arguments,
@@ -26,7 +25,7 @@ from gangsched.cli.inputs import (
 )
 from gangsched.cli.left_out import line_of
 from gangsched.cli.owners import Controller, controllers_of, owners_without_pods
-from gangsched.cli.past_evictions import Past, last_of, of_gone, with_past
+from gangsched.cli.past_evictions import Past, evictions_on_record, last_of, of_gone, with_past
 from gangsched.cli.pod_explanation import under
 from gangsched.core.decision import Gathering
 from gangsched.messages import causes, failures

@@ -21,7 +21,6 @@ from gangsched.model.errors import Problem
 from gangsched.model.times import parse_duration, parse_time
 
 if TYPE_CHECKING:
-    from gangsched.cluster.kube.client import Client
     from gangsched.cluster.kube.connection import Connection
     from gangsched.cluster.kube.history import Line
     from gangsched.runtime.settings import Configuration
@@ -137,22 +136,6 @@ async def lines_in(configuration: Configuration, connection: Connection, space: 
             raise answers.UsageError(failures.record_unreadable(name=NAME, namespace=namespace, error=error)) from None
         except UnreachableError as error:
             raise answers.UsageError(failures.unreadable(source=connection, error=error)) from None
-
-
-async def evictions_on_record(client: Client, configuration: Configuration, space: str) -> list[Line]:
-    """The lines of the record of a cluster, else what the namespace ``space`` shows; none where neither may be read."""
-    from gangsched.cluster.kube.client import ApiError, UnreachableError  # noqa: PLC0415 - as above
-    from gangsched.cluster.kube.evictions_here import evictions_in  # noqa: PLC0415
-    from gangsched.cluster.kube.history import recorded  # noqa: PLC0415
-
-    try:
-        return await recorded(client.get, configuration.leader_election.resource_namespace)
-    except UnreachableError:
-        return []
-    except ApiError:
-        with contextlib.suppress(ApiError, UnreachableError):
-            return await evictions_in(client, space)
-        return []
 
 
 def _entry(line: Line) -> dict[str, Any]:

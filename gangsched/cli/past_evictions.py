@@ -4,6 +4,7 @@ what would protect them next time.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +20,9 @@ from gangsched.messages.text import are, counted, listed
 from gangsched.model.times import clock_time, parse_time
 
 if TYPE_CHECKING:
+    from gangsched.cluster.kube.client import Client
     from gangsched.cluster.kube.history import Line
+    from gangsched.runtime.settings import Configuration
 
 #: The label of what is on record.
 EVICTED = "evicted"
@@ -117,3 +120,20 @@ def protection(past: Past) -> str:
     if past.priority is None:
         return absent.PROTECT
     return absent.protect(priority=past.priority)
+
+
+async def evictions_on_record(client: Client, configuration: Configuration, space: str) -> list[Line]:
+    """The lines of the record of a cluster, else what the namespace ``space`` shows; none where neither may be read."""
+    # What talks to a cluster takes long to import.
+    from gangsched.cluster.kube.client import ApiError, UnreachableError  # noqa: PLC0415
+    from gangsched.cluster.kube.evictions_here import evictions_in  # noqa: PLC0415
+    from gangsched.cluster.kube.history import recorded  # noqa: PLC0415
+
+    try:
+        return await recorded(client.get, configuration.leader_election.resource_namespace)
+    except UnreachableError:
+        return []
+    except ApiError:
+        with contextlib.suppress(ApiError, UnreachableError):
+            return await evictions_in(client, space)
+        return []

@@ -306,7 +306,13 @@ MUTANTS = (
     ),
     Mutant(
         "a weaker plan keeps the pods that a stronger gang needs",
-        ((_EXECUTOR, "while self._takes_over(group, verdict):", "while False:"),),
+        (
+            (
+                _EXECUTOR,
+                "        while self._takes_over(group, verdict):\n            verdict = self.phases.decided(",
+                "        while False:\n            verdict = self.phases.decided(",
+            ),
+        ),
         (f"{_OF_ONE_MOMENT}::test_a_stronger_gang_owns_the_victims_of_the_plan_whose_room_it_takes",),
     ),
     Mutant(
