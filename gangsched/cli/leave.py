@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -49,8 +50,8 @@ _ALWAYS = (
 )
 _PATCH, _DELETE, _AGAIN, _STAYS, _YOURS = "patch", "delete", "again", "stays", "yours"
 _FINISHED = ("Succeeded", "Failed")
-#: A deleted object is waited for; its pods had not started, so that nothing has to stop first. No step begins later
-#: than after so many seconds of the command: a finalizer can hold up each of them.
+#: A deleted object is waited for; its pods had not started, so that nothing has to stop first. All steps together take
+#: no longer than so many seconds: a finalizer can hold up each of them.
 _GONE_SECONDS, _ALL_SECONDS = 60.0, 300.0
 #: An object that was written between reading and deleting it is read again so often.
 _ATTEMPTS = 3
@@ -267,7 +268,7 @@ def _step(
             for op, value in (("test", old), ("replace", to))
         ]
         text = leaving.PATCHED if kind in _ROLLS else leaving.PATCHED_FOR_LATER
-        return Step(_PATCH, _name(each), text, path, uid, patch)
+        return Step(_PATCH, _name(each), text, path, uid, patch, *_held(each))
     if _is_over(each):
         return None
     if running[uid]:
@@ -385,14 +386,12 @@ async def _carry_out(
             if asyncio.get_running_loop().time() >= until:
                 raise _SkippedError(leaving.NO_TIME(seconds=_ALL_SECONDS))  # noqa: TRY301 - as what a step raises
             if step.verb == _PATCH:
-                await client.attempt(
-                    "PATCH", step.path, body=json.dumps(step.body).encode(), content_type="application/json-patch+json"
-                )
+                await _as_it_is(step, look, partial(_patch, client))
             else:
-                await _delete(client, step, look)
+                await _as_it_is(step, look, partial(_delete, client))
                 deleted = True
                 if step.verb == _AGAIN:
-                    await _gone(client, step)
+                    await _gone(client, step, until)
                     await client.attempt("POST", step.path.rpartition("/")[0], body=json.dumps(step.body).encode())
             done += 1
         except (ApiError, UnreachableError, TimeoutError, _SkippedError) as error:
@@ -403,20 +402,21 @@ async def _carry_out(
     return answers.OK if done == len(todo) else answers.FAILED
 
 
-async def _delete(client: Client, step: Step, look: Callable[[], Awaitable[Sequence[Step]]]) -> None:
-    """Delete an object for which the step is right still: its pods may have started since it was found. Raises
-    :class:`_SkippedError` where it is not, and what the client raises.
+async def _as_it_is(step: Step, look: Callable[[], Awaitable[Sequence[Step]]], send: Callable[[Step], Any]) -> None:
+    """Take a step if it is right still: pods may have started since it was found, or the object may be another one.
+
+    ``send`` gets the step as it was found now. An object that was written in between is looked at again. Raises
+    :class:`_SkippedError` if the step is right no more, and what ``send`` raises.
     """
     from gangsched.cluster.kube.client import ApiError  # noqa: PLC0415 - see cli.inputs
 
     for left in range(_ATTEMPTS - 1, -1, -1):
-        now = next((each for each in await look() if each.path == step.path and each.verb != _PATCH), None)
+        patches = step.verb == _PATCH
+        now = next((each for each in await look() if each.path == step.path and (each.verb == _PATCH) == patches), None)
         if now is None or not step.is_still(now):
             raise _SkippedError(leaving.CHANGED(now=now.text if now is not None else leaving.NOTHING_TO_DO))
-        conditions = {"uid": step.uid, "resourceVersion": now.version}
-        options = {"propagationPolicy": "Background", "preconditions": conditions}
         try:
-            await client.attempt("DELETE", step.path, body=json.dumps(options).encode())
+            await send(now)
         except ApiError as error:
             if error.status != _CONFLICT or not left:
                 raise
@@ -424,12 +424,32 @@ async def _delete(client: Client, step: Step, look: Callable[[], Awaitable[Seque
             return
 
 
-async def _gone(client: Client, step: Step) -> None:
-    """Wait until a deleted object is gone. Raises TimeoutError when it stays, and what the client raises."""
+async def _patch(client: Client, step: Step) -> None:
+    """Change a template, unless the object is another one or was written since."""
+    same = [
+        {"op": "replace", "path": "/metadata/uid", "value": step.uid},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": step.version},
+    ]
+    body = json.dumps([*step.body, *same]).encode()
+    await client.attempt("PATCH", step.path, body=body, content_type="application/json-patch+json")
+
+
+async def _delete(client: Client, step: Step) -> None:
+    """Delete an object, unless it is another one or was written since."""
+    conditions = {"uid": step.uid, "resourceVersion": step.version}
+    options = {"propagationPolicy": "Background", "preconditions": conditions}
+    await client.attempt("DELETE", step.path, body=json.dumps(options).encode())
+
+
+async def _gone(client: Client, step: Step, until: float) -> None:
+    """Wait until a deleted object is gone, at most ``until`` then (time of the loop).
+
+    Raises TimeoutError when it stays, and what the client raises.
+    """
     from gangsched.cluster.kube.client import ApiError  # noqa: PLC0415 - see cli.inputs
 
     try:
-        async with asyncio.timeout(_GONE_SECONDS):
+        async with asyncio.timeout_at(min(until, asyncio.get_running_loop().time() + _GONE_SECONDS)):
             while True:
                 found = json.loads(await client.get(step.path))
                 if found["metadata"]["uid"] != step.uid:
