@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import os
 import secrets
 from collections.abc import Callable
 from random import Random
@@ -20,8 +21,9 @@ _KINDS = ("Node", "Service", "ReplicaSet", "StatefulSet", "PersistentVolumeClaim
 
 
 def fresh_seed() -> int:
-    """A seed that nobody has played yet."""
-    return secrets.randbelow(10**9)
+    """Return a seed that nobody has played yet, or the one of this commit where EVERYDAY_FIRST says it."""
+    given = os.environ.get("EVERYDAY_FIRST")
+    return int(given) if given else secrets.randbelow(10**9)
 
 
 def case(seed: int, number: int, most: int, scheduler: str) -> Case:

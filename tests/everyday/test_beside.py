@@ -1,4 +1,4 @@
-"""Everyday pods get the answers of a real kube-scheduler; each run plays others."""
+"""Everyday pods get the answers of a real kube-scheduler; each run plays others, and CI others for each commit."""
 
 from __future__ import annotations
 
