@@ -6,7 +6,8 @@ Two rules, both counted in the steps that decisions take, so that they are the s
   until the others have spent theirs, whatever the priorities. What it spent beyond the quantum counts in the next
   round (deficit round robin; M. Shreedhar and G. Varghese, 1995).
 - *Glances.* When decisions have taken a slice of steps, each gang that has not been decided since it became active is
-  tried without evictions before the next search. Single pods come first.
+  tried without evictions before the next search. Single pods come first, and are decided to the end while their share
+  has something left.
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ class Rounds:
         """True when gangs that were not decided yet are to be tried before the next search."""
         return self._since_glances >= SLICE
 
+    def is_spent(self, share: str) -> bool:
+        """Return True if the share has had its turn in this round."""
+        return self._spent[share] >= QUANTUM
+
     def glanced(self) -> None:
         """Every gang has been tried."""
         self._since_glances = 0
@@ -66,13 +71,13 @@ class Rounds:
 
         Then it is the first of the ``others`` whose share has not. If there is none, the next round begins.
         """
-        if self._spent[share(first)] < QUANTUM:
+        if not self.is_spent(share(first)):
             return first
         waiting = list(others())
-        found = min((order for order in waiting if self._spent[share(order)] < QUANTUM), default=None)
+        found = min((order for order in waiting if not self.is_spent(share(order))), default=None)
         if found is not None:
             return found
         # As many rounds at once as pass until one of those that wait may go on.
         rounds = min(self._spent[share(order)] for order in waiting) // QUANTUM
         self._spent = Counter({name: left for name, s in self._spent.items() if (left := s - rounds * QUANTUM) > 0})
-        return min(order for order in waiting if self._spent[share(order)] < QUANTUM)
+        return min(order for order in waiting if not self.is_spent(share(order)))

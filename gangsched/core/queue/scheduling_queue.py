@@ -46,6 +46,8 @@ class Queue:
         self._shares: dict[str, str] = {}
         #: Active gangs that were not decided since they became active: False for a gang, True for a single pod.
         self._unseen: dict[str, bool] = {}
+        #: Single pods that were tried without evictions, and wait for their decision.
+        self._passing: dict[str, Order] = {}
         self._head: str | None = None
         self._glance = False
         self._early: list[Order] = []
@@ -83,6 +85,7 @@ class Queue:
         self._order.pop(key, None)
         self._shares.pop(key, None)
         self._unseen.pop(key, None)
+        self._passing.pop(key, None)
         self._backoff.pop(key, None)
         self._eager.pop(key, None)
         self._due.never(key)
@@ -143,9 +146,10 @@ class Queue:
         return self._glance and key == self._head
 
     def glanced(self, key: str) -> None:
-        """The gang does not fit without evictions. It keeps its place."""
+        """The gang does not fit without evictions. It keeps its place; a single pod is decided before gangs."""
         self._head = None
-        self._unseen.pop(key, None)
+        if self._unseen.pop(key, False):
+            self._passing[key] = self._order[key]
 
     def _unseen_first(self) -> str | None:
         """The next gang to be tried before the next search: single pods first."""
@@ -164,6 +168,9 @@ class Queue:
         if first is None:
             self._rounds.over()
             return None
+        passing = [order for key, order in self._passing.items() if not self._rounds.is_spent(self._shares[key])]
+        if passing:
+            return min(passing)[2]
         return self._rounds.first(self._order[first], self._order.values, lambda order: self._shares[order[2]])[2]
 
     def searched(self, steps: int) -> None:

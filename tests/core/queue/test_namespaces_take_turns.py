@@ -184,3 +184,25 @@ def test_many_namespaces_with_one_hopeless_gang_each_hold_up_nobody() -> None:
         gangs += [pod(f"m{n}", f"space{g:02}").cpu(0.6 + g / 1000).gang("g").created(g) for n in range(21)]
     cluster = Cluster(*nodes, *gangs, pod("small", "honest").cpu(0.1).created(100))
     assert order_of(cluster, 100).index("small") <= SLICE // (21 * 2) + 1
+
+
+def test_a_new_pod_that_needs_an_eviction_passes_many_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gangs of many namespaces that never fit, older and stronger, do not keep a new pod from evicting weaker ones."""
+    costing(monkeypatch, SLICE)
+    gangs: list[Built] = []
+    for g in range(12):
+        gangs.append(gang("g", f"space{g:02}").min(2))
+        gangs += [pod(f"m{n}", f"space{g:02}").cpu(3).priority(9).gang("g").created(g) for n in (0, 1)]
+    full = pod("weak", "a").cpu(1).priority(-5).on("m")
+    new = pod("new", "honest").cpu(0.8).created(100)
+    cluster = Cluster(node("n").cpu(4), node("m").cpu(1), *gangs, full, new)
+    assert order_of(cluster).index("new") <= 2
+
+
+def test_new_pods_of_a_namespace_that_has_spent_its_turn_are_only_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of new pods that need evictions cannot keep others out: their namespace is charged for each."""
+    costing(monkeypatch, SLICE)
+    flood = [pod(f"flood{n:02}", "greedy").cpu(50 + n).priority(5).created(n) for n in range(3 * TURN)]
+    pair: list[Built] = [gang("pair", "honest").min(2), *(pod(f"p{n}", "honest").cpu(60).gang("pair") for n in (0, 1))]
+    cluster = Cluster(node("n"), *flood, *pair)
+    assert order_of(cluster, 100).index("pair") <= QUANTUM // SLICE + 2
