@@ -177,9 +177,9 @@ def test_all_of_it_takes_less_than_two_hours() -> None:
     assert sum(step.seconds for step in suite.steps([], every, smoke=False, limit_seconds=180.0)) < 115 * 60
 
 
-def test_the_picture_of_the_readme_is_there() -> None:
-    """The README shows the picture that the benchmark draws, with all cells and everybody in it."""
-    assert "](docs/internals/performance.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_picture_of_the_comparison_is_there() -> None:
+    """The comparison shows the picture that the benchmark draws, with all cells and everybody in it."""
+    assert "](internals/performance.svg)" in (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
     drawn = (ROOT / "docs" / "internals" / "performance.svg").read_text(encoding="utf-8")
     assert [
         name for name in (*(c.name for c in (*cells.BACKLOG, *cells.PREEMPTION)), OURS, FLOOR) if name not in drawn
