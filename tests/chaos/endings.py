@@ -83,6 +83,8 @@ def repeated_at_once(played: Played) -> list[str]:
         began = min(plan.nominated.values())
         if any(bound.get(uid, began) < began for uid in before.nominated):
             continue  # it had room without this one
+        if _lost_a_node(history, before, began):
+            continue  # only the room that is missing is found anew, at once
         first = history.entries[min(before.removed.values())]
         if history.entries[began].at_seconds - first.at_seconds < ROUND_PAUSE_SECONDS:
             short.setdefault(plan.owner, []).append(history.entries[began])
@@ -90,6 +92,17 @@ def repeated_at_once(played: Played) -> list[str]:
     return [
         f"at {entries[-1].at_seconds:.3f} s: {owner} evicts again without a pause" for owner, entries in late.items()
     ]
+
+
+def _lost_a_node(history: History, plan: Round, until: int) -> bool:
+    """Return whether a node of the plan was deleted, cordoned or not ready after its members were nominated."""
+    nodes = {str(history.entries[number].detail["node"]) for number in plan.nominated.values()}
+    since = history.entries[min(plan.nominated.values()) : until]
+    return any(
+        each.object in nodes and isinstance(node := each.record, Node)
+        and (ends_object(each) or node.unschedulable or not node.ready)
+        for each in since
+    )  # fmt: skip
 
 
 def asleep(played: Played) -> list[str]:
