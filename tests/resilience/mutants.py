@@ -297,7 +297,7 @@ MUTANTS = (
     Mutant(
         "a budget that is shown again with the status that it had counts who has left",
         ((_CONDEMNED, "anew = status != (before.allowed, before.disrupted) and named", "anew = named"),),
-        ("tests/chaos/test_promise.py::test_nothing_is_taken_twice",),
+        (f"{_OF_ONE_MOMENT}::test_a_budget_is_charged_from_the_decision_until_its_status_counts_the_pod",),
     ),
     Mutant(
         "no plan counts on what another removes",
