@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -243,13 +243,6 @@ class Scheduler:
             else:
                 out["unschedulable"] += pending
         return out
-
-    def complete_gangs(self) -> Iterator[tuple[GangId, Iterable[str]]]:
-        """Yield the gangs that are not Gathering, each with the UIDs of its pending members."""
-        for group in self._run.groups.values():
-            if group.state is not State.GATHERING:
-                for gang in group.gangs:
-                    yield gang, (pod.uid for pod in self.world.membership.census(gang).pending)
 
     def devices(self) -> Mapping[str, Amounts]:
         """Return the amounts of each extended resource of nodes: used, held for gangs, free."""
