@@ -44,8 +44,11 @@ class Queue:
         self._active: list[Order] = []
         self._rounds = Rounds()
         self._shares: dict[str, str] = {}
-        #: Active gangs that were not decided since they became active: False for a gang, True for a single pod.
-        self._unseen: dict[str, bool] = {}
+        #: Active single pods, and other gangs, that were not decided since they became active; and in a heap each.
+        self._unseen_pods: dict[str, Order] = {}
+        self._unseen_gangs: dict[str, Order] = {}
+        self._pods_first: list[Order] = []
+        self._gangs_first: list[Order] = []
         #: Single pods that were tried without evictions, and wait for their decision.
         self._passing: dict[str, Order] = {}
         self._head: str | None = None
@@ -61,10 +64,15 @@ class Queue:
         """Make the gang active, or the ``single`` pod. By its ``share`` it takes turns with others (:mod:`.rounds`)."""
         key = order[2]
         self.remove(key)
-        self._unseen[key] = single
         self._order[key] = order
         self._shares[key] = share
         _push(self._active, order, self._order)
+        if single:
+            self._unseen_pods[key] = order
+            _push(self._pods_first, order, self._unseen_pods)
+        else:
+            self._unseen_gangs[key] = order
+            _push(self._gangs_first, order, self._unseen_gangs)
 
     def park(self, order: Order, now: float, not_before: float, latest: float | None = None) -> None:
         """Wait for :meth:`wake`, then at least until ``not_before``; ``latest`` is when time alone may have helped."""
@@ -84,7 +92,8 @@ class Queue:
         self._head = None
         self._order.pop(key, None)
         self._shares.pop(key, None)
-        self._unseen.pop(key, None)
+        self._unseen_pods.pop(key, None)
+        self._unseen_gangs.pop(key, None)
         self._passing.pop(key, None)
         self._backoff.pop(key, None)
         self._eager.pop(key, None)
@@ -148,19 +157,20 @@ class Queue:
     def glanced(self, key: str) -> None:
         """The gang does not fit without evictions. It keeps its place; a single pod is decided before gangs."""
         self._head = None
-        if self._unseen.pop(key, False):
-            self._passing[key] = self._order[key]
+        self._unseen_gangs.pop(key, None)
+        if key in self._unseen_pods:
+            self._passing[key] = self._unseen_pods.pop(key)
 
     def _unseen_first(self) -> str | None:
         """The next gang to be tried before the next search: single pods first."""
         if not self._rounds.glances_due:
             return None
-        found = min(((not single, self._order[key]) for key, single in self._unseen.items()), default=None)
+        found = _first(self._pods_first, self._unseen_pods) or _first(self._gangs_first, self._unseen_gangs)
         if found is None:
             self._rounds.glanced()
             return None
         self._glance = True
-        return found[1][2]
+        return found
 
     def _in_turn(self) -> str | None:
         """The first active gang of those whose turn it is."""
