@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from gangsched.core.agenda import Agenda
+from gangsched.core.decision import Order
 from gangsched.core.queue.hint_index import HintIndex
-from gangsched.core.queue.scheduling_queue import Queue, UnschedulableGangs, _place
+from gangsched.core.queue.scheduling_queue import Places, Queue, UnschedulableGangs, _place
 from gangsched.core.scheduler import Scheduler
 from tests.verify.differences import unlike
 
 
-def _is_heap(heap: Sequence[Any]) -> bool:
-    sorted_heap = list(heap)
-    heapq.heapify(sorted_heap)
-    return sorted(heap) == sorted(sorted_heap) and all(heap[(n - 1) // 2] <= heap[n] for n in range(1, len(heap)))
+def _places(name: str, kept: Places, expected: set[Order]) -> Iterator[str]:
+    """They are sorted, have a key each, and are the expected ones."""
+    yield from unlike(f"order of {name}", list(kept), sorted(kept._by_key.values()))
+    yield from unlike(name, set(kept), expected)
 
 
 def queue(core: Scheduler) -> Iterator[str]:
-    """Each gang is in at most one part of the queue, and the heaps have what counts."""
+    """Each gang is in at most one part of the queue, and has its place there."""
     kept: Queue = core._run.queue
-    parts = [set(kept._order), set(kept._backoff), set(kept._parked)]
+    active, eager = set(kept._active), set(kept._eager)
+    parts = [{order[2] for order in active}, set(kept._backoff), set(kept._parked)]
     yield from unlike(
         "gangs in two parts of the queue", (parts[0] & parts[1]) | (parts[0] & parts[2]) | (parts[1] & parts[2]), set()
     )
     yield from unlike("shares of active gangs", set(kept._shares), parts[0])
-    yield from unlike("active gangs without a place in the heap", set(kept._order.values()) - set(kept._active), set())
-    yield from unlike(
-        "gangs in backoff without a place in the heap", set(kept._eager.values()) - set(kept._early), set()
-    )
-    yield from unlike(
-        "eager gangs that do not back off", {k for k, o in kept._eager.items() if kept._backoff.get(k) != o}, set()
-    )
+    yield from _places("active gangs", kept._active, active)
+    yield from _places("gangs in backoff that were woken", kept._eager, eager & set(kept._backoff.values()))
+    for name, some in (
+        ("active pods not tried yet", kept._unseen_pods),
+        ("active gangs not tried yet", kept._unseen_gangs),
+        ("active pods that were tried", kept._passing),
+    ):
+        yield from _places(name, some, set(some) & active)
     yield from unlike("gangs without a time", {k for k in (parts[1] | parts[2]) if k not in kept._due}, set())
-    yield from unlike("heaps of the queue", [_is_heap(kept._active), _is_heap(kept._early)], [True, True])
     yield from unlike(
         "gangs in the queue that are not known", {k for part in parts for k in part if k not in core._run.groups}, set()
     )

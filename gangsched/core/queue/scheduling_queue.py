@@ -16,9 +16,8 @@ tree of cohorts.
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from gangsched.core.agenda import Page
 from gangsched.core.decision import Order, Unschedulable, Verdict
@@ -41,22 +40,19 @@ class Queue:
 
     def __init__(self, due: Page[str], flush_seconds: float = FLUSH_SECONDS) -> None:
         self._flush_seconds = flush_seconds
-        self._active: list[Order] = []
+        self._active = Places()
         self._rounds = Rounds()
         self._shares: dict[str, str] = {}
-        #: Active single pods, and other gangs, that were not decided since they became active; and in a heap each.
-        self._unseen_pods: dict[str, Order] = {}
-        self._unseen_gangs: dict[str, Order] = {}
-        self._pods_first: list[Order] = []
-        self._gangs_first: list[Order] = []
+        #: Active single pods, and other gangs, that were not decided since they became active.
+        self._unseen_pods = Places()
+        self._unseen_gangs = Places()
         #: Single pods that were tried without evictions, and wait for their decision.
-        self._passing: dict[str, Order] = {}
+        self._passing = Places()
         self._head: str | None = None
         self._glance = False
-        self._early: list[Order] = []
-        self._order: dict[str, Order] = {}
         self._backoff: dict[str, Order] = {}
-        self._eager: dict[str, Order] = {}
+        #: Those in backoff that were woken.
+        self._eager = Places()
         self._due = due
         self._parked: dict[str, tuple[Order, float]] = {}
 
@@ -64,15 +60,9 @@ class Queue:
         """Make the gang active, or the ``single`` pod. By its ``share`` it takes turns with others (:mod:`.rounds`)."""
         key = order[2]
         self.remove(key)
-        self._order[key] = order
         self._shares[key] = share
-        _push(self._active, order, self._order)
-        if single:
-            self._unseen_pods[key] = order
-            _push(self._pods_first, order, self._unseen_pods)
-        else:
-            self._unseen_gangs[key] = order
-            _push(self._gangs_first, order, self._unseen_gangs)
+        self._active.add(order)
+        (self._unseen_pods if single else self._unseen_gangs).add(order)
 
     def park(self, order: Order, now: float, not_before: float, latest: float | None = None) -> None:
         """Wait for :meth:`wake`, then at least until ``not_before``; ``latest`` is when time alone may have helped."""
@@ -90,13 +80,10 @@ class Queue:
     def remove(self, key: str) -> None:
         """Take the gang out, wherever it is."""
         self._head = None
-        self._order.pop(key, None)
         self._shares.pop(key, None)
-        self._unseen_pods.pop(key, None)
-        self._unseen_gangs.pop(key, None)
-        self._passing.pop(key, None)
+        for places in (self._active, self._unseen_pods, self._unseen_gangs, self._passing, self._eager):
+            places.discard(key)
         self._backoff.pop(key, None)
-        self._eager.pop(key, None)
         self._due.never(key)
         self._parked.pop(key, None)
 
@@ -110,7 +97,7 @@ class Queue:
 
     def active_place(self, key: str) -> Order | None:
         """The place of an active gang; None for others."""
-        return self._order.get(key)
+        return self._active.place(key)
 
     def backs_off(self, key: str) -> bool:
         """Has the gang been woken while it was in backoff? It will be active by itself."""
@@ -128,13 +115,12 @@ class Queue:
             self._backoff[key] = order
             self._due.at(key, not_before)
         if key not in self._eager:
-            self._eager[key] = self._backoff[key]
-            _push(self._early, self._backoff[key], self._eager)
+            self._eager.add(self._backoff[key])
         return False
 
     def calm(self, key: str) -> None:
         """It is of no use to decide this gang before its backoff is over."""
-        self._eager.pop(key, None)
+        self._eager.discard(key)
 
     def due(self, now: float) -> list[str]:
         """Gangs whose time has come; each is reported once."""
@@ -148,7 +134,7 @@ class Queue:
         if self._head is None:
             self._glance = False
             self._head = self._unseen_first() or self._in_turn()
-        return self._head or _first(self._early, self._eager)
+        return self._head or self._eager.first()
 
     def is_glance(self, key: str) -> bool:
         """Return whether the head is only to be tried without evictions: searches have taken long enough."""
@@ -157,15 +143,16 @@ class Queue:
     def glanced(self, key: str) -> None:
         """The gang does not fit without evictions. It keeps its place; a single pod is decided before gangs."""
         self._head = None
-        self._unseen_gangs.pop(key, None)
-        if key in self._unseen_pods:
-            self._passing[key] = self._unseen_pods.pop(key)
+        self._unseen_gangs.discard(key)
+        order = self._unseen_pods.discard(key)
+        if order is not None:
+            self._passing.add(order)
 
     def _unseen_first(self) -> str | None:
         """The next gang to be tried before the next search: single pods first."""
         if not self._rounds.glances_due:
             return None
-        found = _first(self._pods_first, self._unseen_pods) or _first(self._gangs_first, self._unseen_gangs)
+        found = self._unseen_pods.first() or self._unseen_gangs.first()
         if found is None:
             self._rounds.glanced()
             return None
@@ -174,14 +161,14 @@ class Queue:
 
     def _in_turn(self) -> str | None:
         """The first active gang of those whose turn it is."""
-        first = _first(self._active, self._order)
+        first = self._active.first()
         if first is None:
             self._rounds.over()
             return None
-        passing = [order for key, order in self._passing.items() if not self._rounds.is_spent(self._shares[key])]
-        if passing:
-            return min(passing)[2]
-        return self._rounds.first(self._order[first], self._order.values, lambda order: self._shares[order[2]])[2]
+        passing = next((order for order in self._passing if not self._rounds.is_spent(self._shares[order[2]])), None)
+        if passing is not None:
+            return passing[2]
+        return self._rounds.first(next(iter(self._active)), self._active.all, lambda order: self._shares[order[2]])[2]
 
     def searched(self, steps: int) -> None:
         """A decision that did not end in a binding took so many steps."""
@@ -195,34 +182,57 @@ class Queue:
 
     def active(self) -> list[str]:
         """All active gangs in the order in which they will be decided."""
-        return sorted(self._order, key=self._order.__getitem__)
+        return [order[2] for order in self._active]
 
     def others_first(self, order: Order) -> bool:
         """Return whether another active gang of the priority of this one waits for its minimum."""
-        places = self._order.values()
-        return any(place[0] == order[0] and place[2] != order[2] and for_its_minimum(place) for place in places)
+        return any(place[0] == order[0] and place[2] != order[2] and for_its_minimum(place) for place in self._active)
 
     def counts(self) -> dict[str, int]:
         """Gangs by queue: active, backoff (resting ones included), unschedulable."""
         parked = len(self._parked)
-        return {"active": len(self._order), "backoff": len(self._due) - parked, "unschedulable": parked}
+        return {"active": len(self._active), "backoff": len(self._due) - parked, "unschedulable": parked}
 
 
-def _push(heap: list[Order], order: Order, valid: dict[str, Order]) -> None:
-    """Add an entry; ``valid`` has all that count, this one included."""
-    heapq.heappush(heap, order)
-    if len(heap) > 2 * len(valid) + 64:  # most would leave it at the top, which they may never reach
-        heap[:] = valid.values()
-        heapq.heapify(heap)
+class Places:
+    """Places in the queue in their order. Adding and removing one costs a search and a move of the list's tail."""
 
+    def __init__(self) -> None:
+        self._by_key: dict[str, Order] = {}
+        self._sorted: list[Order] = []
 
-def _first(heap: list[Order], valid: dict[str, Order]) -> str | None:
-    """The key of the first entry that still counts; those that do not are dropped."""
-    while heap:
-        if valid.get(heap[0][2]) == heap[0]:
-            return heap[0][2]
-        heapq.heappop(heap)
-    return None
+    def __len__(self) -> int:
+        return len(self._sorted)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._by_key
+
+    def __iter__(self) -> Iterator[Order]:
+        return iter(self._sorted)
+
+    def add(self, order: Order) -> None:
+        """Add a place whose gang has none."""
+        self._by_key[order[2]] = order
+        insort(self._sorted, order)
+
+    def discard(self, key: str) -> Order | None:
+        """Remove the place of a gang and return it; None if it has none."""
+        order = self._by_key.pop(key, None)
+        if order is not None:
+            del self._sorted[bisect_left(self._sorted, order)]
+        return order
+
+    def place(self, key: str) -> Order | None:
+        """Return the place of a gang; None if it has none."""
+        return self._by_key.get(key)
+
+    def first(self) -> str | None:
+        """Return the key of the first gang."""
+        return self._sorted[0][2] if self._sorted else None
+
+    def all(self) -> Sequence[Order]:
+        """Return all places, first one first."""
+        return self._sorted
 
 
 class _Alike:

@@ -261,4 +261,5 @@ def test_a_queue_that_is_never_empty_keeps_nothing_of_what_has_passed() -> None:
         now += 2.0
         assert queue.head() == "busy"
         assert queue.due(now) == ["other"]
-    assert max(len(queue._early), len(queue._active), len(due.heap)) < 80
+    assert (len(queue._eager), len(queue._active)) == (0, 2)
+    assert len(due.heap) < 80
