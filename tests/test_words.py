@@ -48,6 +48,21 @@ def test_texts_and_comments_use_the_words_of_kubernetes() -> None:
     assert {name: phrases for name, phrases in wrong.items() if phrases} == {}
 
 
+def questions(source: str) -> list[str]:
+    """Docstrings whose first sentence is a question."""
+    definitions = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docs = (ast.get_docstring(each) or "" for each in ast.walk(ast.parse(source)) if isinstance(each, definitions))
+    return [first for first in (re.split(r"(?<=[.?!])\s", doc.strip())[0] for doc in docs) if first.endswith("?")]
+
+
+def test_docstrings_are_statements() -> None:
+    """No docstring of the product begins with a question: write "Return True if …"."""
+    found_in = {str(path.relative_to(ROOT)): questions(path.read_text()) for path in (ROOT / "gangsched").rglob("*.py")}
+    assert len(found_in) > 100
+    assert {name: asked for name, asked in found_in.items() if asked} == {}
+    assert questions('def f():\n    """Is it so?\n\n    Yes.\n    """') == ["Is it so?"]
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [

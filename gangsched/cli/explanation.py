@@ -129,7 +129,7 @@ def _owner(state: State, namespace: str, name: str, kind: str, owned: Sequence[P
 
 
 def _owns(state: State, kind: str, name: str, pod: Pod) -> bool:
-    """Is this an owner of the pod, however far above it?"""
+    """Return True if the named object owns the pod, directly or through other owners."""
     if kind in ("", "JobSet") and pod.labels.get(JOBSET_NAME) == name:
         return True
     return any(called == name and kind in ("", of) for of, called in above(state.world, pod))

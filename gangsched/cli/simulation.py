@@ -338,7 +338,7 @@ def summary_of(simulation: Simulation) -> dict[str, Any]:
 
 
 def _for_others(key: str, pods: dict[str, dict[str, Any]]) -> bool:
-    """Did the pod leave with its Job, to make room?"""
+    """Return True if the pod left with its Job to make room."""
     return key in pods and pods[key]["preemptedBy"] is not None
 
 

@@ -1,4 +1,4 @@
-"""``gangsched status``: is the scheduler of a cluster healthy? Reads, and changes nothing."""
+"""``gangsched status`` shows whether the scheduler of a cluster is healthy. It reads, and changes nothing."""
 
 from __future__ import annotations
 

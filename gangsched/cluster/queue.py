@@ -265,7 +265,7 @@ class WriteQueue:
         return self._busy_at + self._calm_seconds
 
     def _look(self, now: float) -> bool:
-        """Are many writes on their way? When they were is remembered."""
+        """Return True if many writes are on their way, and remember when they were."""
         busy = self._writes_in_flight > self._busy_writes
         if busy:
             self._busy_at = now

@@ -95,7 +95,7 @@ class Agenda:
         return page
 
     def due(self, now: float) -> bool:
-        """Has the time of anything come?"""
+        """Return True if any timer is over."""
         soonest = self.soonest
         if soonest.when <= now:
             soonest.when = min((when for page in self._pages if (when := page.next()) is not None), default=math.inf)

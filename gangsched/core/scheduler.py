@@ -100,7 +100,7 @@ class Scheduler:
 
     @property
     def _acts(self) -> bool:
-        """Is it up to this process what happens? One that only stands by observes, and keeps nothing else."""
+        """True when this process leads and its caches are complete. A standby only observes."""
         return self._synced and self._leading
 
     # -- what happens --------------------------------------------------------------------------------------
@@ -328,7 +328,9 @@ class Scheduler:
             self._claims_again([pod for pod in self.world.pods.values() if claims_daemon_set(pod, namespace, name)])
 
     def _link_is(self, key: Key, now: Any) -> bool:
-        """What is known of an owner, or of a group; is that news to what it owns? A group owns nothing."""
+        """Store what is known of an owner or a group. Return True if that is news to what it owns. A group owns
+        nothing.
+        """
         if now is None:
             return self.world.ownership.drop(key)
         link = Link(now.uid, now.deleting, now.owner, ended=getattr(now, "finished", False))

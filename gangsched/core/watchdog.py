@@ -34,7 +34,7 @@ class Watchdog:
         self._next_end_at = question
 
     def barks(self) -> bool:
-        """Should the search end? Once it should, it is so until the next decision begins."""
+        """Return True if the search should end. It stays True until the next decision begins."""
         if not self._under_way:
             return False
         self._questions += 1

@@ -345,7 +345,7 @@ def daemon_set(raw: wire.DaemonSet) -> PodSelector:
 
 
 def _evicted(conditions: Iterable[wire.Condition] | None) -> bool:
-    """Have pods been evicted, as a condition says that is in the status? Its users cannot write that."""
+    """Return True if a condition in the status says that pods have been evicted. Users cannot write it."""
     return any(each.type == EVICTED and each.status == "True" for each in conditions or ())
 
 
@@ -359,7 +359,7 @@ def _condition(raw: wire.Condition, i: int) -> Condition:
 
 
 def job_finished(job: wire.Job) -> bool:
-    """Has the Job come to its end, or has its controller decided that it has?"""
+    """Return True if the Job has ended, or its controller has decided that it ends."""
     ends = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
     return any(c.type in ends and c.status == "True" for c in job.status.conditions or ())
 
@@ -437,7 +437,7 @@ def _before(job: wire.Job, added: WireDirectives) -> wire.Job:
 
 
 def jobset_finished(raw: RawJobSet) -> bool:
-    """Has the JobSet come to its end?"""
+    """Return True if the JobSet has ended."""
     return any(c.type in _ENDS and c.status == "True" for c in raw.status.conditions or ())
 
 

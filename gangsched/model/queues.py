@@ -131,7 +131,7 @@ class ClusterQueue(Record, frozen=True):
 
     @property
     def foreign(self) -> bool:
-        """Is it one of another API? Resources without quota in such a queue are not limited, and its status is not
+        """True if it is of another API. Resources without quota in such a queue are not limited, and its status is not
         ours.
         """
         return is_foreign(self.name)

@@ -342,7 +342,7 @@ class Gang(Record, frozen=True):
 
     @property
     def announces(self) -> bool:
-        """Does it say what members need that may not exist yet?"""
+        """True if it says what members need that may not exist yet."""
         return bool(self.announced or self.min_resources)
 
 

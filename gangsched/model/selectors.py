@@ -99,7 +99,7 @@ def toleration(raw: wire.Toleration, field: str) -> Toleration:
 
 
 def requirement_matches(req: Requirement, labels: Labels) -> bool:
-    """Does one requirement hold for these labels?"""
+    """Return True if one requirement holds for these labels."""
     value = labels.get(req.key)
     match req.operator:
         case "In":
@@ -119,12 +119,12 @@ def requirement_matches(req: Requirement, labels: Labels) -> bool:
 
 
 def selector_matches(selector: LabelSelector | None, labels: Labels) -> bool:
-    """Does the selector select an object with these labels? None selects nothing."""
+    """Return True if the selector selects an object with these labels. None selects nothing."""
     return selector is not None and all(requirement_matches(r, labels) for r in selector.requirements)
 
 
 def node_term_matches(term: NodeTerm, name: str, labels: Labels) -> bool:
-    """Does one node selector term match the node? A term without any requirement matches nothing."""
+    """Return True if one node selector term matches the node. A term without any requirement matches nothing."""
     if not term.expressions and not term.fields:
         return False
     return all(requirement_matches(r, labels) for r in term.expressions) and all(

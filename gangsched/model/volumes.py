@@ -92,7 +92,7 @@ class PersistentVolume(Record, frozen=True):
     version: str = ""
 
     def belongs_to(self, claim: PersistentVolumeClaim) -> bool:
-        """Is it bound, or reserved by its owner, for this claim?"""
+        """Return True if it is bound, or reserved by its owner, for this claim."""
         ref = self.claim
         return (
             ref is not None
@@ -113,7 +113,7 @@ class StorageClass(Record, frozen=True):
 
     @property
     def provisions(self) -> bool:
-        """Can it make new volumes?"""
+        """True if it can make new volumes."""
         return bool(self.provisioner) and self.provisioner != "kubernetes.io/no-provisioner"
 
 
@@ -427,7 +427,7 @@ def storage_class(raw: RawStorageClass) -> StorageClass:
 
 
 def is_default_class(raw: RawStorageClass) -> bool:
-    """Do claims that name no class get this one?"""
+    """Return True if claims that name no class get this one."""
     notes = raw.metadata.annotations or {}
     return "true" in (notes.get(DEFAULT_CLASS), notes.get("storageclass.beta.kubernetes.io/is-default-class"))
 

@@ -138,7 +138,9 @@ def _best(kind: Kind, quota_mode: str, here: dict[tuple[str, str], dict[str, fro
 
 
 def _is_kueue(served: Container[str]) -> bool:
-    """Is this, what is served of the group of queue objects in a version, Kueue's? Only its API has Workloads there."""
+    """Return True if ``served``, the resources of one version of the group of queue objects, are Kueue's. Only Kueue's
+    API has Workloads there.
+    """
     return KUEUE_WORKLOADS.plural in served
 
 

@@ -129,7 +129,7 @@ async def look_at_job(
 
 
 def writes_templates(request: Request) -> bool:
-    """Does a request that resumes a Job or JobSet change its pod templates?"""
+    """Return True if a request that resumes a Job or JobSet changes its pod templates."""
     return ADDED_BY_FLAVOR.encode() in request.body
 
 
@@ -138,7 +138,7 @@ def _version_of(request: Request) -> str:
 
 
 def _at_rest(job: wire.Job | jobsets.RawJobSet) -> bool:
-    """Is a Job that is suspended known by its controller to have no pods?"""
+    """Return True if the controller of a suspended Job knows that it has no pods."""
     if isinstance(job, jobsets.RawJobSet):
         return True
     suspended = any(c.type == "Suspended" and c.status == "True" for c in job.status.conditions or ())

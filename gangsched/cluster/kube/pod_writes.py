@@ -245,7 +245,7 @@ class Removals(_Evictions[Remove]):
         return self._still_marked(action, pod, written_since=status == 409) if action.mark else None
 
     def _still_marked(self, action: Remove, pod: SeenPod, *, written_since: bool) -> Verdict | None:
-        """May the pod be removed as it is now? None if so.
+        """Return None if the pod may be removed as it is now, and otherwise the outcome of the removal.
 
         ``written_since``: a removal in the version that was known was refused.
 

@@ -77,10 +77,11 @@ class Preconditions:
     # -- bindings ------------------------------------------------------------------------------------------
 
     def overtakes(self, action: Bind, known: int) -> str:
-        """Has another scheduler bound a pod to the node of a binding that was decided when ``known`` events had been
-        taken in? Return the pod in words; empty for none.
+        """Return the pod that another scheduler has bound to the node since the binding was decided, in words, or ""
+        for none.
 
-        Nor is a binding overtaken that may have taken effect already: to send it again is the way to know.
+        ``known`` is the number of events that had been taken in when the binding was decided. A binding that may have
+        taken effect already is never overtaken: to send it again is the way to know.
         """
         uid = action.pod.uid
         newest = self._newest.get(action.node)
@@ -134,7 +135,7 @@ class Preconditions:
         return times == REWRITTEN_AT_MOST
 
     def always_rewritten(self, pod: PodRef) -> bool:
-        """Is it of no use to wait for a version that stands long enough?"""
+        """Return True if the pod is rewritten so often that no version of it lasts long enough for a write."""
         return self._rewritten.get(pod.uid, 0) >= REWRITTEN_AT_MOST
 
     def forget_mark(self, pod: PodRef) -> None:
@@ -158,8 +159,8 @@ class Preconditions:
 
 
 def newer(version: str, known: str) -> bool:
-    """Is a version of an object newer than another of it, which may be empty? Versions are numbers that grow.
-    (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions)
+    """Return True if a version of an object is newer than another of it, which may be empty. Versions are numbers that
+    grow (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions).
     """
     try:
         return int(version) > int(known or 0)

@@ -146,11 +146,11 @@ class Owners:
         self._jobsets.update((meta.namespace, n) for n in names if n)
 
     def has_pods(self, job: wire.Job) -> bool:
-        """Does the input hold pods of the Job?"""
+        """Return True if the input holds pods of the Job."""
         return (job.metadata.namespace, job.metadata.name) in self._jobs
 
     def is_expanded(self, jobset: RawJobSet) -> bool:
-        """Does the input hold Jobs or pods of the JobSet?"""
+        """Return True if the input holds Jobs or pods of the JobSet."""
         return (jobset.metadata.namespace, jobset.metadata.name) in self._jobsets
 
 

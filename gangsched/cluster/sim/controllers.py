@@ -143,7 +143,7 @@ def _has_spec(budget: Budget) -> bool:
 
 
 def selects(budget: Budget, pod: Pod) -> bool:
-    """Is the pod one of those that a budget is about?"""
+    """Return True if the budget covers the pod."""
     return budget.namespace == pod.namespace and selector_matches(budget.selector, pod.labels)
 
 

@@ -194,7 +194,7 @@ def minimum_of(ident: GangId, gangs: Mapping[tuple[str, str, str], Gang], pods: 
 
 
 def removal(entry: Entry) -> bool:
-    """Did the scheduler ask for a pod to be deleted or evicted?"""
+    """Return True if the entry is the scheduler's request to delete or evict a pod."""
     return entry.actor == SCHEDULER and entry.verb in (DELETE, EVICT)
 
 

@@ -129,7 +129,7 @@ class Actuator:
         self._phases.pop(key, None)
 
     def settled(self, key: str) -> bool:
-        """Is every write of the phase settled?"""
+        """Return True if every write of the phase is settled."""
         phase = self._phases.get(key)
         return phase is None or not phase.unsettled
 
@@ -179,7 +179,7 @@ class Actuator:
         return self._kept[aspect].keys()
 
     def any_of(self, key: str) -> bool:
-        """Is any write of this key on its way, or one of others that names it?"""
+        """Return True if a write of this key, or one of others that names it, is on its way."""
         return key in self._of
 
     def _ask(self, wish: Wish) -> None:
@@ -212,7 +212,7 @@ class Actuator:
         return Answer(wish.key, wish.action, outcome, message, settled=False)
 
     def _differs(self, wish: Wish, outcome: Outcome) -> bool:
-        """May the cluster still be other than what has to be so?"""
+        """Return True if the cluster may still differ from what is wanted."""
         if isinstance(wish.action, Bind):
             return outcome is Outcome.TRANSIENT
         return outcome not in (Outcome.OK, Outcome.GONE) and self._is_kept(wish)

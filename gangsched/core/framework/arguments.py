@@ -116,7 +116,7 @@ class NodeResourcesFitArgs(PluginArguments, frozen=True, kw_only=True):
                 yield f"{path}.shape[{index}].utilization", invalid.POINTS_NOT_RISING
 
     def ignores(self, resource: str) -> bool:
-        """Does the filter leave this resource out?"""
+        """Return True if the filter leaves this resource out."""
         group, slash, _ = resource.partition("/")
         return resource in self.ignored_resources or (bool(slash) and group in self.ignored_resource_groups)
 

@@ -106,8 +106,8 @@ class Pipeline:
         return mask
 
     def hold(self, places: Iterable[tuple[int, PodClass]], sim: Simulation) -> bool:
-        """Do these pods fit where they are to go, as ``(row, class)``, one after another? The simulation has those
-        placed that do, up to the first that does not.
+        """Return True if these pods fit where they are to go, as ``(row, class)``, one after another. The simulation
+        has those placed that fit, up to the first that does not.
         """
         for row, pod in places:
             if not self.mask(pod, sim)[row]:

@@ -287,11 +287,11 @@ class PluginSet(msgspec.Struct, frozen=True):
 
     @property
     def ignores_any(self) -> bool:
-        """Are there resources that the profile does not look at?"""
+        """Return True if the profile ignores any resource."""
         return bool(self._fit.ignored_resources or self._fit.ignored_resource_groups)
 
     def ignores(self, resource: str) -> bool:
-        """Is there always enough of this resource, as far as the profile is concerned?"""
+        """Return True if the profile ignores this resource, so that there is always enough of it."""
         return self._fit.ignores(resource)
 
     def make_filters(self) -> list[Filter]:

@@ -93,7 +93,7 @@ class Turns:
 
     @property
     def keep_something(self) -> bool:
-        """Does any gang keep anything from those behind it?"""
+        """Return True if any gang keeps anything from those behind it."""
         return bool(self._blocked if self.strict else self._reserved)
 
     def ahead(self, order: Order) -> list[Blocked]:

@@ -203,8 +203,10 @@ class Eviction:
         return failures
 
     def fails(self, failures: Sequence[Failure]) -> bool:
-        """Do these failures of a phase end it? What is unknown still differs from what is wanted once removals have
-        begun; a mark that others have taken back does, too. Not for ever: an owner may want the pod to stay.
+        """Return True if these failures of a phase end it, and count conflicts.
+
+        After removals have begun, an unknown outcome is tried again, and so is a mark that others have taken back. The
+        number of such conflicts is limited, because an owner may want the pod to stay.
         """
         outcomes = {f.outcome for f in failures}
         if self.phase is Phase.MARKING:
@@ -416,7 +418,9 @@ class Condemned:
         return found.named if found is not None else None
 
     def leaves_for_others(self, uid: str, key: str) -> bool:
-        """Has the removal of the pod been asked for by another eviction than that of this key, and not failed?"""
+        """Return True if an eviction other than that of this key has asked for the removal of the pod, and it has not
+        failed.
+        """
         owner = self.owner(uid)
         if owner is None or owner == key:
             return False
@@ -429,7 +433,7 @@ class Condemned:
         return plan.grounds.owner if plan is not None and plan.number else None
 
     def counts_on(self, uid: str, key: str) -> bool:
-        """May the plan with this key, or a gang without a plan, count on the pod to be gone?"""
+        """Return True if the plan with this key, or a gang without a plan, may count on the pod's room."""
         owner, mine = self.owner(uid), self.evictions.get(key)
         if owner is None or owner == NO_PLAN:
             return owner == NO_PLAN

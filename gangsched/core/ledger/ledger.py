@@ -172,7 +172,7 @@ class Ledger:
 
     @property
     def empty(self) -> bool:
-        """Is no room kept?"""
+        """True if no room is kept."""
         return not self._rooms and not self.turns.reserving()
 
     def reclass(self, of_its_class: Callable[[Phantom], Phantom]) -> None:

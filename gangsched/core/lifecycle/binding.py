@@ -34,7 +34,7 @@ from gangsched.model.records import GangId, Job, Pod
 
 
 def enough(world: World, gangs: Sequence[GangId], uids: Container[str]) -> bool:
-    """Are those of these pods (UIDs) that wait as many as the gangs need?"""
+    """Return True if as many of these pods (UIDs) wait as the gangs need."""
     needed, census = world.membership.lacking(gangs), map(world.membership.census, gangs)
     return all(sum(p.uid in uids for p in each.pending) >= n for n, each in zip(needed, census, strict=True))
 
@@ -53,14 +53,15 @@ class Bindings:
     # -- room -----------------------------------------------------------------------------------------------
 
     def still(self, group: Group) -> bool:
-        """Is nothing of an earlier plan of this gang on its way any more, and no nomination of it left? Until then it
-        is not decided again: what arrives late, or a nomination that leaves late, would look like one of the new plan.
-        A mark may stay for a while: it names its plan.
+        """Return True if no write of an earlier plan of this gang is unanswered, and none of its nominations is left.
+
+        Until then the gang is not decided again. A late answer, or a nomination that is cleared late, would look like
+        one of the new plan. A mark may stay for a while: it names its plan.
         """
         return not self._actuator.any_of(group.key) and not self.nominated_elsewhere(group)
 
     def nominated_elsewhere(self, group: Group) -> bool:
-        """Does a member bear a nomination that is to be taken back, as far as is known?"""
+        """Return True if a member has a nomination that is to be taken back, as far as is known."""
         withdrawn = self._actuator.kept(Aspect.NOMINATION)
         return bool(withdrawn) and any(pod.uid in withdrawn for pod in self.unplaced(group))
 
@@ -171,7 +172,7 @@ class Bindings:
                 self._actuator.want(desired.bind_claim(world, binding), group.key)
 
     def volumes_bound(self, plan: Plan) -> tuple[bool, str]:
-        """Are all claims bound, and is there a reason why one will not be?"""
+        """Return True if all claims are bound. If a claim will not be bound, return the reason with it."""
         everything = True
         for binding in plan.claims:
             bound, problem = progress(self._world.snapshot, binding)
@@ -238,8 +239,8 @@ class Bindings:
         self._ledger.deadlines.at(holder, self._world.now + min(seconds, self._options.timeout_seconds))
 
     def suspended_anew(self, job: Suspendable) -> bool:
-        """Has a Job that was let go on been suspended since, by us or by others? No pods come then. Until the cluster
-        shows that it goes on, it only looks so.
+        """Return True if a resumed Job has been suspended since, by this scheduler or by others. No pods come then.
+        Until the cluster shows that the Job runs, it only looks suspended.
         """
         ledger = self._ledger
         if not job.suspended and ledger.kept_for(job.uid) is not None:

@@ -50,7 +50,7 @@ _TEXT_LIMIT = 4096
 
 
 def _shows(group: Group, pod: Pod, said: tuple[str, str]) -> bool:
-    """Does a member show this already, written by another process?"""
+    """Return True if a member shows this already, written by another process."""
     seen = pod.scheduled_condition
     return pod.uid not in group.told and seen is not None and (seen.reason, seen.message) == said
 
@@ -172,7 +172,9 @@ class Reporter:
             self.event(reference(pod), *said)
 
     def _news(self, group: Group, uid: str, said: tuple[str, str], early: bool) -> bool:
-        """Is this new for a member, or a Job? If it is early for that, it follows."""
+        """Return True if this is new for a member or a Job. If it is too early to write it, set a timer and return
+        False.
+        """
         known = group.told.get(uid)
         if known == said:
             return False
@@ -201,7 +203,9 @@ class Reporter:
             self._actions.append(report.members_scheduled(about, [(action.pod, action.node) for action in binds]))
 
     def _as_one(self, gang: GangId) -> bool:
-        """Is an Event about members of this gang written once for all of them? A Job without pods is one anyway."""
+        """Return True if an Event about members of this gang is written once for all of them. A Job without pods is one
+        anyway.
+        """
         return self._options.events_per_gang and gang.family != SINGLE and gang.family not in WITHOUT_PODS
 
     def _spokesman(self, gang: GangId, members: Iterable[PodRef]) -> report.Reference:

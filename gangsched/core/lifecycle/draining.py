@@ -107,7 +107,7 @@ class Drains:
         self._changed = self.at_work = True
 
     def holds(self, key: str) -> bool:
-        """Is the workload under which this group holds quota on its way out?"""
+        """Return True if the workload under which this group holds quota is being drained."""
         return key in self._open
 
     # -- recovery ------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class Drains:
                     return
 
     def _settled(self, drain: Drain) -> bool:
-        """Is nothing of the workload being bound, or rolled back?"""
+        """Return True if no pod of the workload is being bound or rolled back."""
         group = self._groups.get(drain.uid)
         if group is not None and (group.state is State.BINDING or group.rolled_back):
             return False

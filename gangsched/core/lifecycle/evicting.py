@@ -277,7 +277,9 @@ class Evictions:
         self._work.changes.append(Change(hint, pod.node, pod))
 
     def depends(self, plan: Plan) -> bool:
-        """Does it count on pods that others make leave, and that do not terminate yet? It removes no pod before."""
+        """Return True if the plan counts on pods that others evict and that do not terminate yet. It removes no pod
+        before they do.
+        """
         pods, awaited = self._world.pods, self._ledger.waits(plan.eviction.key)
         return any(uid not in plan.victims and (pod := pods.get(uid)) is not None and pod.live for uid in awaited)
 
@@ -303,7 +305,7 @@ class Evictions:
 
 
 def may_leave(world: World, pod: Pod, gangs: Sequence[GangId], evict_daemonset_pods: bool) -> bool:
-    """Does the pod run, of a lower priority than these gangs, no member of them and not protected?"""
+    """Return True if the pod runs, has a lower priority than these gangs, is no member of them and is not protected."""
     membership = world.membership
     return (
         pod.live
@@ -316,6 +318,6 @@ def may_leave(world: World, pod: Pod, gangs: Sequence[GangId], evict_daemonset_p
 
 
 def _for_quota(world: World, pod: Pod, gangs: Sequence[GangId]) -> bool:
-    """Do both need quota? Then it is not the pods' priority that has made one the victim of the other."""
+    """Return True if both need quota. Then it is not the pods' priority that has made one the victim of the other."""
     managed = world.managed
     return managed.is_managed(gangs) and managed.is_managed(world.membership.group(pod.gang)[0])

@@ -113,7 +113,7 @@ class Executor:
                 self.work.phases.update(self._ledger.awaited.get(uid, ()))
 
     def _is_due(self) -> bool:
-        """Has the time of anything come? Asked several times for every event."""
+        """Return True if any timer is over. This is called several times for every event."""
         now = self.world.now
         return (self._observed.when <= now or self._intended.when <= now) and self.world.agenda.due(now)
 
@@ -176,7 +176,9 @@ class Executor:
         return head if place is not None and place < helped[0] else helped[1]
 
     def _restless_before(self, order: Order) -> bool:
-        """Does a gang that comes before this wait beside the queue? Room may be there only because it lets it go."""
+        """Return True if a gang that comes before this one waits beside the queue. The room may be free only because
+        that gang is being moved.
+        """
         gangs = (self.groups[key].gangs for key in self._restless if key in self.groups)
         return any(queue_order(self.world, some) < order for some in gangs)
 

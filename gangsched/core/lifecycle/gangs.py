@@ -316,7 +316,9 @@ class Gangs:
         return bool(before)
 
     def _as_planned(self, group: Group, plan: Plan) -> bool:
-        """Do its members still wait? And, as long as no pod has left for it, does the gang need as many as before?"""
+        """Return True if the plan's members still wait. As long as no pod has left for the plan, the gang must also
+        need as many members as before.
+        """
         lacking = self._world.membership.lacking
         none_left = group.evicts(*UNBEGUN) and not plan.eviction.begun
         if none_left and lacking(group.gangs) != plan.read.required:

@@ -133,7 +133,7 @@ class Failures:
 
     @property
     def matter(self) -> bool:
-        """Does a decision look at what has happened to the gang?"""
+        """Return True if a decision depends on what has happened to the gang."""
         counted = self._count[Failed.ROUND] or self._count[Failed.WAIT]
         return bool(counted or self.begun or self.refused_on or self.refusals)
 
@@ -262,7 +262,7 @@ class Group:
 
     @property
     def without_pods(self) -> bool:
-        """A suspended Job or JobSet? Nothing can be written to its members, and they cannot be bound."""
+        """True for a suspended Job or JobSet. Nothing can be written to its members, and they cannot be bound."""
         return self.gangs[0].family in WITHOUT_PODS
 
     @property
@@ -271,7 +271,9 @@ class Group:
         return len(self.gangs) == 1 and self.gangs[0].family == SINGLE
 
     def seen(self, look: object) -> bool:
-        """It looks so now: is that another look? Then it may be equal to other gangs than before."""
+        """Store how the group looks now, and return True if that has changed. Then it may be equal to other gangs than
+        before.
+        """
         other, self.look = look != self.look, look
         if other:
             self.signature = None
@@ -283,18 +285,18 @@ class Group:
         return self.obstacle.text if self.obstacle is not None else ""
 
     def evicts(self, *phases: Phase) -> bool:
-        """Is an eviction for it in one of these phases? (Not one of its own members.)"""
+        """Return True if an eviction for it, but not one of its own members, is in one of these phases."""
         evicting = self.state is State.EVICTING and not self.rolled_back
         return evicting and self.plan is not None and self.plan.eviction.phase in phases
 
     @property
     def holding(self) -> bool:
-        """Is room held for its members, and not taken yet?"""
+        """True if room is held for its members and they have not taken it yet."""
         return self.state in HOLDING and not self.rolled_back
 
     @property
     def rolled_back(self) -> bool:
-        """Are its own members being removed, for their controllers to create them again?"""
+        """True if its own members are being removed, so that their controllers create them again."""
         if self.state is not State.EVICTING or self.plan is None:
             return False
         return self.plan.eviction.grounds.cause is Cause.ROLLBACK

@@ -239,7 +239,7 @@ class Holding:
     # -- questions -----------------------------------------------------------------------------------------
 
     def stands(self, eviction: Eviction) -> bool:
-        """Is every node held that has to be before pods are removed by this eviction?"""
+        """Return True if every node is held that must be held before this eviction removes pods."""
         keys = [eviction.key, *self._counting_on(eviction)]
         for key in keys:
             self._renew(key)
@@ -308,15 +308,15 @@ class Holding:
     # -- nodes of plans --------------------------------------------------------------------------------------
 
     def _frees(self, key: str) -> bool:
-        """Is the eviction with this key about to remove pods, or has it?"""
+        """Return True if the eviction with this key removes pods now or has begun to."""
         eviction = self._ledger.condemned.evictions.get(key)
         if eviction is None or eviction.grounds.cause is not Cause.PREEMPTION:
             return False
         return eviction.phase in _FREEING and eviction.begins <= self._world.now
 
     def _begins(self, group: Group, plan: Plan) -> bool:
-        """Does nothing but acknowledged writes stand between this plan and its first removal? The taint is on its way
-        together with the nominations, so that hardly anything waits for it.
+        """Return True if only unanswered writes delay the first removal of this plan. The taint is sent together with
+        the nominations, so that hardly anything waits for it.
         """
         eviction, pods = plan.eviction, self._world.pods
         if eviction.phase is not Phase.NOMINATING or eviction.begins > self._world.now:
@@ -531,5 +531,7 @@ def _namespace(group: Group) -> str:
 
 
 def _held_by_others(node: Node) -> bool:
-    """Does a node bear the taint of another installation? Two of one key and effect cannot stand on it."""
+    """Return True if a node has the taint of another installation. A node cannot have two taints with one key and
+    effect.
+    """
     return any(taint.key == HELD for taint in node.taints)

@@ -159,7 +159,9 @@ class Losses:
         return self._shown.values()
 
     def _lacks(self, gangs: tuple[GangId, ...], group: Group | None) -> bool:
-        """Does the group run in part, and is it to go on? While bindings are on their way, what is lost is kept."""
+        """Return True if the group runs in part and is to go on. While bindings are on their way, the room of lost
+        members is kept.
+        """
         membership = self._world.membership
         if group is not None and group.rolled_back:
             return False
@@ -192,7 +194,7 @@ class Losses:
         return there[-lacking:] if lacking else []
 
     def _takes(self, name: str) -> bool:
-        """May a successor go to this node at all?"""
+        """Return True if a successor may go to this node."""
         node = self._world.snapshot.node(name)
         return node is not None and node.ready and not (node.unschedulable or node.deleting or node.outdated)
 

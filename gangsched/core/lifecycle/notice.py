@@ -53,7 +53,9 @@ class Notices:
             self._reporter.event(reference(pod), report.EVICTION_ANNOUNCED, note)
 
     def calls_for_another_look(self, eviction: Eviction) -> bool:
-        """Has a victim ended, or saved its work, since its eviction was announced? A second choice is final."""
+        """Return True if a victim has ended or saved its work since its eviction was announced. A second choice is
+        final.
+        """
         if eviction.weighed_again:
             return False
         world = self._world

@@ -308,8 +308,9 @@ class Phases:
             self._signal(group, Signal.BROKEN)
 
     def _waits_in_vain(self, group: Group, plan: Plan) -> bool:
-        """Is a pod that the gang waits for overdue? It is not waited for any more; where the gang needs its room it is
-        decided anew: others may have to leave instead.
+        """Stop waiting for pods that are overdue. Return True if the gang needs their room and has to be decided again.
+
+        The new decision may choose other victims.
         """
         overdue = sorted(self._ledger.waits(group.key) & self._world.sightings.overdue)
         for uid in overdue:
@@ -414,7 +415,7 @@ class Phases:
         return self._decider.decide(asked)
 
     def _hopeless(self, group: Group) -> bool:
-        """Is the gang still bound in part, and still without a place for the others?"""
+        """Return True if the gang is still bound in part and the others still have no place."""
         if not self._world.membership.half_bound(group.gangs):
             return False
         if group.failures.count(Failed.BINDING) >= TRIES:

@@ -40,8 +40,10 @@ def leaving(world: World, condemned: Condemned, group: Group, verdict: Verdict) 
 
 
 def hopeless(verdict: Verdict) -> bool:
-    """Have the other members no place, and will they have none either when time has passed, gangs ahead have had their
-    turn, quota is given back, a plug-in works again, or the gang may evict again?
+    """Return True if the other members have no place now and nothing that is expected gives them one.
+
+    Expected are: time that passes, the turns of gangs ahead, quota that is given back, a plug-in that works again, and
+    the permission to evict again.
     """
     why = verdict.first
     if not isinstance(why, Unschedulable):

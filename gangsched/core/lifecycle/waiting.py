@@ -199,7 +199,7 @@ class NominatedGangs:
                 yield group
 
     def _fits_one(self, group: Group, rooms: Sequence[Floats]) -> bool:
-        """Is there room for any member in one of these?"""
+        """Return True if any member fits in one of these rooms."""
         for shape in {id(p.pod.shape): p.pod.shape for p in self._ledger.pods_of(group.key)}.values():
             index, amounts = self._world.snapshot.vector(shape)
             if any((room[index] >= amounts).all() for room in rooms):
@@ -220,8 +220,10 @@ class NominatedGangs:
         return [room for room in free.values() if (room > 0).any()]
 
     def _quiet(self, group: Group) -> bool:
-        """Is no write to a victim, or of a nomination, on its way, and none about to be sent? When all marks, or
-        removals, have been answered, those who may go on have asked for more: who has not is stopped.
+        """Return True if no write to a victim or of a nomination is on its way or about to be sent.
+
+        When all marks or removals have been answered, gangs that may go on have asked for more. A gang that has not is
+        stopped.
         """
         waits = group.evicts(Phase.NOMINATING, Phase.NOTICE, Phase.LEAVING) and self._ledger.waits(group.key)
         return bool(waits or group.evicts(*STOPS)) and self._actuator.settled(group.key)

@@ -77,7 +77,7 @@ class Question(msgspec.Struct, frozen=True):
 
     @property
     def plain(self) -> bool:
-        """Does it want nothing special of nodes?"""
+        """True if the question asks for no special treatment of nodes."""
         return not (self.prefer or self.keep_off or self.holding)
 
 
@@ -389,8 +389,8 @@ class SchedulingContext:
         *,
         terminating_leave: bool,
     ) -> bool:
-        """Do these members fit on these nodes, one after another as ``placed`` there, once the victims (UIDs) are gone,
-        and terminating pods, if they leave?
+        """Return True if these members fit on these nodes, one after another as ``placed`` there, without the victims
+        (UIDs). With ``terminating_leave``, terminating pods are left out, too.
         """
         leaving = self.staying(victims)
         if terminating_leave:
@@ -407,8 +407,8 @@ class SchedulingContext:
         return self.placer.pipeline.hold(places, sim)
 
     def stays(self, now: Simulation, placed: Placed) -> bool:
-        """Do members that fit now still fit where they are in the planned future? They may want a pod beside them that
-        leaves.
+        """Return True if members that fit now still fit where they are in the planned future. They may need a pod
+        beside them that leaves.
         """
         pending = {p.uid: p for p in self.pending}
         class_of, pipeline = self.world.snapshot.class_of, self.placer.pipeline

@@ -168,8 +168,8 @@ class GangCycle:
 
     @staticmethod
     def _waits_in(gate: QuotaAssignment | NoQuota) -> bool:
-        """Is it in these flavors that the gang waits for its victims? The queue's rules have it stay there, although
-        there may be room in a later flavor.
+        """Return True if the gang waits for its victims in these flavors. The queue's rules keep it there, although a
+        later flavor may have room.
         """
         return isinstance(gate, QuotaAssignment) and gate.mode.needs_preemption and gate.waited_for
 
@@ -516,7 +516,7 @@ class Decider:
         return [(pod, sim.snapshot.nodes[found[pod.uid]].name) for pod in known.absent if pod.uid in found]
 
     def _quota_holds(self, job: SchedulingContext, victims: Iterable[str]) -> bool:
-        """Is there quota enough once the victims and terminating pods are gone, those aside that are overdue?"""
+        """Return True if quota suffices without the victims and the terminating pods. Overdue pods keep theirs."""
         if not self.world.managed.active:
             return True
         known, overdue = self.world.pods, self.world.sightings.overdue

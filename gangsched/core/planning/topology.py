@@ -219,7 +219,7 @@ class Topology:
         return found.label or None if found is not None else None
 
     def allows(self, rows: Sequence[int]) -> bool:
-        """Do these rows, with the bound members, satisfy what is required?"""
+        """Return True if these rows, with the bound members, satisfy what is required."""
         return not self.problem and (not rows or self.levels[-1].common([*rows, *self._bound]) is not None)
 
     def around(self, domain: Domain | None) -> Iterator[Domain]:

@@ -465,7 +465,7 @@ def _elsewhere(
 
 
 def _all_hold(sim: Simulation, pipeline: Pipeline, members: Sequence[tuple[int, Pod]]) -> bool:
-    """Do these members fit where they are to go, one after another, as things are now?"""
+    """Return True if these members fit where they are to go, one after another, as things are now."""
     mark = sim.mark()
     fits = pipeline.hold(((row, sim.snapshot.class_of(pod)) for row, pod in members), sim)
     sim.rollback(mark)

@@ -209,7 +209,7 @@ class PerNodeFilter:
     resolvable = True
 
     def passes(self, pod: PodClass, node: NodeView) -> bool:
-        """May one more pod of this class run on the node? Nothing but the arguments may count."""
+        """Return True if one more pod of this class may run on the node. The result depends only on the arguments."""
         raise NotImplementedError
 
     def applies(self, pod: PodClass, sim: Simulation) -> bool:

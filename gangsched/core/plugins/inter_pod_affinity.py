@@ -40,7 +40,7 @@ class _State:
         self.self_match = False
 
     def is_near(self, pod: PodClass) -> bool:
-        """Do all affinity terms include the pod?"""
+        """Return True if all affinity terms include the pod."""
         return bool(self.chosen) and all(includes(self.sim, s, pod) for s in self.chosen)
 
 

@@ -29,7 +29,7 @@ _UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
 def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
-    """Does any toleration cover the taint?"""
+    """Return True if any toleration covers the taint."""
     return any(_covers(t, taint) for t in tolerations)
 
 
@@ -213,7 +213,7 @@ _ANY = "0.0.0.0"  # noqa: S104 - the API's word for "every address", nothing is 
 
 
 def clash(a: tuple[HostPort, ...], b: tuple[HostPort, ...]) -> bool:
-    """Can two pods with these ports not share a node?"""
+    """Return True if two pods with these ports cannot share a node."""
     return any(
         x.port == y.port and x.protocol == y.protocol and (x.ip == y.ip or _ANY in (x.ip, y.ip)) for x in a for y in b
     )

@@ -160,7 +160,7 @@ class VolumeRestrictions(VolumeFilter):
 
 
 def _clash(one: Disk, other: Disk) -> bool:
-    """Can two pods with these volumes of the same kind and identity not share a node?"""
+    """Return True if two pods with these volumes of the same kind and identity cannot share a node."""
     if one.kind == "rbd" and not set(one.monitors) & set(other.monitors):
         return False
     return one.kind == "awsElasticBlockStore" or not (one.read_only and other.read_only)

@@ -131,7 +131,7 @@ class Owners:
         return Ending(owner, tuple(jobs), found, gangs, frozenset(table.job[found].tolist()))
 
     def _leaves(self, pod: Pod) -> bool:
-        """Does it leave, or will it for others?"""
+        """Return True if the pod terminates or is being evicted for others."""
         return not pod.live or self._world.snapshot.table.slot_of.get(pod.uid, -1) in self._condemned
 
 
@@ -199,7 +199,7 @@ class Part(msgspec.Struct):
 
     @property
     def grouped(self) -> bool:
-        """Are its pods members of a gang?"""
+        """True if its pods are members of a gang."""
         return self.gang.family != SINGLE
 
 

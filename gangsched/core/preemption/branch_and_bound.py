@@ -80,7 +80,9 @@ class BranchAndBound:
 
     @property
     def complete(self) -> bool:
-        """Was everything tried that could be better? Where fewer victims may help, what did not fit was tried too."""
+        """True if everything was tried that could be better. Where fewer victims may help, choices that did not fit
+        were followed up, too.
+        """
         return not self._stopped and (self._fit.monotone or not self._tested)
 
     def run(self, best: Harm | None, taken: frozenset[int]) -> tuple[Harm | None, frozenset[int]]:

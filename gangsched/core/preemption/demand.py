@@ -164,20 +164,22 @@ class Demand(msgspec.Struct, eq=False):
         return whole(self.request[k], free, allowed, 1 if self.rules.exclusive[k, k] else self.need[k])
 
     def counts(self, free: Floats) -> bool:
-        """Is there room with ``(R, N)`` free as far as counting tells? Never wrongly False."""
+        """Return True if there is room with ``(R, N)`` free as far as counting tells. It is never wrongly False."""
         if not self.amounts(free):
             return False
         return all(float(d.whole(0, free, d.mask[0]).sum()) >= d.need[0] for d in self.parts())
 
     def amounts(self, free: Floats) -> bool:
-        """Is there with ``(R, N)`` free as much of each resource as all members ask for? Never wrongly False."""
+        """Return True if ``(R, N)`` free has as much of each resource as all members request. It is never wrongly
+        False.
+        """
         if self.common is not None:
             return self.common.amounts(free)
         room = np.maximum(free[:, self.mask.any(axis=0)], 0.0).sum(axis=1)
         return bool((room >= (self.request.T @ np.array(self.need, dtype=np.float64)) * (1.0 - _ROUNDED)).all())
 
     def together(self, vector: Sequence[int]) -> bool:
-        """May so many members of each kind share a node, as far as kinds exclude each other?"""
+        """Return True if so many members of each kind may share a node, as far as kinds exclude each other."""
         some = [k for k, n in enumerate(vector) if n]
         return not any(self.rules.exclusive[i, j] for i in some for j in some if i < j)
 
@@ -277,7 +279,7 @@ def demands_of(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> li
 
 
 def _free(wants: Sequence[Want]) -> bool:
-    """Are there more members than required?"""
+    """Return True if there are more members than required."""
     return any(len(w.members) > w.required for w in wants)
 
 

@@ -55,7 +55,7 @@ def standing(world: World, uid: str) -> list[Pod]:
 
 
 def movable(pods: Sequence[Pod], options: Options) -> bool:
-    """Would all of these be gone once they are removed? A static pod, or one of a DaemonSet, starts again in place.
+    """Return True if none of these pods starts again in place after its removal. A static pod and a DaemonSet's pod do.
 
     Marks against preemption do not count here, because there is no preemptor.
     """

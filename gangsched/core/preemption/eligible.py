@@ -228,7 +228,8 @@ class Eligible:
         return out[::-1]
 
     def spare_young(self, ref: UnitRef, whole: Ints, late: list[int], takes_whole: bool) -> bool:
-        """May the whole be taken, as far as the run time of its members is concerned? Says until when not.
+        """Return True if the whole may be taken as far as the run time of its members is concerned. Otherwise record
+        until when it is spared.
 
         ``late`` are the members that could go one by one if they had run long enough.
         """
@@ -258,7 +259,7 @@ class Eligible:
         return max(out, default=0)
 
     def queued_apart(self, group: Collection[GangId]) -> bool:
-        """Is it for none of these gangs that quota decides whose turn it is to leave?"""
+        """Return True if quota decides for none of these gangs whether it may be a victim."""
         return not self.queued or not any(gang in self.queued for gang in group)
 
     def whole_allowed(self, slots: Ints, priority: int) -> bool:

@@ -1,4 +1,4 @@
-"""Would the gang run if these pods left? Counted where that is exact, placed for real by all filters where it is not.
+"""Find out whether the gang would run without some pods: by counting where that is exact, otherwise by placing it.
 
 Members that are alike are counted: a node holds so many, rules between them say how many count (:mod:`.rules`), and the
 sum must reach their number. Members of several kinds have places, which are valid while there is room for them. If that
@@ -49,10 +49,10 @@ class Fit(Protocol):
         """These pods come back."""
 
     def fits(self) -> bool:
-        """Does the gang fit now?"""
+        """Return True if the gang fits now."""
 
     def returns(self, slots: Ints) -> bool:
-        """These pods come back if the gang, which fits now, fits with them too; does it?"""
+        """Put these pods back if the gang, which fits now, also fits with them. Return True if so."""
 
     def may_return(self, options: Sequence[Ints]) -> Bools:
         """``(options,)``: False where the gang, which fits now, would certainly not fit with this option back."""
@@ -317,7 +317,7 @@ class PlacedFit:
         return fits
 
     def _somewhere(self, *, often: bool = True) -> bool:
-        """Are there other places? Without ``often``, the filters are called as seldom as possible."""
+        """Return True if there are other places. Without ``often``, the filters are called as seldom as possible."""
         if self._only_room:
             found = packed(self._demand.request, self._demand.mask, self._demand.need, self._counts.free)
             self.steps += 1
@@ -354,7 +354,7 @@ class PlacedFit:
             self._there = np.array([np.bincount([rows[p.uid] for p in m], minlength=nodes) for m in members])
 
     def _holds(self) -> bool:
-        """Is there room for all where they were? Only where room is all that matters."""
+        """Return True if there is room for all where they were. It is used only where room is all that matters."""
         return self._there is not None and not (self._slack(self._there) < 0)[:, self._there.any(axis=0)].any()
 
     def _slack(self, there: Ints) -> Floats:

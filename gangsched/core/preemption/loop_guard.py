@@ -40,7 +40,9 @@ class LoopGuard:
         self._now = now
 
     def spares(self, uid: str, priority: int, pods: Sequence[Pod]) -> Spared | None:
-        """Is the workload with this UID, whose pods have this priority, not to be evicted?"""
+        """Return the reason if the workload with this UID, whose pods have this priority, may not be evicted, and
+        otherwise None.
+        """
         holder = self._holders.get(uid)
         if self._priority > priority and (holder is None or self._workload.priority > holder.priority):
             return None

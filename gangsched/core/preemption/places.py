@@ -279,7 +279,9 @@ class Places:
         return out
 
     def possible(self, offer: Offer) -> bool:
-        """Is there room for each kind by itself when everything that may leave has left? Never wrongly False."""
+        """Return True if there is room for each kind by itself without all pods that may leave. It is never wrongly
+        False.
+        """
         free = self.nodes.room(offer)
         if not self.demand.amounts(free):
             return False

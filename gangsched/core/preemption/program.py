@@ -169,7 +169,7 @@ class Program:
         return Placing(counts, gone, 0j), frozenset(units)
 
     def _interrupted(self, number: int, gone: Bools) -> bool:
-        """Can these pods not leave without their unit?"""
+        """Return True if these pods cannot leave without their unit."""
         unit, limited = self.c.units_of[number], self.c.limited
         alone = self.c.single[unit.pods] | ~gone[unit.pods]
         return not alone.all() or any(gone[limited[n].pods].sum() > limited[n].limit for n in unit.limited)

@@ -109,8 +109,8 @@ def _beside(job: Suspendable, world: World, listed: Container[str]) -> list[Pod]
 
 
 def incomplete(victims: Iterable[Victim], listed: Container[str], world: World) -> bool:
-    """Would pods leave with the Jobs of these victims that are not ``listed`` (UIDs) with them? A Job takes along those
-    of others, too: who is on their list alone may be let off by them.
+    """Return True if pods that are not ``listed`` (UIDs) would leave with the Jobs of these victims. A Job takes along
+    pods that other gangs evict, and those gangs may let them off.
     """
     jobs = _by_job((v for v in victims if v.method == SUSPEND), world)
     return any(not job.suspended and _beside(job, world, listed) for job, _ in jobs)
@@ -123,8 +123,8 @@ def suspended_for(world: World, victim: Victim | None) -> str:
 
 
 def may_suspend(job: Suspendable, world: World, options: Options) -> bool:
-    """May we suspend it, would that last, and would it ever go on? Whoever else admits Jobs by their queue, or has
-    admitted this one, would let it go on at once.
+    """Return True if we may suspend the Job, the suspension would last, and the Job would be resumed. Another
+    controller that admits Jobs by their queue, or has admitted this one, would resume it at once.
     """
     lasts = job.owner is None or job.owner.kind in LENIENT
     if (job.queue.local_queue and not world.managed.active) or why_it_cannot_wait(job) is not None:
@@ -136,13 +136,15 @@ def may_suspend(job: Suspendable, world: World, options: Options) -> bool:
 
 
 def _holds_quota(chosen: Sequence[Victim]) -> bool:
-    """Does it leave because of quota? As with Kueue, it is suspended then, and comes back when its queue has room."""
+    """Return True if it leaves because of quota. As with Kueue, it is suspended then, and comes back when its queue has
+    room.
+    """
     return any(v.reason in REASON_TEXT or v.reason in STOPPED.values() for v in chosen)
 
 
 def _would_end(owner: Suspendable, chosen: Sequence[Victim], world: World, condemned: Condemned) -> bool:
-    """Would it end the Job or the JobSet, or start the JobSet anew, if these were deleted? Or would nothing be left of
-    the JobSet?
+    """Return True if deleting these would end the Job or the JobSet, start the JobSet anew, or leave nothing of the
+    JobSet.
     """
     mine = {v.uid for v in chosen}
     if isinstance(owner, Job):

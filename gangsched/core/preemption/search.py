@@ -316,7 +316,9 @@ class Search:
                         return
 
     def _fits_without(self, stays: Bools) -> bool:
-        """Does the gang fit with everything gone that may leave, those that stay aside? Their units stay whole."""
+        """Return True if the gang fits without the pods that may leave, except those that stay. The units of those stay
+        whole.
+        """
         c = self.candidates
         gone = ~stays
         for unit in c.units_of:
@@ -389,7 +391,7 @@ class Search:
             yield found
 
     def _proven(self, settled: Settled) -> bool:
-        """Is it known that nothing breaks fewer budgets or interrupts less, as far as that decides?"""
+        """Return True if it is known that no choice breaks fewer budgets or interrupts less, as far as that decides."""
         if self.candidates.by_work:
             return False
         cost = settled.harm
@@ -561,7 +563,7 @@ class Search:
         return self.steps + self.fit.steps + sum(worker.work for worker in self._workers) // _PER_STEP
 
     def _too_late(self) -> bool:
-        """Must the plan be taken as it is, although some of its victims may not be needed?"""
+        """Return True if the plan must be taken as it is, although some of its victims may not be needed."""
         if self._reprieving + self.fit.steps - self._reprieve_began >= _REPRIEVE_STEPS or self._watchdog.barks():
             self.stopped = True
             return True
@@ -574,7 +576,7 @@ class Search:
 
 
 def _nearer(one: Gap | None, other: Gap | None) -> bool:
-    """Is the first gap less than the second: at a later component, or by fewer?"""
+    """Return True if the first gap is less than the second: at a later component, or by fewer."""
     if one is None or other is None:
         return one is None
     here, there = (place((g.component, g.priority)) for g in (one, other))

@@ -201,7 +201,7 @@ class Units(Eligible):
                 self.blocks.append(block)
 
     def _may_all_go(self, numbers: Sequence[int], endings: Sequence[Ending]) -> bool:
-        """Is this one gang or Job all of whose live pods may be taken?"""
+        """Return True if this is one gang or Job and all of its live pods may be taken."""
         if len(numbers) > 1 or (numbers and numbers[0] not in self._complete):
             return False
         return not endings or all(ending.numbers.isdisjoint(self._kept_jobs) for ending in endings)

@@ -75,7 +75,7 @@ class WorkloadsOnNodes:
         return self._steps + self.fit.steps
 
     def exhausted(self) -> bool:
-        """Are the steps spent, or has the watchdog ended the search?"""
+        """Return True if the steps are spent or the watchdog has ended the search."""
         if self.steps >= self._max_steps or self._watchdog.barks():
             self.stopped = True
         return self.stopped
@@ -147,7 +147,7 @@ class WorkloadsOnNodes:
     # -- what is taken -------------------------------------------------------------------------------------
 
     def fits(self) -> bool:
-        """Does the gang fit on nodes now?"""
+        """Return True if the gang fits on nodes now."""
         self._steps += 1
         return self.fit.fits()
 
@@ -182,7 +182,7 @@ class WorkloadsOnNodes:
 
 
 def is_overdue(managed: Managed, uid: str, overdue: frozenset[str] | set[str]) -> bool:
-    """Has the workload one of these pods, which do not go? Then its quota does not come back, either."""
+    """Return True if the workload has one of these overdue pods. Then its quota does not come back, either."""
     return bool(overdue) and any(pod.uid in overdue for pod in managed.pods_of(uid))
 
 

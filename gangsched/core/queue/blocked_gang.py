@@ -150,7 +150,7 @@ def _key(pod: Pod | None) -> str:
 
 
 def _stands(job: SchedulingContext, kept: Sequence[Phantom]) -> bool:
-    """Is the reservation for the members that the gang has now, on nodes that may still take them?"""
+    """Return True if the reservation is for the members that the gang has now, on nodes that may still take them."""
     pending = {p.uid: p for census in job.census.values() for p in census.pending}
     sim = job.simulation()
     needed = sum(job.needs.values())

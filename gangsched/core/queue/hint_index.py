@@ -157,7 +157,7 @@ class HintIndex:
         return out
 
     def _frees(self, change: Change, kind: int, look: _Look) -> Bools:
-        """May they evict more, or otherwise?"""
+        """Return the rows whose gangs may evict more than before, or other pods."""
         if kind & exact.CLASSES or (self.strict_budgets and self._budgets(kind)):
             return self.preempts.copy()
         none: Bools = np.zeros(len(self.owner), dtype=np.bool_)
@@ -172,7 +172,7 @@ class HintIndex:
         return self.preempts & look.takes(change.node) if change.node else self.preempts.copy()
 
     def _budgets(self, kind: int) -> bool:
-        """May a budget grant more? Those without a status follow the pods."""
+        """Return True if a budget may grant more. Those without a status follow the pods."""
         if kind & exact.BUDGET:
             return True
         return bool(kind & exact.OF_PODS) and any(b.allowed is None for b in self.world.budgets.values())
@@ -203,7 +203,9 @@ class _Look:
         self._least: dict[GangId, int] = {}
 
     def takes(self, node: str) -> Bools:
-        """Could the node take one of each class once every pod that may leave it has left? Yes where that is unsure."""
+        """Return for each class whether the node could take one pod once all pods that may leave it have left. It is
+        True if that is unsure.
+        """
         if node not in self._takes:
             self._takes[node] = self._could_take(node)
         return self._takes[node]

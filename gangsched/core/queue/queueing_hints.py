@@ -110,8 +110,8 @@ class QueueingHints:
         return sorted(made.holder for made in turns.reserved() if any(p.node in nodes for p in made.pods))
 
     def gives_quota(self, signature: Signature, had: Amounts = ()) -> bool:
-        """May such gangs have quota that they had not, or ask for what they ``had`` in another way? Any gang may be
-        managed when a queue object has changed.
+        """Return True if such gangs may have quota that they had not, or ask for what they ``had`` in another way. Any
+        gang may be managed when a queue object has changed.
         """
         if self.everywhere:
             return True
@@ -130,15 +130,15 @@ class QueueingHints:
 
     @property
     def of_quota(self) -> bool:
-        """May any of the events give quota to any gang?"""
+        """Return True if any of the events may give quota to any gang."""
         return self.everywhere or bool(self._freed or self._newcomers)
 
     def may_give_quota(self, signature: Signature, had: Amounts) -> bool:
-        """May gangs that ``had`` quota, if they are in a queue, have other quota now?"""
+        """Return True if gangs that ``had`` quota, if they are in a queue, may have other quota now."""
         return "" in self._freed or (signature.queue is not None and self.gives_quota(signature, had))
 
     def helps(self, signature: Signature, gangs: Sequence[GangId]) -> bool:
-        """May any of the events help gangs like these, which are one group, where quota is as it was?"""
+        """Return True if any of the events may help gangs like these, which are one group, where quota is as it was."""
         try:
             with self._decider.contained.about(gangs):
                 return self._judged(signature, gangs)
@@ -183,7 +183,7 @@ class QueueingHints:
         return any(judge.turns(rule, pod, change) for pod in judge.classes for rule in judge.rules(pod))
 
     def _frees(self, judge: _Judge, change: Change) -> bool:
-        """May the gang evict more, or otherwise, than before?"""
+        """Return True if the gang may evict more than before, or other pods."""
         kind: int = change.kind.value
         if kind & CLASSES:
             return True
@@ -259,7 +259,7 @@ class _Judge:
         return self._rules[pod.ident]
 
     def turns(self, rule: Filter, pod: PodClass, change: Change) -> bool:
-        """May the event turn the filter's refusal of this class?"""
+        """Return True if the event may turn the filter's refusal of this class."""
         declared: Hint | None = getattr(rule, "hints", None)
         near = ON_THE_NODE.get(rule.name) if declared is None else None
         kind: int = change.kind.value
@@ -278,8 +278,8 @@ class _Judge:
         return any(_concerns(self.sim, pod, other) for other in seen)
 
     def enough(self) -> bool:
-        """Is there room for all required members once every pod that may leave has left? Only where they are all alike
-        this can be counted without placing them; True otherwise.
+        """Return True unless counting shows too little room for all required members after every pod that may leave has
+        left. Only members that are all alike can be counted without placing them.
         """
         if len(self.classes) != 1 or not self.job.required or (self.preempts and self.may_leave is not None):
             return True
@@ -301,7 +301,7 @@ class _Judge:
         return bool(np.maximum(each[mask], 0.0).sum() >= self.job.required)
 
     def takes_any(self, node: str) -> bool:
-        """Could the node take a member once every pod that may leave it has left?"""
+        """Return True if the node could take a member once every pod that may leave it has left."""
         return not node or any(self._takes_one(pod, node) for pod in self.classes)
 
     def _takes_one(self, pod: PodClass, node: str) -> bool:
@@ -329,7 +329,7 @@ class _Judge:
 
 
 def _concerns(sim: Simulation, pod: PodClass, other: Pod) -> bool:
-    """Does a term of either of the two select the other, as far as it can make a node unfit?"""
+    """Return True if a term of either of the two selects the other, as far as it can make a node unfit."""
     shape, selects = pod.shape, sim.snapshot.terms.selects
     mine = [selection_of(t) for t in (*shape.affinity, *shape.anti_affinity)]
     mine += [Selection(c.selector, (pod.namespace,)) for c in shape.spread if c.required]

@@ -100,7 +100,7 @@ class Queue:
         return self._active.place(key)
 
     def backs_off(self, key: str) -> bool:
-        """Has the gang been woken while it was in backoff? It will be active by itself."""
+        """Return True if the gang was woken while it was in backoff. It becomes active when the backoff is over."""
         return key in self._backoff
 
     def wake(self, key: str, now: float) -> bool:

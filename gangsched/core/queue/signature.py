@@ -86,7 +86,9 @@ def signature_of(world: World, ledger: Ledger, gangs: Sequence[GangId], key: str
 
 
 def speaks_for_others(refusal: Unschedulable) -> bool:
-    """Is it about nothing but what the signature has? Not if it is one for some time, or tells of a mistake."""
+    """Return True if the refusal depends only on what the signature has. One that holds for some time, or that reports
+    a mistake, depends on more.
+    """
     return refusal.retry_at is None and not refusal.failed_plugin and not refusal.warnings
 
 

@@ -147,7 +147,7 @@ class QuotaAssignment:
 
     @property
     def waited_for(self) -> bool:
-        """Is it in these flavors that the gang is promised quota, and waits for it?"""
+        """True if the gang waits for quota that it is promised in these flavors."""
         given = self.managed.promised_flavors(self.workload.uid)
         return any(given.get(p.uid) == self._flavors.get(p.shape) for p in self.claim.members if p.uid in given)
 

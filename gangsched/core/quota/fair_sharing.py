@@ -55,7 +55,7 @@ class Share(msgspec.Struct, frozen=True):
         return self.ratio / self.weight if self.weight else math.inf
 
     def borrows(self, cells: Iterable[int]) -> bool:
-        """Is the node above its quota in any of these?"""
+        """Return True if the node is above its quota in any of these cells."""
         return not set(self.over).isdisjoint(cells)
 
 
@@ -112,7 +112,9 @@ class Shares:
 
 
 def passes(strategy: str, mine: Share, before: Share, after: Share) -> bool:
-    """May the other side lose a workload? Shares: mine with the new workload, theirs before and after the loss."""
+    """Return True if the other side may lose a workload. Shares: mine with the new workload, theirs before and after
+    the loss.
+    """
     return mine.key <= after.key if strategy == FINAL_SHARE else mine.key < before.key
 
 
@@ -167,7 +169,7 @@ class Walk:
     # -- queues in the walk --------------------------------------------------------------------------------
 
     def has(self, node: Node) -> bool:
-        """Has the queue candidates left?"""
+        """Return True if the queue has candidates left."""
         return self._lines[node].first is not None
 
     def pop(self, node: Node) -> Holder:
@@ -318,7 +320,7 @@ class FairRules:
         return (True,)
 
     def fits(self, borrowing: bool) -> bool:
-        """Does the workload fit, now that it is counted?"""
+        """Return True if the workload, which is counted now, fits."""
         return all(self.node.available(cell) >= 0 for cell, _ in self.need.requests)
 
     # -- candidates ----------------------------------------------------------------------------------------

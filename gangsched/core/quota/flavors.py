@@ -56,7 +56,7 @@ class Mode(enum.IntEnum):
 
     @property
     def out_of_reach(self) -> bool:
-        """Would not even evictions give it?"""
+        """True if even evictions would not give it."""
         return self <= Mode.NO_CANDIDATES
 
 
@@ -152,7 +152,9 @@ def mismatch(flavor: ResourceFlavor, shape: PodShape) -> str:
 
 
 def better(one: tuple[Mode, int], other: tuple[Mode, int], fungibility: Fungibility) -> bool:
-    """Is (mode, level) ``one`` preferred to ``other``? Flavors that cannot be had now are never preferred to others."""
+    """Return True if (mode, level) ``one`` is preferred to ``other``. Flavors that cannot be had now are never
+    preferred to others.
+    """
     (mode, level), (other_mode, other_level) = one, other
     if Mode.NO_FIT in (mode, other_mode):
         return mode != Mode.NO_FIT
@@ -321,7 +323,7 @@ class FlavorAssigner:
 
 
 def _look_further(found: tuple[Mode, int], fungibility: Fungibility) -> bool:
-    """Try the next flavor although this one can be had?"""
+    """Return True if the next flavor is tried although this one can be had."""
     mode, level = found
     if mode in (Mode.NO_FIT, Mode.NO_CANDIDATES):
         return True

@@ -195,7 +195,7 @@ class Managed:
         return causes.two_admitters(queue_label=QUEUE_LABEL, mark=mark, scheduler=gangs[0].scheduler)
 
     def is_managed(self, gangs: Sequence[GangId]) -> bool:
-        """Does quota count for this gang?"""
+        """Return True if quota counts for this gang."""
         return bool(self.labels_of(gangs).local_queue)
 
     def priority(self, gangs: Sequence[GangId]) -> int | None:
@@ -277,7 +277,7 @@ class Managed:
         return Claim(workload, tuple(members), problem or self._turn(workload))
 
     def still_holds(self, gangs: Sequence[GangId], leaving: Iterable[Pod]) -> bool:
-        """Does the group need no quota, or is there enough in some flavor once these pods are gone?"""
+        """Return True if the group needs no quota, or some flavor has enough once these pods are gone."""
         claim = self.claim(gangs)
         if claim is None or claim.problem:
             return claim is None

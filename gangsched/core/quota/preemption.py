@@ -83,7 +83,7 @@ class QuotaRules(Protocol):
         """All candidates in order."""
 
     def fits(self, borrowing: bool) -> bool:
-        """Is there quota enough now?"""
+        """Return True if there is enough quota now."""
 
 
 class Nodes(Protocol):
@@ -104,10 +104,10 @@ class Nodes(Protocol):
         """It is put back."""
 
     def fits(self) -> bool:
-        """Is there room on nodes now?"""
+        """Return True if there is room on nodes now."""
 
     def exhausted(self) -> bool:
-        """Has the walk to end without a choice?"""
+        """Return True if the walk has to end without a choice."""
 
 
 def whole(holder: Holder, reason: str) -> Step:
@@ -255,7 +255,7 @@ class Need(msgspec.Struct, frozen=True):
 
 
 def satisfies(policy: str, workload: Workload, candidate: Workload) -> bool:
-    """Does the policy let ``workload`` displace ``candidate``?"""
+    """Return True if the policy lets ``workload`` displace ``candidate``."""
     if policy == LOWER_OR_NEWER and candidate.priority == workload.priority:
         return workload.queued < candidate.queued
     if policy in (LOWER, LOWER_OR_NEWER):
@@ -311,7 +311,9 @@ class ClassicRules:
                 self._collect(child, meeting, skip, hierarchical, out)
 
     def _goes_to_borrowers(self, holder: Holder) -> bool:
-        """May the preemptor take this candidate's quota, which is no nearer to it, although its queue borrows then?"""
+        """Return True if the preemptor may take this candidate's quota although its queue borrows then. The quota is no
+        nearer to the preemptor.
+        """
         policy, threshold = self.policy, self.policy.threshold
         return (
             policy.borrow != NEVER
@@ -381,7 +383,7 @@ class ClassicRules:
                 yield holder, IN_QUEUE
 
     def _lends(self, queue: Node, meeting: Node) -> bool:
-        """Is the queue, or a cohort between it and the preemptor, within its own quota by now?"""
+        """Return True if the queue, or a cohort between it and the preemptor, is within its own quota by now."""
         if queue.within(self.need.cells):
             return True
         for cohort in queue.ancestors():
@@ -392,7 +394,7 @@ class ClassicRules:
         return False
 
     def _any(self, hierarchical: bool) -> bool:
-        """Is there any candidate of another queue with (without) hierarchical advantage?"""
+        """Return True if there is any candidate of another queue with (without) hierarchical advantage."""
         return any(True for evicted in (True, False) for _ in self._others(evicted, hierarchical))
 
     def _attempts(self) -> tuple[bool, ...]:
@@ -440,7 +442,9 @@ class ClassicRules:
         )
 
     def _own_quota_suffices(self) -> bool:
-        """Could the workload be within nominal quota if all candidates of its own queue went? Saves a vain walk."""
+        """Return True if the workload could be within nominal quota without all candidates of its own queue. This saves
+        a walk that cannot succeed.
+        """
         node = self.node
         asked = ((c, units) for c, units in self.need.requests if c in self.need.cells)
         missing = {c: u for c, units in asked if (u := node.usage[c] + units - node.nominal[c]) > 0}

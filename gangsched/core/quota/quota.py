@@ -84,7 +84,7 @@ class Quota:
         self._tree = None if isinstance(item, ClusterQueue | Cohort) else self._tree
 
     def knows(self, item: QueueObject) -> bool:
-        """Is the object known already, as it is? Its status may have changed, which is nothing to us."""
+        """Return True if the object is known as it is. Its status may have changed, which does not matter here."""
         return self._objects[type(item)].get(_key(item)) == item
 
     def drop(self, kind: type[QueueObject], key: str) -> None:
@@ -262,7 +262,7 @@ class Quota:
             passed, resume = others, {}
 
     def _within_reach(self, workload: Workload, assignment: Assignment) -> bool:
-        """Is there quota in these flavors, or would there be after evictions, whatever the nodes are like?"""
+        """Return True if there is quota in these flavors, or would be after evictions, whatever the nodes are like."""
         if assignment.mode == Mode.FIT or assignment.mode.out_of_reach:
             return assignment.mode == Mode.FIT
         return bool(self.victims(workload, assignment))
@@ -301,11 +301,11 @@ class Quota:
         return VictimSearch(self._rules_for(workload, assignment), nodes).run()
 
     def may_find_victims(self, queue: str, priority: float, newcomer: Holder) -> bool:
-        """May workloads of this ClusterQueue and priority find victims because ``newcomer`` holds quota?
+        """Return True if workloads of this ClusterQueue and priority may find victims because ``newcomer`` holds quota.
 
         A queue is asked back what it borrows, from the moment when it borrows: so it is when usage rises, and not only
-        when it falls, so that one that waits may find them. Amounts are not looked at: whether the victims are enough,
-        a decision says.
+        when it falls, so that one that waits may find them. Amounts do not count: whether the victims are enough, a
+        decision says.
         """
         node, other = self.tree.queues.get(queue), newcomer.node
         if node is None or node.root is not other.root:
@@ -328,7 +328,7 @@ class Quota:
         return not alone or any(node.usage[cell] < node.subtree[cell] for cell in newcomer.cells)
 
     def no_longer_has(self, queue: str, amounts: Amounts) -> bool:
-        """Is any of these amounts, each by itself, more than a ClusterQueue can take now?"""
+        """Return True if any of these amounts, each by itself, is more than a ClusterQueue can take now."""
         node = self.tree.queues.get(queue)
         return node is not None and not has_room(node, self.tree.indexed(amounts))
 

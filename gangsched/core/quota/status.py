@@ -68,7 +68,7 @@ class Tally:
         return self.local_queues.get(key) or Sums()
 
     def runs(self, uid: str) -> bool:
-        """Is the workload of this UID admitted?"""
+        """Return True if the workload of this UID is admitted."""
         holding = self._holding.get(uid)
         return holding is not None and holding.admitted
 

@@ -118,11 +118,11 @@ class Node:
         return max(0, local - usage) + above
 
     def borrows(self, cell: int, more: int = 0) -> bool:
-        """Would it use more than its own subtree's quota with so much more?"""
+        """Return True if the node would use more than its own subtree's quota with so much more."""
         return self.usage[cell] + more > self.subtree[cell]
 
     def within(self, cells: Iterable[int]) -> bool:
-        """Is it within its subtree's quota in all of these?"""
+        """Return True if the node is within its subtree's quota in all of these."""
         return all(self.usage[c] <= self.subtree[c] for c in cells)
 
     def cohorts_over(self, cells: Iterable[int]) -> list[Node]:

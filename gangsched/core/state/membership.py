@@ -269,7 +269,7 @@ class Membership:
         return [each for each in _mistakes(pod) if (pod.gang, each) not in self._mistaken]
 
     def mistaken(self, gangs: Iterable[GangId]) -> bool:
-        """Is it unknown what one of these gangs wishes?"""
+        """Return True if the group object of one of these gangs has a mistake, so that its wishes are unknown."""
         specs = map(self.spec, gangs)
         return any(spec is not None and spec.mistake is not None for spec in specs)
 
@@ -452,7 +452,7 @@ class Membership:
         return max(0, spec.min_member - self.counted(gang, spec, census), sum(self.short_of(gang, spec).values()))
 
     def strict(self, gang: GangId) -> bool:
-        """Do its members that are bound go when others cannot be bound?"""
+        """Return True if its bound members are removed when others cannot be bound."""
         spec = self.spec(gang)
         return spec is None or spec.strict
 
@@ -466,12 +466,14 @@ class Membership:
         return len(census.bound) + (0 if gang.family in (QUEUED_JOB, QUEUED_JOBSET) else census.succeeded)
 
     def half_bound(self, gangs: Collection[GangId]) -> bool:
-        """Are some members bound, and fewer than these gangs need together? Not where each member starts by itself."""
+        """Return True if some members are bound, and fewer than these gangs need together. It is False where each
+        member starts by itself.
+        """
         seen = [(gang, self.census(gang)) for gang in gangs]
         return any(c.bound for _, c in seen) and any(self.required(g, c) for g, c in seen) and not self._apart(gangs)
 
     def _apart(self, gangs: Iterable[GangId]) -> bool:
-        """Does each member of these start by itself?"""
+        """Return True if each member of these starts by itself."""
         specs = [self.spec(gang) for gang in gangs]
         return all(spec is not None and spec.match_policy == ONLY_WAITING and spec.min_member == 1 for spec in specs)
 
@@ -486,7 +488,7 @@ class Membership:
         return min(out, default=0.0)
 
     def waits(self, gang: GangId) -> bool:
-        """Does the gang have members that are not placed yet?"""
+        """Return True if the gang has members that are not placed yet."""
         census = self.census(gang)
         return bool(census.pending or census.gated)
 

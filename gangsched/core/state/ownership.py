@@ -50,7 +50,7 @@ class Ownership:
     # -- changes -------------------------------------------------------------------------------------------
 
     def put(self, key: Key, link: Link) -> bool:
-        """This is what is known of an owner, or of a group, from now on; is it news?"""
+        """Store what is known of an owner or a group. Return True if it is new."""
         before = self._links.get(key)
         if before == link:
             return False
@@ -62,14 +62,14 @@ class Ownership:
         return True
 
     def drop(self, key: Key) -> bool:
-        """An owner, or a group, is gone; is it news?"""
+        """Forget an owner or a group that is gone. Return True if it was known."""
         before = self._links.pop(key, None)
         self._unlink(key, before)
         return before is not None
 
     def refuse(self, key: Key, uid: str, why: str) -> bool:
-        """An owner cannot be understood, and nothing else is known of it; is it news? Only for operators do the pods
-        depend on the object, so only these wait.
+        """Store that an owner cannot be understood, if nothing else is known of it. Return True if that is new. Only
+        for operators do the pods depend on the object, so only these wait.
         """
         before = self._links.get(key)
         if before is not None and before.uid == uid and not before.refused:
@@ -196,7 +196,9 @@ def full_name(kind: str) -> str:
 
 
 def same(owner: Owner, uid: str) -> bool:
-    """Can the object with this UID be the one that is named? A manifest may leave the UID of either open."""
+    """Return True if the object with this UID can be the one that is named. A manifest may leave the UID of either
+    open.
+    """
     return owner.uid == uid or not owner.uid or not uid or uid.startswith(UID_FROM_MANIFEST)
 
 

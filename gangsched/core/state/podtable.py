@@ -70,7 +70,7 @@ class Numbers(Generic[K]):
         return number
 
     def leave(self, number: int) -> bool:
-        """One user less; was it the last?"""
+        """Count one user less, and return True if it was the last."""
         self._users[number] -= 1
         if self._users[number]:
             return False

@@ -62,7 +62,7 @@ class Sightings:
             self.began_at[pod.uid] = now
 
     def _begins(self, old: Pod | None, pod: Pod, now: float) -> bool:
-        """Does a pod that is bound begin to run now? One that was not known before began now at the latest. Its
+        """Return True if a bound pod begins to run now. One that was not known before began now at the latest. Its
         timestamps count only if they are of the same clock.
         """
         if old is None:

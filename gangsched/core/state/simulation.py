@@ -232,7 +232,7 @@ class Simulation:
 
     @property
     def _watched(self) -> bool:
-        """Does any watcher need every single pod?"""
+        """Return True if any watcher needs every single pod."""
         return bool(self._told) or self._volumes is not None
 
     def mark(self) -> int:
@@ -334,7 +334,7 @@ class Simulation:
 
     @property
     def guests_pull(self) -> bool:
-        """Has a held or placed pod affinity, or preferred terms?"""
+        """True if a held or placed pod has affinity or preferred terms."""
         return self._pulling_guests > 0
 
     def visitors(self) -> Iterator[tuple[PodClass, int]]:
@@ -375,7 +375,7 @@ class Domains:
 
     @property
     def single(self) -> bool:
-        """Is every node in a domain of its own?"""
+        """True if every node is in a domain of its own."""
         return bool((self.code >= 0).all()) and len(distinct(self.code)) == len(self.code)
 
     def tally(self, rows: Ints, counts: Counts) -> Counts:
@@ -412,7 +412,7 @@ class DomainCounts:
 
 
 def includes(sim: Simulation, selection: Selection, pod: PodClass) -> bool:
-    """Does the selection include pods of this class?"""
+    """Return True if the selection includes pods of this class."""
     return sim.snapshot.terms.selects(selection, pod.namespace, pod.labels)
 
 

@@ -183,7 +183,7 @@ class TermIndex:
     # -- questions -----------------------------------------------------------------------------------------
 
     def selects(self, selection: Selection, namespace: str, labels: Labels) -> bool:
-        """Does the selection include a pod of this namespace with these labels?"""
+        """Return True if the selection includes a pod of this namespace with these labels."""
         return self._in_space(selection, namespace) and selector_matches(selection.selector, labels)
 
     def _in_space(self, selection: Selection, namespace: str) -> bool:

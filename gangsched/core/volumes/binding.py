@@ -48,7 +48,7 @@ class ByUid(Protocol):
 
 
 def needs_binding(snapshot: Snapshot, pods: ByUid, placements: Iterable[Placement]) -> bool:
-    """Has any of these members a claim that is not bound yet?"""
+    """Return True if any of these members has a claim that is not bound yet."""
     there = (pods[p.uid] for p in placements if p.uid in pods)
     return any(snapshot.volume_choices.unbound(snapshot.class_of(p)) for p in there if p.volumes is not None)
 
@@ -142,7 +142,9 @@ def _matched(choices: Choices, claims: Sequence[tuple[PersistentVolumeClaim, int
 
 
 def progress(snapshot: Snapshot, binding: ClaimBinding) -> tuple[bool, str]:
-    """Is the claim bound, and is there a reason why it will not be? What is shown may still be older than our write."""
+    """Return True if the claim is bound. If it will not be, return the reason with it. The claim that is shown may be
+    older than our write.
+    """
     claim = snapshot.volume_choices.index.claims.get(binding.key)
     name = binding.claim.name
     if claim is None or claim.uid != binding.claim.uid:
@@ -164,7 +166,7 @@ def progress(snapshot: Snapshot, binding: ClaimBinding) -> tuple[bool, str]:
 
 
 def _reached(snapshot: Snapshot, binding: ClaimBinding, claim: PersistentVolumeClaim) -> tuple[bool, str]:
-    """As :func:`progress`, of a claim that is bound: can the node reach its volume?"""
+    """Return as :func:`progress` for a claim that is bound: whether the node can reach its volume."""
     choices = snapshot.volume_choices
     volume = choices.index.volumes.get(claim.volume_name)
     if volume is None:

@@ -477,7 +477,7 @@ class VolumesInThought:
 
 
 class _Both:
-    """Is a name in either of two mappings?"""
+    """The names that are in either of two mappings."""
 
     def __init__(self, one: Container[str], other: Container[str]) -> None:
         self._one = one

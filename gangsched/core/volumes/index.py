@@ -110,7 +110,7 @@ class Attachments:
         return self._limits.get(node, ())
 
     def limited(self, driver: str) -> bool:
-        """Does any node limit this driver?"""
+        """Return True if any node limits this driver."""
         return bool(self._drivers_with_limits.get(driver))
 
     def rows_are(self, nodes: Sequence[Node], row_of: dict[str, int]) -> None:
@@ -217,7 +217,7 @@ class VolumeIndex:
         return news
 
     def _differs(self, record: StorageObject) -> bool:
-        """Is there more to the change than a new version?"""
+        """Return True if more has changed than the version."""
         old: StorageObject | None = None
         match record:
             case PersistentVolumeClaim():
@@ -439,7 +439,7 @@ class VolumeIndex:
     # -- binding -------------------------------------------------------------------------------------------
 
     def waits(self, claim: PersistentVolumeClaim) -> bool:
-        """Is it for the scheduler to say where this claim, which is not bound, gets its volume?"""
+        """Return True if the scheduler chooses where this unbound claim gets its volume."""
         storage_class = self.classes.get(claim.storage_class)
         return not claim.volume_name and storage_class is not None and storage_class.waits
 

@@ -29,7 +29,9 @@ class LateOwners:
         self._jobs: Page[OwnerKey] = world.agenda.page()  # the same of Jobs and JobSets
 
     def keep(self, pod: Pod, now: float) -> bool:
-        """A pod was seen: is it kept back? One that the world knows, or that has a node, never is."""
+        """Keep back a pod whose owner may follow, and return True if it is kept. A pod that the world knows, or that
+        has a node, never is.
+        """
         if not self.seconds or pod.uid in self._world.pods or not self._waits(pod):
             self.gone(pod.uid)
             return False
@@ -56,7 +58,7 @@ class LateOwners:
         return found
 
     def keep_job(self, key: OwnerKey, now: float) -> bool:
-        """A Job or JobSet was seen: is it not planned yet, because Kueue may still make a Workload of it?"""
+        """Keep back a Job or JobSet of which Kueue may still make a Workload. Return True while it is kept."""
         world = self._world
         owner = world.jobs.find(*key) if world.jobs.kueue.at_work and self.seconds else None
         if owner is None or stands(world, key) or not (owner.suspended and held(world, owner)):

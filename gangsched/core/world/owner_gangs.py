@@ -125,13 +125,13 @@ class OwnerGangs:
         return above if above is not None and above.kind == OPERATORS[owner.kind].part_of else None
 
     def _is_gang(self, owner: Owner, pod: Pod) -> bool:
-        """Is the object of an operator that owns a pod declared to be a gang?"""
+        """Return True if the operator's object that owns a pod is declared to be a gang."""
         known = self._seen(owner, pod.namespace)
         said = known.declared if known is not None and known.declared is not None else owners.said_by(pod)
         return self._declared(OPERATORS[owner.kind].counts_as, pod.namespace, said)
 
     def waits_for_owner(self, pod: Pod) -> bool:
-        """Is it unknown in which gang a pod is, because what owns it has not been seen, or is not there any more?"""
+        """Return True if the gang of a pod is unknown because its owner has not been seen or is gone."""
         if self.unowned(pod):
             return True
         if pod.owner is None or (pod.gang.family != SINGLE and not self._managed.active):
@@ -155,7 +155,7 @@ class OwnerGangs:
         return owner is not None and owner.kind in OPERATORS and self._seen(owner, namespace) is None
 
     def declared_in(self, namespace: str) -> bool:
-        """Does a namespace declare its owners gangs?"""
+        """Return True if a namespace declares its owners gangs."""
         return self._namespaces.get(namespace, {}).get(owners.GANG) == "true"
 
     def of_owner(self, kind: str, namespace: str, name: str) -> list[GangId]:
@@ -167,7 +167,9 @@ class OwnerGangs:
         return [gang for gang in found if gang in self._membership.members]
 
     def _together(self, owner: Suspendable) -> bool:
-        """Do all pods of a Job or JobSet start together: because it needs quota, or is declared to be a gang?"""
+        """Return True if all pods of a Job or JobSet start together, because it needs quota or is declared to be a
+        gang.
+        """
         if self._managed.active and self._jobs.queue_of(owner).local_queue:
             return True
         above = self._jobs.jobset_of(owner) if isinstance(owner, Job) else None
@@ -189,7 +191,7 @@ class OwnerGangs:
         return jobset if self._together(jobset) else job
 
     def _declared(self, kind: str | None, namespace: str, said: bool | None) -> bool:
-        """Is an owner that counts as one of this kind, and says this itself, declared to be a gang?"""
+        """Return True if an owner that counts as one of this kind, and says this itself, is declared to be a gang."""
         if said is not None:
             return said
         return kind is not None and (kind in self._kinds or self.declared_in(namespace))
@@ -224,7 +226,7 @@ class OwnerGangs:
         return self._renew(key[1:], None) if key[0] == JOB else []
 
     def _reaches(self, priority: int | None, pod: Pod) -> bool:
-        """Is the priority of the pod's gang at least this?"""
+        """Return True if the priority of the pod's gang is at least this."""
         if priority is None:
             return False
         own = self._membership.own_priority(pod.gang)
@@ -340,7 +342,7 @@ def key_in_labels(pod: Pod) -> Key | None:
 
 
 def _is_of(jobset: JobSet, gang: Gang) -> bool:
-    """Is a JobSet that of a TrainJob?"""
+    """Return True if the JobSet belongs to the TrainJob."""
     owner = jobset.owner
     named = owner is not None and (owner.kind, jobset.namespace, owner.name) == (gang.kind, gang.namespace, gang.name)
     return named and owner is not None and same(owner, gang.uid)

@@ -79,7 +79,7 @@ def _was_there(old: Pod | None, pod: Pod, assumed_on: str) -> bool:
 
 
 def _timed(world: World, options: Options) -> bool:
-    """Does anything have to run for some time before it may be evicted?"""
+    """Return True if any pod has to run for some time before it may be evicted."""
     classes = world.classes.values()
     return bool(options.minimum_run_time_seconds) or any(
         c.minimum_run_time_seconds or c.toleration_seconds for c in classes

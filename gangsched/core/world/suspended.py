@@ -31,7 +31,7 @@ def standing(world: World) -> set[OwnerKey]:
 
 
 def stands(world: World, key: OwnerKey) -> bool:
-    """Does this Job or JobSet have stand-ins?"""
+    """Return True if this Job or JobSet has members in the world."""
     return any(GangId(*key, scheduler) in world.membership.members for scheduler in world.membership.ours)
 
 
@@ -42,7 +42,7 @@ def with_queue(world: World) -> list[OwnerKey]:
 
 
 def ours(world: World, owner: Suspendable) -> bool:
-    """Is it suspended, by us or until its queue has room, and may it go on?"""
+    """Return True if it is suspended, by us or until its queue has room, and may be resumed."""
     return _waits(world, owner) and _problem(world, owner) is None
 
 
@@ -88,7 +88,7 @@ def two_admitters(world: World, owner: Suspendable) -> str:
 
 
 def held(world: World, owner: Suspendable) -> bool:
-    """Is it, where it is suspended without a record of ours, to start when its queue has room?
+    """Return True if it is suspended without a record of ours and starts when its queue has room.
 
     That is what ``suspend: true`` means beside a queue label; so Jobs are written for Kueue, too. An object with a
     controller above it is left to that controller.

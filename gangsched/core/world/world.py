@@ -259,8 +259,8 @@ class World:
         self._recharge(pod)
 
     def still_takes(self, uid: str, node: str, ignores: Callable[[str], bool]) -> bool:
-        """Is there still room on ``node`` for a pod that is assumed there? Other actions may have taken it meanwhile,
-        or removed the node. Of resources that ``ignores`` names there is always enough.
+        """Return True if ``node`` still has room for a pod that is assumed there. Other actions may have taken it
+        meanwhile, or removed the node. Of resources that ``ignores`` names there is always enough.
         """
         self.snapshot.settle()
         row = self.snapshot.row_of.get(node)

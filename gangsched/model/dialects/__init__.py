@@ -143,7 +143,7 @@ def minimum_key(family: str) -> str:
 
 
 def has_status(family: str) -> bool:
-    """Is the status of its group objects ours to write?"""
+    """Return True if the status of its group objects is ours to write."""
     return _of(family).status is not None
 
 

@@ -52,12 +52,12 @@ ALLOWED = invalid.subdomain(most=MAX_NAME)
 
 
 def is_subdomain(name: str) -> bool:
-    """Can an object have this name?"""
+    """Return True if an object can have this name."""
     return len(name) <= MAX_NAME and _SUBDOMAIN.fullmatch(name) is not None
 
 
 def is_key(text: str) -> bool:
-    """Is this ``namespace/name``, both such as objects have?"""
+    """Return True if this is ``namespace/name``, both such as objects have."""
     namespace, _, name = text.partition("/")
     return len(namespace) <= 63 and _NAMESPACE.fullmatch(namespace) is not None and is_subdomain(name)
 

@@ -47,7 +47,7 @@ _WORDS = {"true": True, "false": False}
 
 
 def declared(notes: Labels) -> bool | None:
-    """Do the pods start together by these annotations or labels? None where they do not say. Raises
+    """Return whether the pods start together by these annotations or labels, or None where they do not say. Raises
     :class:`FieldError` for any other word.
     """
     raw = notes.get(GANG)
