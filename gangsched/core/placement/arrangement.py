@@ -29,8 +29,10 @@ _LOOKS = 100_000
 
 
 class Packed(msgspec.Struct, frozen=True, eq=False):
-    """Whether members fit, and where. ``known`` is False if that could not be found out. If they fit, ``counts`` ``(K,
-    N)`` are members of each kind on each node. ``rows`` has the row of each member (UID) where the caller knows the members.
+    """Whether members fit, and where.
+
+    ``known`` is False if that could not be found out. If they fit, ``counts`` ``(K, N)`` are members of each kind on
+    each node. ``rows`` has the row of each member (UID) where the caller knows the members.
     """
 
     known: bool
