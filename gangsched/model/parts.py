@@ -24,6 +24,13 @@ def part_of(whole: Part, labels: Labels) -> str:
     return ""
 
 
+def constrained(part: Part) -> Part | None:
+    """Return the first part of this tree that has a topology, or is to be apart from its siblings; None for none."""
+    if part.topology or part.distinct:
+        return part
+    return next(filter(None, map(constrained, part.parts)), None)
+
+
 def fewest(part: Part) -> int:
     """How few members may start: those of the smallest parts of which there must be so many."""
     if part.least is None:
@@ -34,7 +41,11 @@ def fewest(part: Part) -> int:
 
 
 def as_roles(part: Part) -> tuple[tuple[str, int], ...] | None:
-    """How many members of each role there must be where no part can be left out; None where one can."""
+    """How many members of each role there must be where no part can be left out and none has a topology; None
+    otherwise.
+    """
+    if part.topology or part.distinct:
+        return None
     if part.least is None:
         return ((part.name, part.count),)
     within = [as_roles(each) for each in part.parts]

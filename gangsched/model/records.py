@@ -268,6 +268,10 @@ class Part(Record, frozen=True):
     """A part of a gang: ``count`` members of the role ``name``. With ``least``, it needs so many whole ``parts``.
     Without parts, its ``selector`` selects members (None: all), the values of ``keys`` divide them, and it needs
     ``least`` divisions of ``count`` members. See :mod:`gangsched.model.parts`.
+
+    ``topology`` lists (node label key, required?) constraints of the part, outermost first. Several required keys are
+    one path of labels. Each division of a part has the topology for itself. ``distinct`` is a node label key. No two
+    sibling parts, or divisions of this part, may be in one domain of it.
     """
 
     name: str = ""
@@ -276,6 +280,8 @@ class Part(Record, frozen=True):
     parts: tuple[Part, ...] = ()
     selector: LabelSelector | None = None
     keys: tuple[str, ...] = ()
+    topology: tuple[tuple[str, bool], ...] = ()
+    distinct: str = ""
 
 
 class Gang(Record, frozen=True):
