@@ -294,7 +294,6 @@ class Scheduler:
                 self._run.quarantined(event)
             case ev.Synced():
                 self._synced = True
-                self.world.rivals.listed()
                 for pod in self._late.among(self.world.pods.values()):  # it was listed after the Jobs
                     self._pod_gone(pod.uid)
                     self._late.keep(pod, self.world.now)

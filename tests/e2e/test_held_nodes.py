@@ -107,6 +107,21 @@ async def test_a_process_that_ends_leaves_its_nodes_to_a_standby(
             await admin.wait_for("Pod", "gang", lambda p: p["spec"].get("nodeName") == node, namespace)
 
 
+async def test_pods_that_name_a_scheduler_which_is_not_there_close_no_node(
+    admin: Client, crds: list[str], stuck: tuple[str, str], scheduler_kubeconfig: Path, tmp_path: Path
+) -> None:
+    """Before the process starts, a user puts a pod on the node by itself, and another one claims in its status that a
+    scheduler has seen it. The API server drops that status, the victim is evicted, and no node is held.
+    """
+    _, namespace = stuck
+    claim = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+    await admin.create({**a_pod("theirs", "4"), "status": {"conditions": [claim]}}, namespace)
+    async with admin.record("Node") as recorder, running_scheduler(scheduler_kubeconfig, tmp_path):
+        await admin.wait_for("Pod", "victim", lambda p: "deletionTimestamp" in p["metadata"], namespace)
+        assert await taints(admin) == {}
+        assert not [t for change in recorder.changes for t in change.object["spec"].get("taints") or []]
+
+
 async def test_a_person_gives_nodes_back_when_no_scheduler_is_left(
     admin: Client, crds: list[str], scheduler_kubeconfig: Path
 ) -> None:

@@ -32,6 +32,7 @@ def story(grace: float, **options: str) -> World:
     world = World.of(
         [
             *(Changed(node(f"n{n}").obj()) for n in range(NODES)),
+            Changed(pod("dns", "kube-system").scheduler(OTHERS).on("n0").obj()),
             *(web(n, grace) for n in range(NODES)),
             Changed(gang("g").min(NODES).obj()),
             *(Changed(pod(f"m{n}").cpu(4).priority(5).gang("g").obj()) for n in range(NODES)),

@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from gangsched.core.actions import Write
-from tests.builders import OTHERS, gang, node, pod
+from tests.builders import OTHERS, PodBuilder, gang, node, pod
 from tests.core.harness import Cluster
 from tests.core.stories import member
+
+
+def dns(on: str) -> PodBuilder:
+    """A pod of kube-system, from which follows that kube-scheduler binds pods here."""
+    return pod("dns", "kube-system").scheduler(OTHERS).on(on)
 
 
 def preempting(scheduler: str = OTHERS, grace: float = 30.0, **options: Any) -> Cluster:
@@ -19,6 +24,7 @@ def preempting(scheduler: str = OTHERS, grace: float = 30.0, **options: Any) -> 
         gang("g").min(2).timeout(300),
         *(pod(f"v{i}").cpu(3).priority(1).on(f"n{i}").scheduler(scheduler).field(grace_seconds=grace) for i in (1, 2)),
         *(member(i) for i in (1, 2)),
+        dns("n3"),
         **options,
     )
 

@@ -10,7 +10,7 @@ from gangsched.core.actions import Bind, HoldNode, Remove
 from gangsched.core.ledger.held_shares import FIRST_PAUSE_SECONDS, HeldShares
 from gangsched.core.lifecycle.holding import HEAD_START_SECONDS, IN_FLIGHT_SECONDS, LINGER_SECONDS, TAKEOVER_SECONDS
 from tests.builders import OTHERS, PodBuilder, gang, node, pod
-from tests.core.eviction.held_nodes import asked, held, preempting
+from tests.core.eviction.held_nodes import asked, dns, held, preempting
 from tests.core.harness import Cluster, texts
 
 MOST = 120.0  # preemption.maxWait
@@ -63,6 +63,7 @@ def test_a_hold_for_slow_pods_begins_when_the_first_is_gone() -> None:
         node("n1"),
         victim("a", "n1", 3600.0, 2.0),
         victim("b", "n1", 3600.0, 2.0),
+        dns("n1"),
         pod("m").cpu(4).priority(5),
         timeout_seconds=7200.0,
     )
@@ -85,6 +86,7 @@ def test_a_hold_for_slow_pods_begins_before_those_are_removed_that_terminate_soo
         node("n1"),
         victim("slow", "n1", 3600.0, 2.0),
         victim("quick", "n1", quick, 2.0),
+        dns("n1"),
         pod("m").cpu(4).priority(5),
         timeout_seconds=7200.0,
     )
@@ -108,6 +110,7 @@ def test_only_nodes_are_held_on_which_others_could_take_what_the_members_need(as
     cluster = Cluster(
         node("n1").cpu(4),
         pod("v").cpu(2).priority(1).on("n1").scheduler(OTHERS).port(80),
+        dns("n1"),
         pod("m").cpu(asks).priority(5).port(80),
     )
     cluster.pass_time(IN_FLIGHT_SECONDS)
@@ -144,7 +147,7 @@ def test_a_namespace_for_which_nodes_were_held_in_vain_pauses_and_others_do_not(
 def test_one_namespace_has_a_share_of_the_nodes_that_are_held_at_once() -> None:
     """What exceeds it waits until other nodes are given back; another namespace has its own share."""
     cluster = Cluster(*(node(f"n{i}") for i in range(4)), *(victim(f"v{i}", f"n{i}", 30.0) for i in range(4)))
-    cluster.show(*(wants(f"m{i}") for i in range(3)))
+    cluster.show(dns("n0"), *(wants(f"m{i}") for i in range(3)))
     cluster.run()
     assert len(held(cluster)) == 2
     cluster.show(wants("other", "e"))
@@ -209,14 +212,14 @@ def test_one_namespace_cannot_keep_nodes_closed_by_one_gang_after_another() -> N
     """New victims that stay and a new gang whenever nodes are free: others wait for maxWait at most, and ever less."""
     cluster = Cluster(
         *(node(f"n{i}") for i in range(8)),
-        pod("theirs").cpu(0.1).priority(9).on("n0").scheduler(OTHERS),
+        dns("n0"),
         overdue_after_seconds=10_000.0,
         timeout_seconds=100_000.0,
     )
     longest = lasts = closed = number = 0
     for _ in range(1_100):
         if not held(cluster):
-            for name in [name for _, name in cluster.pods if name != "theirs"]:
+            for name in [name for _, name in cluster.pods if name != "dns"]:
                 cluster.delete(name)
             number += 1
             cluster.show(*(victim(f"v{number}-{i}", f"n{i}", 100.0, 2.0) for i in range(8)))

@@ -11,7 +11,7 @@ from gangsched.core.lifecycle.holding import BEYOND_GRACE_SECONDS, IN_FLIGHT_SEC
 from gangsched.model.constraints import Taint
 from gangsched.model.held import MOST_AGE_SECONDS, Held
 from tests.builders import OTHERS, gang, node, pod
-from tests.core.eviction.held_nodes import asked, held, preempting
+from tests.core.eviction.held_nodes import asked, dns, held, preempting
 from tests.core.harness import Cluster, reports, texts, writes
 
 
@@ -205,6 +205,7 @@ def test_two_plans_on_one_node_share_the_taint() -> None:
         *(pod(f"v{i}").cpu(4).priority(1).on("n1").scheduler(OTHERS).field(grace_seconds=9.0 * i) for i in (1, 2)),
         pod("a").cpu(4).priority(9),
         pod("b").cpu(4).priority(8),
+        dns("n1"),
     )
     cluster.run()
     assert sorted(asked(cluster, Remove)) == ["v1", "v2"]
@@ -229,6 +230,7 @@ def test_a_plan_that_counts_on_what_another_removes_is_held_from_then() -> None:
         *(pod(f"v{i}").cpu(3).priority(4).on(f"n{i}").gang("old").scheduler(OTHERS) for i in (1, 2)),
         pod("strong").cpu(3).priority(9),
         pod("weak").cpu(3).priority(3),
+        dns("n1"),
         held_share=1.0,
     )
     cluster.run()

@@ -11,7 +11,7 @@ from gangsched.core.actions import Bind, ReleaseNode, Remove
 from gangsched.core.events import Gone
 from gangsched.core.lifecycle.holding import IN_FLIGHT_SECONDS
 from tests.builders import OTHERS, gang, node, pod
-from tests.core.eviction.held_nodes import asked, held
+from tests.core.eviction.held_nodes import asked, dns, held
 from tests.core.harness import Cluster, texts
 
 
@@ -32,6 +32,7 @@ def leaving(nodes: int) -> Cluster:
         gang("g").min(3),
         *(pod(f"v{i}").cpu(3).priority(1 if i < 4 else 2).on(f"n{i}").scheduler(OTHERS) for i in range(1, nodes + 1)),
         *(pod(f"m{i}").cpu(3).priority(5).gang("g") for i in range(3)),
+        dns("n1"),
     )
     cluster.run()
     assert sorted(asked(cluster, Remove)) == ["v1", "v2", "v3"]
