@@ -17,6 +17,7 @@ import msgspec
 
 from gangsched.core.decision import Placement, Victim
 from gangsched.model.constraints import Directives
+from gangsched.model.devices import Allocation
 from gangsched.model.records import JOB, Pod
 
 #: Reason of the DisruptionTarget condition of a victim.
@@ -54,6 +55,21 @@ class GroupRef(PodRef, frozen=True, gc=False):
 
     family: str = ""
     version: str = ""
+
+
+class ClaimRef(PodRef, frozen=True, gc=False):
+    """One incarnation of a ResourceClaim, as it was in a ``version``."""
+
+    version: str = ""
+
+
+class Consumer(msgspec.Struct, frozen=True, gc=False):
+    """An object that may use the devices of a claim, as ``status.reservedFor`` names it."""
+
+    name: str
+    uid: str
+    resource: str = "pods"
+    group: str = ""
 
 
 class NodeRef(PodRef, frozen=True, gc=False):
@@ -211,6 +227,36 @@ class SelectNode(_Action, frozen=True):
     node: str
 
 
+class _ClaimWrite(_Action, frozen=True):
+    id: int
+    claim: ClaimRef
+    consumers: tuple[Consumer, ...]
+
+    @property
+    def pod(self) -> ClaimRef:
+        """What is written to."""
+        return self.claim
+
+
+class AllocateClaim(_ClaimWrite, frozen=True):
+    """Give devices to a ResourceClaim that has none: the finalizer that protects them, and after it the allocation and
+    its consumers in one update. ``written`` is the allocation as the API has it (JSON).
+    """
+
+    allocation: Allocation
+    written: str
+
+
+class ReserveClaim(_ClaimWrite, frozen=True):
+    """Add consumers to a ResourceClaim that has been allocated so."""
+
+    allocation: Allocation
+
+
+class ReleaseClaim(_ClaimWrite, frozen=True):
+    """Take consumers off a ResourceClaim. Without any, its devices are given back, and then it loses the finalizer."""
+
+
 class _NodeWrite(_Action, frozen=True):
     id: int
     node: NodeRef
@@ -332,9 +378,10 @@ class JobStatus(GangStatus, frozen=True):
 
 VolumeWrite: TypeAlias = BindVolume | SelectNode
 PodWrite: TypeAlias = Bind | Nominate | WithdrawNomination | Mark | Unmark | Remove | AskRemoval
+ClaimWrite: TypeAlias = AllocateClaim | ReserveClaim | ReleaseClaim
 JobWrite: TypeAlias = SuspendJob | ResumeJob
 NodeWrite: TypeAlias = HoldNode | ReleaseNode
-Write: TypeAlias = PodWrite | VolumeWrite | JobWrite | NodeWrite
+Write: TypeAlias = PodWrite | VolumeWrite | ClaimWrite | JobWrite | NodeWrite
 Removal: TypeAlias = Remove | SuspendJob
 Action: TypeAlias = Write | SetCondition | SetGroupStatus | Report | GangStatus
 
@@ -345,6 +392,7 @@ _OVERRULED: Mapping[type[Action], type[Any] | UnionType] = {
     WithdrawNomination: Nominate,
     HoldNode: NodeWrite,
     ReleaseNode: HoldNode,
+    ReleaseClaim: AllocateClaim | ReserveClaim,
 }
 
 

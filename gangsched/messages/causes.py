@@ -50,6 +50,9 @@ object_not_found = Text('{kind} "{name}" not found')
 UNBOUND_IMMEDIATE_CLAIMS = "pod has unbound immediate PersistentVolumeClaims"
 claim_bound_to_nothing = Text('persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume_name}"')
 claim_being_deleted = Text('persistentvolumeclaim "{name}" is being deleted')
+resource_claim_being_deleted = Text('resourceclaim "{name}" is being deleted')
+claim_allocated_elsewhere = Text('resourceclaim "{name}" was allocated by another client')
+claim_reserved_too_often = Text('resourceclaim "{name}" has {most} consumers')
 claim_of_another_pod = Text("PVC {where}/{name} was not created for pod {where}/{pod} (pod is not owner)")
 claim_not_created_yet = Text('waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"')
 

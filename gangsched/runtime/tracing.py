@@ -19,11 +19,13 @@ from opentelemetry.trace import Span, Status, StatusCode, Tracer
 from gangsched import __version__
 from gangsched.core.actions import (
     Action,
+    AllocateClaim,
     Bind,
     BindVolume,
     Mark,
     Nominate,
     Remove,
+    ReserveClaim,
     SelectNode,
     SuspendJob,
     WithdrawNomination,
@@ -42,6 +44,8 @@ _PHASES: dict[type[Any], str] = {
     SuspendJob: "remove",
     BindVolume: "bind volumes",
     SelectNode: "bind volumes",
+    AllocateClaim: "allocate devices",
+    ReserveClaim: "allocate devices",
     Bind: "bind",
 }
 GATHERING, QUEUED, VICTIMS = "wait/members", "wait/decision", "wait/victims"
@@ -232,7 +236,8 @@ class GangTraces(Observer):
     def _life_of(self, action: Write) -> _Life | None:
         if isinstance(action, SuspendJob):
             return next((life for life in self._lives.values() if life.gang.key == action.preemptor), None)
-        return self._of_pod.get(action.pod.uid)
+        uid = action.consumers[0].uid if isinstance(action, AllocateClaim | ReserveClaim) else action.pod.uid
+        return self._of_pod.get(uid)
 
     def _answered(self, number: int, outcome: Outcome, message: str, now: float) -> None:
         if number not in self._of_write:

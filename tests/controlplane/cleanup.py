@@ -31,6 +31,9 @@ CLUSTER_KINDS = {
     "CSINode",
     "CSIDriver",
     "VolumeAttachment",
+    "DeviceClass",
+    "ResourceSlice",
+    "DeviceTaintRule",
 }
 
 

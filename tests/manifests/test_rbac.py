@@ -51,7 +51,13 @@ CLUSTER_RIGHTS = {
     ("jobset.x-k8s.io", "jobsets/status"): {"patch"},
     ("leaderworkerset.x-k8s.io", "leaderworkersets"): FOLLOW,
     ("topology.volcano.sh", "hypernodes"): FOLLOW,
-    ("resource.k8s.io", "deviceclasses"): FOLLOW,
+    **{
+        ("resource.k8s.io", kind): FOLLOW
+        for kind in ("deviceclasses", "resourceslices", "resourceclaimtemplates", "devicetaintrules")
+    },
+    ("resource.k8s.io", "resourceclaims"): READ | {"patch"},
+    ("resource.k8s.io", "resourceclaims/status"): {"patch"},
+    ("resource.k8s.io", "resourceclaims/binding"): {"patch"},
     **{(group, "queues"): FOLLOW for group in ("scheduling.volcano.sh", "scheduling.run.ai")},
     **{
         ("kubeflow.org", kind): FOLLOW

@@ -256,6 +256,7 @@ class KubeCluster:
             settings=sent,
             observe=observe,
             bystanders=self._bystanders,
+            served=self._caches.version_of,
         )
         self._statuses = statuses
         self._history: History | None = None

@@ -7,9 +7,11 @@ from typing import Any
 
 from gangsched.core.actions import (
     Action,
+    AllocateClaim,
     AskRemoval,
     Bind,
     BindVolume,
+    ClaimRef,
     GangStatus,
     HoldNode,
     JobRef,
@@ -17,9 +19,11 @@ from gangsched.core.actions import (
     NodeRef,
     Nominate,
     PodRef,
+    ReleaseClaim,
     ReleaseNode,
     Remove,
     Report,
+    ReserveClaim,
     ResumeJob,
     SelectNode,
     SetCondition,
@@ -28,6 +32,7 @@ from gangsched.core.actions import (
     Unmark,
     WithdrawNomination,
 )
+from gangsched.model.devices import Allocation
 
 #: By kind of action: what would be done, and the fields that are logged.
 _TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
@@ -42,6 +47,9 @@ _TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
     ResumeJob: ("resume", ()),
     BindVolume: ("bind", ("claim", "pod")),
     SelectNode: ("ask for a volume for", ("node", "pod")),
+    AllocateClaim: ("allocate", ("consumers", "allocation")),
+    ReserveClaim: ("reserve", ("consumers",)),
+    ReleaseClaim: ("release", ("consumers",)),
     HoldNode: ("hold", ("value",)),
     ReleaseNode: ("no longer hold", ()),
     SetCondition: ("set PodScheduled=False on", ("reason", "message")),
@@ -59,9 +67,16 @@ def told(action: Action) -> tuple[str, dict[str, Any]]:
     values = {name: getattr(action, name) for name in fields}
     # A line of the log has its own message.
     return f"{verb} {_object(action)}", {
-        "says" if name == "message" else name: value.key if isinstance(value, PodRef) else value
-        for name, value in values.items()
+        "says" if name == "message" else name: _detail(value) for name, value in values.items()
     }
+
+
+def _detail(value: Any) -> Any:
+    if isinstance(value, Allocation):
+        return " ".join("/".join(each.device) for each in value.devices)
+    if isinstance(value, tuple):
+        return " ".join(each.name for each in value)
+    return value.key if isinstance(value, PodRef) else value
 
 
 def _object(action: Action) -> str:
@@ -76,6 +91,8 @@ def _object(action: Action) -> str:
             return f"PersistentVolumeClaim {pod.namespace}/{claim}"
     if isinstance(action, SetGroupStatus):
         return f"group {action.pod.key}"
+    if isinstance(action.pod, ClaimRef):
+        return f"ResourceClaim {action.pod.key}"
     if isinstance(action.pod, NodeRef):
         return f"Node {action.pod.name}"
     return f"{action.pod.kind if isinstance(action.pod, JobRef) else 'Pod'} {action.pod.key}"

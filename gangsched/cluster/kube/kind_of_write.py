@@ -24,7 +24,8 @@ Verdict: TypeAlias = tuple[Outcome, str]
 class Means(NamedTuple):
     """The tools of all kinds of writes: ``client`` reads the state after failed attempts, for at most
     ``timeout_seconds`` each time; ``preconditions`` know what the watch has brought; ``report`` takes what owners are
-    to know; ``now`` is the wall clock (seconds); ``controller`` and ``instance`` sign Events.
+    to know; ``now`` is the wall clock (seconds); ``controller`` and ``instance`` sign Events;
+    ``served`` returns the version in which a resource is watched.
     """
 
     client: Client
@@ -34,6 +35,7 @@ class Means(NamedTuple):
     now: Callable[[], float]
     controller: str = ""
     instance: str = ""
+    served: Callable[[str], str] = lambda _: "v1"
 
 
 class KindOfWrite(Generic[A]):

@@ -481,6 +481,11 @@ class Caches:
         found = (each for each in self._reflectors.values() if each.kind.name in FRESH)
         return {each.kind.resource: now - each.heard_at for each in found}
 
+    def version_of(self, resource: str) -> str:
+        """Return the version in which a resource is watched; "v1" if it is not."""
+        found = self._reflectors.get(resource)
+        return found.kind.versions[0] if found is not None else "v1"
+
     def measured(self) -> Mapping[str, Any]:
         """The ages as the leader publishes them."""
         return {"cacheAges": {resource: round(age, 1) for resource, age in self.ages().items()}}

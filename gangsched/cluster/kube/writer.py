@@ -60,7 +60,8 @@ class Writer:
 
     ``answer`` gets one :class:`WriteDone` for every action with an id. ``fence`` is the monotonic time after
     which nothing may be written; ``now`` is the wall clock for condition times. ``controller`` and ``instance``
-    sign Events. ``preconditions`` know what the watch has brought since a write was decided. ``stale`` says why
+    sign Events. ``served`` returns the version in which a resource is
+    watched. ``preconditions`` know what the watch has brought since a write was decided. ``stale`` says why
     nothing may be written at the moment that rests on some kinds. ``statuses`` of groups, queues and Jobs are kept
     if they are given.
     """
@@ -80,6 +81,7 @@ class Writer:
         settings: WriteSettings | None = None,
         observe: Observe = ignore,
         bystanders: Bystanders | None = None,
+        served: Callable[[str], str] = lambda _: "v1",
     ) -> None:
         self._client = client
         self._answer = answer
@@ -110,6 +112,7 @@ class Writer:
                 now,
                 controller,
                 instance,
+                served,
             )
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from gangsched.cluster.kube.claim_writes import Allocations, Releases, Reservations
 from gangsched.cluster.kube.job_writes import JobWrites, Suspensions
 from gangsched.cluster.kube.kind_of_write import KindOfWrite, Means
 from gangsched.cluster.kube.nodes import NodeWrites
@@ -20,15 +21,18 @@ from gangsched.cluster.kube.pod_writes import (
 from gangsched.cluster.kube.report_writes import GroupStatuses, Reports
 from gangsched.cluster.kube.volume_writes import BoundVolumes, SelectedNodes
 from gangsched.core.actions import (
+    AllocateClaim,
     AskRemoval,
     Bind,
     BindVolume,
     HoldNode,
     Mark,
     Nominate,
+    ReleaseClaim,
     ReleaseNode,
     Remove,
     Report,
+    ReserveClaim,
     ResumeJob,
     SelectNode,
     SetCondition,
@@ -57,6 +61,9 @@ def kinds_of_writes(means: Means) -> Kinds:
         Report: Reports(means),
         BindVolume: BoundVolumes(means),
         SelectNode: SelectedNodes(means),
+        AllocateClaim: Allocations(means),
+        ReserveClaim: Reservations(means),
+        ReleaseClaim: Releases(means),
         SuspendJob: Suspensions(means),
         ResumeJob: JobWrites(means),
         HoldNode: nodes,

@@ -22,7 +22,12 @@ NO_DETAIL: Detail = {}
 #: The actor.
 INPUT, USER, SCHEDULER, API_SERVER, KUBELET = "input", "user", "scheduler", "api-server", "kubelet"
 DISRUPTION_CONTROLLER, POD_GC = "disruption-controller", "pod-gc"
-VOLUME_CONTROLLER, JOB_CONTROLLER, JOBSET_CONTROLLER = "volume-controller", "job-controller", "jobset-controller"
+CLAIM_CONTROLLER, VOLUME_CONTROLLER, JOB_CONTROLLER, JOBSET_CONTROLLER = (
+    "claim-controller",
+    "volume-controller",
+    "job-controller",
+    "jobset-controller",
+)
 
 #: An action on an object.
 EXISTS, CREATE, CHANGE, GONE = "exists", "create", "change", "gone"
@@ -32,6 +37,7 @@ CONDITION, EVENT, STATUS, DECIDE = "condition", "event", "status", "decide"
 ADMIT, RUN, REJECT, SUCCEED, BUDGET = "admit", "run", "reject", "succeed", "budget"
 SUSPEND, RESUME, FAIL, COMPLETE = "suspend", "resume", "fail", "complete"
 BIND_VOLUME, SELECT_NODE, PROVISION = "bind-volume", "select-node", "provision"
+ALLOCATE, RESERVE, RELEASE_CLAIM, MAKE_CLAIM = "allocate", "reserve", "release-claim", "make-claim"
 
 OK = Outcome.OK
 

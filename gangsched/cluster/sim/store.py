@@ -10,6 +10,7 @@ import msgspec
 from gangsched.cluster.sim.history import Cause, History
 from gangsched.core.events import Changed, Event, Gone, ObjectRefused
 from gangsched.core.keys import ObjectKey, key_of, object_key
+from gangsched.model.devices import ResourceClaim
 from gangsched.model.jobsets import JOBSET, JobSet
 from gangsched.model.records import JOB, Budget, Gang, Job, Node, Pod
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageObject
@@ -66,6 +67,14 @@ class Store:
         """The storage object of this API kind, or None."""
         found = self._others.get(object_key(kind, "", namespace, name))
         return found if isinstance(found, StorageObject) else None
+
+    def claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The ResourceClaim, or None."""
+        return self._others.get(object_key("ResourceClaim", "", namespace, name))
+
+    def device_claims(self) -> list[ResourceClaim]:
+        """All ResourceClaims, in the order in which they were created."""
+        return self._all(ResourceClaim)
 
     def job(self, namespace: str, name: str) -> Job | None:
         """The Job, or None."""

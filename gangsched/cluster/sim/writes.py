@@ -19,9 +19,11 @@ from gangsched.cluster.sim.history import SCHEDULER, Cause, Detail, History
 from gangsched.cluster.sim.store import Store
 from gangsched.core.actions import (
     Action,
+    AllocateClaim,
     AskRemoval,
     Bind,
     BindVolume,
+    ClaimWrite,
     GangStatus,
     HoldNode,
     JobStatus,
@@ -30,9 +32,11 @@ from gangsched.core.actions import (
     Nominate,
     PodRef,
     PodWrite,
+    ReleaseClaim,
     ReleaseNode,
     Remove,
     Report,
+    ReserveClaim,
     ResumeJob,
     SelectNode,
     SetCondition,
@@ -45,6 +49,7 @@ from gangsched.core.actions import (
 from gangsched.core.events import Changed, Gone, Outcome, WriteDone
 from gangsched.model.budgets import asks_budgets, is_charged
 from gangsched.model.constraints import Directives
+from gangsched.model.devices import MAX_RESERVED
 from gangsched.model.held import Held
 from gangsched.model.jobsets import JOBSET, JobSet
 from gangsched.model.records import Budget, Condition, Job, Pod
@@ -149,6 +154,8 @@ class ApiServer:
                 return self._bind_volume(action)
             case SelectNode():
                 return self._select_node(action)
+            case AllocateClaim() | ReserveClaim() | ReleaseClaim():
+                return self._write_claim(action)
             case SuspendJob() | ResumeJob():
                 return self._suspend_or_resume(action)
             case HoldNode() | ReleaseNode():
@@ -166,6 +173,33 @@ class ApiServer:
         changed = msgspec.structs.replace(volume, claim=ref)
         cause = Cause(SCHEDULER, log.BIND_VOLUME, _said(action))
         self._store.apply(Changed(changed), cause)
+        return _OK
+
+    def _write_claim(self, action: ClaimWrite) -> Verdict:
+        """Return the final result of the adapter: another version of the claim alone is no obstacle."""
+        claim = self._store.claim(action.claim.namespace, action.claim.name)
+        if claim is None or claim.uid != action.claim.uid:
+            return Verdict(Outcome.GONE, "no claim with this name and UID")
+        changed: Any
+        wanted = tuple((each.resource, each.name, each.uid) for each in action.consumers)
+        if isinstance(action, ReleaseClaim):
+            left = tuple(each for each in claim.reserved_for if each not in wanted)
+            if left == claim.reserved_for:
+                return _OK
+            changed = msgspec.structs.replace(claim, reserved_for=left, allocation=claim.allocation if left else None)
+        else:
+            as_decided = claim.allocation == action.allocation
+            if as_decided and set(wanted) <= set(claim.reserved_for):
+                return _OK
+            if claim.deleting:
+                return Verdict(Outcome.CONFLICT, f"resourceclaim {claim.name} is being deleted")
+            if not as_decided and (claim.allocation is not None or isinstance(action, ReserveClaim)):
+                return Verdict(Outcome.CONFLICT, f"resourceclaim {claim.name} was allocated by another client")
+            reserved = tuple(dict.fromkeys((*claim.reserved_for, *wanted)))
+            if len(reserved) > MAX_RESERVED:
+                return Verdict(Outcome.REFUSED, f"resourceclaim {claim.name} has too many consumers")
+            changed = msgspec.structs.replace(claim, reserved_for=reserved, allocation=action.allocation)
+        self._store.apply(Changed(changed), Cause(SCHEDULER, verb_of(action), _said(action)))
         return _OK
 
     def _suspend_or_resume(self, action: SuspendJob | ResumeJob) -> Verdict:
@@ -334,6 +368,8 @@ class ApiServer:
             kind, key, uid = action.regarding[1], "/".join(filter(None, action.regarding[2:4])), action.regarding[4]
         elif isinstance(action, SuspendJob | ResumeJob):
             kind, key, uid = action.job.kind, action.job.key, action.job.uid
+        elif isinstance(action, ClaimWrite):
+            kind, key, uid = "ResourceClaim", action.claim.key, action.claim.uid
         elif isinstance(action, NodeWrite):
             kind, key, uid = "Node", action.node.name, action.node.uid
         elif isinstance(action, GangStatus):
@@ -360,6 +396,9 @@ _TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
     AskRemoval: (log.ASK, ()),
     BindVolume: (log.BIND_VOLUME, ("volume", "claim")),
     SelectNode: (log.SELECT_NODE, ("node", "claim")),
+    AllocateClaim: (log.ALLOCATE, ("allocation", "consumers")),
+    ReserveClaim: (log.RESERVE, ("consumers",)),
+    ReleaseClaim: (log.RELEASE_CLAIM, ("consumers",)),
     SuspendJob: (log.SUSPEND, ("preemptor", "plan")),
     ResumeJob: (log.RESUME, ()),
     HoldNode: (log.HOLD, ("value",)),
@@ -385,6 +424,10 @@ def _said(action: Action) -> dict[str, Any]:
     said = {name: getattr(action, name) for name in _TOLD.get(type(action), ("", ()))[1]}
     if isinstance(action, BindVolume | SelectNode):
         said["claim"] = f"{action.pod.namespace}/{action.claim}"
+    if isinstance(action, ClaimWrite):
+        said["consumers"] = [each.name for each in action.consumers]
+    if isinstance(action, AllocateClaim):
+        said["allocation"] = ["/".join(each.device) for each in action.allocation.devices]
     return {} if isinstance(action, Remove) and not action.mark else said
 
 

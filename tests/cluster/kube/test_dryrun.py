@@ -9,8 +9,11 @@ import pytest
 from gangsched.cluster.kube.dryrun import told
 from gangsched.core import actions as do
 from gangsched.core.lifecycle.report import pod_reference
+from gangsched.model.devices import AllocatedDevice, Allocation, DeviceId
 
 POD = do.PodRef("ns", "m", "u")
+CLAIM, CONSUMERS = do.ClaimRef("ns", "c", "u", "3"), (do.Consumer("m", "u"),)
+DEVICES = Allocation((AllocatedDevice("r", DeviceId("gpu.example.com", "n1", "gpu-0")),))
 NODE = do.NodeRef("", "n1", "u", "3")
 JOB = do.JobRef("ns", "train", "u")
 VICTIM = "py-gang-scheduler: preempting to accommodate higher priority pods"
@@ -31,6 +34,12 @@ LINES: list[tuple[do.Action, str]] = [
         do.SelectNode(1, POD, "data", "u", "n1"),
         "ask for a volume for PersistentVolumeClaim ns/data node=n1 pod=ns/m",
     ),
+    (
+        do.AllocateClaim(1, CLAIM, CONSUMERS, DEVICES, "{}"),
+        "allocate ResourceClaim ns/c consumers=m allocation=gpu.example.com/n1/gpu-0",
+    ),
+    (do.ReserveClaim(1, CLAIM, CONSUMERS, DEVICES), "reserve ResourceClaim ns/c consumers=m"),
+    (do.ReleaseClaim(1, CLAIM, CONSUMERS), "release ResourceClaim ns/c consumers=m"),
     (do.HoldNode(1, NODE, "a-1.ours"), "hold Node n1 value=a-1.ours"),
     (do.ReleaseNode(1, NODE, "a-1.ours"), "no longer hold Node n1"),
     (do.SetCondition(POD, "Unschedulable", "no"), "set PodScheduled=False on Pod ns/m reason=Unschedulable says=no"),
