@@ -18,6 +18,8 @@ from gangsched.model.constraints import (
     Labels,
     LabelSelector,
     NodeTerm,
+    PodClaim,
+    PodDevices,
     PodShape,
     PodVolumes,
     Requirement,
@@ -201,6 +203,13 @@ class PodBuilder:
         own = tuple(f"{self._name}-{volume}" for volume in owned)
         old = self._fields.get("volumes") or PodVolumes()
         return self.field(volumes=PodVolumes((*old.claims, *names, *own), (*old.owned, *own), old.disks))
+
+    def devices(self, *claims: str, templates: tuple[str, ...] = (), extended: str = "") -> Self:
+        """ResourceClaims by name; and claims from ``templates``, which are not made yet."""
+        old = self._fields.get("devices") or PodDevices()
+        made = (*(PodClaim(name, name) for name in claims), *(PodClaim(name, "", name) for name in templates))
+        self.shape(resource_claims=True)
+        return self.field(devices=PodDevices((*old.claims, *made), extended))
 
     def disk(self, kind: str, *ident: str, read_only: bool = False, monitors: tuple[str, ...] = ()) -> Self:
         """A disk that is named in the pod itself."""

@@ -399,7 +399,7 @@ def _nowhere(state: State, decision: Decision) -> Iterator[str]:
         ):
             yield absent.other_resource(meant=close[0], found=resource, then=then)
             continue
-        served_by = state.world.serving_class(resource)
+        served_by = state.world.snapshot.devices.serving_class(resource)
         yield (
             absent.serve_otherwise(found=resource, name=served_by) if served_by else absent.no_node_has(found=resource)
         )

@@ -13,12 +13,21 @@ from urllib.parse import quote
 import msgspec
 
 from gangsched.core.events import Gone, Record
-from gangsched.model import convert_queues, convert_refused, devices, jobsets, pod_quotas, queues, volumes, wire
+from gangsched.model import (
+    convert_devices,
+    convert_queues,
+    convert_refused,
+    devices,
+    jobsets,
+    pod_quotas,
+    queues,
+    volumes,
+    wire,
+)
 from gangsched.model.convert import Converter, daemon_set, job_set, pod_selector
 from gangsched.model.dialects import DIALECTS, koordinator, operators, upstream, volcano
 from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.errors import FieldError
-from gangsched.model.times import parse_time
 from gangsched.model.unsubmitted import (
     RAY_SERVICE,
     TRAINER,
@@ -30,7 +39,6 @@ from gangsched.model.unsubmitted import (
 
 UPSTREAM = upstream.FAMILY
 STORAGE = "storage.k8s.io"
-RESOURCES = "resource.k8s.io"
 
 #: Makes the record of a decoded object; raises :class:`~gangsched.model.errors.FieldError`.
 ToRecord: TypeAlias = Callable[[Converter, Any], Record]
@@ -191,15 +199,22 @@ def _operator(each: operators.Operator) -> Kind:
     return _where_served(each.kind, each.group, each.plural, OperatorObject, record, **more)
 
 
-def _device_classes() -> Kind:
-    name, plural, decoded = "DeviceClass", "deviceclasses", devices.RawDeviceClass
-    versions = ("v1", "v1beta2", "v1beta1")
-    return _where_served(name, RESOURCES, plural, decoded, _device_class, versions=versions, namespaced=False)
+def _of_devices() -> Iterator[Kind]:
+    """Without them little is lost: pods with claims wait."""
 
+    def kind(name: str, decoded: type[wire.Object], convert: Callable[[Any], Record], **more: Any) -> Kind:
+        more = {"versions": devices.VERSIONS, "namespaced": False} | more
+        plural = "deviceclasses" if name == "DeviceClass" else f"{name.lower()}s"
+        return _where_served(name, devices.GROUP, plural, decoded, _plain(convert), **more)
 
-def _device_class(_: Converter, raw: devices.RawDeviceClass) -> Record:
-    created = parse_time(raw.metadata.creation_timestamp, "metadata.creationTimestamp")
-    return devices.device_class(raw, created)
+    of = convert_devices
+    yield kind("DeviceClass", of.RawDeviceClass, of.device_class)
+    counted = _if_decoded(lambda _, raw: of.refused_slice(raw))
+    yield kind("ResourceSlice", of.RawResourceSlice, of.resource_slice, refused=counted)
+    yield kind("DeviceTaintRule", of.RawDeviceTaintRule, of.taint_rule, versions=devices.RULE_VERSIONS)
+    yield kind("ResourceClaimTemplate", of.RawResourceClaimTemplate, of.claim_template, namespaced=True)
+    counted = _if_decoded(lambda _, raw: of.refused_claim(raw))
+    yield kind("ResourceClaim", of.RawResourceClaim, of.resource_claim, namespaced=True, refused=counted)
 
 
 def _stateful_set(known: Converter, raw: wire.StatefulSet) -> Record:
@@ -248,7 +263,7 @@ def _kinds() -> Iterator[Kind]:
     name, plural, decoded, domains = "HyperNode", "hypernodes", volcano.RawHyperNode, _plain(volcano.hyper_node)
     hyper = _where_served(name, volcano.TOPOLOGY_GROUP, plural, decoded, domains, namespaced=False)
     yield hyper.at("v1alpha1")
-    yield _device_classes()
+    yield from _of_devices()
     yield _queue("resourceflavors", convert_queues.RawResourceFlavor, convert_queues.resource_flavor)
     yield _queue("cohorts", convert_queues.RawCohort, convert_queues.cohort)
     yield _queue("clusterqueues", convert_queues.RawClusterQueue, convert_queues.cluster_queue)

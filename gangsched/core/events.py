@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from gangsched.model.constraints import NO_LABELS, Labels
-from gangsched.model.devices import DeviceClass
+from gangsched.model.devices import DeviceObject
 from gangsched.model.jobsets import JobSet
 from gangsched.model.pod_quotas import ResourceQuota
 from gangsched.model.queues import KueueWorkload, QueueObject
@@ -47,11 +47,12 @@ class Hint(enum.Flag):
     CLASSES = enum.auto()  # a PriorityClass changed
     NAMESPACES = enum.auto()  # the labels of a namespace changed
     VOLUMES = enum.auto()  # a claim, a volume or a storage class changed
+    DEVICES = enum.auto()  # devices, their classes or a claim for them changed
     TURN = enum.auto()  # a gang that was ahead is no longer in the way
     QUOTA = enum.auto()  # quota was given back, a queue object changed, or the head of a queue did
     PROMISED = enum.auto()  # room and quota are kept for a gang until its victims are gone
     ROOM_ON_NODES = NODE_ADDED | NODE_ROOM | NODE_LABELS | NODE_TAINTS | ROOM
-    ANY = NODE | ROOM | PODS | VICTIMS | BUDGET | CLASSES | NAMESPACES | VOLUMES | TURN | QUOTA
+    ANY = NODE | ROOM | PODS | VICTIMS | BUDGET | CLASSES | NAMESPACES | VOLUMES | DEVICES | TURN | QUOTA
 
 
 class Change(NamedTuple):
@@ -84,7 +85,7 @@ Record: TypeAlias = (
     | PriorityClass
     | ClusterNetworkTopology
     | HyperNode
-    | DeviceClass
+    | DeviceObject
     | Job
     | JobSet
     | PodSelector

@@ -17,6 +17,7 @@ COUNTER_SET_TWICE_IN_SLICE = "a counter set appears twice"
 
 NO_CLASS_NAMED = "request without a deviceClassName"
 NO_ATTRIBUTE = "constraint without matchAttribute or distinctAttribute"
+NOT_UNDERSTOOD = "it cannot be understood"
 NO_EXPRESSION = "selector without cel"
 
 # Claims

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gangsched.model import devices
 from gangsched.model.dialects import volcano
 from gangsched.model.dialects.objects import OWNER_GROUPS
 from gangsched.model.queues import GROUP as KUEUE
@@ -13,9 +14,9 @@ API_GROUPS = {
     **OWNER_GROUPS,
     "PodDisruptionBudget": "policy",
     "PriorityClass": "scheduling.k8s.io",
-    "DeviceClass": "resource.k8s.io",
     "ClusterNetworkTopology": "scheduling.koordinator.sh",
     "HyperNode": volcano.TOPOLOGY_GROUP,
+    **dict.fromkeys(devices.DEVICE_KINDS, devices.GROUP),
     **dict.fromkeys(_STORAGE, "storage.k8s.io"),
     **dict.fromkeys(_QUEUES, KUEUE),
 }

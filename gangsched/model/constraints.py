@@ -146,6 +146,34 @@ class PodVolumes(Record, frozen=True):
     disks: tuple[Disk, ...] = ()
 
 
+class PodClaim(Record, frozen=True):
+    """A ResourceClaim that a pod uses: its name, and that of the template that it is made from, if there is one. The
+    name is empty until the claim is made. ``entry`` is the name in the pod's spec.
+    """
+
+    entry: str
+    claim: str = ""
+    template: str = ""
+
+
+class PodDevices(Record, frozen=True):
+    """The ResourceClaims of a pod. They are not part of the shape, since they differ from pod to pod.
+
+    ``extended`` is the name of the claim for its extended resources, if it has one. ``planned``: the pod does not exist
+    yet, and claims that are not made yet count as made.
+    """
+
+    claims: tuple[PodClaim, ...] = ()
+    extended: str = ""
+    planned: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its claims, as far as they are known, each once."""
+        found = (*(each.claim for each in self.claims), self.extended)
+        return tuple(dict.fromkeys(name for name in found if name))
+
+
 class PodShape(Record, frozen=True):
     """All that filters and scores read of a pod's spec. Interned: equal shapes are the same object.
 

@@ -15,6 +15,7 @@ from gangsched.messages import invalid
 from gangsched.model import children, job_policies, wire
 from gangsched.model.children import COMPLETION_INDEX, WireDirectives, added_by_flavor, directives, without
 from gangsched.model.constraints import NAMESPACE_NAME, NO_LABELS, Labels, PodShape
+from gangsched.model.convert_devices import pod_devices
 from gangsched.model.dialects import HINT_PREFIXES, membership, remark, ungrouped, upstream
 from gangsched.model.dialects.dialect import EVICTED
 from gangsched.model.dialects.objects import GANG_OWNERS, owner_of
@@ -131,6 +132,7 @@ class Converter:
             version=meta.resource_version,
             priority_class=spec.priority_class_name,
             volumes=pod_volumes(meta.name, spec.volumes),
+            devices=pod_devices(raw),
             mistake=mistake,
             remark=remark(gang, meta) or self._without_gang(gang, owner, raw) or unclear,
             stakes=stakes,

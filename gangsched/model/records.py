@@ -17,6 +17,7 @@ from gangsched.model.constraints import (
     Labels,
     LabelSelector,
     Named,
+    PodDevices,
     PodShape,
     PodVolumes,
     Record,
@@ -160,6 +161,7 @@ class Pod(Named, frozen=True):
     version: str = ""
     priority_class: str = ""
     volumes: PodVolumes | None = None
+    devices: PodDevices | None = None
     mistake: Mistake | None = None
     remark: Mistake | None = None
     stakes: Stakes = NO_STAKES

@@ -355,7 +355,7 @@ def shape_key(spec: wire.PodSpec, status: wire.PodStatus) -> tuple[object, ...] 
         spec.overhead,
         spec.node_selector,
         spec.tolerations,
-        spec.resource_claims,
+        bool(spec.resource_claims),
         spec.host_network,
         spec.host_users,
         status.container_statuses,

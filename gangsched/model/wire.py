@@ -214,6 +214,19 @@ class Volume(Wire):
 
 class PodResourceClaim(Wire):
     name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodClaimStatus(Wire):
+    """The claim that was made from a template; without a name, none is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ExtendedClaimStatus(Wire):
+    resource_claim_name: str = ""
 
 
 class PodSpec(Wire):
@@ -264,6 +277,8 @@ class PodStatus(Wire):
     init_container_statuses: list[ContainerStatus] | None = None
     resources: ResourceRequirements | None = None
     allocated_resources: Quantities | None = None
+    resource_claim_statuses: list[PodClaimStatus] | None = None
+    extended_resource_claim_status: ExtendedClaimStatus | None = None
 
 
 class Pod(Object):

@@ -25,6 +25,7 @@ _LONG_RUNNING = {**_TEMPLATE, "spec": {"containers": [_CONTAINER]}}
 _OF_PODS = {"selector": {"matchLabels": _LABELS}, "template": _LONG_RUNNING}
 _VOLUME = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/x"}}
 _CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+_REQUESTS = [{"name": "r", "exactly": {"deviceClassName": "c"}}]
 _JOBS = [{"name": "w", "replicas": 1, "template": {"spec": {"template": _TEMPLATE}}}]
 
 #: Of bounded size; what is there goes when something else comes.
@@ -49,6 +50,19 @@ _BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("VolumeAttachment", "storage.k8s.io"): {
         "spec": {"attacher": "x", "nodeName": "n", "source": {"persistentVolumeName": "v"}}
     },
+    ("ResourceSlice", "resource.k8s.io"): {
+        "spec": {
+            "driver": "example.com",
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+            "allNodes": True,
+            "devices": [{"name": "d"}],
+        }
+    },
+    ("DeviceTaintRule", "resource.k8s.io"): {
+        "spec": {"deviceSelector": {"driver": "example.com"}, "taint": {"key": "k", "effect": "NoSchedule"}}
+    },
+    ("ResourceClaim", "resource.k8s.io"): {"spec": {"devices": {"requests": _REQUESTS}}},
+    ("ResourceClaimTemplate", "resource.k8s.io"): {"spec": {"spec": {"devices": {"requests": _REQUESTS}}}},
     ("Pod", ""): {"spec": _TEMPLATE["spec"]},
     ("PodGroup", "scheduling.k8s.io"): {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}},
     ("JobSet", "jobset.x-k8s.io"): {"spec": {"suspend": True, "replicatedJobs": _JOBS}},

@@ -37,6 +37,7 @@ from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.simulation import Phantom
+from gangsched.model.devices import DeviceObject
 from gangsched.model.held import Held
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import JOB, Budget, Condition, Gang, GangId, Job, Node, Pod, PodSelector
@@ -56,6 +57,7 @@ Built: TypeAlias = (
     | JobSet
     | PodSelector
     | StorageObject
+    | DeviceObject
     | Event
 )
 #: Decides the outcome of a write: (outcome, message), or None for success.
@@ -81,7 +83,7 @@ def event(what: Built) -> Event:
             return ev.Changed(what)
         case PodSelector():
             return ev.Changed(what)
-    if isinstance(what, StorageObject):
+    if isinstance(what, StorageObject | DeviceObject):
         return ev.Changed(what)
     return what
 

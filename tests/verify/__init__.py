@@ -10,7 +10,7 @@ from gangsched.core.actions import Action
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.world.world import World
-from tests.verify import gangs, intent, nodes, quota, storage, waiting
+from tests.verify import devices, gangs, intent, nodes, quota, storage, waiting
 
 _OF_THE_WORLD: tuple[Callable[[World], Iterator[str]], ...] = (
     nodes.nodes,
@@ -23,6 +23,7 @@ _OF_THE_WORLD: tuple[Callable[[World], Iterator[str]], ...] = (
     gangs.jobs,
     gangs.surroundings,
     storage.volumes,
+    devices.devices,
     quota.quota,
 )
 _OF_THE_CORE: tuple[Callable[[Scheduler], Iterator[str]], ...] = (

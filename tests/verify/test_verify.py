@@ -14,6 +14,7 @@ from gangsched.core.scheduler import Scheduler
 from gangsched.model.constraints import PodTerm, SpreadConstraint
 from gangsched.model.records import Job, Owner, PodSelector
 from tests.builders import MADE, bound_claim, node, pod, selects
+from tests.core.devices.worlds import DEVICES
 from tests.core.harness import Cluster
 from tests.core.queues import objects, queued
 from tests.core.quota.world import flavor, group, queue
@@ -37,12 +38,14 @@ def core() -> Scheduler:
         *LIMITS,
         MADE,
         csi("v1"),
+        *DEVICES,
         bound_claim("c1", "v1"),
         Changed(PodSelector("Service", "d", "web", selects(app="db"))),
         Changed(Job("d", "job", "uid-Job-job", parallelism=1, completions=1)),
         *objects(queue("a", "co", group(flavor("f", cpu=8)))),
         pod("db-1").cpu(1).label(app="db").shape(anti_affinity=(APART,), spread=(SPREAD,)).claims("c1").on("n1"),
         pod("db-2").cpu(1).label(app="db").shape(anti_affinity=(APART,), spread=(SPREAD,)).terminating().on("n2"),
+        pod("with-devices").cpu(0.1).devices("dc1").on("n1"),
         pod("of-job").cpu(1).owner("Job", "job").on("n1"),
         pod("of-set").cpu(99).owner("ReplicaSet", "rs"),
         queued("held", "a", 1).on("n2"),
@@ -55,6 +58,8 @@ def core() -> Scheduler:
     verify(cluster.core)
     assert cluster.core.ledger.condemned.records
     assert any(cluster.core.ledger.awaited.values())
+    cluster.core.world.snapshot.devices.in_use()
+    cluster.core.world.snapshot.devices.inventory.pools("n1", {})
     return cluster.core
 
 
@@ -110,6 +115,10 @@ ALTERED: dict[str, tuple[str, Callable[[Scheduler], Any]]] = {
     "claims": ("users of claims", lambda c: c.world.snapshot.volumes.users.clear()),
     "mentions": ("mentions of claims", lambda c: c.world.snapshot.volumes.mentions.clear()),
     "attached": ("attached volumes", lambda c: c.world.snapshot.volumes.attachments.nodes_of.clear()),
+    "device claims": ("users of claims for devices", lambda c: c.world.snapshot.devices.users.clear()),
+    "reserved claims": ("claims by the pods", lambda c: c.world.snapshot.devices._reserving.clear()),
+    "devices in use": ("devices in use", lambda c: c.world.snapshot.devices.in_use().devices.clear()),
+    "pools": ("pools of n1", lambda c: c.world.snapshot.devices.inventory._found["n1"][1].clear()),
     "usage": ("quota tree queues", lambda c: first(c.world.managed.quota.tree.queues).usage.__setitem__(0, 1)),
     "holders": ("holders of quota", lambda c: c.world.managed.quota.holders.by_uid.clear()),
     "sums": ("sums by ClusterQueue", lambda c: setattr(first(c.world.managed.tally.queues), "pending", 9)),

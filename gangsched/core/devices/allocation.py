@@ -392,13 +392,6 @@ def in_use(claims: Iterator[ResourceClaim] | Sequence[ResourceClaim]) -> InUse:
     """Return what the allocations of claims take. Admin access takes nothing."""
     found = InUse()
     for claim in claims:
-        for each in claim.allocation.devices if claim.allocation is not None else ():
-            if each.admin:
-                continue
-            if not each.share:
-                found.devices.add(each.device)
-                continue
-            taken = found.shares.setdefault(each.device, {})
-            for name, amount in each.consumed:
-                taken[name] = taken.get(name, Decimal(0)) + amount
+        if claim.allocation is not None:
+            found.take(claim.allocation)
     return found

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from gangsched.messages import devices
 from gangsched.model.constraints import Labels
-from gangsched.model.devices import Device, DeviceId, Place, ResourceSlice
+from gangsched.model.devices import Allocation, Device, DeviceId, Place, ResourceSlice
 from gangsched.model.selectors import node_term_matches
 
 #: ``(driver, pool name)``.
@@ -39,21 +39,74 @@ class Pool:
 
 
 class Inventory:
-    """All slices of a cluster, by pool."""
+    """All slices of a cluster, by pool; the pools that a node reaches are kept until one of their slices changes."""
 
-    def __init__(self, slices: Iterable[ResourceSlice]) -> None:
-        self._pools: dict[PoolKey, list[ResourceSlice]] = {}
+    def __init__(self, slices: Iterable[ResourceSlice] = ()) -> None:
+        self._pools: dict[PoolKey, dict[str, ResourceSlice]] = {}
+        self._slices: dict[str, ResourceSlice] = {}
+        #: Pools with slices for a node by its name.
+        self._of_node: dict[str, dict[PoolKey, int]] = {}
+        #: Pools with slices for nodes that are not named, with the number of these slices.
+        self._wide: dict[PoolKey, int] = {}
+        self._found: dict[str, tuple[Labels, list[Pool]]] = {}
+        #: Changes with every slice.
+        self.generation = 0
         for each in slices:
-            self._pools.setdefault((each.driver, each.pool), []).append(each)
+            self.put(each)
+
+    def put(self, new: ResourceSlice) -> None:
+        """Insert or replace a slice."""
+        self.drop(new.name)
+        self._slices[new.name] = new
+        key = (new.driver, new.pool)
+        self._pools.setdefault(key, {})[new.name] = new
+        self._count(new, +1)
+
+    def drop(self, name: str) -> None:
+        """Remove a slice."""
+        old = self._slices.pop(name, None)
+        if old is None:
+            return
+        key = (old.driver, old.pool)
+        self._count(old, -1)
+        del self._pools[key][name]
+        if not self._pools[key]:
+            del self._pools[key]
+
+    def forget_node(self, name: str) -> None:
+        """A node is gone."""
+        self._found.pop(name, None)
+
+    def _count(self, each: ResourceSlice, sign: int) -> None:
+        self.generation += 1
+        key = (each.driver, each.pool)
+        if key in self._wide or not each.place.node:
+            self._found.clear()
+        else:
+            for other in self._pools[key].values():
+                self._found.pop(other.place.node, None)
+        counts = self._of_node.setdefault(each.place.node, {}) if each.place.node else self._wide
+        counts[key] = counts.get(key, 0) + sign
+        if not counts[key]:
+            del counts[key]
+            if each.place.node and not counts:
+                del self._of_node[each.place.node]
 
     def pools(self, node: str, labels: Labels) -> list[Pool]:
-        """Return the pools that the node reaches, by driver and name; those with binding conditions come last."""
+        """Return the pools that the node reaches, by driver and name; those with binding conditions come last. Do not
+        modify.
+        """
+        known = self._found.get(node)
+        if known is not None and known[0] == labels:
+            return known[1]
         found = []
-        for key in sorted(self._pools):
-            pool = _pool(key, self._pools[key], node, labels)
+        for key in sorted({*self._wide, *self._of_node.get(node, ())}):
+            pool = _pool(key, list(self._pools[key].values()), node, labels)
             if pool is not None:
                 found.append(pool)
-        return sorted(found, key=lambda pool: any(device.conditions for device in pool.devices))
+        found.sort(key=lambda pool: any(device.conditions for device in pool.devices))
+        self._found[node] = (labels, found)
+        return found
 
 
 def reaches(place: Place, node: str, labels: Labels) -> bool:
@@ -130,11 +183,23 @@ def _unknown_counter(pool: Pool) -> str:
 
 @dataclass(slots=True)
 class InUse:
-    """What the allocations of all claims take."""
+    """What the allocations of all claims take. Admin access takes nothing."""
 
     devices: set[DeviceId] = field(default_factory=set)
     #: Devices that several claims share, with the amounts that are taken of them.
     shares: dict[DeviceId, dict[str, Decimal]] = field(default_factory=dict)
+
+    def take(self, allocation: Allocation) -> None:
+        """Add the devices of a claim."""
+        for each in allocation.devices:
+            if each.admin:
+                continue
+            if not each.share:
+                self.devices.add(each.device)
+                continue
+            taken = self.shares.setdefault(each.device, {})
+            for name, amount in each.consumed:
+                taken[name] = taken.get(name, Decimal(0)) + amount
 
     def free_counters(self, pool: Pool) -> dict[tuple[str, str], Decimal]:
         """Return what is left of the pool's counters; negative where more is in use than there is."""

@@ -175,7 +175,7 @@ def _too_large(context: SchedulingContext, asked: _Asked, needed: int) -> str:
     for resource, amount in asked.pod.shape.requests:
         row = snapshot.resource_row.get(resource)
         largest = int(snapshot.allocatable[row][asked.usable].max()) if row is not None else 0
-        served_by = context.world.serving_class(resource) if amount and not largest else ""
+        served_by = context.world.snapshot.devices.serving_class(resource) if amount and not largest else ""
         if served_by:
             return answers.served_by_class(each=each, asked=_amount(resource, amount), name=served_by)
         if amount > largest:

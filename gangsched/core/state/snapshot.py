@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
+from gangsched.core.devices.index import DeviceIndex
 from gangsched.core.state.columns import NodeColumns
 from gangsched.core.state.podtable import TERMINATING, NodeIds, PodClass, PodTable
 from gangsched.core.state.termcounts import NodeCounts, SelectorIndex, TermIndex
@@ -66,6 +67,7 @@ class Snapshot:
         self.charged_last: tuple[str, int] = ("", -1)
         self.volumes = VolumeIndex()
         self.volume_choices = Choices(self.columns, self.volumes)
+        self.devices = DeviceIndex()
         self.node_ids = NodeIds()
         self.namespaces: dict[str, Labels] = {}
         self.terms = TermIndex(self.table, self.namespaces)
@@ -250,12 +252,19 @@ class Snapshot:
         self.terms.count(slot, +1)
         if pod.volumes is not None:
             self.volumes.use(pod, node)
+        if pod.devices is not None:
+            self.devices.use(pod)
         if row >= 0:
             self._charge(pod, row, +1.0)
 
     def _renew(self, slot: int, old: Pod, pod: Pod, flags: int) -> None:
         """A charged pod's record changed without moving: refresh what the table says about it."""
         self._pods_on[self.node_ids.keys[int(self.table.place[slot])]][pod.uid] = pod
+        if old.devices != pod.devices:
+            if old.devices is not None:
+                self.devices.leave(old)
+            if pod.devices is not None:
+                self.devices.use(pod)
         same = old.labels is pod.labels and not (self.table.flags[slot] ^ flags) & TERMINATING
         if not same:
             self.generation += 1
@@ -284,6 +293,8 @@ class Snapshot:
         self.terms.count(slot, -1)
         if pod.volumes is not None:
             self.volumes.leave(pod, node)
+        if pod.devices is not None:
+            self.devices.leave(pod)
         self.node_ids.leave(place)
         self.table.remove(uid)
         if row >= 0:

@@ -38,7 +38,7 @@ from gangsched.core.world.held_taints import HeldTaints
 from gangsched.core.world.owner_gangs import OwnerGangs, key_in_labels
 from gangsched.core.world.resumes import Resumes
 from gangsched.core.world.stand_ins import StandIns
-from gangsched.model.devices import DeviceClass
+from gangsched.model.devices import DEVICE_KINDS, DeviceObject
 from gangsched.model.dialects.objects import MAX_MEMBERS
 from gangsched.model.errors import Mistake
 from gangsched.model.held import with_held
@@ -59,8 +59,6 @@ from gangsched.model.records import (
 )
 from gangsched.model.volumes import STORAGE_KINDS, StorageObject
 
-#: The extended resource that each DeviceClass serves beside the one that it names (KEP-5004).
-OF_CLASS = "deviceclass.resource.kubernetes.io/"
 #: Shapes that may be known beside two for each pod, before those that no pod has any more are forgotten. Every image
 #: tag is a new shape, and some questions of each decision go through all of them.
 _SPARE_SHAPES = 1024
@@ -93,7 +91,6 @@ class World:
         #: Namespaces that are being deleted: the API server creates no binding there.
         self.deleted_namespaces: set[str] = set()
         self.hyper_nodes = HyperNodes()
-        self.device_classes: dict[str, DeviceClass] = {}
         self.names = names or SchedulerNames()
         self.membership = Membership(ours, self.classes, self.names)
         self.ownership = Ownership(self.membership.ours)
@@ -155,15 +152,7 @@ class World:
             self.forget(uid)
         self.begun.clear()
         self.snapshot.volumes.forget_all()
-
-    def serving_class(self, resource: str) -> str:
-        """Return the DeviceClass that serves an extended resource by dynamic resource allocation; empty for none. Of
-        several, Kubernetes takes the newest, then the first by name.
-        """
-        found = [
-            each for each in self.device_classes.values() if resource in (each.extended_resource, OF_CLASS + each.name)
-        ]
-        return min(found, key=lambda each: (-each.created, each.name)).name if found else ""
+        self.snapshot.devices.forget_all()
 
     # -- Kueue ---------------------------------------------------------------------------------------------
 
@@ -218,6 +207,8 @@ class World:
             self.assumed.pop(pod.uid, None)
         self.rivals.seen(old, pod)
         self._recharge(pod)
+        if pod.finished:
+            self.snapshot.devices.pod_gone(pod.uid)
         return old
 
     def drop_pod(self, uid: str) -> Pod | None:
@@ -233,6 +224,7 @@ class World:
         if self.uid_of.get((pod.namespace, pod.name)) == uid:
             del self.uid_of[(pod.namespace, pod.name)]
         self.snapshot.discharge(uid)
+        self.snapshot.devices.pod_gone(uid)
         self.membership.drop_pod(pod)
         self.jobs.pod_dropped(pod)
         if pod.owner is not None:
@@ -365,8 +357,8 @@ def take_in(world: World, kind: str, namespace: str, name: str, now: Any) -> Cha
             return _layers(world, name, now)
         case "HyperNode":
             world.hyper_nodes.put(name, now)
-        case "DeviceClass":
-            _device_class(world, name, now)
+        case _ if kind in DEVICE_KINDS:
+            return _devices(world, kind, namespace, name, now)
         case _ if kind in STORAGE_KINDS:
             return _storage(world, kind, namespace, name, now)
         case "ResourceQuota":
@@ -401,6 +393,7 @@ def _node(world: World, name: str, node: Node | None) -> Change | None:
     world.held_taints.seen(name, node, world.now)
     if node is None:
         snapshot.drop_node(name)
+        snapshot.devices.inventory.forget_node(name)
         return Change(Hint.NODE_GONE, name)
     if node.held is not None and name not in world.held:  # another installation holds it
         node = msgspec.structs.replace(node, taints=with_held(node.taints, node.held), held=None)
@@ -459,11 +452,13 @@ def _priority_class(world: World, name: str, now: PriorityClass | None) -> Chang
     return Change(Hint.CLASSES)
 
 
-def _device_class(world: World, name: str, now: DeviceClass | None) -> None:
-    """No gang fits because of it, as its devices are not allocated yet."""
-    world.device_classes.pop(name, None)
+def _devices(world: World, kind: str, namespace: str, name: str, now: DeviceObject | None) -> Change | None:
+    devices = world.snapshot.devices
+    world.snapshot.generation += 1
     if now is not None:
-        world.device_classes[name] = now
+        return Change(Hint.DEVICES) if devices.put(now) else None
+    devices.drop(kind, namespace, name)
+    return Change(Hint.DEVICES)
 
 
 def renew_domains(world: World) -> Change:

@@ -1,0 +1,225 @@
+"""Devices, claims, and which pods use which claims, kept up to date event by event.
+
+What the scheduler has decided and the cluster does not show yet is in here too: a claim that it is about to write is
+allocated from the decision on (*assumed*, as pods are). The devices of a claim are free once every pod that it is
+reserved for is gone: the claim controller gives them back a little later, and bindings wait for that.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gangsched.core.devices.pools import InUse, Inventory
+from gangsched.model.constraints import Record
+from gangsched.model.devices import (
+    OF_CLASS,
+    Allocation,
+    ClaimKey,
+    DeviceClass,
+    DeviceObject,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from gangsched.model.records import Pod
+
+#: The resource of consumers that are pods.
+PODS = "pods"
+
+
+class Assumed(Record, frozen=True):
+    """What a claim will have: its devices, and the pods (UIDs) that it will be reserved for beside those that it is."""
+
+    uid: str
+    allocation: Allocation
+    consumers: tuple[str, ...]
+
+
+class DeviceIndex:
+    """All objects of ``resource.k8s.io`` by identity.
+
+    ``generation`` changes with everything that a decision about devices depends on. ``users`` are the pods that take
+    room and name a claim, by claim. ``gone`` are pods (UIDs) that claims are reserved for and that no longer exist, or
+    have finished. ``assumed`` are the claims that are being allocated or reserved by us.
+    """
+
+    def __init__(self) -> None:
+        self.inventory = Inventory()
+        self.slices: dict[str, ResourceSlice] = {}
+        self.classes: dict[str, DeviceClass] = {}
+        self.rules: dict[str, DeviceTaintRule] = {}
+        self.claims: dict[ClaimKey, ResourceClaim] = {}
+        self.templates: dict[ClaimKey, ResourceClaimTemplate] = {}
+        self.users: dict[ClaimKey, set[str]] = {}
+        self.gone: set[str] = set()
+        self.assumed: dict[ClaimKey, Assumed] = {}
+        self.generation = 0
+        self._reserving: dict[str, dict[ClaimKey, None]] = {}
+        self._in_use: tuple[int, InUse] = (-1, InUse())
+
+    # -- objects -------------------------------------------------------------------------------------------
+
+    def put(self, record: DeviceObject) -> bool:
+        """Insert or replace an object. Return False if that changes nothing for pods that wait."""
+        self.generation += 1
+        news = True
+        match record:
+            case ResourceSlice():
+                news = self.slices.get(record.name) != record
+                self.slices[record.name] = record
+                self.inventory.put(self._tainted(record))
+            case DeviceClass():
+                news = self.classes.get(record.name) != record
+                self.classes[record.name] = record
+            case DeviceTaintRule():
+                news = self.rules.get(record.name) != record
+                self.rules[record.name] = record
+                self._taint_all()
+            case ResourceClaimTemplate():
+                key = (record.namespace, record.name)
+                news = self.templates.get(key) != record
+                self.templates[key] = record
+            case ResourceClaim():
+                news = self._put_claim(record)
+        return news
+
+    def drop(self, kind: str, namespace: str, name: str) -> None:
+        """Remove the object of this API kind."""
+        self.generation += 1
+        if kind == "ResourceSlice":
+            self.slices.pop(name, None)
+            self.inventory.drop(name)
+        elif kind == "DeviceClass":
+            self.classes.pop(name, None)
+        elif kind == "DeviceTaintRule":
+            if self.rules.pop(name, None) is not None:
+                self._taint_all()
+        elif kind == "ResourceClaimTemplate":
+            self.templates.pop((namespace, name), None)
+        elif kind == "ResourceClaim":
+            old = self.claims.pop((namespace, name), None)
+            if old is not None:
+                self._reserve(old, reserved=False)
+
+    def _put_claim(self, claim: ResourceClaim) -> bool:
+        old = self.claims.get(claim.key)
+        self.claims[claim.key] = claim
+        self._reserve(claim, reserved=True)
+        if old is None:
+            return True
+        kept = {uid for _, _, uid in claim.reserved_for}
+        left = tuple(each for each in old.reserved_for if each[2] not in kept)
+        self._reserve(msgspec.structs.replace(old, reserved_for=left), reserved=False)
+        return msgspec.structs.replace(old, version=claim.version) != claim
+
+    def _reserve(self, claim: ResourceClaim, *, reserved: bool) -> None:
+        for _, _, uid in claim.reserved_for:
+            if reserved:
+                self._reserving.setdefault(uid, {})[claim.key] = None
+                continue
+            claims = self._reserving.get(uid)
+            if claims is not None:
+                claims.pop(claim.key, None)
+                if not claims:
+                    del self._reserving[uid]
+                    self.gone.discard(uid)
+
+    def _tainted(self, each: ResourceSlice) -> ResourceSlice:
+        """The slice with the taints of rules."""
+        rules = [self.rules[name] for name in sorted(self.rules)]
+        out, changed = [], False
+        for device in each.devices:
+            taints = tuple(r.taint for r in rules if r.concerns(each.driver, each.pool, device.name))
+            changed = changed or bool(taints)
+            alike = f"{device.alike}{taints}" if taints else device.alike
+            new = msgspec.structs.replace(device, taints=(*device.taints, *taints), alike=alike) if taints else device
+            out.append(new)
+        return msgspec.structs.replace(each, devices=tuple(out)) if changed else each
+
+    def _taint_all(self) -> None:
+        for each in self.slices.values():
+            self.inventory.put(self._tainted(each))
+
+    # -- pods ----------------------------------------------------------------------------------------------
+
+    def use(self, pod: Pod) -> None:
+        """A pod with claims takes room on a node."""
+        assert pod.devices is not None
+        self.generation += 1
+        for name in pod.devices.names:
+            self.users.setdefault((pod.namespace, name), set()).add(pod.uid)
+
+    def leave(self, pod: Pod) -> None:
+        """The pod no longer takes room."""
+        assert pod.devices is not None
+        self.generation += 1
+        for name in pod.devices.names:
+            users = self.users.get((pod.namespace, name))
+            if users is not None:
+                users.discard(pod.uid)
+                if not users:
+                    del self.users[pod.namespace, name]
+
+    def pod_gone(self, uid: str) -> bool:
+        """A pod no longer exists, or has finished. Return True if claims are reserved for it."""
+        if uid not in self._reserving or uid in self.gone:
+            return uid in self._reserving
+        self.gone.add(uid)
+        self.generation += 1
+        return True
+
+    # -- questions -----------------------------------------------------------------------------------------
+
+    def serving_class(self, resource: str) -> str:
+        """Return the DeviceClass that serves an extended resource; empty for none. Of several, Kubernetes takes the
+        newest, then the first by name.
+        """
+        found = [each for each in self.classes.values() if resource in (each.extended_resource, OF_CLASS + each.name)]
+        return min(found, key=lambda each: (-each.created, each.name)).name if found else ""
+
+    def users_of(self, key: ClaimKey) -> frozenset[str]:
+        """Return who uses a claim now: the UIDs of pods, and of what else it is reserved for."""
+        claim, assumed = self.claims.get(key), self.assumed.get(key)
+        reserved = (uid for _, _, uid in claim.reserved_for if uid not in self.gone) if claim is not None else ()
+        return frozenset((*reserved, *self.users.get(key, ()), *(assumed.consumers if assumed is not None else ())))
+
+    def allocation(self, key: ClaimKey) -> Allocation | None:
+        """Return the devices that a claim has, or will have. None also if all of its users are gone."""
+        assumed = self.assumed.get(key)
+        if assumed is not None:
+            return assumed.allocation
+        claim = self.claims.get(key)
+        if claim is None or claim.allocation is None:
+            return None
+        if claim.reserved_for and not self.users_of(key):
+            return None
+        return claim.allocation
+
+    def in_use(self) -> InUse:
+        """Return what is taken of all devices. Do not modify."""
+        if self._in_use[0] != self.generation:
+            found = InUse()
+            for key in self.claims.keys() | self.assumed.keys():
+                given = self.allocation(key)
+                if given is not None:
+                    found.take(given)
+            self._in_use = (self.generation, found)
+        return self._in_use[1]
+
+    # -- binding -------------------------------------------------------------------------------------------
+
+    def assume(self, key: ClaimKey, given: Assumed) -> None:
+        """We are about to write a claim so."""
+        self.generation += 1
+        self.assumed[key] = given
+
+    def forget(self, key: ClaimKey) -> None:
+        """From now on the cluster's state of this claim counts."""
+        self.generation += 1
+        self.assumed.pop(key, None)
+
+    def forget_all(self) -> None:
+        """No claim is being written by us any more."""
+        self.generation += 1
+        self.assumed.clear()
