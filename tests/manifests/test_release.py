@@ -54,9 +54,57 @@ def test_jobs_that_sign_install_tools_by_hash_alone(release: ModuleType) -> None
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
     for job in jobs.values():
         steps = " ".join(step.get("run", "") for step in job["steps"])
-        assert not re.search(r"\b(pip|pipx|uvx?|npx|curl|wget)\b", steps)
-    for module in (release.HELM, release.PROMTOOL):  # Go compares modules with its checksum database
-        assert re.search(r"@v\d+\.\d+\.\d+$", module)
+        assert not re.search(r"\b(pip|pipx|uvx|uv (?!publish)|npx|curl|wget)\b", steps)
+
+
+def test_programs_of_a_release_are_built_from_modules_with_hashes(release: ModuleType) -> None:
+    """Go builds them with `-mod=readonly`: a module that go.sum lacks, or has with another hash, is an error."""
+    script = (ROOT / ".ci" / "release.py").read_text()
+    assert '"-mod=readonly"' in script
+    assert '"install", "-tags' not in script
+    assert "shutil.which" not in script
+    for package in (release.HELM, release.PROMTOOL):
+        module = ROOT / ".ci" / "go" / package.rpartition("/")[2]
+        assert f"tool {package}\n" in (module / "go.mod").read_text()
+        named = re.findall(r"^\s(\S+) (v\S+)", (module / "go.mod").read_text(), re.MULTILINE)
+        hashes = {tuple(line.split()[:2]) for line in (module / "go.sum").read_text().splitlines()}
+        assert len(named) > 20
+        assert {(name, f"{version}/go.mod") for name, version in named} <= hashes
+    assert "--hash=sha256:" in release.GO.read_text()
+
+
+def test_the_release_uses_no_action_that_fetches_a_program_by_its_version() -> None:
+    """Neither a builder image, nor an emulator, nor a scanner: a new action is looked at before it is listed here."""
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    assert set(re.findall(r"uses: (\S+)@", text)) == {
+        "actions/attest-build-provenance",
+        "actions/checkout",
+        "actions/download-artifact",
+        "actions/upload-artifact",
+        "docker/login-action",
+        "sigstore/cosign-installer",  # it has the hash of the cosign that it installs
+    }
+    assert "docker build --provenance=false --sbom=false" in text
+    assert "# syntax" not in (MANIFESTS / "Dockerfile").read_text()
+
+
+def test_jobs_of_the_release_wait_for_what_they_use() -> None:
+    """An output of another job, and a file that it has uploaded, are there when a job begins."""
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    uploaded = {
+        step["with"]["name"].partition("-")[0]: name
+        for name, job in jobs.items()
+        for step in job["steps"]
+        if "upload-artifact" in step.get("uses", "")
+    }
+    assert set(uploaded) == {"dist", "tools", "digest"}
+    for name, job in jobs.items():
+        needed = {job.get("needs", ())} if isinstance(job.get("needs"), str) else set(job.get("needs", ()))
+        assert set(re.findall(r"needs\.(\w+)\.", json.dumps(job))) <= needed, name
+        for step in job["steps"]:
+            if "download-artifact" in step.get("uses", ""):
+                artifact = (step["with"].get("name") or step["with"]["pattern"]).partition("-")[0]
+                assert uploaded[artifact] in needed, (name, artifact)
 
 
 def test_base_image_is_pinned_by_digest() -> None:
