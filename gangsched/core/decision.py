@@ -13,6 +13,7 @@ import msgspec
 
 from gangsched.messages import answers, causes
 from gangsched.messages.text import counted, listed
+from gangsched.model.devices import Allocation
 from gangsched.model.records import GangId, Pod
 
 #: The place of a group in the queue, smaller is earlier: priority descending, then creation (seconds), then its key.
@@ -152,13 +153,28 @@ class Awaited(msgspec.Struct, frozen=True):
 BIND, WAIT, PREEMPT, UNSCHEDULABLE, GATHERING = "bind", "wait", "preempt", "unschedulable", "gathering"
 
 
+class ClaimAllocation(msgspec.Struct, frozen=True):
+    """The devices that a decision gives to a ResourceClaim that has none. ``consumers`` are the placed members (UIDs)
+    that use the claim.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    allocation: Allocation
+    consumers: tuple[str, ...] = ()
+
+
 class Placement(msgspec.Struct, frozen=True):
-    """One member and its node."""
+    """One member and its node. ``claims`` are its ResourceClaims that have no devices yet, with those that they get; a
+    claim that several members share is with the first of them. It is filled in decisions to bind.
+    """
 
     namespace: str
     name: str
     uid: str
     node: str
+    claims: tuple[ClaimAllocation, ...] = ()
 
     @property
     def key(self) -> str:
