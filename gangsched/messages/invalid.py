@@ -86,6 +86,7 @@ not_the_limit = Text("{value} is not the limit, {limit}: the API server refuses 
 no_subgroup = Text("{name} is no sub-group outside of this one")
 ONE_SUBGROUP = "members that no matchLabelKeys divide are one sub-group"
 TASKS_AND_SUBGROUPS = "subGroupPolicy says which members there must be"
+TIER_OR_NAME = "at most one of highestTierAllowed and highestTierName can be set"
 SOFT_TOPOLOGY_WITHOUT_TIER = "a preferred domain is looked for only where a tier is named"
 SOFT_TOPOLOGY_OF_SUBGROUP = "a preferred level within a group is not looked at"
 SHARE_OF_GPU = "shares of a GPU are not supported"

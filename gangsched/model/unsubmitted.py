@@ -212,9 +212,7 @@ def _sub_groups(
         total, size = count(asked.total_partitions, f"{field}.totalPartitions"), asked.partition_size
         if count(size, f"{field}.partitionSize") * total != sizes[i]:
             raise FieldError(field, invalid.partitions(total=total, size=size, replicas=sizes[i]))
-        topology = asked.network_topology
-        if topology is not None and topology.names_tier and topology.mode != "soft":
-            raise FieldError(f"{field}.networkTopology", invalid.HARD_TOPOLOGY_OF_SUBGROUP)
+        volcano.levels_of(asked.network_topology, f"{field}.networkTopology")
         selector = wire.LabelSelector(match_labels={volcano.TASK: names[i]})
         least = count(asked.min_partitions, f"{field}.minPartitions")
         policy = volcano.SubGroupPolicy(names[i], asked.network_topology, size, least, selector, [_PARTITION])

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gangsched.cli.main import main
+from gangsched.model.records import TIER
 from tests.cluster.stages import EXCLUSIVE, OWNERS, jobset, seen
 
 #: How many manifests of each kind are tried.
@@ -235,21 +236,22 @@ PARTITIONS = {"totalPartitions": 2, "partitionSize": 1, "minPartitions": 1}
 
 
 def test_partitions_of_a_vcjob_are_sub_groups() -> None:
-    """Each pod has the label of its partition, as Volcano's controllers write it."""
+    """Each pod has the label of its partition, and each partition its topology, as Volcano's controllers write it."""
     objects = copy.deepcopy(OWNERS["VCJob"].objects)
-    objects[0]["spec"]["tasks"][1]["partitionPolicy"] = PARTITIONS
+    near = {"mode": "hard", "highestTierAllowed": 0}
+    objects[0]["spec"]["tasks"][1]["partitionPolicy"] = {**PARTITIONS, "networkTopology": near}
     gang, pods = seen(objects)
     assert gang.parts is not None
     (part,) = gang.parts.parts
     assert (part.name, part.count, part.least) == ("work", 1, 1)
+    assert part.topology == ((f"{TIER}0", True),)
     assert sorted(pod.labels.get("volcano.sh/partition-id", "none") for pod in pods) == ["0", "1", "none"]
 
 
 @pytest.mark.parametrize(
     ("changed", "field", "message"),
     [
-        ({"networkTopology": {"highestTierAllowed": 1}}, ".networkTopology", "a required level of a part"),
-        ({"networkTopology": {"highestTierName": "rack"}}, ".networkTopology", "a required level of a part"),
+        ({"networkTopology": {"highestTierAllowed": 9}}, ".networkTopology.highestTierAllowed", "9 is not between"),
         ({"totalPartitions": 3}, "", "3 partitions of 1 are not the 2 replicas"),
     ],
 )

@@ -90,10 +90,14 @@ def test_minima_of_tasks_count_up_to_the_minimum_of_the_group(minimum, tasks, ro
         ({"subGroupPolicy": [{"subGroupSize": 0}]}, "spec.subGroupPolicy[0].subGroupSize"),
         ({"subGroupPolicy": [{"minSubGroups": 2}]}, "spec.subGroupPolicy[0].minSubGroups"),
         (
-            {"subGroupPolicy": [{"networkTopology": {"highestTierAllowed": 1}}]},
-            "spec.subGroupPolicy[0].networkTopology",
+            {"subGroupPolicy": [{"networkTopology": {"highestTierAllowed": 9}}]},
+            "spec.subGroupPolicy[0].networkTopology.highestTierAllowed",
         ),
         ({"minMember": 1, "networkTopology": {"highestTierAllowed": 9}}, "spec.networkTopology.highestTierAllowed"),
+        (
+            {"networkTopology": {"highestTierAllowed": 1, "highestTierName": "rack"}},
+            "spec.networkTopology.highestTierName",
+        ),
     ],
 )
 def test_what_cannot_be_kept_is_refused(spec, field):
@@ -106,8 +110,7 @@ def test_what_cannot_be_kept_is_refused(spec, field):
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
-        ({"subGroupPolicy": [{"networkTopology": {"mode": "soft", "highestTierName": "t"}}]},
-         "spec.subGroupPolicy[0].networkTopology"),
+        ({"subGroupPolicy": [{"networkTopology": {"mode": "soft"}}]}, "spec.subGroupPolicy[0].networkTopology"),
         ({"minMember": 1, "minTaskMember": {"a": 1}, "subGroupPolicy": [{}]}, "spec.minTaskMember"),
         ({"subGroupPolicy": [{"networkTopology": {"mode": "hard"}}]}, None),
     ],
@@ -127,17 +130,32 @@ def test_the_fewest_members_are_those_of_all_sub_groups():
 @pytest.mark.parametrize(
     ("spec", "topology"),
     [
-        ({}, ()),
-        ({"networkTopology": {"mode": "hard"}}, ()),
-        ({"networkTopology": {"highestTierAllowed": 1}}, ((f"{TIER}1", True), (f"{TIER}0", False))),
-        ({"networkTopology": {"mode": "soft", "highestTierAllowed": 0}}, ((f"{TIER}0", False),)),
-        ({"networkTopology": {"mode": "hard", "highestTierName": "rack"}}, ((f"{TIER_NAME}rack", True),)),
+        (None, ()),
+        ({"mode": "hard"}, ()),
+        ({"highestTierAllowed": 1}, ((f"{TIER}1", True), (f"{TIER}0", False))),
+        ({"mode": "soft", "highestTierAllowed": 0}, ((f"{TIER}0", False),)),
+        ({"mode": "hard", "highestTierName": "rack"}, ((f"{TIER_NAME}rack", True),)),
     ],
 )
-def test_one_domain_for_all_members(spec, topology):
+def test_one_domain_for_all_members_or_for_each_sub_group(spec, topology):
     """Of at most this tier, rather of a lower one; soft asks for it and insists on nothing."""
-    found = group(minMember=1, **spec)
+    found = group(minMember=1, networkTopology=spec)
     assert (found.topology, found.remark) == (topology, None)
+    found = group(minMember=1, subGroupPolicy=[{"matchLabelKeys": ["k"], "networkTopology": spec}])
+    assert (found.topology, found.parts.parts[0].topology, found.remark) == ((), topology, None)
+
+
+def test_sub_groups_in_racks_of_one_spine():
+    """Each of the policies has a topology of its own, within that of the group."""
+    spine, rack = {"mode": "hard", "highestTierAllowed": 2}, {"mode": "hard", "highestTierAllowed": 1}
+    near = {"name": "train", "subGroupSize": 8, "minSubGroups": 3, "matchLabelKeys": ["ring"], "networkTopology": rack}
+    anywhere = {"name": "eval", "subGroupSize": 4, "minSubGroups": 1, "matchLabelKeys": ["ring"]}
+    found = group(minMember=28, networkTopology=spine, subGroupPolicy=[near, anywhere])
+    assert found.topology[0] == (f"{TIER}2", True)
+    assert [(part.count, part.least, part.topology[:1]) for part in found.parts.parts] == [
+        (8, 3, ((f"{TIER}1", True),)),
+        (4, 1, ()),
+    ]
 
 
 def test_a_domain():

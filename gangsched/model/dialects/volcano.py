@@ -66,17 +66,14 @@ class NetworkTopology(wire.Wire):
     )
     highest_tier_name: Annotated[str, used("one HyperNode of the tier of this name, for all members")] = ""
 
-    @property
-    def names_tier(self) -> bool:
-        """True if it asks for a domain. Without a tier, Volcano's scheduler looks for none."""
-        return self.highest_tier_allowed is not None or bool(self.highest_tier_name)
-
 
 class SubGroupPolicy(wire.Wire):
     """Members with these labels, divided by the values of some of them."""
 
     name: Annotated[str, used("how messages call it")] = ""
-    network_topology: Annotated[NetworkTopology | None, used("refused, or reported if it is `soft`")] = None
+    network_topology: Annotated[
+        NetworkTopology | None, used("as `networkTopology` of the group, for each sub-group by itself")
+    ] = None
     sub_group_size: Annotated[int, used("how many members a whole sub-group has")] = 1
     min_sub_groups: Annotated[int, used("so many sub-groups start whole")] = 0
     label_selector: Annotated[wire.LabelSelector | None, used("a member is in the first policy that selects it")] = None
@@ -124,7 +121,7 @@ def gang_from_object(obj: PodGroup) -> Gang:
     for task, count in (spec.min_task_member or {}).items():
         members(count, f"spec.minTaskMember[{task}]")
     parts, remark = _sub_groups(spec)
-    topology, unclear = _topology(spec.network_topology)
+    topology, unclear = levels_of(spec.network_topology, "spec.networkTopology")
     return described(
         FAMILY,
         obj,
@@ -156,18 +153,15 @@ def _sub_groups(spec: PodGroupSpec) -> tuple[Part | None, Mistake | None]:
         name = each.name or f"{number}"
         if "/" in name or name in names:
             raise FieldError(f"{field}.name", invalid.subgroup_twice(name=shown(name)))
-        asked = each.network_topology
-        if asked is not None and asked.names_tier:
-            if asked.mode != "soft":
-                raise FieldError(f"{field}.networkTopology", invalid.HARD_TOPOLOGY_OF_SUBGROUP)
-            remark = Mistake(f"{field}.networkTopology", invalid.SOFT_TOPOLOGY_OF_SUBGROUP)
+        topology, unclear = levels_of(each.network_topology, f"{field}.networkTopology")
+        remark = remark or unclear
         if each.min_sub_groups > 1 and not keys:
             raise FieldError(f"{field}.minSubGroups", invalid.ONE_SUBGROUP)
         names.add(name)
         size = members(each.sub_group_size, f"{field}.subGroupSize", 1)
         least = members(each.min_sub_groups, f"{field}.minSubGroups")
         selector = label_selector(each.label_selector, f"{field}.labelSelector")
-        parts.append(Part(name, size, least, selector=selector, keys=keys))
+        parts.append(Part(name, size, least, selector=selector, keys=keys, topology=topology))
     if not parts:
         return None, None
     if spec.min_task_member and remark is None:
@@ -175,22 +169,21 @@ def _sub_groups(spec: PodGroupSpec) -> tuple[Part | None, Mistake | None]:
     return Part(least=len(parts), parts=tuple(parts)), remark
 
 
-def _topology(asked: NetworkTopology | None) -> tuple[tuple[tuple[str, bool], ...], Mistake | None]:
+def levels_of(asked: NetworkTopology | None, field: str) -> tuple[tuple[tuple[str, bool], ...], Mistake | None]:
     """Return the constraint to one HyperNode of at most this tier, preferably lower, and a request that is not
-    fulfilled.
+    fulfilled. Without a tier, Volcano's scheduler looks for no HyperNode. Raises :class:`FieldError`.
     """
     if asked is None:
         return (), None
-    required = asked.mode != "soft"
+    required, highest = asked.mode != "soft", asked.highest_tier_allowed
     if asked.highest_tier_name:
+        if highest is not None:
+            raise FieldError(f"{field}.highestTierName", invalid.TIER_OR_NAME)
         return ((TIER_NAME + asked.highest_tier_name, required),), None
-    highest = asked.highest_tier_allowed
     if highest is None:
-        return (), None if required else Mistake("spec.networkTopology", invalid.SOFT_TOPOLOGY_WITHOUT_TIER)
+        return (), None if required else Mistake(field, invalid.SOFT_TOPOLOGY_WITHOUT_TIER)
     if not 0 <= highest <= MAX_TIER:
-        raise FieldError(
-            "spec.networkTopology.highestTierAllowed", invalid.not_between(value=highest, low=0, high=MAX_TIER)
-        )
+        raise FieldError(f"{field}.highestTierAllowed", invalid.not_between(value=highest, low=0, high=MAX_TIER))
     return tuple((f"{TIER}{tier}", required and tier == highest) for tier in range(highest, -1, -1)), None
 
 
