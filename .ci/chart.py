@@ -45,6 +45,7 @@ FEATURES = {
     "scheduling.volcano.sh": "volcano",
     "topology.volcano.sh": "volcano",
     "scheduling.run.ai": "kai",
+    "kai.scheduler": "kai",
     "scheduling.x-k8s.io": "coscheduling",
     "kubeflow.org": "operators",
     "trainer.kubeflow.org": "operators",

@@ -25,7 +25,7 @@ from gangsched.model import (
     wire,
 )
 from gangsched.model.convert import Converter, daemon_set, job_set, pod_selector
-from gangsched.model.dialects import DIALECTS, koordinator, operators, upstream, volcano
+from gangsched.model.dialects import DIALECTS, kai, koordinator, operators, upstream, volcano
 from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.errors import FieldError
 from gangsched.model.unsubmitted import (
@@ -222,6 +222,22 @@ def _stateful_set(known: Converter, raw: wire.StatefulSet) -> Record:
     return msgspec.structs.replace(pod_selector(raw), gang=gang)
 
 
+def _topologies() -> Iterator[Kind]:
+    """The kinds that name domains for gangs."""
+    for name, group, plural, decoded, convert in (
+        (
+            "ClusterNetworkTopology",
+            "scheduling.koordinator.sh",
+            "clusternetworktopologies",
+            koordinator.NetworkTopologyObject,
+            _plain(koordinator.layers_from_object),
+        ),
+        ("Topology", kai.TOPOLOGY_GROUP, "topologies", kai.RawTopology, _plain(kai.topology_from_object)),
+        ("HyperNode", volcano.TOPOLOGY_GROUP, "hypernodes", volcano.RawHyperNode, _plain(volcano.hyper_node)),
+    ):
+        yield _where_served(name, group, plural, decoded, convert, versions=("v1alpha1",), namespaced=False)
+
+
 def _kinds() -> Iterator[Kind]:
     yield _everywhere("", "namespaces", wire.Namespace, Converter.namespace, namespaced=False)
     counted = _if_decoded(lambda _, raw: convert_refused.refused_class(raw))
@@ -256,13 +272,7 @@ def _kinds() -> Iterator[Kind]:
             decoded, versions = each.queue[0], each.queue_versions or each.versions
             queue = _where_served("Queue", each.family, "queues", decoded, _plain(each.queue[1]), namespaced=False)
             yield msgspec.structs.replace(queue, versions=versions)
-    name, plural, decoded = "ClusterNetworkTopology", "clusternetworktopologies", koordinator.NetworkTopologyObject
-    layers = _plain(koordinator.layers_from_object)
-    topology = _where_served(name, "scheduling.koordinator.sh", plural, decoded, layers, namespaced=False)
-    yield topology.at("v1alpha1")
-    name, plural, decoded, domains = "HyperNode", "hypernodes", volcano.RawHyperNode, _plain(volcano.hyper_node)
-    hyper = _where_served(name, volcano.TOPOLOGY_GROUP, plural, decoded, domains, namespaced=False)
-    yield hyper.at("v1alpha1")
+    yield from _topologies()
     yield from _of_devices()
     yield _queue("resourceflavors", convert_queues.RawResourceFlavor, convert_queues.resource_flavor)
     yield _queue("cohorts", convert_queues.RawCohort, convert_queues.cohort)

@@ -27,6 +27,7 @@ from gangsched.model.records import (
     Pod,
     PodSelector,
     PriorityClass,
+    Topology,
 )
 from gangsched.model.volumes import StorageObject
 
@@ -84,6 +85,7 @@ Record: TypeAlias = (
     | Namespace
     | PriorityClass
     | ClusterNetworkTopology
+    | Topology
     | HyperNode
     | DeviceObject
     | Job

@@ -88,10 +88,8 @@ ONE_SUBGROUP = "members that no matchLabelKeys divide are one sub-group"
 TASKS_AND_SUBGROUPS = "subGroupPolicy says which members there must be"
 TIER_OR_NAME = "at most one of highestTierAllowed and highestTierName can be set"
 SOFT_TOPOLOGY_WITHOUT_TIER = "a preferred domain is looked for only where a tier is named"
-SOFT_TOPOLOGY_OF_SUBGROUP = "a preferred level within a group is not looked at"
 SHARE_OF_GPU = "shares of a GPU are not supported"
 NODE_POOL = "node pools are not kept apart; a nodeSelector for this label of nodes keeps pods in one"
-HARD_TOPOLOGY_OF_SUBGROUP = "a required level of a part of a group is not supported"
 TOPOLOGY_OF_SUBGROUP = (
     "the topology of a subgroup is not supported unless the webhook of LeaderWorkerSet has written it as pod affinity"
 )
@@ -100,6 +98,7 @@ PODGANG = "PodGangs of Grove are not supported"
 partitions = Text("{total} partitions of {size} are not the {replicas} replicas of the task")
 few_subgroups = Text("{wanted} is not between 0 and the {count} sub-groups in it")
 subgroup_twice = Text("each sub-group needs a name of its own, {name} is none")
+level_twice = Text("each level needs a node label of its own, {label} is none")
 ONE_LABEL_OF_LAYER = "one label for each layer is supported"
 SOFT_GANG = "a gang does not start in part: it waits as with gangSchedulingStyle=Hard"
 COUNT_MULTIPLE = "podCountMultiple is not looked at: a domain may hold any number of members"

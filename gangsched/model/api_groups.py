@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gangsched.model import devices
-from gangsched.model.dialects import volcano
+from gangsched.model.dialects import kai, volcano
 from gangsched.model.dialects.objects import OWNER_GROUPS
 from gangsched.model.queues import GROUP as KUEUE
 
@@ -15,6 +15,7 @@ API_GROUPS = {
     "PodDisruptionBudget": "policy",
     "PriorityClass": "scheduling.k8s.io",
     "ClusterNetworkTopology": "scheduling.koordinator.sh",
+    "Topology": kai.TOPOLOGY_GROUP,
     "HyperNode": volcano.TOPOLOGY_GROUP,
     **dict.fromkeys(devices.DEVICE_KINDS, devices.GROUP),
     **dict.fromkeys(_STORAGE, "storage.k8s.io"),

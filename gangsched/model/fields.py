@@ -1,6 +1,6 @@
 """The meaning of fields of a gang API, written where they are decoded, as an annotation of their types.
 
-The documentation has tables of them. An Event about what is refused or reported has the same words.
+The documentation has tables of them. An Event about what is refused has the same words.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from gangsched.model.errors import FieldError, Mistake
+from gangsched.model.errors import FieldError
 
-#: The treatment of an unused field: its object makes the gang wait, an Event reports it, or it has no effect.
-REFUSED, REPORTED, IGNORED = "refused", "reported", "ignored"
+#: The treatment of an unused field: its object makes the gang wait, or it has no effect.
+REFUSED, IGNORED = "refused", "ignored"
 
 
 def used(meaning: str) -> msgspec.Meta:
@@ -25,11 +25,6 @@ def used(meaning: str) -> msgspec.Meta:
 def refused(why: str) -> msgspec.Meta:
     """A gang that asks for this waits."""
     return msgspec.Meta(description=why, extra={"treatment": REFUSED})
-
-
-def reported(why: str) -> msgspec.Meta:
-    """A request of a gang that is not fulfilled and delays nothing."""
-    return msgspec.Meta(description=why, extra={"treatment": REPORTED})
 
 
 def ignored(why: str = "") -> msgspec.Meta:
@@ -75,32 +70,28 @@ def meanings(decoded: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[
             yield from meanings(each.inner, f"{prefix}{each.name}{'[]' * each.many}.")
 
 
-def check(value: msgspec.Struct, path: str = "spec") -> Mistake | None:
-    """Return a field that is not supported and should be reported. Raises :class:`FieldError` for what is refused."""
-    remark = None
+def check(value: msgspec.Struct, path: str = "spec") -> None:
+    """Raises :class:`FieldError` for the first field that is refused."""
     for each in _checked(type(value)):
         given, where = getattr(value, each.attribute), f"{path}.{each.name}"
         if not given:
             continue
         if each.treatment == REFUSED:
             raise FieldError(where, each.text)
-        if each.treatment:
-            found: list[Mistake | None] = [FieldError(where, each.text).remark]
-        elif each.many:
-            found = [check(one, f"{where}[{number}]") for number, one in enumerate(given)]
-        else:
-            found = [check(given, where)]
-        remark = remark or next(filter(None, found), None)
-    return remark
+        if not each.many:
+            check(given, where)
+            continue
+        for number, one in enumerate(given):
+            check(one, f"{where}[{number}]")
 
 
 @functools.cache
 def _checked(decoded: type[msgspec.Struct]) -> tuple[_Field, ...]:
-    """The fields that are refused or reported, and those that have such in them."""
+    """The fields that are refused, and those that have such in them."""
     return tuple(
         each
         for each in _fields_of(decoded)
-        if each.treatment in (REFUSED, REPORTED) or (each.inner is not None and not each.text and _checked(each.inner))
+        if each.treatment == REFUSED or (each.inner is not None and not each.text and _checked(each.inner))
     )
 
 

@@ -387,6 +387,15 @@ class ClusterNetworkTopology(Record, frozen=True):
     labels: tuple[tuple[str, str], ...] = ()
 
 
+class Topology(Record, frozen=True):
+    """A topology of KAI. A domain of a level has the labels of all levels above too: the ``paths`` have them, outermost
+    first, by the keys of the levels in constraints of gangs.
+    """
+
+    name: str
+    paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
 class Budget(Named, frozen=True):
     """A PodDisruptionBudget.
 

@@ -134,10 +134,15 @@ def _kai(wish: Wish) -> tuple[list[Object], Members]:
         spec["minSubGroup"] = wish.least
     if wish.high:
         spec["priorityClassName"] = "high"
+    racks: list[Object] = []
     if wish.rack:
         spec["topologyConstraint"] = {"topology": "racks", "requiredTopologyLevel": "example.com/rack"}
+        levels = {"levels": [{"nodeLabel": "example.com/rack"}]}
+        racks = [
+            {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "racks"}, "spec": levels}
+        ]
     notes = {"pod-group-name": "g"}
-    return [_group("scheduling.run.ai/v2alpha2", spec)], lambda role: {
+    return [*racks, _group("scheduling.run.ai/v2alpha2", spec)], lambda role: {
         "annotations": notes,
         "labels": {"kai.scheduler/subgroup-name": role},
     }

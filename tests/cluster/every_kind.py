@@ -69,6 +69,7 @@ _BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("LocalQueue", "kueue.x-k8s.io"): {"spec": {"clusterQueue": "q"}},
     ("WorkloadPriorityClass", "kueue.x-k8s.io"): {"value": 5},
     ("HyperNode", "topology.volcano.sh"): {"spec": {"tier": 1, "members": []}},
+    ("Topology", "kai.scheduler"): {"spec": {"levels": [{"nodeLabel": "zone"}]}},
 }
 
 

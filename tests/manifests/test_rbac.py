@@ -58,6 +58,7 @@ CLUSTER_RIGHTS = {
     ("resource.k8s.io", "resourceclaims"): READ | {"patch"},
     ("resource.k8s.io", "resourceclaims/status"): {"patch"},
     ("resource.k8s.io", "resourceclaims/binding"): {"patch"},
+    ("kai.scheduler", "topologies"): FOLLOW,
     **{(group, "queues"): FOLLOW for group in ("scheduling.volcano.sh", "scheduling.run.ai")},
     **{
         ("kubeflow.org", kind): FOLLOW

@@ -6,13 +6,14 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import pytest
 
 from gangsched.model.dialects import DIALECTS, kai, koordinator, upstream, volcano, yunikorn
 from gangsched.model.errors import FieldError
-from gangsched.model.fields import Documented, check, meanings
+from gangsched.model.fields import Documented, check, meanings, refused
 from gangsched.model.wire import UpstreamPodGroup
 
 #: The fields that the definitions of others have, with their sources: names only.
@@ -86,20 +87,24 @@ def raised(group) -> str:
     return str(caught.value)
 
 
-def test_what_is_refused_or_reported_is_told_in_the_words_of_the_table() -> None:
-    """The first that is refused, wherever it is; else the first that is reported."""
-    said = dict(meanings(kai.PodGroupSpec))
-    name = "subGroups[].topologyConstraint"
-    soft, hard = {"preferredTopologyLevel": "rack"}, {"requiredTopologyLevel": "rack"}
-    listed = [{"name": "a", "topologyConstraint": soft}, {"name": "b", "topologyConstraint": hard}]
-    group = msgspec.convert({"metadata": {}, "spec": {"subGroups": listed}}, kai.PodGroup)
-    why = said[f"{name}.requiredTopologyLevel"].removeprefix("refused: ")
-    assert raised(group) == f"spec.subGroups[1].topologyConstraint.requiredTopologyLevel: {why}"
-    listed[1]["topologyConstraint"] = soft
-    remark = check(msgspec.convert({"subGroups": listed}, kai.PodGroupSpec))
-    assert remark is not None
-    assert remark.field == "spec.subGroups[0].topologyConstraint.preferredTopologyLevel"
-    assert remark.message.startswith(said[f"{name}.preferredTopologyLevel"].removeprefix("reported: "))
+class Inner(msgspec.Struct):
+    """What is in a list."""
+
+    level: Annotated[str, refused("no levels")] = ""
+
+
+class Spec(msgspec.Struct):
+    """A spec with a list."""
+
+    parts: list[Inner]
+
+
+def test_what_is_refused_is_told_in_the_words_of_the_table() -> None:
+    """The first that is refused, wherever it is."""
+    assert dict(meanings(Spec)) == {"parts[].level": "refused: no levels"}
+    with pytest.raises(FieldError) as caught:
+        check(Spec([Inner(), Inner("rack")]))
+    assert str(caught.value) == "spec.parts[1].level: no levels"
     composite = msgspec.convert({"metadata": {}, "spec": {"parentCompositePodGroupName": "p"}}, UpstreamPodGroup)
     assert raised(composite).startswith("spec.parentCompositePodGroupName: groups of groups")
 
@@ -107,7 +112,7 @@ def test_what_is_refused_or_reported_is_told_in_the_words_of_the_table() -> None
 def test_objects_without_such_fields_say_nothing() -> None:
     """Whatever else they have, ignored fields included."""
     spec = {"minMember": 1, "markUnschedulable": True, "subGroups": [{"name": "a", "minMember": 1}]}
-    assert check(msgspec.convert(spec, kai.PodGroupSpec)) is None
-    assert check(koordinator.PodGroupSpec(min_member=3)) is None
+    check(msgspec.convert(spec, kai.PodGroupSpec))
+    check(koordinator.PodGroupSpec(min_member=3))
     (listed,) = [each for title, each in TABLES.items() if yunikorn.TASK_GROUPS in title]
     assert ("`topologySpreadConstraints`", "ignored: those of each pod count") in listed.rows()

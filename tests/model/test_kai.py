@@ -8,8 +8,18 @@ import pytest
 from gangsched.model import wire
 from gangsched.model.convert import Converter
 from gangsched.model.dialects import needs_object, role_of
-from gangsched.model.dialects.kai import PodGroup, Queue, gang_from_object, queue_from_object
+from gangsched.model.dialects.kai import (
+    PodGroup,
+    Queue,
+    RawTopology,
+    gang_from_object,
+    queue_from_object,
+    topology_from_object,
+)
 from gangsched.model.errors import FieldError
+
+#: Levels of the Topology ``t`` in constraints.
+ZONE, RACK = "zone of Topology t", "rack of Topology t"
 
 
 def group(**spec):
@@ -113,13 +123,13 @@ def test_priority_and_preemptibility():
 @pytest.mark.parametrize(
     ("constraint", "levels"),
     [
-        ({"topology": "t", "requiredTopologyLevel": "zone"}, (("zone", True),)),
-        ({"topology": "t", "preferredTopologyLevel": "rack"}, (("rack", False),)),
+        ({"topology": "t", "requiredTopologyLevel": "zone"}, ((ZONE, True),)),
+        ({"topology": "t", "preferredTopologyLevel": "rack"}, ((RACK, False),)),
         (
             {"topology": "t", "requiredTopologyLevel": "zone", "preferredTopologyLevel": "rack"},
-            (("zone", True), ("rack", False)),
+            ((ZONE, True), (RACK, False)),
         ),
-        ({"topology": "t", "requiredTopologyLevel": "rack", "preferredTopologyLevel": "rack"}, (("rack", True),)),
+        ({"topology": "t", "requiredTopologyLevel": "rack", "preferredTopologyLevel": "rack"}, ((RACK, True),)),
         ({"requiredTopologyLevel": "zone"}, ()),
         ({"topology": "t"}, ()),
     ],
@@ -127,9 +137,48 @@ def test_priority_and_preemptibility():
 def test_levels_of_a_topology(constraint, levels):
     """The preferred level is within the required one; KAI looks at neither without the name of a Topology."""
     assert group(topologyConstraint=constraint).topology == levels
+    found = group(subGroups=[part("a", topologyConstraint=constraint)])
+    assert (found.parts.parts[0].topology if found.parts is not None else ()) == levels
 
 
-HARD = {"topology": "t", "requiredTopologyLevel": "rack"}
+def test_a_tree_with_a_topology_at_each_level():
+    """The example of KAI's guide on several levels: a zone for all, a block for two sub-groups, a rack for each."""
+
+    def within(level):
+        return {"topology": "t", "requiredTopologyLevel": level}
+
+    api = part("api")
+    workers = {"name": "workers", "topologyConstraint": within("block")}
+    prefill, decode = (
+        part(name, least, parent="workers", topologyConstraint=within("rack"))
+        for name, least in (("prefill", 3), ("decode", 5))
+    )
+    found = group(topologyConstraint=within("zone"), subGroups=[api, workers, prefill, decode])
+    assert (found.min_member, found.topology, found.roles) == (9, ((ZONE, True),), ())
+    of_api, of_workers = found.parts.parts
+    assert (of_api.topology, of_workers.topology) == ((), (("block of Topology t", True),))
+    assert [(each.name, each.count, each.topology) for each in of_workers.parts] == [
+        ("prefill", 3, ((RACK, True),)),
+        ("decode", 5, ((RACK, True),)),
+    ]
+
+
+def test_a_domain_of_a_topology_has_the_labels_of_all_levels_above():
+    """Each level is known by its label and by its alias."""
+    levels = [{"nodeLabel": "zone"}, {"nodeLabel": "example.com/rack", "alias": "rack"}]
+    raw = {"metadata": {"name": "t"}, "spec": {"levels": levels}}
+    found = topology_from_object(msgspec.convert(raw, RawTopology))
+    path = ("zone", "example.com/rack")
+    assert dict(found.paths) == {ZONE: ("zone",), RACK: path, "example.com/rack of Topology t": path}
+
+
+@pytest.mark.parametrize("label", ["", "zone"])
+def test_a_level_needs_a_label_of_its_own(label):
+    """The field is named."""
+    raw = {"metadata": {"name": "t"}, "spec": {"levels": [{"nodeLabel": "zone"}, {"nodeLabel": label}]}}
+    with pytest.raises(FieldError) as caught:
+        topology_from_object(msgspec.convert(raw, RawTopology))
+    assert caught.value.field == "spec.levels[1].nodeLabel"
 
 
 @pytest.mark.parametrize(
@@ -142,10 +191,6 @@ HARD = {"topology": "t", "requiredTopologyLevel": "rack"}
         ({"subGroups": [part("a", -1)]}, "spec.subGroups[0].minMember"),
         ({"subGroups": [part("a", 600_000), part("b", 600_000)]}, "spec.subGroups"),
         ({"subGroups": [part(f"p{n}", parent=f"p{n + 1}") for n in range(8)] + [part("p8")]}, "spec.subGroups[1]"),
-        (
-            {"subGroups": [part("a", topologyConstraint=HARD)]},
-            "spec.subGroups[0].topologyConstraint.requiredTopologyLevel",
-        ),
     ],
 )
 def test_what_cannot_be_kept_is_refused(spec, field):
@@ -155,23 +200,9 @@ def test_what_cannot_be_kept_is_refused(spec, field):
     assert caught.value.field == field
 
 
-SOFT = {"topology": "t", "preferredTopologyLevel": "rack"}
-
-
-@pytest.mark.parametrize(
-    ("spec", "field"),
-    [
-        ({"queue": "research"}, None),
-        (
-            {"subGroups": [part("a", topologyConstraint=SOFT)]},
-            "spec.subGroups[0].topologyConstraint.preferredTopologyLevel",
-        ),
-    ],
-)
-def test_what_is_not_looked_at_is_told(spec, field):
-    """A wish that is not met, and breaks nothing, is told."""
-    remark = group(**spec).remark
-    assert (remark.field if remark else None) == field
+def test_a_group_without_mistakes_says_nothing():
+    """Nothing in it is reported."""
+    assert group(queue="research", subGroups=[part("a")]).remark is None
 
 
 def queue(**spec):

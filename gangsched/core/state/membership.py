@@ -28,6 +28,7 @@ from gangsched.model.records import (
     SINGLE,
     Gang,
     GangId,
+    Part,
     Pod,
     PriorityClass,
     Stakes,
@@ -95,7 +96,7 @@ class Membership:
         self._names = names or SchedulerNames()
         self.objects: dict[tuple[str, str, str], Gang] = {}
         #: The node labels of layers, by the keys that constraints of gangs have for them.
-        self.layers: dict[str, str] = {}
+        self.layers: dict[str, tuple[str, ...]] = {}
         #: How long pods of a queue of another API run before those of the same queue, and others, may evict them
         #: (seconds).
         self.minimum_run_times: dict[str, tuple[float, float]] = {}
@@ -228,12 +229,12 @@ class Membership:
         """True when this scheduler places the gang's members, and no other scheduler does."""
         return gang.scheduler in self.ours and gang.scheduler not in self._names.taken
 
-    def topology(self, spec: Gang) -> tuple[tuple[str, bool], ...]:
-        """The constraints of a gang, by node labels; of two layers of one label the stricter counts."""
+    def topology(self, spec: Gang | Part) -> tuple[tuple[str, bool], ...]:
+        """The constraints of a gang or part, by node labels; of two layers of one label the stricter counts."""
         found: dict[str, bool] = {}
         for key, required in spec.topology:
-            label = self.layers.get(key, key)
-            found[label] = found.get(label, False) or required
+            for label in self.layers.get(key, (key,)):
+                found[label] = found.get(label, False) or required
         return tuple(found.items())
 
     def pods(self, gang: GangId) -> Iterator[Pod]:

@@ -56,6 +56,7 @@ from gangsched.model.records import (
     Owner,
     Pod,
     PriorityClass,
+    Topology,
 )
 from gangsched.model.volumes import STORAGE_KINDS, StorageObject
 
@@ -87,7 +88,7 @@ class World:
         self.classes: dict[str, PriorityClass] = {}
         #: ResourceQuotas that are about priority classes, by namespace and name.
         self.pod_quotas: dict[str, dict[str, ResourceQuota]] = {}
-        self.topologies: dict[str, ClusterNetworkTopology] = {}
+        self.topologies: dict[tuple[str, str], ClusterNetworkTopology | Topology] = {}
         #: Namespaces that are being deleted: the API server creates no binding there.
         self.deleted_namespaces: set[str] = set()
         self.hyper_nodes = HyperNodes()
@@ -353,8 +354,8 @@ def take_in(world: World, kind: str, namespace: str, name: str, now: Any) -> Cha
             return _namespace(world, name, now)
         case "PriorityClass":
             return _priority_class(world, name, now)
-        case "ClusterNetworkTopology":
-            return _layers(world, name, now)
+        case "ClusterNetworkTopology" | "Topology":
+            return _layers(world, (kind, name), now)
         case "HyperNode":
             world.hyper_nodes.put(name, now)
         case _ if kind in DEVICE_KINDS:
@@ -470,13 +471,18 @@ def renew_domains(world: World) -> Change:
     return Change(Hint.NODE_LABELS)
 
 
-def _layers(world: World, name: str, now: ClusterNetworkTopology | None) -> Change:
+def _layers(world: World, key: tuple[str, str], now: ClusterNetworkTopology | Topology | None) -> Change:
     """Of objects that name one layer the first by name counts. Gangs that are kept together may fit now."""
-    known = world.topologies
-    known.pop(name, None)
+    known, layers = world.topologies, dict[str, tuple[str, ...]]()
+    known.pop(key, None)
     if now is not None:
-        known[name] = now
-    world.membership.layers = {key: label for each in sorted(known, reverse=True) for key, label in known[each].labels}
+        known[key] = now
+    for each in sorted(known, reverse=True):
+        found = known[each]
+        layers.update(
+            found.paths if isinstance(found, Topology) else ((layer, (label,)) for layer, label in found.labels)
+        )
+    world.membership.layers = layers
     return Change(Hint.NODE_LABELS)
 
 

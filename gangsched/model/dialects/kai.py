@@ -19,15 +19,17 @@ from gangsched.model.constraints import Labels
 from gangsched.model.dialects.dialect import EVICTED, STARTED, Dialect, Seen, Told, counts, evicted
 from gangsched.model.dialects.objects import PriorityClassName, QueueName, described, members, named_in, shown
 from gangsched.model.errors import FieldError, Mistake
-from gangsched.model.fields import Documented, ignored, in_status, refused, reported, used
+from gangsched.model.fields import Documented, ignored, in_status, used
 from gangsched.model.parts import as_roles, fewest
 from gangsched.model.queues import ClusterQueue, Limits, of_other_api
-from gangsched.model.records import Gang, Part, Pod
+from gangsched.model.records import Gang, Part, Pod, Topology
 from gangsched.model.times import parse_duration
 
 FAMILY = "scheduling.run.ai"
 #: The scheduler name whose pods the podgrouper puts into groups.
 SCHEDULER = "kai-scheduler"
+#: The API group of Topologies.
+TOPOLOGY_GROUP = "kai.scheduler"
 GROUP_NAME = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"
 SKIP = "kai.scheduler/skip-podgrouper"
@@ -48,19 +50,15 @@ _PREEMPTIBILITY: Mapping[str, tuple[bool, int | None]] = {
 
 
 class TopologyConstraint(wire.Wire):
-    """Levels are keys of node labels; the Topology object has their order."""
+    """Levels are called by their node label or by their alias in a Topology."""
 
-    topology: Annotated[str, used("without it the levels mean nothing; Topology objects and aliases are not read")] = ""
-    required_topology_level: Annotated[str, used("one domain of this node label ([topology.md](../topology.md))")] = ""
-    preferred_topology_level: Annotated[str, used("within it rather one domain of this node label")] = ""
-
-
-class SubGroupTopology(wire.Wire):
-    """The same of a part of a group."""
-
-    topology: Annotated[str, used("means nothing by itself")] = ""
-    required_topology_level: Annotated[str, refused(invalid.HARD_TOPOLOGY_OF_SUBGROUP)] = ""
-    preferred_topology_level: Annotated[str, reported(invalid.SOFT_TOPOLOGY_OF_SUBGROUP)] = ""
+    topology: Annotated[
+        str, used("the Topology; without it the levels mean nothing. The gang waits until it exists")
+    ] = ""
+    required_topology_level: Annotated[str, used("one domain of this level ([topology.md](../topology.md))")] = ""
+    preferred_topology_level: Annotated[
+        str, used("rather one domain of this level, else of the one above, and so on up to the required level")
+    ] = ""
 
 
 class SubGroup(wire.Wire):
@@ -70,7 +68,9 @@ class SubGroup(wire.Wire):
     min_member: Annotated[int | None, used("so many members of it start together; required where none is in it")] = None
     min_sub_group: Annotated[int | None, used("so many of the sub-groups in it start whole; all without it")] = None
     parent: Annotated[str | None, used("8 levels at most; one that is not there, or a circle, is refused")] = None
-    topology_constraint: SubGroupTopology | None = None
+    topology_constraint: Annotated[
+        TopologyConstraint | None, used("as `topologyConstraint` of the group, for all members of this sub-group")
+    ] = None
 
 
 class PodGroupSpec(wire.Wire):
@@ -146,7 +146,7 @@ def gang_from_object(obj: PodGroup) -> Gang:
 def _tree(spec: PodGroupSpec) -> Part:
     """The parts of a group: of each so many members, or so many of the parts within it, of which absent means all."""
     below: dict[str, list[tuple[str, SubGroup]]] = {}
-    names = set()
+    names, levels = set(), dict[str, tuple[tuple[str, bool], ...]]()
     for number, each in enumerate(spec.sub_groups or ()):
         field = f"spec.subGroups[{number}]"
         if not each.name or each.name in names:
@@ -154,6 +154,7 @@ def _tree(spec: PodGroupSpec) -> Part:
         if each.min_member is not None and each.min_sub_group is not None:
             raise FieldError(f"{field}.minSubGroup", invalid.MEMBERS_OR_SUBGROUPS)
         names.add(each.name)
+        levels[each.name] = _topology(each.topology_constraint)
         below.setdefault((each.parent or "").lower(), []).append((field, each))
 
     def whole(name: str, least: int | None, field: str, depth: int) -> Part:
@@ -166,12 +167,13 @@ def _tree(spec: PodGroupSpec) -> Part:
             leaf(each, where) if each.name not in below else whole(each.name, each.min_sub_group, where, depth - 1)
             for where, each in listed
         ]
-        return Part(name, least=len(listed) if least is None else least, parts=tuple(parts))
+        least = len(listed) if least is None else least
+        return Part(name, least=least, parts=tuple(parts), topology=levels.get(name, ()))
 
     def leaf(each: SubGroup, field: str) -> Part:
         if each.min_member is None:
             raise FieldError(f"{field}.minMember", invalid.SUBGROUP_WITHOUT_MINIMUM)
-        return Part(each.name, members(each.min_member, f"{field}.minMember"))
+        return Part(each.name, members(each.min_member, f"{field}.minMember"), topology=levels[each.name])
 
     tree = whole("", spec.min_sub_group, "spec", MAX_DEPTH)
     if below:  # their parents are not there, or in a circle
@@ -186,7 +188,44 @@ def _topology(wanted: TopologyConstraint | None) -> tuple[tuple[str, bool], ...]
         return ()
     levels = {wanted.required_topology_level: True}
     levels.setdefault(wanted.preferred_topology_level, False)
-    return tuple((key, required) for key, required in levels.items() if key)
+    return tuple((_level(wanted.topology, level), required) for level, required in levels.items() if level)
+
+
+def _level(topology: str, level: str) -> str:
+    """The key of a level in constraints: no label of a node, so that no gang is placed before its Topology is known."""
+    return f"{level} of Topology {topology}"
+
+
+class Level(wire.Wire):
+    """One level."""
+
+    node_label: Annotated[str, used("nodes with the same values of this label and of those above are a domain")] = ""
+    alias: Annotated[str, used("another name of the level in constraints")] = ""
+
+
+class TopologySpec(wire.Wire):
+    """The levels of a topology."""
+
+    levels: list[Level] | None = None
+
+
+class RawTopology(wire.Object):
+    """``kai.scheduler/v1alpha1`` Topology."""
+
+    spec: TopologySpec = msgspec.field(default_factory=TopologySpec)
+
+
+def topology_from_object(obj: RawTopology) -> Topology:
+    """The levels of a topology, each with those above it. Raises :class:`FieldError`."""
+    above: tuple[str, ...] = ()
+    paths: dict[str, tuple[str, ...]] = {}
+    for number, each in enumerate(obj.spec.levels or ()):
+        if not each.node_label or each.node_label in above:
+            raise FieldError(f"spec.levels[{number}].nodeLabel", invalid.level_twice(label=shown(each.node_label)))
+        above = (*above, each.node_label)
+        for name in filter(None, (each.node_label, each.alias)):
+            paths.setdefault(_level(obj.metadata.name, name), above)
+    return Topology(obj.metadata.name, tuple(sorted(paths.items())))
 
 
 class QueueResource(wire.Wire):
@@ -323,6 +362,7 @@ DIALECT = Dialect(
                 "`batch-min-member`, `segment-size`": "read by KAI's podgrouper, which writes them into the PodGroup",
             },
         ),
+        Documented(f"Topology `{TOPOLOGY_GROUP}/v1alpha1`", TopologySpec),
         Documented(
             f"Queue `{FAMILY}/v2`",
             QueueSpec,

@@ -120,7 +120,7 @@ def described(family: str, obj: Any, remark: Mistake | None, **wishes: Any) -> G
     """
     meta: wire.ObjectMeta = obj.metadata
     notes = meta.annotations or {}
-    remark = check(obj.spec) or remark
+    check(obj.spec)
     stakes, unclear = stakes_of(notes)
     delay = wishes.pop("preemption_delay_seconds", None) or preemption_delay(notes)
     return Gang(
