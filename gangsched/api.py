@@ -281,7 +281,7 @@ def explain(cluster: Cluster, name: str, *, namespace: str | None = None, now: f
     state = State(loaded.events, cluster.options, loaded.now if now is None else now)
     space, kind, rest = named(name, namespace)
     found = explained(state, space or "default", rest, kind)
-    return found.told([Decision.of(each, state.milliseconds(each)) for each in found.decisions])
+    return found.as_contract([Decision.of(each, state.milliseconds(each)) for each in found.decisions])
 
 
 def simulate(cluster: Cluster, *, until_seconds: float = 600.0) -> Simulation:

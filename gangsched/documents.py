@@ -202,7 +202,7 @@ def _yaml(text: str, builder: _Builder) -> Iterator[Document]:
                 if document is not None:
                     yield document
             else:
-                builder.take(event)
+                builder.add_event(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = error.problem or error.context or invalid.NOT_YAML
@@ -280,7 +280,7 @@ class _Builder:
         self._reset()
         return None if value is None else Document(self._file, self.number, value, line, self._lines or {})
 
-    def take(self, event: Any) -> None:
+    def add_event(self, event: Any) -> None:
         """Take in one event. Raises :class:`DocumentError`."""
         match event:
             case yaml.ScalarEvent():

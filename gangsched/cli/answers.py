@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TextIO, TypeAlias, TypeVar
 
 from gangsched.messages import failures
-from gangsched.model.errors import InputError, InvalidInputError, Place, Problem, UserError, one_line, told
+from gangsched.model.errors import InputError, InvalidInputError, Place, Problem, UserError, one_line, render_problem
 
 V = TypeVar("V")
 #: Finds what a command answers, and what of the input was not understood.
@@ -129,7 +129,7 @@ class Contract(NamedTuple, Generic[V]):
             print_document(args.output, self.document(self.fields(view), warnings))
         else:
             self.show(view, args.output)
-            complain(f"warning: {told(each)}" for each in warnings)
+            complain(f"warning: {render_problem(each)}" for each in warnings)
         return view
 
     def document(

@@ -128,7 +128,7 @@ class State:
         self.faults: list[Problem] = []
         until = time.monotonic() + seconds
         known = Known()
-        known.take(self.events)
+        known.record(self.events)
         while decides:
             scheduler = Scheduler(options)
             try:
@@ -186,7 +186,7 @@ class State:
                 return record
             return replace(record, labels={**record.labels, **_STAYS})
 
-        return self._again(gang, stays, self.options)
+        return self._decided_with(gang, stays, self.options)
 
     def with_priority(self, gangs: Sequence[GangId], gang: GangId, priority: int) -> Decision | None:
         """The decision about ``gang`` if these gangs had this priority and were allowed to preempt."""
@@ -200,7 +200,7 @@ class State:
                 return replace(record, priority=own, preemption_policy=None)
             return record
 
-        return self._again(gang, raised, self.options)
+        return self._decided_with(gang, raised, self.options)
 
     def changed(
         self, gang: GangId, change: Callable[[Record], Record | None], more: Sequence[Record] = ()
@@ -232,9 +232,9 @@ class State:
     def without_patience(self, gang: GangId) -> Decision | None:
         """The decision about ``gang`` without waiting: no minimum run time, no preemption delay."""
         options = replace(self.options, minimum_run_time_seconds=0.0, preemption_delay_seconds=0.0)
-        return self._again(gang, _impatient, options)
+        return self._decided_with(gang, _impatient, options)
 
-    def _again(self, gang: GangId, change: Callable[[Record], Record], options: Options) -> Decision | None:
+    def _decided_with(self, gang: GangId, change: Callable[[Record], Record], options: Options) -> Decision | None:
         return self._decided(gang, [_changed(event, change) for event in self.events], options, self.now)
 
     def _decided(self, gang: GangId, events: Sequence[Event], options: Options, now: float) -> Decision | None:

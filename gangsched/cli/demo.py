@@ -287,7 +287,7 @@ class Teller:
                 self._say(step, "REMOVE", "red", f"{_join(step.keys)}, {how}")
                 self._picture(step.entries[-1].number + 1, "while they stop")
             case log.GONE:
-                self._gone(step)
+                self._tell_deletion(step)
             case log.BIND:
                 together = ", all members together" if len(step.pods) > 1 else ""
                 nodes = [f"{p.name} → {p.node}" for p in step.pods]
@@ -323,7 +323,7 @@ class Teller:
         lines = [f"{p.name} → {p.node}" for p in decision.placements]
         for unit, victims in units.items():
             members = "" if unit.kind == "Pod" else f" ({', '.join(v.name for v in victims)})"
-            lines.append(f"{_of(unit)}{members} leaves: {victims[0].why}")
+            lines.append(f"{_name_of(unit)}{members} leaves: {victims[0].why}")
         lines += [f"{s.unit.name.rpartition('/')[2]} stays: {s.reason}" for s in decision.spared]
         text = sentence(decision) if can_start(decision) else decision.message or decision.outcome
         self._say(step, "DECIDE", "", f"{decision.gang.name}: {text}", lines)
@@ -345,7 +345,7 @@ class Teller:
         row.add_row(clock(step.at_seconds), word, Group(*said))
         self._print(Padding(row, (0, 0, 0, 2)))
 
-    def _gone(self, step: Step) -> None:
+    def _tell_deletion(self, step: Step) -> None:
         now = moment(self._run.history, step.entries[-1].number + 1)
         left = sum(p.deleting_since is not None and p.bound for p in now.pods.values())
         text = f"{_join(step.keys)} {'has' if len(step.keys) == 1 else 'have'} left"
@@ -360,7 +360,7 @@ class Teller:
         printed(self._console, lambda out: out.print(Padding(picture, (0, 0, 0, 2), expand=False)))
 
 
-def _of(unit: UnitRef) -> str:
+def _name_of(unit: UnitRef) -> str:
     name = unit.name.rpartition("/")[2]
     return name if unit.kind == "Pod" else f"{unit.kind} {name}"
 

@@ -85,7 +85,7 @@ class Explained(NamedTuple):
     def fields(self) -> dict[str, Any]:
         """The decisions about it, as in ``plan``, and their words."""
         decisions = [(decision, self.state.milliseconds(decision)) for decision in self.found.decisions]
-        words = msgspec.to_builtins(self.found.told())
+        words = msgspec.to_builtins(self.found.as_contract())
         own, said = self.found.own, self.found.said
         here = {} if own is None or said is None else {own.gang: said}
         return {**Planned(decisions, self.found.drained, etas=self.etas, said=here).fields(), "explanation": words}
@@ -180,7 +180,7 @@ def _without_pods(state: State, found: Explanation, owners: Sequence[Controller]
     if any(pod.live for each in owners for pod in state.world.jobs.pods_named((each[1], each[2]))):
         return found
     events = _events(owners, reach)
-    lines = under(NOT_CREATED, [_told(each, state.now) for each in events])
+    lines = under(NOT_CREATED, [_render_refused(each, state.now) for each in events])
     last = next((each for each in events if not each.unread), None)
     if last is None or found.word != "waits":
         return msgspec.structs.replace(found, sections=(*found.sections, *lines))
@@ -191,7 +191,7 @@ def _without_pods(state: State, found: Explanation, owners: Sequence[Controller]
 
 def _refused(owners: Sequence[tuple[str, str, str, str]], reach: Reach, now: float) -> list[str]:
     """Why these controllers cannot create pods, as their Events say."""
-    return [_told(each, now) for each in _events(owners, reach)] if owners else []
+    return [_render_refused(each, now) for each in _events(owners, reach)] if owners else []
 
 
 def _events(owners: Sequence[tuple[str, str, str, str]], reach: Reach) -> list[Refused]:
@@ -201,7 +201,7 @@ def _events(owners: Sequence[tuple[str, str, str, str]], reach: Reach) -> list[R
     return reach.ask(lambda client: refused_pods.refused(client, asked))
 
 
-def _told(each: Refused, now: float) -> str:
+def _render_refused(each: Refused, now: float) -> str:
     owner = f"{each.owner.kind} {each.owner.namespace}/{each.owner.name}"
     if each.unread:
         return f"{owner}: {each.note}"

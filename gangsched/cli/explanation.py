@@ -60,8 +60,8 @@ class Explanation(msgspec.Struct, frozen=True):
             return self.word, self.sentence
         return word(self.own), sentence(self.own)
 
-    def told(self, decisions: Sequence[contracts.Decision] = ()) -> contracts.Explanation:
-        """In the words of the contract, with these ``decisions``."""
+    def as_contract(self, decisions: Sequence[contracts.Decision] = ()) -> contracts.Explanation:
+        """Return this in the words of the contract, with these ``decisions``."""
         return contracts.Explanation(self.title, self.word, self.sentence, list(self.sections), list(decisions))
 
 

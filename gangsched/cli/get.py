@@ -140,7 +140,7 @@ def _watch(args: argparse.Namespace) -> int:
     with closing(batches):
         for events, now, scope in batches:
             if not shown and not scope.whole:
-                answers.complain([scope.told])
+                answers.complain([scope.notice])
             scheduler.handle(events, now)
             found = {
                 (row.namespace, row.kind, row.name): row

@@ -23,7 +23,7 @@ from gangsched.model.dialects.operators import TRAIN_JOB
 from gangsched.model.dialects.owners import GANG, LEADER_WORKER_SET
 from gangsched.model.dialects.roles import DRIVER, EXCLUSIVE_GROUPS, EXECUTOR, LEADER_FIRST
 from gangsched.model.dialects.spark import APPLICATION
-from gangsched.model.errors import FieldError, Place, told
+from gangsched.model.errors import FieldError, Place, render_problem
 from gangsched.model.jobsets import BY_NODE_LABELS, EXCLUSIVE, JOBSET
 from gangsched.model.unsubmitted import TRAINER, VCJOB_GROUP
 
@@ -67,10 +67,10 @@ def run(args: argparse.Namespace) -> int:
                 changed = _changed(each, args.scheduler_name, groups, runtimes)
             except FieldError as error:
                 problem = place.warning(error.field, failures.cannot_be_a_gang(cannot=error.message))
-                answers.complain([told(problem)])
+                answers.complain([render_problem(problem)])
                 code = answers.BAD_INPUT
                 continue
-            answers.complain([told(place.warning("", text)) for text in changed])
+            answers.complain([render_problem(place.warning("", text)) for text in changed])
     text = yaml.dump_all(out, Dumper=_Dumper, sort_keys=False, allow_unicode=True, explicit_start=True)
     sys.stdout.write(text)
     return code

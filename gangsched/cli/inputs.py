@@ -242,7 +242,7 @@ def read_cluster(args: argparse.Namespace, within: str | None = None) -> Input:
     with closing(found.batches):
         events, now, scope = next(found.batches)
     if not scope.whole:
-        answers.complain([scope.told])
+        answers.complain([scope.notice])
     return Input(events, found.options, now, found.namespace, [], found.running, found.reach, scope)
 
 
@@ -276,7 +276,7 @@ def connect(args: argparse.Namespace) -> tuple[Configuration, Connection, Runnin
     found: list[Running] = []
 
     async def ask(client: Client) -> None:
-        found.append(await running.look(client, own))
+        found.append(await running.find_running(client, own))
 
     connection = connected(own, ask=ask)
     runs: Running = found[0]

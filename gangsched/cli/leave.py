@@ -391,7 +391,7 @@ async def _carry_out(
                 await _as_it_is(step, look, partial(_delete, client))
                 deleted = True
                 if step.verb == _AGAIN:
-                    await _gone(client, step, until)
+                    await _wait_for_deletion(client, step, until)
                     await client.attempt("POST", step.path.rpartition("/")[0], body=json.dumps(step.body).encode())
             done += 1
         except (ApiError, UnreachableError, TimeoutError, _SkippedError) as error:
@@ -441,7 +441,7 @@ async def _delete(client: Client, step: Step) -> None:
     await client.attempt("DELETE", step.path, body=json.dumps(options).encode())
 
 
-async def _gone(client: Client, step: Step, until: float) -> None:
+async def _wait_for_deletion(client: Client, step: Step, until: float) -> None:
     """Wait until a deleted object is gone, at most ``until`` then (time of the loop).
 
     Raises TimeoutError when it stays, and what the client raises.

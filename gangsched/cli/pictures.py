@@ -166,14 +166,14 @@ class Painter:
             grid.add_row(pictures.more_nodes(count=len(names) - self._most_nodes))
         return grid
 
-    def of(self, node: Node) -> tuple[str, int]:
-        """The resource that is drawn of a node, and how much it has; its CPUs if it has none of the scarcest."""
+    def drawn_resource(self, node: Node) -> tuple[str, int]:
+        """Return the resource that is drawn of a node, and how much it has: its CPUs if it has none of the scarcest."""
         has = dict(node.allocatable)
         resource = self.resource if has.get(self.resource) else "cpu"
         return resource, has.get(resource, 0)
 
     def _bar(self, node: Node, pods: Sequence[Pod]) -> Text:
-        resource, room = self.of(node)
+        resource, room = self.drawn_resource(node)
         bar = Text(_WALL, style="dim")
         left = self._width
         for pod, cells in _cells(pods, resource, room, self._width):
@@ -186,7 +186,7 @@ class Painter:
         return bar
 
     def _legend(self, node: Node, pods: Iterable[Pod], held: Sequence[Pod]) -> Text:
-        resource, total = self.of(node)
+        resource, total = self.drawn_resource(node)
         used = sum(amount(p, resource) for p in pods)
         text = Text(f"{quantities.render(resource, used)} of {quantity(resource, total)}", style="dim")
         if held:

@@ -120,7 +120,7 @@ def choice(decision: Decision, these_are: str) -> Iterator[str]:
     if decision.optimal:
         yield "that is optimal: no choice breaks fewer budgets or, from the highest priority down, takes less"
     elif decision.gap is not None:
-        yield f"it is not proven that it is the least harmful: {decision.gap.told}"
+        yield f"it is not proven that it is the least harmful: {decision.gap.sentence}"
 
 
 def _if_it_stayed(state: State, pod: Pod, decision: Decision) -> Iterator[str]:

@@ -70,7 +70,7 @@ def _read(args: argparse.Namespace) -> tuple[Sequence[Row], list[Problem]]:
     scheduler = Scheduler(read.options)
     scheduler.handle(read.events, read.now)
     managed = scheduler.world.managed
-    managed.settle()
+    managed.update_holdings()
     found = list(rows(managed.quota, managed.tally))
     if args.namespace is not None:
         local = managed.quota.local_queues.values()

@@ -130,7 +130,7 @@ class _Drawn:
 
     def _used(self, nodes: Sequence[Node]) -> tuple[str, int, int, int]:
         """What is drawn of these nodes, how much of it they have, and how much is used before and after."""
-        resources = {self.painter.of(node)[0] for node in nodes}
+        resources = {self.painter.drawn_resource(node)[0] for node in nodes}
         resource = self.painter.resource if self.painter.resource in resources else "cpu"
         room = sum(dict(node.allocatable).get(resource, 0) for node in nodes)
         before, after = (

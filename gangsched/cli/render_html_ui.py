@@ -205,7 +205,7 @@ def queues(rows: Sequence[QueueRow], lead: Sequence[str]) -> Content:
         uses = [
             (
                 f"{use['resource']} of {use['flavor']}",
-                Cell("", bar=Bar(each.used, each.reserved, each.quota, _told(use))),
+                Cell("", bar=Bar(each.used, each.reserved, each.quota, _render_use(use))),
                 *(use[key] for key in ("used", "reserved", "quota", "borrowed")),
             )
             for use, each in zip(shown["usage"], row.usages, strict=True)
@@ -268,7 +268,7 @@ def _beyond(found: Sequence[object]) -> int:
     return max(0, len(found) - MOST_ROWS)
 
 
-def _told(use: Mapping[str, Any]) -> str:
+def _render_use(use: Mapping[str, Any]) -> str:
     return ui.use_of_quota(used=use["used"], reserved=use["reserved"], quota=use["quota"])
 
 

@@ -319,8 +319,12 @@ def summary_of(simulation: Simulation) -> dict[str, Any]:
     """
     pods = pods_of(simulation)
     history = simulation.history
-    removed = [e for e in history.of(log.DELETE, log.EVICT, actor=SCHEDULER) if e.changed and drained_by(e) is None]
-    removed += [e for e in history.of(log.DELETE, log.GONE, actor=log.JOB_CONTROLLER) if _for_others(e.object, pods)]
+    removed = [
+        e for e in history.with_verbs(log.DELETE, log.EVICT, actor=SCHEDULER) if e.changed and drained_by(e) is None
+    ]
+    removed += [
+        e for e in history.with_verbs(log.DELETE, log.GONE, actor=log.JOB_CONTROLLER) if _for_others(e.object, pods)
+    ]
     told = [e.at_seconds for e in history if e.changed]
     drained = sum("drainedBy" in p and (p["terminating"] or p["phase"] == "Deleted") for p in pods.values())
     return {
@@ -330,7 +334,7 @@ def summary_of(simulation: Simulation) -> dict[str, Any]:
         "pods": dict(sorted(Counter(p["phase"] for p in pods.values()).items())),
         "gangs": _gangs(simulation),
         "decisions": len(simulation.decisions),
-        "binds": sum(e.changed for e in history.of(log.BIND, actor=SCHEDULER)),
+        "binds": sum(e.changed for e in history.with_verbs(log.BIND, actor=SCHEDULER)),
         "preempted": len({e.uid for e in removed}),
         **({"drained": drained} if drained else {}),
         "violations": [],
@@ -350,7 +354,7 @@ def started_at(
     """
     by_name = {(gang.namespace, gang.name): gang for gang in required}
     at: dict[GangId, dict[str, float]] = {gang: {} for gang in required}
-    for entry in simulation.history.of(log.BIND, actor=SCHEDULER):
+    for entry in simulation.history.with_verbs(log.BIND, actor=SCHEDULER):
         pod = entry.record
         if not entry.changed or not isinstance(pod, Pod) or entry.at_seconds < since_seconds:
             continue

@@ -34,7 +34,7 @@ from gangsched.cluster.manifests.overlay import overlaid
 from gangsched.core.events import Event, record_of, records
 from gangsched.messages import pictures, standing, ui
 from gangsched.messages.text import counted, listed
-from gangsched.model.errors import UserError, told
+from gangsched.model.errors import UserError, render_problem
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import Gang, Job, Node, Pod
 from gangsched.model.times import render_time
@@ -238,7 +238,7 @@ class Site:
             f"{render.ROOT}/plan": self._plan,
         }
 
-    def _look(self) -> View:
+    def _current_view(self) -> View:
         """Return the state of now, or of a short time ago."""
         view, began = self._view, self._clock()
         rest = _REST * view.seconds if view is not None and self._source.schedules else 0.0
@@ -248,7 +248,7 @@ class Site:
         decides = not seen.partial and not self._source.schedules
         state = State(seen.events, seen.options, seen.now, decides=decides, leads=seen.leads, seconds=PLAN_SECONDS)
         decisions = {decision.gang: decision for decision, _ in state.decisions}
-        lead = [self._source.lead(seen), *([seen.scope.told] if seen.scope is not None and seen.partial else [])]
+        lead = [self._source.lead(seen), *([seen.scope.notice] if seen.scope is not None and seen.partial else [])]
         if decides and state.partial:
             lead.append(ui.cut(decided=counted(len(decisions), "gang"), seconds=PLAN_SECONDS))
         found = list(get.rows(state.scheduler, decisions, seen.now, as_said=seen.partial or seen.leads))
@@ -265,13 +265,13 @@ class Site:
         self._view = None
 
     def _gangs(self, fields: dict[str, str]) -> Page:
-        view = self._look()
+        view = self._current_view()
         waiting = bool(fields.get("waiting"))
         chosen = render.Choice(fields.get("namespace", ""), waiting, fields.get("text", ""), fields.get("sort", ""))
         return Page(ui.GANGS, render.gangs(view.rows, view.seen.now, view.summary, view.lead, chosen))
 
     def _explain(self, fields: dict[str, str]) -> Page:
-        view = self._look()
+        view = self._current_view()
         space, kind, name = named(fields.get("name", ""), fields.get("namespace") or None)
         space = space or view.seen.namespace or "default"
         found = explained(view.state, view.seen.reach, space, name, fields.get("kind", "") or kind)
@@ -280,7 +280,7 @@ class Site:
         return Page(title, render.explained(found, more), about=about)
 
     def _nodes(self, _: dict[str, str]) -> Page:
-        view = self._look()
+        view = self._current_view()
         events, lead = view.state.drawn(), list(view.lead)
         gangs, nodes = gangs_by_plan(records(events, Pod)), records(events, Node)
         values = [(node.name, node.held.value) for node in nodes if node.held is not None]
@@ -292,13 +292,13 @@ class Site:
         return Page(pictures.NODES, nodes_content(events, lead, render.link))
 
     def _queues(self, _: dict[str, str]) -> Page:
-        view = self._look()
+        view = self._current_view()
         managed = view.state.world.managed
-        managed.settle()
+        managed.update_holdings()
         return Page(ui.QUEUES, render.queues(list(queue_rows(managed.quota, managed.tally)), view.lead))
 
     def _evictions(self, _: dict[str, str]) -> Page:
-        view = self._look()
+        view = self._current_view()
         lines = self._source.evictions()
         if lines is None:
             return Page(ui.EVICTIONS, Content(render.alert(ui.NO_EVICTIONS, [ui.NO_RECORD])))
@@ -308,7 +308,7 @@ class Site:
 
     def _plan(self, fields: dict[str, str]) -> Page:
         text = fields.get("manifest", "").replace("\r\n", "\n")
-        view = self._look()
+        view = self._current_view()
         if not text:
             return Page(pictures.PLAN, render.plan_form("", view.lead))
         if (size := len(text.encode())) > MOST_TEXT:
@@ -322,7 +322,7 @@ class Site:
     def _planned(self, seen: Input, text: str) -> Page:
         """Return the decisions as if these manifests were applied."""
         if seen.partial and seen.scope is not None:
-            raise UsageError(seen.scope.told)
+            raise UsageError(seen.scope.notice)
         above = plan.load_above(seen, [Text(ui.PASTED, text)])
         if len(above.events) > MOST_OBJECTS:
             raise UsageError(ui.too_many_objects(found=len(above.events), most=MOST_OBJECTS))
@@ -343,7 +343,7 @@ class Site:
             events=state.drawn(),
         )
         more = [ui.others(others=counted(others, "other gang"))] if mine and others else []
-        return Page(pictures.PLAN, render.planned(found, text, [told(each) for each in above.warnings], more))
+        return Page(pictures.PLAN, render.planned(found, text, [render_problem(each) for each in above.warnings], more))
 
 
 def _fields_of(text: str, problem: str) -> dict[str, str]:

@@ -56,14 +56,14 @@ class Cluster:
         self._failure: UserError | None = None
         self._running, self._asked_at = self._found.running, time.monotonic()
         batch = next(self._found.batches)  # what cannot be read is an error of the command
-        self._known.take(batch.events)
+        self._known.record(batch.events)
         self._now, self._scope = batch.now, batch.scope
         threading.Thread(target=self._follow, name="follow", daemon=True).start()
 
     def _follow(self) -> None:
         try:
             for events, now, scope in self._found.batches:
-                self._known.take(events)
+                self._known.record(events)
                 self._now, self._scope = now, scope
         except UserError as error:
             self._failure = error
@@ -74,7 +74,7 @@ class Cluster:
             raise self._failure
         reach = self._found.reach
         if time.monotonic() >= self._asked_at + _LEADER_SECONDS:
-            self._running = reach.ask(lambda client: running.look(client, reach.configuration))
+            self._running = reach.ask(lambda client: running.find_running(client, reach.configuration))
             self._asked_at = time.monotonic()
         return Input(
             self._known.events(),

@@ -41,10 +41,10 @@ def _show(record: Record, form: str) -> None:
     from gangsched.cli.render import render_past  # noqa: PLC0415 - rich takes longer to import than to show a table
 
     last, *earlier = reversed(record.lines)
-    render_past(_told(last, record.now), [_told(each, record.now) for each in earlier])
+    render_past(_past_of(last, record.now), [_past_of(each, record.now) for each in earlier])
 
 
-def _told(line: Line, now: float) -> Past:
+def _past_of(line: Line, now: float) -> Past:
     names = [f"{space}/{name}" + (f" on {node}" if node else "") for space, name, node in line.objects]
     return Past(line.kind, names, line.reason, line.note, age_of(now - parse_time(line.time, "time")))
 

@@ -111,8 +111,8 @@ class Kind(msgspec.Struct, frozen=True):
         """The same in one version."""
         return msgspec.structs.replace(self, versions=(version,))
 
-    def gone(self, namespace: str, name: str, uid: str) -> Gone:
-        """The event of an object that no longer exists."""
+    def deletion(self, namespace: str, name: str, uid: str) -> Gone:
+        """Return the event that the object with this name and UID no longer exists."""
         return Gone("PodGroup" if self.family else self.name, namespace, name, uid, self.family or self.group)
 
 

@@ -181,13 +181,13 @@ class WriteQueue:
 
     # -- what is sent --------------------------------------------------------------------------------------
 
-    def take(self, now: float) -> Item | None:
-        """The next action to send, or None when nothing may be sent now. :meth:`done` must follow."""
+    def next_write(self, now: float) -> Item | None:
+        """Return the next action to send, or None when nothing may be sent now. :meth:`done` must follow."""
         if self._since_low >= WRITES_PER_OVERDUE and self.writes_waiting:
             self._since_low = 0
             few = self.low_in_flight * WRITES_PER_OVERDUE <= self._writes_in_flight
             if few and self.low_in_flight < self._low_limit and (late := self._overdue(now)) is not None:
-                return self._take_low(late)
+                return self._start_low(late)
         while self._turns:
             uid = self._turns.popleft()
             line = self._lines.get(uid)
@@ -196,24 +196,24 @@ class WriteQueue:
             if not line:
                 del self._lines[uid]
                 continue
-            return self._take_write(line.pop(0), now)
+            return self._start_write(line.pop(0), now)
         if self.low_in_flight >= self._low_limit:
             return None
-        hold_on = self._look(now) or now < self._calm_at
+        hold_on = self._is_busy(now) or now < self._calm_at
         found = self._overdue(now) if hold_on else self._most_telling(now)
-        return None if found is None else self._take_low(found)
+        return None if found is None else self._start_low(found)
 
-    def _take_write(self, item: Item, now: float) -> Item:
+    def _start_write(self, item: Item, now: float) -> Item:
         self._sent[item.uid] = item
         if not self._lines[item.uid]:
             del self._lines[item.uid]
         self.writes_waiting -= 1
         self._writes_in_flight += 1
         self._since_low += 1
-        self._look(now)
+        self._is_busy(now)
         return item
 
-    def _take_low(self, item: Item) -> Item:
+    def _start_low(self, item: Item) -> Item:
         self.low_in_flight += 1
         del self._low[item.lane][item.key]
         if item.lane in _ONE_AT_A_TIME:
@@ -222,7 +222,7 @@ class WriteQueue:
 
     def done(self, item: Item, now: float) -> None:
         """This action has been answered: what is wanted next of its object may go."""
-        self._look(now)
+        self._is_busy(now)
         if item.lane is Lane.WRITE:
             self._writes_in_flight -= 1
         else:
@@ -264,7 +264,7 @@ class WriteQueue:
         """From when on no write is expected right now."""
         return self._busy_at + self._calm_seconds
 
-    def _look(self, now: float) -> bool:
+    def _is_busy(self, now: float) -> bool:
         """Return True if many writes are on their way, and remember when they were."""
         busy = self._writes_in_flight > self._busy_writes
         if busy:

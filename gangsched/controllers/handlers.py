@@ -72,7 +72,7 @@ def session_of(client: Client) -> aiohttp.ClientSession:
 
     async def let(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
         if not request.url.query.get("watch"):
-            await client.bucket.take()
+            await client.bucket.acquire()
         request.headers.update(await client.connection.headers())
         response = await handler(request)
         if response.status == 401:

@@ -56,8 +56,8 @@ class Reason(msgspec.Struct, frozen=True):
     nodes: int
 
     @property
-    def told(self) -> str:
-        """As people read it."""
+    def sentence(self) -> str:
+        """The text for people, with the number of nodes."""
         return f"{self.nodes} {self.text}" if self.nodes else self.text
 
 
@@ -226,8 +226,8 @@ class Gap(msgspec.Struct, frozen=True):
     at_most: int
 
     @property
-    def told(self) -> str:
-        """As people read it: ``at most 3 pods more than needed at priority 0``."""
+    def sentence(self) -> str:
+        """The text for people, such as ``at most 3 pods more than needed at priority 0``."""
         noun = "gang" if self.component == GANGS else "pod"
         where = "beyond PodDisruptionBudgets" if self.component == PDB else causes.at_priority(priority=self.priority)
         return causes.more_than_needed(at_most=counted(self.at_most, noun), where=where)
@@ -240,8 +240,8 @@ class Headline(msgspec.Struct, frozen=True):
     why: str
 
     @property
-    def told(self) -> str:
-        """As people read it."""
+    def sentence(self) -> str:
+        """The whole sentence for people."""
         return answers.first_sentence(word=self.word, why=self.why)
 
 
@@ -295,9 +295,9 @@ class _Decided(msgspec.Struct, frozen=True):
         if self.headline is None or self.in_words_of_queues:
             text = self.message
         elif self.message in ("", self.headline.why):
-            text = self.headline.told
+            text = self.headline.sentence
         else:
-            text = answers.with_more(first=self.headline.told, more=self.message)
+            text = answers.with_more(first=self.headline.sentence, more=self.message)
         return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 4]} ..."
 
     @property
@@ -305,7 +305,7 @@ class _Decided(msgspec.Struct, frozen=True):
         """What is known of how good the choice of victims is, as people read it; empty where nothing is."""
         if self.optimal:
             return "optimal"
-        return self.gap.told if self.gap is not None else ""
+        return self.gap.sentence if self.gap is not None else ""
 
 
 class Fits(_Decided, frozen=True):

@@ -70,7 +70,7 @@ def key_of(event: Event) -> ObjectKey | None:
     return None
 
 
-def gone(record: Record) -> Gone:
+def deletion_of(record: Record) -> Gone:
     """Return the event that the object of this record no longer exists."""
     key = key_of_record(record)
     return Gone(key.kind, key.namespace, key.name, getattr(record, "uid", ""), key.group)

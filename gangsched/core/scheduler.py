@@ -113,17 +113,17 @@ class Scheduler:
             self._apply(event)
         self._busy_with = None
         if self._late.seconds:
-            for pod in self._late.take(now):
+            for pod in self._late.release_due(now):
                 self._pod_changed(pod)
         if self.world.hyper_nodes.changed:
             self._note(renew_domains(self.world))
         self._renew_jobs()
-        names = self.world.names.look(now) if self.world.names.guarded else {}
+        names = self.world.names.changed_names(now) if self.world.names.guarded else {}
         if not self._acts:
             self._run.work.gangs.clear()  # all gangs are looked at when it takes over
             if self._synced:
-                self.world.managed.settle()
-            self.world.stand_ins.fold(())
+                self.world.managed.update_holdings()
+            self.world.stand_ins.forget_unused(())
             return []
         untold, self._untold = self._untold, []
         for refused in untold:
@@ -155,8 +155,8 @@ class Scheduler:
         return self._settled()
 
     def _settled(self) -> list[Action]:
-        actions = self._run.settle()
-        self.world.stand_ins.fold(self.ledger.holders())
+        actions = self._run.process_worklist()
+        self.world.stand_ins.forget_unused(self.ledger.holders())
         return actions
 
     def wake_at(self) -> float | None:
@@ -268,7 +268,7 @@ class Scheduler:
                 if not (self._synced and self._late.seconds and self._late.keep(pod, self.world.now)):
                     self._pod_changed(pod)
             case ev.Gone("Pod", _, _, uid):
-                self._late.gone(uid)
+                self._late.release(uid)
                 self._pod_gone(uid)
             case ev.Changed(record):
                 self._object_is(key_of_record(record), record)
@@ -331,7 +331,7 @@ class Scheduler:
         nothing.
         """
         if now is None:
-            return self.world.ownership.drop(key)
+            return self.world.ownership.forget_owner(key)
         link = Link(now.uid, now.deleting, now.owner, ended=getattr(now, "finished", False))
         return self.world.ownership.put(key, link) and key[0] in OWNER_GROUPS
 
@@ -385,7 +385,7 @@ class Scheduler:
         gangs, before = self.world.owner_gangs, self.world.jobs.find(*key)
         if now is not None and now.remark is not None:
             self._tell(_refused(now, *now.remark))
-        self._pods_regrouped(gangs.put(now) if now is not None else gangs.drop(key))
+        self._pods_regrouped(gangs.put(now) if now is not None else gangs.forget_owner(key))
         known = now or before
         self._jobs.update(_with_jobset(known) if known is not None else [key])
 
@@ -470,7 +470,7 @@ class Scheduler:
         if self._acts and pod_news.fuller(old, pod, assumed_on):
             self._run.work.nodes_fuller.add(pod.node)
         if pod.finished:
-            self._run.gangs.gone(pod.uid, old)
+            self._run.gangs.pod_gone(pod.uid, old)
         if pod.node or not pod.live:
             self._run.gangs.pod_seen(old, pod)
 
@@ -492,7 +492,7 @@ class Scheduler:
 
     def _renew_jobs(self) -> None:
         """Suspended Jobs wait, or go on."""
-        over = self._late.take_jobs(self.world.now) if self._late.seconds else []
+        over = self._late.release_due_jobs(self.world.now) if self._late.seconds else []
         for key in sorted(self._jobs.union(over)):
             kept = key not in over and self._late.keep_job(key, self.world.now)
             renewed = () if kept else suspended.renew(self.world, key)
@@ -507,12 +507,12 @@ class Scheduler:
 
     def _nominated_by_others(self) -> None:
         """Other nodes than before may be left to pods of other schedulers."""
-        for was, now in self.world.foreign_nominations.moved:
+        for was, now in self.world.foreign_nominations.changed_nodes:
             if was:
                 self._note(Change(Hint.ROOM, was))
             if now and self._acts:
                 self._run.work.nodes_changed.add(now)
-        self.world.foreign_nominations.moved.clear()
+        self.world.foreign_nominations.changed_nodes.clear()
 
     def _note(self, change: Change) -> None:
         """Something has happened that may help gangs that do not fit."""
@@ -526,7 +526,7 @@ class Scheduler:
         assumed_on = self.world.assumed.get(uid, "")
         pod = self.world.drop_pod(uid)
         self._nominated_by_others()
-        self._run.gangs.gone(uid, pod)
+        self._run.gangs.pod_gone(uid, pod)
         if pod is not None:
             self._run.work.gangs.add(pod.gang)
             self._job_touched(pod)

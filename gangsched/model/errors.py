@@ -112,7 +112,7 @@ class InputError(UserError):
 
     def __init__(self, place: Place, field: str, message: str) -> None:
         self.problem: Problem = {**place.warning(field, message), "field": one_line(field) or None}
-        super().__init__(told(self.problem))
+        super().__init__(render_problem(self.problem))
 
 
 class InvalidInputError(InputError):
@@ -130,7 +130,7 @@ class InvalidInputError(InputError):
         return [str(each) for each in self._found[:_MOST_LINES]] + [invalid.and_more(count=more)] * (more > 0)
 
 
-def told(problem: Problem) -> str:
+def render_problem(problem: Problem) -> str:
     """``file: document 3 (Pod ns/name): field: message``, without the parts that are not known."""
     where = problem["object"] or "" if not problem["file"] else ""  # it is not in a file
     if problem["document"] is not None:

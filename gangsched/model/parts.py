@@ -75,7 +75,7 @@ def needed(part: Part, there: Mapping[str, int], placed: Mapping[str, int]) -> d
     return out
 
 
-def kept(gang: Gang) -> tuple[int, dict[str, int]]:
+def members_to_keep(gang: Gang) -> tuple[int, dict[str, int]]:
     """Return how many members a running gang must keep, in all and of each role: those that start it, and those created
     later that it needs.
     """

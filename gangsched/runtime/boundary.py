@@ -116,7 +116,7 @@ class Boundary(Generic[C]):
         shown: Sequence[Event] = events
         if control or self.quarantine:
             shown = self.quarantine.shown(events, now, listing=not self._synced)
-        self.known.take(events)
+        self.known.record(events)
         waited = self._writes.waits
         self._writes.answered(events, now)
         if control:

@@ -111,7 +111,7 @@ def understood(document: dict[str, Any]) -> tuple[Configuration, list[str]]:
                 return configuration, left_out
         for path in sorted({path for path, _ in problems if path}, key=lambda each: (-len(each), _reverse(each))):
             with contextlib.suppress(LookupError, TypeError):  # what it is in has been left out already
-                _drop(value, path)
+                _remove_at(value, path)
             left_out.append(_dotted(path))
     return Configuration(), [standing.ALL_SETTINGS]
 
@@ -121,7 +121,7 @@ def _reverse(path: Path) -> tuple[str, ...]:
     return tuple(f"{10**9 - each:010}" if isinstance(each, int) else each for each in path)
 
 
-def _drop(value: Any, path: Path) -> None:
+def _remove_at(value: Any, path: Path) -> None:
     """Take what is at the path out of it; where something is missing there, what lacks it."""
     *before, last = path
     above = value

@@ -188,8 +188,8 @@ class Scope(NamedTuple):
         return not {"pods", "nodes"} & set(self.closed)
 
     @property
-    def told(self) -> str:
-        """What is not known, in one line."""
+    def notice(self) -> str:
+        """What is unknown, in one line."""
         closed = listed(sorted(self.closed, key=_first), _NAMED)
         return failures.of_one_namespace(namespace=self.within, closed=closed, role=READER)
 

@@ -151,7 +151,7 @@ class Server:
     def server_close(self) -> None:
         """Close the port."""
         for client in list(self._clients.values()):
-            self._drop(client)
+            self._disconnect(client)
         self._selector.close()
         for each in (self._listener, self._woken, self._wakes):
             each.close()
@@ -163,7 +163,7 @@ class Server:
         for client in list(self._clients.values()):
             if client.at + self._patience > now:
                 break
-            self._drop(client)
+            self._disconnect(client)
         self._listen_if(now >= self._accepts_at)
         oldest = next(iter(self._clients.values()), None)
         ends = [oldest.at + self._patience] if oldest is not None else []
@@ -225,7 +225,7 @@ class Server:
             return True
         oldest = next(iter(self._clients.values()), None)
         if oldest is not None and now >= oldest.at + _YOUNG_SECONDS:
-            self._drop(oldest)
+            self._disconnect(oldest)
             return True
         self._accepts_at = now + _YOUNG_SECONDS
         return False
@@ -235,14 +235,14 @@ class Server:
             self._without_files = True
             _log.warning("the port has no file left for connections", error=str(error))
         if (oldest := next(iter(self._clients.values()), None)) is not None:
-            self._drop(oldest)
+            self._disconnect(oldest)
         self._accepts_at = now + _PAUSE_SECONDS
 
     def _forget(self, client: _Client) -> None:
         self._selector.unregister(client.socket)
         del self._clients[client.socket]
 
-    def _drop(self, client: _Client) -> None:
+    def _disconnect(self, client: _Client) -> None:
         self._forget(client)
         _close(client.socket)
 
@@ -255,7 +255,7 @@ class Server:
                 return
             head = parse_head(bytes(client.received[:end]))
         except OSError:
-            self._drop(client)
+            self._disconnect(client)
             return
         except RefusedError as refused:
             self._reply(client, refused.answer)

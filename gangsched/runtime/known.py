@@ -31,15 +31,15 @@ class Known(Observer):
 
     def handled(self, events: Sequence[Event], actions: Sequence[Action], seconds: float, now: float) -> None:
         """See :class:`~gangsched.runtime.loop.Observer`."""
-        self.take(events)
+        self.record(events)
 
-    def take(self, events: Sequence[Event]) -> None:
+    def record(self, events: Sequence[Event]) -> None:
         """These have happened."""
         with self._lock:
             for event in events:
-                self._take(event)
+                self._record(event)
 
-    def _take(self, event: Event) -> None:
+    def _record(self, event: Event) -> None:
         last = self._last
         match event:
             case Changed():

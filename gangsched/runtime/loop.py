@@ -194,7 +194,7 @@ class Slices:
         self._most_seconds = most_seconds
         self._size = size
 
-    def of(self, batch: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    def slices_of(self, batch: Sequence[Event]) -> Iterator[Sequence[Event]]:
         """One part after another; one that is empty where nothing has arrived."""
         done = 0
         while True:
@@ -270,7 +270,7 @@ def _run(core: Core, cluster: Cluster, observer: Observer, completion: Completio
     clock, slices = time.perf_counter, Slices()
     now, batch = cluster.poll()
     while not cluster.stopped:
-        for part in slices.of(batch):
+        for part in slices.slices_of(batch):
             observer.busy()
             began = clock()
             actions = core.handle(part, now)

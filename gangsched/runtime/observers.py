@@ -41,7 +41,7 @@ class Deadline(Observer):
         self._limit = limit_seconds
         self._clock = clock
         self._current: tuple[int, float] | None = None
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
     def deciding(self, gang: str) -> None:
@@ -53,7 +53,7 @@ class Deadline(Observer):
         """See :class:`~gangsched.runtime.loop.Observer`."""
         self._current = None
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Cancel the decision under way if its time is up."""
         current = self._current
         if current is not None and self._clock() - current[1] >= self._limit:
@@ -66,13 +66,13 @@ class Deadline(Observer):
 
     def stop(self) -> None:
         """Stop looking."""
-        self._over.set()
+        self._stopped.set()
         if self._thread is not None:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(self._limit / _LOOKS):
-            self.look()
+        while not self._stopped.wait(self._limit / _LOOKS):
+            self.check()
 
 
 class UnderWay(Observer):

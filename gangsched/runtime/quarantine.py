@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from gangsched.core.events import Changed, Event, Gone, ObjectRefused, Quarantined
-from gangsched.core.keys import gone, key_of, key_of_record, object_key
+from gangsched.core.keys import deletion_of, key_of, key_of_record, object_key
 from gangsched.core.world.cut_decisions import pause_seconds
 from gangsched.model.quarantined import REDUCED, REPLACED, is_edited, shown_of
 from gangsched.model.records import Pod
@@ -85,7 +85,7 @@ class Quarantine:
     def restore(self, saved: dict[Hashable, _Entry]) -> None:
         """Nothing has been put into it since."""
         self._entries = saved
-        self._told()
+        self._publish()
 
     def put(self, key: Hashable, why: str, now: float) -> Quarantined | None:
         """The core has failed over this. Returns it if it was not quarantined before."""
@@ -93,7 +93,7 @@ class Quarantine:
         times = FIRST if before is None else before.about.times + (not level)
         about = self._about(key, times, now, why)
         self._entries[key] = _Entry(about, level + 1)
-        self._told()
+        self._publish()
         return None if level else about
 
     def _about(self, key: Hashable, times: int, now: float, why: str) -> Quarantined:
@@ -119,7 +119,7 @@ class Quarantine:
         if isinstance(raw, Changed) and _is_another(raw.record, about):
             return []
         entry = self._entries[key] = _Entry(about, REDUCED)
-        self._told()
+        self._publish()
         if not about.kind:
             return [about]
         return self._instead(entry, raw) if raw is not None else []  # else it has not been listed yet
@@ -130,14 +130,14 @@ class Quarantine:
         for key in left:
             del self._entries[key]
         if left:
-            self._told()
+            self._publish()
 
     def decided(self, gang: str) -> None:
         """The gang of this name has been decided."""
         if self._entries.pop((DECISION, gang), None) is not None:
-            self._told()
+            self._publish()
 
-    def _told(self) -> None:
+    def _publish(self) -> None:
         names = (gang for key in self._entries if (gang := _gang_of(key)) is not None)
         self._names = {name for gang in names for name in gang.split(",")}
         self._changed(self.all())
@@ -182,19 +182,19 @@ class Quarantine:
         before = self._known.get(key)
         if isinstance(event, Gone):
             del self._entries[key]
-            self._told()
+            self._publish()
             return [event, *self._withdrawn(entry)]
         edited = isinstance(event, Changed) and isinstance(before, Changed) and is_edited(before.record, event.record)
         if edited or (isinstance(event, Changed) and _is_another(event.record, entry.about)):
             entry.level, entry.until = 0, entry.about.at
-            self._told()
+            self._publish()
             return [*self._withdrawn(entry), event]
         return self._instead(entry, event)
 
     def _instead(self, entry: _Entry, event: Event) -> list[Event]:
         """The events that follow from an event of a quarantined object."""
         shown = self._shown(entry, event)
-        left = [gone(event.record)] if isinstance(event, Changed) and not _is_same(event, shown) else []
+        left = [deletion_of(event.record)] if isinstance(event, Changed) and not _is_same(event, shown) else []
         return [*left, *shown]
 
     def _shown(self, entry: _Entry, event: Event) -> list[Event]:
@@ -212,7 +212,7 @@ class Quarantine:
         if not isinstance(stood, Changed):
             return []
         same = key_of(stood) in self._entries or not _name_of(stood).startswith("quarantined-")
-        return [] if same else [gone(stood.record)]
+        return [] if same else [deletion_of(stood.record)]
 
     def _tried_again(self, now: float) -> list[Event]:
         """Objects that were quarantined for long enough are shown again."""
@@ -227,7 +227,7 @@ class Quarantine:
             entry.level, entry.until = 0, now
             event = self._known.get(key)
             out.extend([*self._withdrawn(entry), *([event] if event is not None else [])])
-            self._told()
+            self._publish()
         return out
 
     def _gangs_edited(self, event: Changed, now: float) -> Iterable[Event]:
@@ -240,7 +240,7 @@ class Quarantine:
             gang = _gang_of(key)
             if gang is not None and entry.level and not names.isdisjoint(gang.split(",")):
                 entry.level = 0
-                self._told()
+                self._publish()
                 yield Quarantined("", "", gang, "", 0, now)
 
 

@@ -82,7 +82,7 @@ class Running(msgspec.Struct, frozen=True):
         return self.published.status if self.published is not None else Status()
 
 
-async def look(client: Client, configuration: Configuration) -> Running:
+async def find_running(client: Client, configuration: Configuration) -> Running:
     """Return the scheduler of the cluster whose Lease ``configuration`` names. Unreadable parts are no error."""
     namespace, name = configuration.leader_election.resource_namespace, configuration.leader_election.resource_name
     (spec, lease_problem), (published, problem) = await asyncio.gather(

@@ -155,7 +155,7 @@ class Comparison:
                     self._of_other(pod, now, first=first)
                 self._may_leave(pod, known, now)
             case Gone("Pod", _, _, uid):
-                self._gone(uid, known, now)
+                self._pod_deleted(uid, known, now)
 
     def _of_other(self, pod: Pod, now: float, *, first: bool) -> None:
         if pod.node:
@@ -178,7 +178,7 @@ class Comparison:
         else:
             self._marked[pod.uid] = pod
 
-    def _gone(self, uid: str, known: Pod | None, now: float) -> None:
+    def _pod_deleted(self, uid: str, known: Pod | None, now: float) -> None:
         if uid in self._leaving:
             self._left_in.append(now - self._leaving.pop(uid))
         if uid in self._marked:
@@ -332,7 +332,7 @@ class Comparison:
 
     # -- what is read --------------------------------------------------------------------------------------
 
-    def take(self, now: float) -> Figures:
+    def close_period(self, now: float) -> Figures:
         """The figures of the time that ends now, with what still waits; another time begins."""
         out, self.figures = self.upto(now), Figures(now)
         return out

@@ -70,7 +70,7 @@ class DailyReport(Observer):
             self._ends = (now // _DAY_SECONDS + 1) * _DAY_SECONDS
         if now >= self._ends:
             self._ends += _DAY_SECONDS
-            self.tell(self._comparison.take(now))
+            self.tell(self._comparison.close_period(now))
         if now - self._page_at >= _PAGE_SECONDS:
             self._page_at = now
             self.page = self._text(self._comparison.upto(now))
@@ -79,7 +79,7 @@ class DailyReport(Observer):
         """Tell of the time that has begun, when no more will come; the text."""
         if not self._comparison.figures.since:
             return self.page
-        return self.tell(self._comparison.take(self._now))
+        return self.tell(self._comparison.close_period(self._now))
 
     def tell(self, figures: Figures) -> str:
         """Tell of a time that has ended now; the text."""
@@ -170,7 +170,7 @@ def lines_of(figures: Figures, until: float, names: Sequence[str], own: str, oth
         known = listed(figures.only_own_names, 3)
         lines.append(beside.NOT_STARTED_THERE(count=counted(figures.only_own, "gang"), names=known))
     if figures.differences:
-        lines += ["", beside.LARGEST, *(f"  {_told(row)}" for row in figures.differences)]
+        lines += ["", beside.LARGEST, *(f"  {_render_difference(row)}" for row in figures.differences)]
     if others:
         lines += ["", beside.LEFT_OUT(names=", ".join(f"{name} ({count})" for name, count in sorted(others.items())))]
     lines += ["", beside.LIMITS_HEAD, *(f"- {each}" for each in _LIMITS)]
@@ -182,7 +182,7 @@ def _cells(values: Any) -> str:
     return "".join(f"{value!s:>20}" for value in values)
 
 
-def _told(row: Difference) -> str:
+def _render_difference(row: Difference) -> str:
     more = row.would_evict - len(row.would_evict_pods)
     pods = [*row.would_evict_pods, *([f"{more} more"] if more else [])]
     waited = _span(row.waited)

@@ -128,7 +128,7 @@ class GangTraces(Observer):
                         self._waiting.setdefault(pod.key, (pod, now))
                 case Gone("Pod", namespace, name, uid):
                     self._waiting.pop(f"{namespace}/{name}", None)
-                    self._gone(uid, now)
+                    self._pod_deleted(uid, now)
                 case WriteDone(action_id, outcome, message):
                     self._answered(action_id, outcome, message, now)
                 case LeadershipChanged(False):
@@ -261,7 +261,7 @@ class GangTraces(Observer):
         if name == "bind" and life.required is not None and len(life.bound) >= life.required:
             self._end(life, BOUND, now)
 
-    def _gone(self, uid: str, now: float) -> None:
+    def _pod_deleted(self, uid: str, now: float) -> None:
         self._waiting.pop(uid, None)
         life = self._of_pod.pop(uid, None)
         if life is None or uid not in life.pods:

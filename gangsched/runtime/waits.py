@@ -38,7 +38,7 @@ class Waits(Collector):
         else:
             self._never.discard(decision.gang)
 
-    def look(self, complete: Iterable[tuple[GangId, Iterable[str]]]) -> None:
+    def update(self, complete: Iterable[tuple[GangId, Iterable[str]]]) -> None:
         """Take the gangs that are complete, with the UIDs of their pending members."""
         first: dict[int, float] = {}
         there = set()

@@ -51,22 +51,23 @@ def run(seed: int, parts: Collection[str] | None = None) -> Result:
     seen["crashes"] = played.processes - 1
     history = played.world.history
     seen["preempting decisions"] = sum(d.outcome == "preempt" for d in played.decisions)
-    seen["pods bound"] = sum(1 for e in history.of(log.BIND, actor=log.SCHEDULER) if e.outcome == log.OK)
+    seen["pods bound"] = sum(1 for e in history.with_verbs(log.BIND, actor=log.SCHEDULER) if e.outcome == log.OK)
     seen["pods evicted"] = sum(
-        1 for e in history.of(log.DELETE, log.EVICT, actor=log.SCHEDULER) if e.outcome == log.OK and e.changed
+        1 for e in history.with_verbs(log.DELETE, log.EVICT, actor=log.SCHEDULER) if e.outcome == log.OK and e.changed
     )
     seen.update({f"beyond the promise: {what}": count for what, count in beyond(played).items()})
-    seen["Jobs suspended"] = sum(e.changed and e.outcome == log.OK for e in history.of(log.SUSPEND))
-    seen["Jobs resumed"] = sum(e.changed and e.outcome == log.OK for e in history.of(log.RESUME))
-    removed = [e for e in history.of(log.DELETE, log.EVICT, log.SUSPEND) if e.outcome == log.OK and e.changed]
+    seen["Jobs suspended"] = sum(e.changed and e.outcome == log.OK for e in history.with_verbs(log.SUSPEND))
+    seen["Jobs resumed"] = sum(e.changed and e.outcome == log.OK for e in history.with_verbs(log.RESUME))
+    removed = [e for e in history.with_verbs(log.DELETE, log.EVICT, log.SUSPEND) if e.outcome == log.OK and e.changed]
     seen["rolled back"] = sum(bool(log.rolled_back_for(e)) for e in removed)
     seen["drained"] = sum(log.drained_by(e) is not None for e in removed)
     seen["claims bound or asked for"] = sum(
-        e.changed and e.outcome == log.OK for e in history.of(log.BIND_VOLUME, log.SELECT_NODE, actor=log.SCHEDULER)
+        e.changed and e.outcome == log.OK
+        for e in history.with_verbs(log.BIND_VOLUME, log.SELECT_NODE, actor=log.SCHEDULER)
     )
-    seen["Jobs complete"] = sum(1 for _ in history.of(log.COMPLETE))
+    seen["Jobs complete"] = sum(1 for _ in history.with_verbs(log.COMPLETE))
     seen["writes that failed"] = sum(1 for e in history if e.actor == log.SCHEDULER and e.outcome != log.OK)
-    seen["bindings refused"] = sum(e.outcome == REFUSED for e in history.of(log.BIND, actor=log.SCHEDULER))
+    seen["bindings refused"] = sum(e.outcome == REFUSED for e in history.with_verbs(log.BIND, actor=log.SCHEDULER))
     return Result(seed, problems(played), seen)
 
 

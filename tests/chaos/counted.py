@@ -18,7 +18,7 @@ def beyond(played: Played) -> Counter[str]:
     return Counter(
         {
             "let off after the first removal": _let_off(played),
-            "turned away by kubelets": sum(1 for _ in played.world.history.of(log.REJECT)),
+            "turned away by kubelets": sum(1 for _ in played.world.history.with_verbs(log.REJECT)),
             "Jobs that ended by a removal of which no plan had warned": _jobs_ended(played),
             "members without a word, of gangs bound in part at the end": _untold(played),
             "pods in queues that drain at the end": _undrained(played),
@@ -61,7 +61,7 @@ def _untold(played: Played) -> int:
     told, world = Told(), played.world
     for event in world.store.listing():
         told.hear(event)
-    said = {entry.uid for entry in world.history.of(log.CONDITION, log.EVENT, actor=log.SCHEDULER)}
+    said = {entry.uid for entry in world.history.with_verbs(log.CONDITION, log.EVENT, actor=log.SCHEDULER)}
     waiting = (p for p in told.pods.values() if p.gang.family != SINGLE and p.live and not p.node)
     return sum(p.uid not in said and bool(told.lacking(p.gang)) and bool(told.placed(p.gang)) for p in waiting)
 

@@ -34,7 +34,7 @@ def left_marked(played: Played) -> list[str]:
 def left_held(played: Played) -> list[str]:
     """Nominations, and taints of ours on nodes, that have outlived every plan; and taints of others that are lost."""
     world, options = played.world, played.scenario.options
-    writes = [e for e in world.history.of(log.NOMINATE, log.HOLD, actor=log.SCHEDULER) if e.changed]
+    writes = [e for e in world.history.with_verbs(log.NOMINATE, log.HOLD, actor=log.SCHEDULER) if e.changed]
     since = {(e.kind, e.uid if e.kind == "Pod" else e.object): e.at_seconds for e in writes}
     least = world.clock.elapsed_seconds - options.timeout_seconds - _TAKEN_BACK_SECONDS
     waiting = [p for p in world.store.pods.values() if p.on_record and not p.node]
@@ -71,7 +71,7 @@ def repeated_at_once(played: Played) -> list[str]:
     """
     history = played.world.history
     gone = {e.uid for e in history if ends_object(e)}
-    bound = {e.uid: e.number for e in history.of(log.BIND) if e.outcome == log.OK}
+    bound = {e.uid: e.number for e in history.with_verbs(log.BIND) if e.outcome == log.OK}
     short: dict[str, list[Entry]] = {}
     last: dict[str, Round] = {}
     for plan in rounds(history).plans.values():
@@ -119,7 +119,7 @@ def asleep(played: Played) -> list[str]:
     now, events = cluster.poll()  # what any process is told first
     cluster.close()
     core.handle(events, now)
-    for each in world.history.of(log.DELETE, log.EVICT, log.ASK, log.MARK, actor=log.SCHEDULER):
+    for each in world.history.with_verbs(log.DELETE, log.EVICT, log.ASK, log.MARK, actor=log.SCHEDULER):
         if each.outcome is Outcome.REFUSED:  # the process that was refused knows it for an hour
             core.world.refused_removals.note(each.uid, "", "", now - (end - each.at_seconds))
     if core.has_work(now):
@@ -136,7 +136,7 @@ def asleep(played: Played) -> list[str]:
 def _pauses(history: History, gang: GangId, now: float) -> bool:
     """Return whether the gang evicts no pod before a later time, as was last said on a member."""
     mine = {e.uid for e in history if isinstance(e.record, Pod) and e.record.gang == gang}
-    told = (e for e in history.of(log.CONDITION, actor=log.SCHEDULER) if e.uid in mine and e.outcome == log.OK)
+    told = (e for e in history.with_verbs(log.CONDITION, actor=log.SCHEDULER) if e.uid in mine and e.outcome == log.OK)
     said = [str(e.detail["message"]) for e in told]
     found = re.search(r"no pod is evicted for it until (\S+Z)", said[-1]) if said else None
     return found is not None and parse_time(found[1], "") + 1.0 > now  # what is said leaves out fractions of a second

@@ -48,7 +48,7 @@ def test_no_pod_is_overdue_before_its_time_is_over(first: int, monkeypatch: pyte
     overdue: list[str] = []
     failed: dict[int, list[str]] = {}
     aheads: set[float] = set()
-    look = Sightings.look
+    look = Sightings.newly_overdue
     for seed in range(first, first + CHUNK):
         told = Told()
         early: list[str] = []
@@ -68,7 +68,7 @@ def test_no_pod_is_overdue_before_its_time_is_over(first: int, monkeypatch: pyte
                     early.append(f"{pod.key} is overdue at {now:.1f} s, before {earliest:.1f} s")
             return found
 
-        monkeypatch.setattr(Sightings, "look", looked)
+        monkeypatch.setattr(Sightings, "newly_overdue", looked)
         made = scenario(seed, parts=("clocks",))
         made.troubles.insert(0, Trouble(0.0, "listen", told.listen))
         if found := [*problems(play(made)), *early]:

@@ -107,9 +107,9 @@ def scenario(seed: int) -> Scenario:
 def left(played: Played) -> list[str]:
     """The JobSets that are not complete at the end, and their Jobs that have failed."""
     entries = played.world.history
-    done = {e.object for e in entries.of(log.COMPLETE) if e.kind == JOBSET}
+    done = {e.object for e in entries.with_verbs(log.COMPLETE) if e.kind == JOBSET}
     out = [f"default/js{n} is not complete" for n in range(JOBSETS) if f"default/js{n}" not in done]
-    return out + [f"{e.object} has failed" for e in entries.of(log.FAIL) if e.kind in ("Job", JOBSET)]
+    return out + [f"{e.object} has failed" for e in entries.with_verbs(log.FAIL) if e.kind in ("Job", JOBSET)]
 
 
 @pytest.mark.parametrize("first", range(0, amount(60, 20), 20))
@@ -120,7 +120,7 @@ def test_whatever_fails_every_jobset_completes(first: int) -> None:
     for seed in range(first, first + 20):
         played = play(scenario(seed))
         suspended += sum(
-            e.kind == JOBSET and e.changed and e.outcome == log.OK for e in played.world.history.of(log.SUSPEND)
+            e.kind == JOBSET and e.changed and e.outcome == log.OK for e in played.world.history.with_verbs(log.SUSPEND)
         )
         if wrong := problems(played) + left(played):
             found[seed] = wrong

@@ -127,7 +127,7 @@ def test_speed_plays_virtual_time(monkeypatch):
     monkeypatch.setattr(time, "sleep", pauses.append)
     assert main(["demo", "--speed", "10"]) == 0
     run = demo.play(demo.find("koordinator"))
-    last_told = max(e.at_seconds for e in run.history.of("run"))
+    last_told = max(e.at_seconds for e in run.history.with_verbs("run"))
     assert sum(pauses) == pytest.approx(last_told / 10, abs=0.01)
 
 

@@ -235,9 +235,9 @@ def test_a_simulated_job_makes_no_pod_anew_that_succeeded() -> None:
     stronger = [waits(f"vip-{i}").hint("sim.gangsched.dev/arrive-after", "20s") for i in range(2)]
     objects: list[Built] = [*NODES, work_queue(completions=None), held, lost, *stronger]
     simulation = simulate([event(each) for each in objects], Options(), until_seconds=3_600.0)
-    made = [entry.object for entry in simulation.history.of("create") if entry.object.startswith("d/consumers")]
+    made = [entry.object for entry in simulation.history.with_verbs("create") if entry.object.startswith("d/consumers")]
     assert made == []
-    assert [*simulation.history.of("delete", actor="scheduler")]
+    assert [*simulation.history.with_verbs("delete", actor="scheduler")]
     assert simulation.quiet
 
 

@@ -291,7 +291,7 @@ def test_what_is_read_is_said_where_somebody_looks(terminal, whose, said, capsys
     async def look(*_):
         return runs
 
-    monkeypatch.setattr("gangsched.runtime.running.look", look)
+    monkeypatch.setattr("gangsched.runtime.running.find_running", look)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     inputs.connect(argparse.Namespace(config=None, output="table"))
     err = capsys.readouterr().err

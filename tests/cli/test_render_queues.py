@@ -86,7 +86,7 @@ def bar_of(world, name):
 def test_a_queue_that_admits_nothing_says_why():
     """A missing flavor stands beside the name."""
     world = World(queue("a", cpu=4))
-    world.quota.drop(ResourceFlavor, "default")
+    world.quota.remove(ResourceFlavor, "default")
     assert picture(world)[1].startswith("a (FlavorNotFound)")
 
 

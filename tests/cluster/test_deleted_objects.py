@@ -26,7 +26,7 @@ def test_an_object_has_one_key(kind: Kind) -> None:
     space = "d" if kind.namespaced else ""
     changed = Changed(record(kind, NAME, space, "u"))
     refused = ObjectRefused(kind.full_name, space, NAME, "u", "spec", "no")
-    keys = {key_of(changed), key_of(kind.gone(space, NAME, "u")), key_of(refused)}
+    keys = {key_of(changed), key_of(kind.deletion(space, NAME, "u")), key_of(refused)}
     assert len(keys) == 1
     assert None not in keys
 
@@ -38,11 +38,11 @@ def test_nothing_is_left_of_a_deleted_object(kind: Kind) -> None:
     core, known = Scheduler(Options()), Known()
     refused = ObjectRefused(kind.full_name, space, NAME, "u", "spec", "no")
     events: list[Event] = [Synced(), Changed(record(kind, NAME, space, "u")), refused]
-    known.take(events)
+    known.record(events)
     play(core, events, 1.0)
     assert traces(known, NAME)
-    went = [kind.gone(space, NAME, "u")]
-    known.take(went)
+    went = [kind.deletion(space, NAME, "u")]
+    known.record(went)
     play(core, went, 2.0)
     assert traces(known, NAME) == []
     assert left_in(core, NAME) == []

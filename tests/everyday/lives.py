@@ -69,7 +69,7 @@ class Converted:
     def gone(self, made: Object) -> list[Event]:
         """What a watch would deliver for its end."""
         kind, meta = self._kind(made), made["metadata"]
-        return [kind.gone(meta.get("namespace", ""), meta["name"], meta["uid"])] if kind is not None else []
+        return [kind.deletion(meta.get("namespace", ""), meta["name"], meta["uid"])] if kind is not None else []
 
     @staticmethod
     def _kind(made: Object) -> Kind | None:
@@ -151,7 +151,7 @@ class Life:
 
     def _endless(self) -> list[str]:
         """Writes of one kind to one object, again and again in one second."""
-        written = (e for e in self.world.history.of(log.STATUS, log.NOMINATE, log.WITHDRAW) if e.changed)
+        written = (e for e in self.world.history.with_verbs(log.STATUS, log.NOMINATE, log.WITHDRAW) if e.changed)
         writes = Counter((e.verb, e.object, int(e.at_seconds)) for e in written)
         found = [(*what, count) for what, count in writes.items() if count > _WRITES]
         return [f"{name}: {count} times {verb} in second {at}" for verb, name, at, count in found]

@@ -44,7 +44,7 @@ def over_allocated(history: History) -> list[str]:
     """Nodes on which the scheduler bound a pod for which there was no room beside the pods there, victims included, and
     pods that a kubelet turned away.
     """
-    out = [f"{when(e)} {e.object} on {e.detail['node']}: {e.detail['reason']}" for e in history.of(log.REJECT)]
+    out = [f"{when(e)} {e.object} on {e.detail['node']}: {e.detail['reason']}" for e in history.with_verbs(log.REJECT)]
     now = Moment()
     for entry in history:
         now.apply(entry)

@@ -13,7 +13,7 @@ from gangsched.model.dialects import role_of
 from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.dialects.operators import OPERATORS, gang_from_object
 from gangsched.model.errors import FieldError
-from gangsched.model.parts import kept
+from gangsched.model.parts import members_to_keep
 from gangsched.model.records import Gang, GangId
 from tests.builders import pod
 
@@ -157,7 +157,7 @@ def test_a_launcher_that_waits_for_its_workers_is_announced() -> None:
     spec = {"mpiReplicaSpecs": roles(Launcher=1, Worker=2), "launcherCreationPolicy": "WaitForWorkersReady"}
     made = gang("MPIJob", spec)
     assert [(each.role, each.count) for each in made.announced] == [("launcher", 1)]
-    assert kept(made) == (3, {"worker": 2, "launcher": 1})
+    assert members_to_keep(made) == (3, {"worker": 2, "launcher": 1})
 
 
 def test_the_executors_of_spark_are_announced() -> None:
@@ -165,7 +165,7 @@ def test_the_executors_of_spark_are_announced() -> None:
     executor = {"instances": 2, "cores": 2, "memory": "4g", "gpu": {"name": "nvidia.com/gpu", "quantity": 1}}
     made = gang("SparkApplication", {"type": "Python", "driver": {"memory": "512m"}, "executor": executor})
     (executors,) = made.announced
-    assert (executors.role, executors.count, kept(made)) == ("executor", 2, (1, {"driver": 1}))
+    assert (executors.role, executors.count, members_to_keep(made)) == ("executor", 2, (1, {"driver": 1}))
     assert dict(executors.shape.requests) == {"cpu": 2000, "memory": (4096 + 1638) << 20, "nvidia.com/gpu": 1}
     with pytest.raises(FieldError, match="not a size as Java writes it"):
         gang("SparkApplication", {"executor": {"memory": "4Gi"}})

@@ -50,9 +50,9 @@ def test_a_gang_fits_when_there_is_an_arrangement(mixed, apart):
         for share in (0.3, 0.6, 0.9):
             gone = sorted(s for s in slots if chance.random() < share)
             fit.restore(start)
-            fit.take(np.array(gone[::2], dtype=np.int64))
+            fit.remove(np.array(gone[::2], dtype=np.int64))
             fit.fits()  # what was found before more pods left must not linger
-            fit.take(np.array(gone[1::2], dtype=np.int64))
+            fit.remove(np.array(gone[1::2], dtype=np.int64))
             known = fits_without(problem, {table.pods[s].uid for s in gone})
             assert fit.fits() == known, f"seed {seed}"
             answers[known] += 1
@@ -78,7 +78,7 @@ def test_a_look_at_members_one_by_one_brings_back_only_what_may_return():
         _, sim, fit = asked(question)
         problem, table = read(question), sim.snapshot.table
         away = sorted(table.slot_of[p.uid] for p in problem.present if p.gang.name != "want")
-        fit.take(np.array(away, dtype=np.int64))
+        fit.remove(np.array(away, dtype=np.int64))
         if isinstance(fit, CountedFit) or not fit.fits():
             continue
         fit.hint(fit.rows(), least=True)

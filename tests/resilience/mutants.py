@@ -244,7 +244,7 @@ MUTANTS = (
     ),
     Mutant(
         "nominations withdrawn while removals are on their way",
-        ((_ACTUATOR, "if after and self.any_of(after):", "if False:"),),
+        ((_ACTUATOR, "if after and self.has_writes_in_flight(after):", "if False:"),),
         ("tests/core/recovery/test_faults.py::test_nominations_stand_while_marks_and_removals_are_on_their_way",),
     ),
     Mutant(
@@ -264,7 +264,7 @@ MUTANTS = (
     ),
     Mutant(
         "a gang that waits is deaf",
-        ((_EXECUTOR, "self._nominated.noted(changes)", "pass"),),
+        ((_EXECUTOR, "self._nominated.record_changes(changes)", "pass"),),
         ("tests/core/eviction/test_waiting_gangs_look_again.py::test_nodes_that_appear_are_used",),
     ),
     Mutant(

@@ -95,7 +95,7 @@ def test_a_quarantined_pod_is_tried_again_after_a_pause_that_doubles(monkeypatch
     assert run.nodes() == {"evil": "n0", "good": "n0"}
     assert len(raised) == 2
     assert [entry.times for entries in run.entries for entry in entries if entry.times > 2] == [3]
-    bound = [e.at_seconds for e in run.world.history.of("bind") if e.object == "d/evil" and e.changed]
+    bound = [e.at_seconds for e in run.world.history.with_verbs("bind") if e.object == "d/evil" and e.changed]
     assert 180.0 < bound[0] < 182.0
 
 
@@ -106,7 +106,7 @@ def test_a_quarantined_pod_is_tried_again_when_it_is_edited(monkeypatch: pytest.
     fixed = pod("evil").cpu(1).labels({"fixed": "yes"}).obj()
     run.world.create_after(10.0, Changed(fixed))
     run.until(20.0)
-    bound = [e.at_seconds for e in run.world.history.of("bind") if e.changed]
+    bound = [e.at_seconds for e in run.world.history.with_verbs("bind") if e.changed]
     assert 10.0 < bound[0] < 11.0
     assert run.entries[-1] == []
 
@@ -228,7 +228,7 @@ def test_what_an_earlier_leader_has_quarantined_stays_so() -> None:
 
 def test_an_error_over_an_index_stops_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that raises for a gang that waits, when it is put in and when it is taken out."""
-    for method in ("add", "drop"):
+    for method in ("add", "remove"):
         with monkeypatch.context() as broken:
             raising(broken, HintIndex, method, lambda *args, **_: "evil" in repr(args[1:]))
             run = Run(node("n0").cpu(2), pod("evil").cpu(4).priority(9), pod("good").cpu(1)).until(500.0)

@@ -22,19 +22,19 @@ def test_a_decision_is_cancelled_when_its_time_is_up() -> None:
     """Not before; and once it is over, its time no longer counts."""
     watchdog, clock = Watchdog(), Hands()
     deadline = Deadline(watchdog, 2.0, clock)
-    deadline.look()
+    deadline.check()
     deadline.deciding("ns/g")
     watchdog.begin()
     clock.seconds += 1.9
-    deadline.look()
+    deadline.check()
     assert not watchdog.barks()
     clock.seconds += 0.1
-    deadline.look()
+    deadline.check()
     assert watchdog.barks()
     watchdog.finish()
     deadline.decided([], [], 2.0, 0.0)
     clock.seconds += 60
-    deadline.look()
+    deadline.check()
     deadline.deciding("ns/g")
     watchdog.begin()
     assert not watchdog.barks()

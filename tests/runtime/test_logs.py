@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gangsched import logs
-from gangsched.cluster.kube.dryrun import told
+from gangsched.cluster.kube.dryrun import describe
 from gangsched.core.actions import Action, JobRef, PodRef, Remove, SetCondition, SuspendJob
 from gangsched.core.decision import BIND, PREEMPT, UNSCHEDULABLE, Decision, Gap, Placement, UnitRef, Victim
 from gangsched.core.events import Event, LeadershipChanged, ObjectRefused, Outcome, WriteDone
@@ -175,7 +175,7 @@ def test_many_victims_are_named_in_part(stream: io.StringIO) -> None:
 
 def test_what_would_be_written_does_not_overwrite_the_message(stream: io.StringIO) -> None:
     """The text of a condition has a field of its own beside what would be done."""
-    said, details = told(SetCondition(PodRef("ns", "a", "u"), "Unschedulable", "not now: full"))
+    said, details = describe(SetCondition(PodRef("ns", "a", "u"), "Unschedulable", "not now: full"))
     assert said == "set PodScheduled=False on Pod ns/a"
     assert (details["says"], "message" in details) == ("not now: full", False)
 

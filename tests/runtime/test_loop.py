@@ -125,7 +125,7 @@ def parts(slices: Slices, count: int, seconds_each: float) -> list[int]:
     """The sizes of the parts of a batch of so many events, each of which takes the core so long."""
     sizes = []
     batch: list[Event] = [Synced()] * count
-    for part in slices.of(batch):
+    for part in slices.slices_of(batch):
         sizes.append(len(part))
         slices.took(len(part), len(part) * seconds_each)
     assert sum(sizes) == count

@@ -50,7 +50,7 @@ def published(status: object, configuration: object) -> object:
 
 async def look(**found: object) -> running.Running:
     """What is found."""
-    return await running.look(Answers(**found), Configuration())  # type: ignore[arg-type]
+    return await running.find_running(Answers(**found), Configuration())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -267,7 +267,7 @@ def test_a_report_has_both_sides_and_says_what_it_cannot_know() -> None:
     beside = Beside(*cluster())
     beside.happens(other("high").cpu(1).priority(9).obj(), pod("x").scheduler("third").cpu(1).obj())
     beside.passes()
-    figures = beside.comparison.take(beside.now)
+    figures = beside.comparison.close_period(beside.now)
     text = "\n".join(lines_of(figures, beside.now, (OTHERS,), "py-gang-scheduler", beside.shadow.others()))
     assert "Shadow of default-scheduler, 1970-01-01 00:16 to" in text
     assert "pods evicted                                         0                   1" in text

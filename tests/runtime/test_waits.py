@@ -30,11 +30,11 @@ def test_only_pods_that_could_start_are_said_to_wait() -> None:
     complete = [(HOPEFUL, ["hopeful-5", "hopeful-7"]), (MISSPELT, ["misspelt-5", "unknown"])]
     for gang, word in ((HOPEFUL, NOT_NOW), (MISSPELT, NEVER_FITS)):
         waits.decided(refused(gang, word))
-    waits.look(complete)
+    waits.update(complete)
     assert shown(waits) == {"5": 60.0, "7": 40.0}
     waits.decided(refused(MISSPELT, NOT_NOW))
     waits.end("hopeful-7")
-    waits.look(complete)
+    waits.update(complete)
     assert shown(waits) == {"5": 100.0}
 
 
@@ -42,7 +42,7 @@ def test_gangs_that_are_gone_are_forgotten() -> None:
     """One of the same name may fit."""
     waits = Waits(lambda: 10.0)
     waits.decided(refused(MISSPELT, NEVER_FITS))
-    waits.look([])
+    waits.update([])
     waits.begin(pod("x").uid("new").obj(), 4.0)
-    waits.look([(MISSPELT, ["new"])])
+    waits.update([(MISSPELT, ["new"])])
     assert shown(waits) == {"0": 6.0}

@@ -145,7 +145,9 @@ class Loop:
     def evicted(self) -> list[tuple[float, str]]:
         """When which pod was told to go by the scheduler, or by the controller of a Job that it has suspended."""
         by = {SCHEDULER: (log.DELETE, log.EVICT), log.JOB_CONTROLLER: (log.DELETE, log.GONE)}
-        found = (e for actor, verbs in by.items() for e in self.world.history.of(*verbs, actor=actor) if e.changed)
+        found = (
+            e for actor, verbs in by.items() for e in self.world.history.with_verbs(*verbs, actor=actor) if e.changed
+        )
         return sorted({e.uid: (e.at_seconds, e.object) for e in found}.values())
 
     def running(self) -> list[str]:

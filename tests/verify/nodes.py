@@ -37,7 +37,7 @@ def charged(world: World) -> dict[str, tuple[Pod, str]]:
 def nodes(world: World) -> Iterator[str]:
     """Rows of nodes, and what each offers, uses and is."""
     snapshot = world.snapshot
-    snapshot.settle()
+    snapshot.align_rows()
     names = sorted(snapshot._known)
     yield from unlike("node rows", [n.name for n in snapshot.nodes], names)
     yield from unlike(
@@ -134,15 +134,15 @@ def table(world: World) -> Iterator[str]:
         if p.owner is not None and p.owner.kind == JOB
     )
     yield from unlike("users of job numbers", _users(rows._jobs), dict(jobs))
-    alone = {gang: bool(rows.alone[number]) for gang, number in rows._gangs._of.items()}
+    alone = {gang: bool(rows.alone[number]) for gang, number in rows._gangs._number_of.items()}
     yield from unlike("gangs of one pod", alone, {gang: gang.family == SINGLE for gang in alone})
     numbers = snapshot.node_ids
-    kept = {name: int(numbers.row[number]) for name, number in numbers._of.items()}
+    kept = {name: int(numbers.row[number]) for name, number in numbers._number_of.items()}
     yield from unlike("rows of node numbers", kept, {name: snapshot.row_of.get(name, -1) for name in kept})
 
 
 def _users(numbers: Numbers[Any]) -> dict[Any, int]:
-    return {key: numbers._users[number] for key, number in numbers._of.items()}
+    return {key: numbers._users[number] for key, number in numbers._number_of.items()}
 
 
 def _kept_row(snapshot: Snapshot, slot: int) -> tuple[object, ...]:

@@ -20,7 +20,7 @@ def quota(world: World) -> Iterator[str]:
     if not managed.active:
         yield from unlike("workloads without a ClusterQueue", managed.quota.admissions, {})
         return
-    managed.settle()
+    managed.update_holdings()
     yield from _tree(managed.quota)
     yield from _workloads(managed)
     yield from _sums(managed)
@@ -43,14 +43,16 @@ def _tree(kept: Quota) -> Iterator[str]:
             lists = [[order for order, _ in q.holders.entries(name, evicted)] for q in (kept, fresh)]
             yield from unlike(f"order of holders of {name}", *lists)
         cells = range(len(kept.tree.names))
-        for cohort in kept.holders.rankings(evicted)._of:
+        for cohort in kept.holders.rankings(evicted)._rankings:
             ranked = [
-                [(k, n.name) for k, n in q.holders.rankings(evicted).of(at).above(cells)]
+                [(k, n.name) for k, n in q.holders.rankings(evicted).ranking_of(at).above(cells)]
                 for q, at in ((kept, cohort), (fresh, fresh.tree.cohorts[cohort.name]))
             ]
             yield from unlike(f"ranking of queues below {cohort.name}", *ranked)
     if kept.fair_sharing:
-        shares = [{n: q.shares.of(node) for n, node in (q.tree.queues | q.tree.cohorts).items()} for q in (kept, fresh)]
+        shares = [
+            {n: q.shares.share_of(node) for n, node in (q.tree.queues | q.tree.cohorts).items()} for q in (kept, fresh)
+        ]
         yield from unlike("fair shares", *shares)
 
 

@@ -23,7 +23,7 @@ def _fresh(world: World) -> VolumeIndex:
         out.assume(key, target)
     for pod in known_pods(world).values():
         if pod.volumes is not None:
-            out.mention(pod, +1)
+            out.count_pod(pod, +1)
     for pod, node in charged(world).values():
         if pod.volumes is not None:
             out.use(pod, node)

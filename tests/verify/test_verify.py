@@ -149,7 +149,7 @@ def test_a_drift_ends_the_run() -> None:
     """At the batch after which it is found."""
     core = Verified(Options())
     core.handle([Changed(node("n").cpu(4).obj())], 0.0)
-    core.world.snapshot.settle()
+    core.world.snapshot.align_rows()
     core.world.snapshot.used[1, 0] = 1
     with pytest.raises(DriftError, match="node matrix used"):
         core.handle([*Cluster(node("m").cpu(4))._events], 1.0)

@@ -335,7 +335,7 @@ class KubeCluster:
             return
         if self._dry_run:
             for action in actions:
-                what, details = dryrun.told(action)
+                what, details = dryrun.describe(action)
                 _log.info(f"would {what}", **details)
             return
         if self._loop is None or self._inbox.closed:

@@ -153,7 +153,7 @@ class Allocations(ClaimWrites[AllocateClaim]):
         if FINALIZER not in (claim.metadata.finalizers or ()):
             meta = {"uid": action.claim.uid, "resourceVersion": version, "finalizers": [FINALIZER]}
             path = self.path(action.claim)
-            await self.means.client.bucket.take()
+            await self.means.client.bucket.acquire()
             body = await self.means.client.attempt(
                 "PATCH",
                 path,

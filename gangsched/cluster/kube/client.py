@@ -300,7 +300,7 @@ class Client:
         end = time.monotonic() + (READ_RETRY_SECONDS if retry_seconds is None else retry_seconds)
         renewed = False
         while True:
-            await self.bucket.take()
+            await self.bucket.acquire()
             try:
                 return await self.attempt(
                     "GET", path, query=query, accept=accept, timeout_seconds=attempt_seconds, max_bytes=max_bytes

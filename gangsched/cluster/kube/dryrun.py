@@ -59,7 +59,7 @@ _TOLD: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {
 }
 
 
-def told(action: Action) -> tuple[str, dict[str, Any]]:
+def describe(action: Action) -> tuple[str, dict[str, Any]]:
     """Return the action and its object, such as ``bind Pod ns/name``, and details by name."""
     verb, fields = next(row for kind, row in _TOLD.items() if isinstance(action, kind))
     if isinstance(action, Remove) and action.evict:

@@ -70,7 +70,10 @@ async def log_in(said: Mapping[str, Any], folder: Path, cluster: Mapping[str, An
         raise ValueError(f"exec: {plugin.command} answers in {answer.api_version}, not in {plugin.api_version}")
     certificate = None
     if status.client_certificate_data and status.client_key_data:
-        certificate = kept(status.client_certificate_data.encode()), kept(status.client_key_data.encode())
+        certificate = (
+            write_private_file(status.client_certificate_data.encode()),
+            write_private_file(status.client_key_data.encode()),
+        )
     if not status.token and certificate is None:
         raise ValueError(f"exec: {plugin.command} gives neither a token nor a certificate with its key")
     # Without a time: valid until the server says otherwise, since to run a plug-in may cost seconds.
@@ -123,8 +126,8 @@ async def _run(plugin: _Exec, folder: Path, info: str, *, interactive: bool) -> 
 _files: dict[bytes, str] = {}
 
 
-def kept(content: bytes) -> str:
-    """A file with this content, readable by us alone and gone when the process ends: TLS wants files."""
+def write_private_file(content: bytes) -> str:
+    """Write ``content`` to a file that only we can read and that is deleted when the process ends. TLS needs files."""
     if content not in _files:
         descriptor, name = tempfile.mkstemp(prefix="gangsched-")
         with os.fdopen(descriptor, "wb") as file:

@@ -158,7 +158,7 @@ class History:
         while True:
             await self._news.wait()
             await self._quiet(PATIENCE_SECONDS)
-            await self._client.bucket.take()
+            await self._client.bucket.acquire()
             await self.write()
             await asyncio.sleep(PERIOD_SECONDS)
 

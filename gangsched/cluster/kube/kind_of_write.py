@@ -65,7 +65,7 @@ class KindOfWrite(Generic[A]):
         """The outcome that an error means; None when the action should be tried again. Then with this request, or with
         one that is made anew.
         """
-        return await self.outcome(action, error), self.again(action, request)
+        return await self.outcome(action, error), self.retry_request(action, request)
 
     async def outcome(self, action: A, error: ApiError) -> Verdict | None:
         """The outcome that an error means; None when the action should be tried again."""
@@ -83,8 +83,8 @@ class KindOfWrite(Generic[A]):
         """Return the meaning of a missing answer: usually the write is repeated."""
         return None
 
-    def again(self, action: A, request: Request | None) -> Request | None:
-        """What is sent after an attempt that has not succeeded; None: a request that is made anew."""
+    def retry_request(self, action: A, request: Request | None) -> Request | None:
+        """Return what is sent after an attempt that has not succeeded. None means a request that is made anew."""
         return request
 
     def succeeded(self, action: A, request: Request, body: bytes) -> str:

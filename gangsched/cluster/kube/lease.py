@@ -141,8 +141,8 @@ class Watcher:
         self._gone = False
         self._seen_at = 0.0
 
-    def look(self, spec: LeaseSpec, at: float) -> Standing:
-        """Take in the record as it was read at monotonic time ``at``, and say what it means."""
+    def observe(self, spec: LeaseSpec, at: float) -> Standing:
+        """Take in the record as it was read at monotonic time ``at``. Return what it means."""
         if self._gone or spec != self._record:
             self._record, self._gone, self._seen_at = spec, False, at
         return self._judge(spec, at)
@@ -234,7 +234,7 @@ class Elector:
             for _ in range(2):
                 if lease is None or lease.spec.holder_identity != us:
                     return False
-                released = self._noted(lease).with_spec(
+                released = self._annotated(lease).with_spec(
                     holderIdentity="", leaseDurationSeconds=1, renewTime=render_micro_time(time.time())
                 )
                 try:
@@ -342,7 +342,7 @@ class Elector:
         if found is None:
             standing = self._watcher.absent(self._clock())
         else:
-            standing = self._watcher.look(found.spec, self._clock())
+            standing = self._watcher.observe(found.spec, self._clock())
             self.holder = found.spec.holder_identity or ""
         if standing == "held":
             return standing
@@ -354,13 +354,13 @@ class Elector:
             if standing == "absent" and await self.is_first():
                 self._opens_at = self._clock()
         elif standing == "ours":
-            await self._put(self._noted(found).with_spec(**self._renewal()))
+            await self._put(self._annotated(found).with_spec(**self._renewal()))
         else:
             self._take_over_record(found)
             times = (found.spec.lease_transitions or 0) + 1
             renewal = self._renewal()
             await self._put(
-                self._noted(found).with_spec(**renewal, acquireTime=renewal["renewTime"], leaseTransitions=times)
+                self._annotated(found).with_spec(**renewal, acquireTime=renewal["renewTime"], leaseTransitions=times)
             )
         return standing
 
@@ -371,7 +371,7 @@ class Elector:
         """
         assert self._lease is not None
         try:
-            await self._put(self._noted(self._lease).with_spec(**self._renewal()))
+            await self._put(self._annotated(self._lease).with_spec(**self._renewal()))
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
@@ -394,8 +394,8 @@ class Elector:
         renews = settings.retry_period_seconds * (1 + _JITTER) if standing == "absent" else 0.0
         return renews + settings.takeover_wait_seconds
 
-    def _noted(self, lease: Lease) -> Lease:
-        """The Lease with what is known of decisions, and our scheduler names."""
+    def _annotated(self, lease: Lease) -> Lease:
+        """Return the Lease with what is known of decisions, and our scheduler names."""
         if self._settings.names:
             lease = lease.annotated(NAMES, ",".join(self._settings.names))
         return lease.annotated(ANNOTATION, self._record.text()) if self._record is not None else lease
@@ -437,7 +437,7 @@ class Elector:
     def _taken(self, lease: Lease) -> None:
         self._lease = lease
         self.holder = lease.spec.holder_identity or ""
-        self._watcher.look(lease.spec, self._clock())
+        self._watcher.observe(lease.spec, self._clock())
 
     async def _request(self, method: str, path: str, body: bytes | None) -> Lease:
         answer = await self._client.attempt(
@@ -477,27 +477,27 @@ class FormerOwners:
         self._period_seconds = period_seconds
         self._clock = clock
         self._watchers = {each: Watcher("", DURATION_SECONDS) for of in leases.values() for each in of}
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self.looked = asyncio.Event()
 
     async def run(self) -> None:
         """Look again and again until cancelled."""
         while True:
             for name, leases in self._leases.items():
-                await self._look(name, leases)
-            if self._told.keys() >= self._leases.keys():
+                await self._read_owner(name, leases)
+            if self._reported.keys() >= self._leases.keys():
                 self.looked.set()
             await asyncio.sleep(self._period_seconds)
 
-    async def _look(self, name: str, leases: tuple[str, ...]) -> None:
+    async def _read_owner(self, name: str, leases: tuple[str, ...]) -> None:
         try:
             owners = [(await self._owner(lease), lease) for lease in leases]
         except (ApiError, UnreachableError) as error:
             _log.warning("the Lease of a former owner cannot be read", name=name, error=str(error))
             return
         owner, lease = next((each for each in owners if each[0]), ("", ""))
-        if self._told.get(name) != owner:
-            self._told[name] = owner
+        if self._reported.get(name) != owner:
+            self._reported[name] = owner
             self._deliver([NameLeased(name, owner, lease)])
 
     async def _owner(self, lease: str) -> str:
@@ -511,5 +511,5 @@ class FormerOwners:
             if error.transient:
                 raise
             return "" if error.status == 404 else notes.lease_unreadable(lease=lease, error=error)
-        standing = self._watchers[lease].look(spec, self._clock())
+        standing = self._watchers[lease].observe(spec, self._clock())
         return notes.lease_held(lease=lease, holder=spec.holder_identity) if standing == "held" else ""

@@ -80,9 +80,9 @@ class PodWrites(KindOfWrite[A]):
     """The base of all writes to pods: a read of the pod decides a conflict."""
 
     async def conflict(self, action: A, error: ApiError) -> Verdict | None:
-        return await self.look(action, error.status, error.message)
+        return await self.judge_by_pod(action, error.status, error.message)
 
-    async def look(self, action: A, status: int, message: str) -> Verdict | None:
+    async def judge_by_pod(self, action: A, status: int, message: str) -> Verdict | None:
         """Return the verdict on an attempt that failed with ``status`` (0: without an answer), from the state of the
         pod.
         """
@@ -119,7 +119,7 @@ class Bindings(PodWrites[Bind]):
         self.means.preconditions.unbound(action.pod, pod.metadata.resource_version)
         return None
 
-    def again(self, action: Bind, request: Request | None) -> Request | None:
+    def retry_request(self, action: Bind, request: Request | None) -> Request | None:
         return None  # the pod may be in another version by then
 
     def objection(self, action: Bind, known: int) -> str:
@@ -203,7 +203,7 @@ class _Evictions(PodWrites[R]):
 
     async def unanswered(self, action: R) -> Verdict | None:
         # Of an eviction that means another pod the API server repeats the conflict itself, longer than we wait.
-        return await self.look(action, 0, notes.NO_ANSWER) if action.evict else None
+        return await self.judge_by_pod(action, 0, notes.NO_ANSWER) if action.evict else None
 
 
 class RemovalsAsked(_Evictions[AskRemoval]):
@@ -227,8 +227,8 @@ class Removals(_Evictions[Remove]):
             return self.request(action), None
         known, pod = self.means.preconditions, action.pod
         if not known.marked_version(pod):
-            await self.means.client.bucket.take()
-            verdict = await self.look(action, 0, notes.MARK_UNKNOWN)
+            await self.means.client.bucket.acquire()
+            verdict = await self.judge_by_pod(action, 0, notes.MARK_UNKNOWN)
             if verdict is not None or not known.marked_version(pod):
                 return None, verdict
         version = "" if known.always_rewritten(pod) else known.marked_version(pod)
@@ -265,7 +265,7 @@ class Removals(_Evictions[Remove]):
             self.means.report(report.event(action.pod, report.REWRITTEN, note))
         return None
 
-    def again(self, action: Remove, request: Request | None) -> Request | None:
+    def retry_request(self, action: Remove, request: Request | None) -> Request | None:
         return None if action.mark else request  # the pod may be in another version by then
 
     def succeeded(self, action: Remove, request: Request, body: bytes) -> str:

@@ -137,7 +137,7 @@ class Publisher:
                 await asyncio.sleep(_LOOK_SECONDS)
                 continue
             await self._quiet(PERIOD_SECONDS)
-            await self._client.bucket.take()
+            await self._client.bucket.acquire()
             await self.write(since)
             await asyncio.sleep(PERIOD_SECONDS)
 

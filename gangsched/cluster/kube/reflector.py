@@ -69,7 +69,7 @@ class Seen(NamedTuple):
     version: str
 
 
-class Told:
+class Delivered:
     """All that has been delivered: the newest state of each name, and what was refused why."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Reflector:
         self._observe = observe
         self._silence_seconds = silence_seconds
         self._decoder = ObjectDecoder(kind.type)
-        self.told = Told()
+        self.delivered = Delivered()
         self._version = ""
         self._watch: asyncio.Task[None] | None = None
         self._refreshes: list[asyncio.Future[None]] = []
@@ -135,14 +135,14 @@ class Reflector:
                 delay = backoff.next_seconds()
             except ApiError as error:
                 if error.status == 403 and self._fallback and self.kind.namespaced and not self.kind.within:
-                    self.follow(msgspec.structs.replace(self.kind, within=self._fallback))
+                    self.switch_version(msgspec.structs.replace(self.kind, within=self._fallback))
                     continue
                 if _version_is_useless(error):
                     self._version = ""
                     self._ended("expired")
                 delay = self._trouble(error, backoff, error.retry_after_seconds)
                 if (self.kind.optional or self._fallback) and error.status in (403, 404, 405):
-                    self.drop()
+                    self.stop_delivering()
             except (UnreachableError, msgspec.DecodeError) as error:
                 delay = self._trouble(error, backoff, None)
             self._hurry.clear()
@@ -159,11 +159,11 @@ class Reflector:
             self._watch.cancel()
         await done
 
-    def drop(self, reading: Reading = Reading.CLOSED) -> None:
-        """The resource is not served, or not for us: all that was delivered is gone, and no caller waits for it."""
+    def stop_delivering(self, reading: Reading = Reading.CLOSED) -> None:
+        """Forget all that was delivered, because the resource is not served, or not for us. No caller waits for it."""
         self._version = ""
         batch: list[Event] = []
-        for key in list(self.told.seen):
+        for key in list(self.delivered.seen):
             self._forget(key, batch)
         self._send(batch)
         self._is_read(reading)
@@ -177,8 +177,8 @@ class Reflector:
             self._reading = reading
             self._deliver([KindRead(self.kind.full_name, reading)])
 
-    def follow(self, kind: Kind) -> None:
-        """The same API in another version, from now on; :meth:`run` has been ended and is to be run again."""
+    def switch_version(self, kind: Kind) -> None:
+        """Read the same API in another version from now on. :meth:`run` has been ended and is to be run again."""
         self.kind = kind
         self._version = ""
 
@@ -210,12 +210,12 @@ class Reflector:
                         meta = item.metadata
                         key = (meta.namespace, meta.name)
                         present.add(key)
-                        if self.told.seen.get(key) != (meta.uid, meta.resource_version):
-                            self._take(item, batch)
+                        if self.delivered.seen.get(key) != (meta.uid, meta.resource_version):
+                            self._deliver_object(item, batch)
                     self._send(batch)
                     await asyncio.sleep(0)  # watches, writes and the lease go on between pages
             batch = []
-            for key in [k for k in self.told.seen if k not in present]:
+            for key in [k for k in self.delivered.seen if k not in present]:
                 self._forget(key, batch)
             self._send(batch)
         except BaseException:
@@ -290,11 +290,11 @@ class Reflector:
             raise _CutStreamError(str(error)) from None
         meta = frame.object.metadata
         if frame.type == DELETED:
-            seen = self.told.seen.get((meta.namespace, meta.name))
+            seen = self.delivered.seen.get((meta.namespace, meta.name))
             if seen is not None and seen.uid == meta.uid:
                 self._forget((meta.namespace, meta.name), batch)
         elif frame.type != BOOKMARK:
-            self._take(frame.object, batch)
+            self._deliver_object(frame.object, batch)
         if meta.resource_version:
             self._version = meta.resource_version
 
@@ -303,7 +303,7 @@ class Reflector:
 
     # ------------------------------------------------------------------------------------------------- differences
 
-    def _take(self, item: Any, batch: list[Event]) -> None:
+    def _deliver_object(self, item: Any, batch: list[Event]) -> None:
         """Deliver the new state of one object, and the end of another incarnation that had its name."""
         meta = item.metadata
         key = (meta.namespace, meta.name)
@@ -312,10 +312,10 @@ class Reflector:
                 "object without a readable name", resource=self.kind.resource, error=getattr(item, "message", "")
             )
             return
-        seen = self.told.seen.get(key)
+        seen = self.delivered.seen.get(key)
         if seen is not None and seen.uid != meta.uid:
             self._forget(key, batch)
-        self.told.seen[key] = Seen(meta.uid, meta.resource_version)
+        self.delivered.seen[key] = Seen(meta.uid, meta.resource_version)
         if isinstance(item, Undecodable):
             self._refuse(item, FieldError("", item.message), batch)
             return
@@ -327,14 +327,14 @@ class Reflector:
             _log.exception("object could not be read", resource=self.kind.resource, object="/".join(key))
             self._refuse(item, FieldError("", f"{type(error).__name__}: {error}"), batch)
         else:
-            self.told.refused.pop(key, None)
+            self.delivered.refused.pop(key, None)
 
     def _refuse(self, item: Any, error: FieldError, batch: list[Event]) -> None:
         """Tell of an object that cannot be understood, once for each reason, and what it is counted as, every time."""
         meta = item.metadata
         key, told = (meta.namespace, meta.name), (meta.uid, str(error))
-        if self.told.refused.get(key) != told:
-            self.told.refused[key] = told
+        if self.delivered.refused.get(key) != told:
+            self.delivered.refused[key] = told
             self._observe("objects_refused", 1, self._labels)
             labels = meta.labels or NO_LABELS
             batch.append(ObjectRefused(self.kind.full_name, *key, meta.uid, error.field, error.message, labels))
@@ -346,9 +346,9 @@ class Reflector:
                 _log.exception("object could not be counted", resource=self.kind.resource, object="/".join(key))
 
     def _forget(self, key: Key, batch: list[Event]) -> None:
-        seen = self.told.seen.pop(key)
-        self.told.refused.pop(key, None)
-        batch.append(self.kind.gone(key[0], key[1], seen.uid))
+        seen = self.delivered.seen.pop(key)
+        self.delivered.refused.pop(key, None)
+        batch.append(self.kind.deletion(key[0], key[1], seen.uid))
 
     def _send(self, batch: list[Event]) -> None:
         if batch:
@@ -541,7 +541,7 @@ class Caches:
                 return
             await asyncio.sleep(min(LOOK_AGAIN_SECONDS, last + self._discovery_seconds - now))
 
-    def _take(self, events: list[Event]) -> None:
+    def _deliver_events(self, events: list[Event]) -> None:
         """Deliver, and look for APIs at once where what is delivered needs one that is not served."""
         if any(self._unserved.get(kind) is Reading.ABSENT for event in events for kind in _needed(event)):
             self._named_at = time.monotonic()
@@ -563,7 +563,7 @@ class Caches:
         reading = Reading.CLOSED if name in closed else Reading.ABSENT
         if known is not None:
             del self._reflectors[name]
-            known.drop(reading)
+            known.stop_delivering(reading)
             _log.info("API is no longer served", api=name)
         elif self._unserved.get(kind.full_name) is not reading:
             self._deliver([KindRead(kind.full_name, reading)])
@@ -577,11 +577,11 @@ class Caches:
                 kind,
                 self._client,
                 self._converter,
-                self._take,
+                self._deliver_events,
                 observe=self._observe,
                 silence_seconds=silence,
                 fallback=self._fallback,
             )
             self._reflectors[kind.resource] = reflector
-        reflector.follow(kind)
+        reflector.switch_version(kind)
         self._tasks[kind.resource] = asyncio.create_task(reflector.run(), name=f"reflector {kind.resource}")

@@ -94,7 +94,7 @@ async def refused(client: Client, owners: Iterable[Controller]) -> list[Refused]
         except (ApiError, UnreachableError) as error:
             out.append(Refused(owner, "", causes.events_unreadable(error=error), unread=True))
             continue
-        out += _told(owner, events)
+        out += _refused_by(owner, events)
     return sorted(out, key=lambda each: (-each.at, each.owner, each.reason))
 
 
@@ -127,7 +127,7 @@ def _selected(owner: Controller) -> Iterator[str]:
     yield "type=Warning"
 
 
-def _told(owner: Controller, events: Iterable[_Event]) -> Iterator[Refused]:
+def _refused_by(owner: Controller, events: Iterable[_Event]) -> Iterator[Refused]:
     by_reason: dict[str, list[_Event]] = {}
     for event in events:
         if _CANNOT_CREATE.search(event.reason):

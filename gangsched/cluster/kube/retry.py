@@ -107,7 +107,7 @@ class TokenBucket:
         self._tokens -= 1.0
         return max(0.0, -self._tokens / self._qps)
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         """Wait for one token."""
         delay = self.reserve()
         if delay > 0:

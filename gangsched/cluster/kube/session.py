@@ -228,7 +228,7 @@ class Session:
         data = None if body is None else Body(body, sending)
         loop = asyncio.get_running_loop()
         left = end - time.monotonic()
-        with _errors(), _noted(sending):
+        with _errors(), _as_current_request(sending):
             async with asyncio.timeout_at(loop.time() + left if math.isfinite(left) else None) as sending.limit:
                 response = await self._send(method, target, headers, data)
                 try:
@@ -314,8 +314,8 @@ def _length_known(response: aiohttp.ClientResponse) -> None:
 
 
 @contextlib.contextmanager
-def _noted(sending: Sending | None) -> Iterator[None]:
-    """The connector finds this request in the context of its task."""
+def _as_current_request(sending: Sending | None) -> Iterator[None]:
+    """Put this request into the context of the task, where the connector finds it."""
     token = _sending.set(sending)
     try:
         yield

@@ -32,7 +32,7 @@ def changed_fields(
     elif family in _JOB_FAMILIES:
         told, generation = _of_job(desired["conditions"], current), 0
     else:
-        return changed_status(family, desired, dialect.Seen(version, generation, current, now))
+        return changed_status(family, desired, dialect.CurrentObject(version, generation, current, now))
     listed = conditions.with_these(conditions.listed(current), told, generation, now)
     if listed or current.get("conditions"):
         wanted["conditions"] = listed

@@ -271,9 +271,9 @@ class Statuses:
         """Have a look at an object after a pause, the longer the more there were before."""
         if key in self._later:  # after the pause of an earlier status, or of an earlier attempt
             self._later[key].cancel()
-        self._later[key] = self._call_later(_pause(count), lambda: self._again(key))
+        self._later[key] = self._call_later(_pause(count), lambda: self._retry(key))
 
-    def _again(self, key: ObjectKey) -> None:
+    def _retry(self, key: ObjectKey) -> None:
         self._later.pop(key, None)
         self._ask(key)
 

@@ -198,9 +198,9 @@ class Writer:
                 await self._wait()
             elif not has_token:
                 # The token comes first, so that what is most urgent is chosen when it can really be sent.
-                await self._client.bucket.take()
+                await self._client.bucket.acquire()
                 has_token = True
-            elif (item := self._queue.take(now := time.monotonic())) is None:
+            elif (item := self._queue.next_write(now := time.monotonic())) is None:
                 await self._wait(self._queue.ready_in(now))
             else:
                 has_token = False
@@ -286,10 +286,10 @@ class Writer:
                 if (no := self._not_to_be_sent(item)) is not None:
                     return no
                 verdict, problem = await kind.unanswered(action), str(error)
-                request = kind.again(action, request)
+                request = kind.retry_request(action, request)
             if verdict is not None:
                 if verdict[0] is Outcome.OK:
-                    await self._follow(kind.followed_by(action))
+                    await self._send_follow_up(kind.followed_by(action))
                 if verdict[0] is Outcome.GONE and kind.done_when_gone and item.unsure:
                     return Outcome.OK, verdict[1]
                 return verdict
@@ -298,7 +298,7 @@ class Writer:
                 return Outcome.TRANSIENT, problem
             await asyncio.sleep(delay)
             if not self._objection(item):
-                await self._client.bucket.take()
+                await self._client.bucket.acquire()
         return no
 
     async def _attempt_for_status(self, request: Request) -> bytes:
@@ -306,7 +306,7 @@ class Writer:
         if self._too_late():
             raise UnreachableError(NOT_LEADING)
         if request.method == "GET":  # the write that follows has the token of the item
-            await self._client.bucket.take()
+            await self._client.bucket.acquire()
         return await self._attempt(request)
 
     async def _attempted(self, item: Item, kind: KindOfWrite[Any], request: Request) -> Verdict:
@@ -373,7 +373,7 @@ class Writer:
         self._kinds[type(item.action)].leaves(item.action)
         return until
 
-    async def _follow(self, request: Request | None) -> None:
+    async def _send_follow_up(self, request: Request | None) -> None:
         try:
             if request is not None:
                 await self._attempt(request)

@@ -234,7 +234,7 @@ class _Loading:
             try:
                 with each.place.named():
                     self._note_time(each.object.metadata.creation_timestamp, "metadata.creationTimestamp")
-                    self._take(each)
+                    self._add_found(each)
             except InputError as error:
                 self._refused.append(error)
                 del self._events[known:], self._places[known:]
@@ -259,7 +259,7 @@ class _Loading:
             if self._warnings[-1:] != [told]:  # pods of one template say the same
                 self._warnings.append(told)
 
-    def _take(self, each: Found) -> None:
+    def _add_found(self, each: Found) -> None:
         place, raw = each.place, each.object
         if isinstance(raw, wire.Pod):
             self._note_time(raw.status.start_time, "status.startTime")
@@ -356,7 +356,7 @@ class _Loading:
         if not isinstance(raw, wire.Pod):
             family = volcano.FAMILY if isinstance(raw, volcano.PodGroup) else coscheduling.FAMILY
             kind = KINDS[(RAY_CLUSTER, RAY) if isinstance(raw, OperatorObject) else ("PodGroup", family)]
-            self._take(Found(place, kind, raw))
+            self._add_found(Found(place, kind, raw))
             return
         self._made += 1
         if self._made > MAX_PODS:

@@ -338,7 +338,7 @@ def _type_error(raw: dict[str, Any], text: str) -> FieldError:
     if match is None:
         return FieldError("", text)
     want, got = match["want"].removesuffix(" | null"), match["got"]
-    path, value = _follow(raw, match["path"] or "$", got)
+    path, value = _resolve_path(raw, match["path"] or "$", got)
     wanted = invalid.TYPES.get(want, want)
     if got in ("array", "object", "null"):
         return FieldError(path, invalid.is_not(found=invalid.TYPES[got], wanted=wanted))
@@ -347,7 +347,7 @@ def _type_error(raw: dict[str, Any], text: str) -> FieldError:
     return FieldError(path, invalid.not_that(shown=shown, wanted=wanted, hint=hint))
 
 
-def _follow(raw: Any, path: str, got: str) -> tuple[str, Any]:
+def _resolve_path(raw: Any, path: str, got: str) -> tuple[str, Any]:
     """The readable path and the value there. ``[...]`` is some key of a mapping: the first with which the path leads to
     a value of that type. As far as it leads anywhere, where it does not lead to one.
     """

@@ -165,10 +165,10 @@ class VolumeController:
     def _on_change(self, event: Event, old: Any) -> None:
         if not self._due and _about_storage(event):
             self._due = True
-            self._clock.after(self._timing.controller_seconds, self._look)
+            self._clock.after(self._timing.controller_seconds, self._bind_claims)
 
-    def _look(self) -> None:
-        """Go through all claims that are not bound."""
+    def _bind_claims(self) -> None:
+        """Bind all claims that wait."""
         self._due = False
         for claim in self._store.claims():
             if claim.bound or claim.deleting:

@@ -134,7 +134,7 @@ class History:
         for listener in self._listeners:
             listener(entry)
 
-    def of(self, *verbs: str, actor: str | None = None) -> Iterator[Entry]:
+    def with_verbs(self, *verbs: str, actor: str | None = None) -> Iterator[Entry]:
         """Entries with one of these verbs, by this actor if one is given."""
         return (e for e in self.entries if e.verb in verbs and actor in (None, e.actor))
 

@@ -168,12 +168,12 @@ class SimCluster:
                 clock.advance_to(limit)
                 if clock.now >= self._end:
                     self._stopped = True
-        return self._take()
+        return self._delivered_events()
 
     def poll(self) -> tuple[float, list[Event]]:
         """The events that have arrived by now."""
         self.world.clock.run_due()
-        return self._take()
+        return self._delivered_events()
 
     def submit(self, actions: Sequence[Action]) -> None:
         """Start these actions, through the same queue as on a real cluster."""
@@ -189,10 +189,10 @@ class SimCluster:
 
     def _send(self) -> None:
         """The writes that may be sent now."""
-        while self._connected and (item := self._queue.take(self.world.clock.now)) is not None:
-            self.world.api.submit(item.action, self._answer, lambda: self._lose_writes, partial(self._over, item))
+        while self._connected and (item := self._queue.next_write(self.world.clock.now)) is not None:
+            self.world.api.submit(item.action, self._answer, lambda: self._lose_writes, partial(self._answered, item))
 
-    def _over(self, item: Item) -> None:
+    def _answered(self, item: Item) -> None:
         self._queue.done(item, self.world.clock.now)
         self._send()
 
@@ -205,7 +205,7 @@ class SimCluster:
         self._lose_writes = self._lose_writes or lose_writes
         self._inbox.clear()
 
-    def _take(self) -> tuple[float, list[Event]]:
+    def _delivered_events(self) -> tuple[float, list[Event]]:
         events, self._inbox = self._inbox, []
         now = self.world.clock.now
         self._idle_calls = 0 if events or now > self._last_call_at else self._idle_calls + 1

@@ -113,7 +113,7 @@ class Actuator:
         self._owner = owner
         self._over = over
         self._sent: dict[int, Wish] = {}
-        self._of: dict[str, dict[int, Wish]] = {}  # the same by key
+        self._sent_by_key: dict[str, dict[int, Wish]] = {}  # the same by key
         self._phases: dict[str, _Phase] = {}
         self._kept: dict[Aspect, dict[str, Wish]] = {aspect: {} for aspect in Aspect}
         self._last: dict[str, list[Wish]] = {}  # those that are sent when nothing of a key is on its way any more
@@ -161,33 +161,33 @@ class Actuator:
             phase.unsettled += 1
         if aspect is not None:
             # Who is bound needs no nomination.
-            self._drop(Aspect.NOMINATION if aspect is Aspect.BINDING else aspect, uid)
+            self._stop_keeping(Aspect.NOMINATION if aspect is Aspect.BINDING else aspect, uid)
             if not key:
                 self._kept[aspect][uid] = wish
-        if after and self.any_of(after):
+        if after and self.has_writes_in_flight(after):
             self._last.setdefault(after, []).append(wish)
         else:
             self._ask(wish)
 
-    def _drop(self, aspect: Aspect, uid: str) -> None:
+    def _stop_keeping(self, aspect: Aspect, uid: str) -> None:
         wish = self._kept[aspect].pop(uid, None)
         if wish is not None:
             self._later.never(wish)
 
-    def kept(self, aspect: Aspect) -> Collection[str]:
-        """The UIDs of the pods of which this is kept up. A binding is among them once an answer is unknown."""
+    def pods_kept(self, aspect: Aspect) -> Collection[str]:
+        """Return the UIDs of the pods of which this is kept up. A binding is among them once an answer is unknown."""
         return self._kept[aspect].keys()
 
-    def any_of(self, key: str) -> bool:
+    def has_writes_in_flight(self, key: str) -> bool:
         """Return True if a write of this key, or one of others that names it, is on its way."""
-        return key in self._of
+        return key in self._sent_by_key
 
     def _ask(self, wish: Wish) -> None:
         action = wish.action = msgspec.structs.replace(wish.action, id=next(self._ids))
         self._sent[action.id] = wish
         wish.keys = {wish.key, self._owner(action.pod.uid) or wish.key} if isinstance(action, Mark) else {wish.key}
         for each in wish.keys:
-            self._of.setdefault(each, {})[action.id] = wish
+            self._sent_by_key.setdefault(each, {})[action.id] = wish
         self._send(action)
 
     # -- answers -------------------------------------------------------------------------------------------
@@ -198,14 +198,14 @@ class Actuator:
         if wish is None:
             return None
         for each in sorted(wish.keys):
-            del self._of[each][action_id]
-            if not self._of[each]:
-                del self._of[each]
+            del self._sent_by_key[each][action_id]
+            if not self._sent_by_key[each]:
+                del self._sent_by_key[each]
                 for last in self._last.pop(each, ()):
                     if self._is_kept(last):
                         self._ask(last)
         if not self._differs(wish, outcome):
-            return self._settle(wish, outcome, message)
+            return self._end_wish(wish, outcome, message)
         wish.failures += 1
         self._kept[_ASPECTS[type(wish.action)]][wish.action.pod.uid] = wish
         self._later.at(wish, now + self._pause(wish.failures))
@@ -221,11 +221,11 @@ class Actuator:
         aspect = _ASPECTS.get(type(wish.action))
         return aspect is not None and self._kept[aspect].get(wish.action.pod.uid) is wish
 
-    def _settle(self, wish: Wish, outcome: Outcome, message: str) -> Answer:
-        """This is the end of a wish, which is fulfilled or not wanted any more, and what is known of it."""
+    def _end_wish(self, wish: Wish, outcome: Outcome, message: str) -> Answer:
+        """End a wish, which is fulfilled or not wanted any more. Return what is known of it."""
         action, phase = wish.action, wish.phase
         if self._is_kept(wish):
-            self._drop(_ASPECTS[type(action)], action.pod.uid)
+            self._stop_keeping(_ASPECTS[type(action)], action.pod.uid)
         in_phase = phase is not None and self._phases.get(wish.key) is phase
         if phase is not None and in_phase:
             phase.unsettled -= 1
@@ -242,7 +242,7 @@ class Actuator:
             assert isinstance(wish.action, Kept)
             desired = self._again(wish.action)
             if isinstance(desired, str):
-                answer = self._settle(wish, Outcome.OUTDATED if desired else Outcome.OK, desired)
+                answer = self._end_wish(wish, Outcome.OUTDATED if desired else Outcome.OK, desired)
                 over += [answer] if desired else []
                 continue
             if wish.phase is not None and self._phases.get(wish.key) is not wish.phase:

@@ -191,9 +191,10 @@ def _node(node: Node) -> NodeRef:
     return NodeRef("", node.name, node.uid or node.name, node.version, taints, at)
 
 
-def again(world: World, ledger: Ledger, options: Options, asked: Kept) -> Kept | str:
-    """What is desired instead of this, which had no effect that is known. Nothing any more: why it has come to nothing,
-    or an empty text where it is as desired.
+def still_desired(world: World, ledger: Ledger, options: Options, asked: Kept) -> Kept | str:
+    """Return what is desired now instead of this, which had no effect that is known.
+
+    Return a text if nothing is desired any more: why it has come to nothing, or an empty one where it is as desired.
     """
     if isinstance(asked, HoldNode | ReleaseNode):
         node = world.snapshot.node(asked.node.name)

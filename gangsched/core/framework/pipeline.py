@@ -232,7 +232,7 @@ class Ranking:
     """
 
     def __init__(self, pipeline: Pipeline, pod: PodClass, sim: Simulation) -> None:
-        self._of = (pipeline, pod, sim)
+        self._asked = (pipeline, pod, sim)
         self.stopwatch = pipeline.stopwatch
         watching = pipeline.watching(pod, sim)
         self._counts = _only_counts(watching)
@@ -241,7 +241,7 @@ class Ranking:
 
     @_timed("score_seconds")
     def _begin(self, mask: Bools) -> None:
-        pipeline, pod, sim = self._of
+        pipeline, pod, sim = self._asked
         self._parts = [
             (score, weight, score.prepare(pod, sim, mask))
             for score, weight in pipeline.scores
@@ -253,7 +253,7 @@ class Ranking:
 
     def _add_up(self, mask: Bools) -> None:
         """The totals: local scores as they are known, all others as they are now, with those that apply only now."""
-        pipeline, pod, sim = self._of
+        pipeline, pod, sim = self._asked
         totals = self._scores
         self.by_room = self._counts
         for score, weight in pipeline.scores:
@@ -272,7 +272,7 @@ class Ranking:
 
     def placed(self, row: int) -> None:
         """A pod has come to ``row``: which nodes pass, and what they score, may be another from now on."""
-        self._placed(row, self._of[0].mask(*self._of[1:]))
+        self._placed(row, self._asked[0].mask(*self._asked[1:]))
 
     @_timed("score_seconds")
     def _placed(self, row: int, mask: Bools) -> None:

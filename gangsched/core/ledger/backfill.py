@@ -67,8 +67,8 @@ class Turns:
         """The blocked gang of that key."""
         return self._blocked.get(key)
 
-    def drop(self, key: str) -> tuple[Phantom, ...] | None:
-        """The gang is not blocked any more; returns what was reserved for it, or None if it was not blocked."""
+    def unblock(self, key: str) -> tuple[Phantom, ...] | None:
+        """Record that the gang is not blocked any more. Return its reservation, or None if it was not blocked."""
         return self.end(key) if self._blocked.pop(key, None) is not None else None
 
     def reserve(self, made: TurnReservation) -> None:

@@ -183,7 +183,7 @@ class Eviction:
         removed = (self.victims[uid] for uid in asked if uid not in left)
         return {victim.unit for victim in removed if not victim.partial and victim.method != "suspend"}
 
-    def settle(self, failed: Sequence[Failure]) -> list[Failure]:
+    def record_answers(self, failed: Sequence[Failure]) -> list[Failure]:
         """Every write of the phase has been answered, and these have failed: that is what is known to stand. Returns
         what matters. A victim that is gone has left by itself; one whose removal has failed has not been
         removed, and where it was refused because of the state of the pod, others may have taken back the mark.
@@ -320,8 +320,8 @@ class Condemned:
         self._tidy(uid, found)
         return True
 
-    def unname(self, uid: str, key: str) -> Eviction | None:
-        """The pod does not name the eviction with this key any more. Returns that, if it did."""
+    def forget_name(self, uid: str, key: str) -> Eviction | None:
+        """Record that the pod does not name the eviction with this key any more. Return that eviction, if it did."""
         found = self.records.get(uid)
         eviction = found.named if found is not None else None
         if found is None or eviction is None or eviction.key != key:
@@ -376,8 +376,8 @@ class Condemned:
         found.left = now
         self._left.append((now, found.pod.uid))
 
-    def gone(self, uid: str, now: float) -> None:
-        """The pod takes no room any more."""
+    def record_left(self, uid: str, now: float) -> None:
+        """Record that the pod takes no room any more."""
         self.leaves(uid, now)
         self._until.never(uid)
         found = self.records.get(uid)

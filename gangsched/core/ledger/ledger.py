@@ -140,8 +140,8 @@ class Ledger:
         """The holders for which room is kept, what is kept for their turns aside."""
         return self._rooms.keys()
 
-    def of(self, holder: str) -> PlanReservation | None:
-        """What is kept for this holder, what is kept for its turn aside."""
+    def plan_reservation(self, holder: str) -> PlanReservation | None:
+        """Return what is kept for the plan of this holder. What is kept for its turn is not part of it."""
         return self._rooms.get(holder)
 
     def pods_of(self, holder: str) -> tuple[Phantom, ...]:
@@ -209,8 +209,8 @@ class Ledger:
             _discard(self._waits, key, uid)
         return keys
 
-    def in_vain(self, uid: str) -> Iterator[str]:
-        """The keys of the groups that wait for a pod which they may not count on (any more)."""
+    def waiting_without_claim(self, uid: str) -> Iterator[str]:
+        """Return the keys of the groups that wait for a pod which they may not count on (any more)."""
         return (key for key in self.awaited.get(uid, ()) if not self.condemned.counts_on(uid, key))
 
 

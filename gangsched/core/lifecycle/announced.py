@@ -19,7 +19,7 @@ from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import Group
 from gangsched.core.planning.context import KnownPlan
 from gangsched.core.planning.cycle import Decider
-from gangsched.core.state.expected_members import what_of
+from gangsched.core.state.expected_members import role_or_resource
 from gangsched.core.world.kept_room import keep_announced
 from gangsched.messages import notes
 from gangsched.model.records import GangId, Pod
@@ -64,12 +64,12 @@ class AnnouncedRoom:
         if key in self.rooms:
             if key not in self._until:
                 self._until.at(key, self._world.now + self._hold_seconds)
-            self._settle(key)
+            self._give_back(key)
 
     def touch(self, gangs: Iterable[GangId]) -> None:
         """Something about these gangs may be different now."""
         if (key := group_key(tuple(gangs))) in self._until:
-            self._settle(key)
+            self._give_back(key)
 
     def time_over(self) -> None:
         """Room of members that were not created in time is released."""
@@ -100,7 +100,7 @@ class AnnouncedRoom:
             self._until.at(group_key(gangs), until)
             self._keep(group_key(gangs), _StandIns(gangs, places, {p.uid for p in membership.pods(gang)}))
 
-    def _settle(self, key: str) -> None:
+    def _give_back(self, key: str) -> None:
         """Keep what members lack that are on no node; the first to be given back is where others have come."""
         room, membership = self.rooms[key], self._world.membership
         bound = [pod for gang in room.gangs for pod in membership.census(gang).bound]
@@ -113,7 +113,7 @@ class AnnouncedRoom:
         kept: Counter[str] = Counter()
         places = []
         for place in sorted(room.places, key=lambda place: place[1] in new.values()):
-            if kept[what_of(place[0])] < lacking[what_of(place[0])]:
+            if kept[role_or_resource(place[0])] < lacking[role_or_resource(place[0])]:
                 kept += self._sizes(room, [place])
                 places.append(place)
         if len(places) < len(room.places) or not places:
@@ -125,7 +125,7 @@ class AnnouncedRoom:
         sums: Container[str] = {name for spec in specs if spec is not None for name, _ in spec.min_resources}
         out: Counter[str] = Counter()
         for pod, _ in places:
-            what = what_of(pod)
+            what = role_or_resource(pod)
             out[what] += pod.shape.requests[0][1] if what in sums else 1
         return out
 

@@ -52,17 +52,17 @@ class Bindings:
 
     # -- room -----------------------------------------------------------------------------------------------
 
-    def still(self, group: Group) -> bool:
-        """Return True if no write of an earlier plan of this gang is unanswered, and none of its nominations is left.
+    def has_writes_in_flight(self, group: Group) -> bool:
+        """Return True while writes of an earlier plan of this gang are unanswered, or one of its nominations is left.
 
         Until then the gang is not decided again. A late answer, or a nomination that is cleared late, would look like
         one of the new plan. A mark may stay for a while: it names its plan.
         """
-        return not self._actuator.any_of(group.key) and not self.nominated_elsewhere(group)
+        return self._actuator.has_writes_in_flight(group.key) or self.nominated_elsewhere(group)
 
     def nominated_elsewhere(self, group: Group) -> bool:
         """Return True if a member has a nomination that is to be taken back, as far as is known."""
-        withdrawn = self._actuator.kept(Aspect.NOMINATION)
+        withdrawn = self._actuator.pods_kept(Aspect.NOMINATION)
         return bool(withdrawn) and any(pod.uid in withdrawn for pod in self.unplaced(group))
 
     def unplaced(self, group: Group) -> Iterator[Pod]:
@@ -71,14 +71,14 @@ class Bindings:
             census = self._world.membership.census(gang)
             yield from (*census.pending, *census.gated)
 
-    def follow(self, group: Group, verdict: Verdict) -> None:
-        """The group's members are going to run where, and in the flavors in which, this verdict has them."""
+    def adopt(self, group: Group, verdict: Verdict) -> None:
+        """Take over where, and in which flavors, the members run by this verdict."""
         uses = [d.quota for d in verdict.decisions if d.quota is not None]
         group.quota = next(iter(uses), None)
         for use in uses:
             self._world.managed.choose(use.by_pod, self._world.now)
         for stand_in, _ in verdict.announced:
-            self._world.managed.gone(stand_in.uid)  # its flavors are known as long as its room is kept
+            self._world.managed.forget_pod(stand_in.uid)  # its flavors are known as long as its room is kept
 
     def hold(self, group: Group, plan: Plan) -> None:
         """Hold the room for the members until the victims are gone, for the gang's time limit, which begins after the
@@ -133,7 +133,7 @@ class Bindings:
         asked = group.plan.nominated if group.plan is not None else {}
         pods = (*self.unplaced(group), *self._others_now(group))
         for pod in desired.nominated_elsewhere(pods, asked, wanted):
-            if pod.uid not in self._actuator.kept(Aspect.NOMINATION):
+            if pod.uid not in self._actuator.pods_kept(Aspect.NOMINATION):
                 self._actuator.want(desired.withdraw(pod, text), after=group.key)
 
     def _others_now(self, group: Group) -> Iterator[Pod]:

@@ -133,9 +133,9 @@ class BrokenGangs:
         self._evictions.begin(eviction)
         self._evictions.mark(eviction)
 
-    def follow(self) -> None:
-        """Every write of a phase has been answered: go on with those that are being finished. Failed writes are tried
-        again half a minute later.
+    def continue_answered(self) -> None:
+        """Continue what is being finished and has all answers of its phase. Failed writes are tried again half a minute
+        later.
         """
         for gang, (eviction, removed) in list(self.open.items()):
             if not self._actuator.settled(eviction.key):

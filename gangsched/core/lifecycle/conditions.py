@@ -52,7 +52,7 @@ _TEXT_LIMIT = 4096
 def _shows(group: Group, pod: Pod, said: tuple[str, str]) -> bool:
     """Return True if a member shows this already, written by another process."""
     seen = pod.scheduled_condition
-    return pod.uid not in group.told and seen is not None and (seen.reason, seen.message) == said
+    return pod.uid not in group.written and seen is not None and (seen.reason, seen.message) == said
 
 
 #: So many objects are remembered as reported.
@@ -158,8 +158,8 @@ class Reporter:
                     self._actions.append(SetCondition(ref, *said))
                 if event and not as_one:
                     self.event(ref, event, said[1])
-            if event and refs and as_one and group.told.get(str(gang)) != said:
-                group.told[str(gang)] = said
+            if event and refs and as_one and group.written.get(str(gang)) != said:
+                group.written[str(gang)] = said
                 self.event(self._spokesman(gang, refs), event, said[1])
             some = some or bool(refs)
         return some
@@ -175,13 +175,13 @@ class Reporter:
         """Return True if this is new for a member or a Job. If it is too early to write it, set a timer and return
         False.
         """
-        known = group.told.get(uid)
+        known = group.written.get(uid)
         if known == said:
             return False
         if early and known is not None:
             self.to_tell.at(group.key, group.quiet_until)
             return False
-        group.told[uid] = said
+        group.written[uid] = said
         return True
 
     def bound(self, key: str, group: Group | None, action: Bind) -> None:
@@ -192,9 +192,9 @@ class Reporter:
         else:
             self.unsaid.setdefault(key, {}).setdefault(pod.gang, []).append(action)
         if group is not None:
-            group.told.pop(action.pod.uid, None)
+            group.written.pop(action.pod.uid, None)
             if pod is not None:
-                group.told.pop(str(pod.gang), None)
+                group.written.pop(str(pod.gang), None)
 
     def bound_by_now(self, key: str) -> None:
         """No binding of the group ``key`` is on its way any more: one Event per gang for those that have succeeded."""
@@ -305,7 +305,7 @@ class Reporter:
             return
         self.reserved[group.key] = use.queue, self._world.now
         for gang in group.gangs:
-            group.told.pop(_told_as(gang), None)
+            group.written.pop(_told_as(gang), None)
         condition = _has_quota(use.queue)
         waited = max(0, int(self._world.now - self._waits_since(group)))
         note = notes.quota_reserved_after(condition=condition[3], waited=waited)
@@ -338,7 +338,7 @@ class Reporter:
         the Job is not written again.
         """
         managed = self._world.managed
-        managed.settle()
+        managed.update_holdings()
         for uid, admission in sorted(managed.quota.admissions.items()):
             if not admission.evicted and managed.tally.runs(uid):
                 ours = (gang for gang in managed.gangs_of(uid) if self._world.membership.is_ours(gang))
@@ -355,12 +355,12 @@ class Reporter:
                 continue
             said = report.UNSCHEDULABLE, why
             if gang.family in WITHOUT_PODS:
-                new = not told and group.told.get(about[4]) != said
-                group.told[about[4]] = said
+                new = not told and group.written.get(about[4]) != said
+                group.written[about[4]] = said
             else:
                 key = _told_as(gang)
-                new = gang.family != SINGLE and not self._options.events_per_gang and group.told.get(key) != said
-                group.told[key] = said
+                new = gang.family != SINGLE and not self._options.events_per_gang and group.written.get(key) != said
+                group.written[key] = said
             if new:
                 self.event(about, PENDING, why)
             self.set_conditions(
@@ -389,7 +389,7 @@ class Reporter:
     def evicted_for_quota(self, group: Group, plan: Plan, uids: Container[str]) -> None:
         """These victims of the plan are being removed: tell those workloads among them that quota makes leave."""
         managed = self._world.managed
-        managed.settle()
+        managed.update_holdings()
         preemptor = managed.quota.admissions.get(group.key)
         asking = report.stands_for(self._world, group.gangs[0])
         if preemptor is None or asking is None:

@@ -115,7 +115,7 @@ class Drains:
     def take_over(self) -> None:
         """Go on with the workloads that bear marks; take back those of pods that need not leave any more."""
         world, managed = self._world, self._world.managed
-        managed.settle()
+        managed.update_holdings()
         for pod in sorted(world.pods.values(), key=lambda p: p.key):
             ours = (owner.scheduler in world.membership.ours for owner in owners_of(pod) if owner.cause == _DRAIN)
             if not any(ours) or not pod.live:
@@ -127,7 +127,7 @@ class Drains:
                 continue  # it need not leave any more
             drain = self._open.get(workload.uid)
             if drain is None:
-                drain = self._of(workload.uid, stop)
+                drain = self._new_drain(workload.uid, stop)
                 self._say(drain, stop)
                 self._open[workload.uid] = drain
             self._ledger.condemned.name(pod, drain.eviction)
@@ -135,7 +135,7 @@ class Drains:
             if pod.disruption_target and bears(pod, drain.eviction.grounds.owner, drain.eviction.grounds.ident):
                 drain.eviction.state[pod.uid] = VictimState.MARKED
 
-    def _of(self, uid: str, stop: Stop) -> Drain:
+    def _new_drain(self, uid: str, stop: Stop) -> Drain:
         gangs = self._world.managed.gangs_of(uid)
         ours = gangs[0].scheduler in self._world.membership.ours
         scheduler = gangs[0].scheduler if ours else self._options.scheduler_names[0]
@@ -159,8 +159,8 @@ class Drains:
 
     # -- following -----------------------------------------------------------------------------------------
 
-    def follow(self) -> None:
-        """Do what is to be done now."""
+    def advance(self) -> None:
+        """Take the next step of every drain."""
         managed, self._budgets = self._world.managed, None
         if self._changed:
             self._changed = False
@@ -169,7 +169,7 @@ class Drains:
         self.at_work = bool(self._queues or self._open or self._starting)
         if not self.at_work:
             return
-        managed.settle()
+        managed.update_holdings()
         self._due.due(self._world.now)  # whose time has come is waited for no longer
         for key in list(self._starting):
             self._suspend_again(key)
@@ -192,7 +192,7 @@ class Drains:
             elif policy == STOP_DRAIN and group.state is State.STARTING and key not in self._starting:
                 stop = self._stop_of(key)
                 if stop is not None:
-                    self._starting[key] = drain = self._of(key, stop)
+                    self._starting[key] = drain = self._new_drain(key, stop)
                     self._evictions.begin(drain.eviction)
 
     def _suspend_again(self, key: str) -> None:
@@ -209,7 +209,11 @@ class Drains:
             self._started(key)
             self._gangs.no_longer_kept(group)
             return
-        if job.suspended or key_of(key) in self._due or any(map(self._actuator.any_of, (key, key_of(key)))):
+        if (
+            job.suspended
+            or key_of(key) in self._due
+            or any(map(self._actuator.has_writes_in_flight, (key, key_of(key))))
+        ):
             return
         self._say(drain, stop)
         drain.failures += 1
@@ -225,9 +229,9 @@ class Drains:
     def _begin(self) -> None:
         busy = sum(not d.rests and d.eviction.phase is not Phase.LEAVING for d in self._open.values())
         for uid, stop in stop_policy.leaving(self._world.managed, self._queues) if busy < AT_ONCE else ():
-            if uid in self._open or uid in self._starting or self._actuator.any_of(key_of(uid)):
+            if uid in self._open or uid in self._starting or self._actuator.has_writes_in_flight(key_of(uid)):
                 continue
-            drain = self._of(uid, stop)
+            drain = self._new_drain(uid, stop)
             if self._settled(drain) and self._mark(drain):
                 self._open[uid] = drain
                 busy += not drain.rests
@@ -258,11 +262,11 @@ class Drains:
             else:
                 drain.stop, drain.gangs = stop, self._world.managed.gangs_of(drain.uid)
                 if not self._mark(drain):
-                    self._drop(drain)
+                    self._end(drain)
         elif drain.eviction.phase is Phase.LEAVING:
             found = (self._world.pods.get(uid) for uid in drain.eviction.removing)
             if drain.uid not in self._due or not any(pod is not None and pod.live for pod in found):
-                self._drop(drain)
+                self._end(drain)
         elif self._actuator.settled(drain.eviction.key):
             self._phase_over(drain, stop)
 
@@ -281,7 +285,7 @@ class Drains:
 
     def _marked(self, drain: Drain, stop: Stop) -> None:
         """All marks stand. If the workload is no longer what it was then, or may not go now, it begins anew."""
-        now = self._look(drain)
+        now = self._next_plan(drain)
         if now is None:
             self._give_up(drain)
         elif stop != drain.stop or now.blocked or not {v.uid for v in now.victims} <= drain.eviction.state.keys():
@@ -291,8 +295,8 @@ class Drains:
             drain.eviction.victims = {v.uid: v for v in now.victims}
             self._remove(drain)
 
-    def _look(self, drain: Drain) -> DrainPlan | None:
-        """How the workload leaves as it is now; None when none of its pods is left that has to."""
+    def _next_plan(self, drain: Drain) -> DrainPlan | None:
+        """Return how the workload leaves as it is now, or None when none of its pods is left that has to."""
         pods = standing(self._world, drain.uid)
         if not pods or not movable(pods, self._options):
             return None
@@ -314,7 +318,7 @@ class Drains:
 
     def _mark(self, drain: Drain) -> bool:
         """Mark all pods of the workload; False when there is none to mark."""
-        found = self._look(drain)
+        found = self._next_plan(drain)
         if found is None:
             return False
         if found.blocked:
@@ -355,7 +359,7 @@ class Drains:
     def _give_up(self, drain: Drain) -> None:
         """The queue is open again, or the workload is gone: who has not been removed stays."""
         self._take_back(drain)
-        self._drop(drain)
+        self._end(drain)
 
     def _take_back(self, drain: Drain) -> None:
         eviction = drain.eviction
@@ -364,7 +368,7 @@ class Drains:
             self._ledger.no_longer_waits(uid, eviction.key)
             del eviction.state[uid]
 
-    def _drop(self, drain: Drain) -> None:
+    def _end(self, drain: Drain) -> None:
         self._open.pop(drain.uid, None)
         self._due.never(drain.uid)
         self._ledger.stop_waiting(drain.eviction.key)

@@ -168,10 +168,10 @@ class Evictions:
 
     def written(self, eviction: Eviction) -> list[Failure]:
         """Every mark or removal has been answered: return what has failed, and matters."""
-        return self._settle(eviction, self._actuator.take_failures(eviction.key))
+        return self._record_answers(eviction, self._actuator.take_failures(eviction.key))
 
-    def _settle(self, eviction: Eviction, failed: Sequence[Failure]) -> list[Failure]:
-        failures = eviction.settle(failed)
+    def _record_answers(self, eviction: Eviction, failed: Sequence[Failure]) -> list[Failure]:
+        failures = eviction.record_answers(failed)
         lost = eviction.within(VictimState.UNKNOWN) & eviction.all_meant(failures)
         self._condemned.answer_lost(lost, self._world.now)
         return failures
@@ -182,7 +182,7 @@ class Evictions:
         """
         failed = self._actuator.failures(eviction.key)
         if eviction.phase is Phase.REMOVING:
-            self._settle(eviction, failed)
+            self._record_answers(eviction, failed)
         stay = eviction.all_meant(failed) | (eviction.state.keys() - eviction.removing)
         begun = eviction.begun_units({f.uid for f in failed if f.outcome is Outcome.GONE})
         kept = []
@@ -202,7 +202,7 @@ class Evictions:
     def disown(self, uid: str, key: str) -> None:
         """The eviction with this key needs the pod no longer to leave. If none does, its mark is taken back."""
         self.spare(uid, key)
-        former = self._condemned.unname(uid, key)
+        former = self._condemned.forget_name(uid, key)
         pod = self._world.pods.get(uid)
         if former is not None and pod is not None and pod.live:
             self.restate(pod, former.grounds.owner)

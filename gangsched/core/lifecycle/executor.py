@@ -86,7 +86,7 @@ class Executor:
         self._actions: list[Action] = []
         self._reporter = reporter = Reporter(world, ledger, options, self._actions)
         send, over = self._actions.append, ledger.work.phases.add
-        again, later = partial(desired.again, world, ledger, options), ledger.agenda.page()
+        again, later = partial(desired.still_desired, world, ledger, options), ledger.agenda.page()
         actuator = Actuator(send, ids.writes, options.backoff, later, again, over, self._named)
         self._actuator = actuator
         self.gangs = Gangs(decider, actuator, reporter, self.queue)
@@ -97,7 +97,7 @@ class Executor:
         self.drains = Drains(world, ledger, options, actuator, reporter, self.gangs)
         self._nominated = NominatedGangs(world, ledger, actuator, self.groups)
         self.phases = Phases(decider, actuator, reporter, self.gangs, self.drains, self._nominated)
-        self._restless: set[str] = set()
+        self._blocked_by_writes: set[str] = set()
         self._plans = ids.plans
 
     def _named(self, uid: str) -> str:
@@ -109,7 +109,7 @@ class Executor:
         """A call begins at this time (seconds)."""
         self.world.now = now
         if self._is_due():
-            for uid in self.world.sightings.look(now):
+            for uid in self.world.sightings.newly_overdue(now):
                 self.work.phases.update(self._ledger.awaited.get(uid, ()))
 
     def _is_due(self) -> bool:
@@ -119,28 +119,28 @@ class Executor:
 
     # -- the outside ---------------------------------------------------------------------------------------
 
-    def settle(self) -> list[Action]:
-        """Follow up on everything on the worklist until nothing is left on it; what is to be done for that."""
+    def process_worklist(self) -> list[Action]:
+        """Process the worklist until it is empty. Return the actions."""
         work = self.work
         while True:
             self._refresh()
             self._look_at_losing()
             self._plans_at_risk()
             if self.drains.at_work:
-                self.drains.follow()
+                self.drains.advance()
             if self._is_due():
                 self._time_passed()
             if work.phases:
-                self.phases.over()
+                self.phases.continue_answered()
             if self.drains.at_work:
-                self.drains.follow()  # who was being bound until now, and whose queue is drained, may leave
+                self.drains.advance()  # who was being bound until now, and whose queue is drained, may leave
             changes = self._take_changes()
             if changes:
                 # Something happened that may help parked gangs.
-                self._nominated.noted(changes)
+                self._nominated.record_changes(changes)
                 self._unschedulable.wake(changes)
             if not work:
-                self.gangs.holding.follow()  # which nodes plans need is seen when all else has come to rest
+                self.gangs.holding.write_taints()  # which nodes plans need is seen when all else has come to rest
                 if not work:
                     break
         out = self._actions.copy()
@@ -170,34 +170,38 @@ class Executor:
     def head(self) -> Group | None:
         """Return the gang to be decided next, or to be checked again while it waits for room (see :meth:`decide`)."""
         head, helped = self._head(), self._nominated.first() if self._nominated.helped else None
-        if helped is None or self._restless_before(helped[0]):
+        if helped is None or self._blocked_before(helped[0]):
             return head
         place = self.queue.active_place(head.key) if head is not None else None
         return head if place is not None and place < helped[0] else helped[1]
 
-    def _restless_before(self, order: Order) -> bool:
+    def _blocked_before(self, order: Order) -> bool:
         """Return True if a gang that comes before this one waits beside the queue. The room may be free only because
         that gang is being moved.
         """
-        gangs = (self.groups[key].gangs for key in self._restless if key in self.groups)
+        gangs = (self.groups[key].gangs for key in self._blocked_by_writes if key in self.groups)
         return any(queue_order(self.world, some) < order for some in gangs)
 
     def _head(self) -> Group | None:
         """The first gang of the queue. One whose earlier plan still has writes on their way waits beside it."""
-        for key in [k for k in self._restless if k not in self.groups or self._bindings.still(self.groups[k])]:
-            self._restless.discard(key)
+        for key in [k for k in self._blocked_by_writes if not self._has_writes_in_flight(k)]:
+            self._blocked_by_writes.discard(key)
             group = self.groups.get(key)
             if group is not None and group.state is State.QUEUED:
                 self._waiting.push(group)
         while (head := self.queue.head()) is not None:
-            if self._bindings.still(self.groups[head]):
+            if not self._has_writes_in_flight(head):
                 return self.groups[head]
             if self.groups[head].state is State.BACKOFF:
-                self.queue.calm(head)  # it comes when its backoff is over
+                self.queue.wait_out_backoff(head)  # it comes when its backoff is over
                 continue
             self.queue.remove(head)
-            self._restless.add(head)
+            self._blocked_by_writes.add(head)
         return None
+
+    def _has_writes_in_flight(self, key: str) -> bool:
+        group = self.groups.get(key)
+        return group is not None and self._bindings.has_writes_in_flight(group)
 
     def name_served(self, name: str, owner: NameOwner, *, taken: bool) -> None:
         """A scheduler name of ours is its ``owner``'s from now on, or not any more."""
@@ -238,7 +242,7 @@ class Executor:
         if losing:
             self.gangs.refresh_all(losing)
         if self._losses.rooms:
-            self._losses.follow(self.groups, self.drains.holds, self.work.nodes_changed)
+            self._losses.update_room(self.groups, self.drains.holds, self.work.nodes_changed)
             self.gangs.holding.touch(self._losses.keys())
 
     def _plans_at_risk(self) -> None:
@@ -292,7 +296,7 @@ class Executor:
         spared, self.work.spared = self.work.spared, set()
         ledger, pods = self._ledger, self.world.pods
         staying = [uid for uid in spared if (pod := pods.get(uid)) is not None and pod.live]
-        keys = {key for uid in staying for key in ledger.in_vain(uid)}
+        keys = {key for uid in staying for key in ledger.waiting_without_claim(uid)}
         for key in sorted(keys):
             group = self.groups.get(key)
             if group is None or group.plan is None or not group.holding:
@@ -303,7 +307,7 @@ class Executor:
 
     def _time_passed(self) -> None:
         """Timeouts and the ends of backoffs."""
-        over = [*self._ledger.deadlines.due(self.world.now), *self.gangs.holding.in_vain()]
+        over = [*self._ledger.deadlines.due(self.world.now), *self.gangs.holding.not_held_in_time()]
         for group in [self.groups[key] for key in dict.fromkeys(over)]:
             if group.state is State.STARTING:
                 self._pods_did_not_come(group)
@@ -337,9 +341,9 @@ class Executor:
         """Room is not kept any longer for the pods of a Job that goes on; if none has come, it pauses when it is
         suspended again.
         """
-        kept, job = self._ledger.of(group.key), report.job_of(self.world, group.gangs[0])
+        kept, job = self._ledger.plan_reservation(group.key), report.job_of(self.world, group.gangs[0])
         if kept is not None and not kept.adopted and job is not None and not job.suspended:
-            until = self.world.resumes.in_vain(job.uid, job.namespace, self.world.now)
+            until = self.world.resumes.record_without_pods(job.uid, job.namespace, self.world.now)
             note = notes.pods_did_not_come(kind=group.gangs[0].family, time=render_time(until))
             self._reporter.event(report.job_reference(job), report.PODS_MISSING, note)
         self._signal(group, Signal.DONE)
@@ -481,7 +485,7 @@ class Executor:
         reporter = self._reporter
         tell = reporter.quota_after_victims if signal is Signal.EVICT else reporter.quota_reserved
         tell(group, verdict)
-        self._bindings.follow(group, verdict)
+        self._bindings.adopt(group, verdict)
         eviction = group.eviction(self._new_ident(), verdict.victims)
         group.plan = Plan(verdict.placements, eviction, self._evictions.awaited(verdict))
         group.plan.read = self._review.read(group.gangs, group.key, eviction.victims)

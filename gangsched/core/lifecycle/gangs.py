@@ -78,8 +78,8 @@ class Gangs:
             Do.DEQUEUE: lambda group: queue.remove(group.key),
         }
 
-    def of(self, gang: GangId) -> Group | None:
-        """The group that this gang is in."""
+    def group_of(self, gang: GangId) -> Group | None:
+        """Return the group that this gang is in."""
         return self.groups.get(self._group_of.get(gang, ""))
 
     def _begin(self, gangs: tuple[GangId, ...]) -> Group:
@@ -103,10 +103,10 @@ class Gangs:
             self._group_of.pop(gang, None)
         self.unschedulable.forget(group.key)
 
-    def _moved(self, group: Group) -> None:
+    def _sort_into_signatures(self, group: Group) -> None:
         """The group is in another state, or is not what it was."""
         queued = group.state is State.QUEUED
-        self.unschedulable.moved(group.key, group.signature, group.gangs, queued=queued)
+        self.unschedulable.update(group.key, group.signature, group.gangs, queued=queued)
 
     def _wake(self, key: str) -> None:
         self.signal(self.groups[key], Signal.WAKE)
@@ -141,7 +141,7 @@ class Gangs:
             self.waiting.block(group)
         elif found.state is not State.QUEUED:
             self.waiting.unblock(group)
-        self._moved(group)
+        self._sort_into_signatures(group)
 
     def _nominate(self, group: Group) -> None:
         self.bindings.nominate(group)
@@ -234,28 +234,28 @@ class Gangs:
             self._listed.update(membership.listed(gang))
         gangs = seen.gangs
         self._room_touched(gangs)
-        group = self.of(gang)
+        group = self.group_of(gang)
         if (group is None or group.gangs != gangs) and self._taken_apart(gangs):
             seen = membership.view(gang) or seen  # bindings may not be on their way any more
-            group = self.of(gang)
+            group = self.group_of(gang)
         pending, found, look = seen.waits, None, tuple[object, ...]()
         admitted_twice = managed.two_admitters(gangs) if managed.active else ""
         if group is not None or pending:  # else it is of no interest any more
-            look = membership.look(gangs)
+            look = membership.decisive_facts(gangs)
         if pending:  # else it keeps no member waiting
             found = obstacle(self._world, self._ledger.condemned, gangs, leave=group is not None and group.rolled_back)
         if group is None and pending:
             group = self._begin(gangs)
             group.obstacle = found
-            group.seen(look)
+            group.update_facts(look)
             self.signal(group, Signal.SCATTERED if found else Signal.GATHERED)
         elif group is not None:
-            other = group.seen(look)
+            other = group.update_facts(look)
             if other:
-                self._moved(group)
-            self._follow(group, found, pending, other)
+                self._sort_into_signatures(group)
+            self._update_known(group, found, pending, other)
         for each in gangs:
-            self._reporter.statuses.update(each, self.of)
+            self._reporter.statuses.update(each, self.group_of)
         if admitted_twice:
             self._reporter.tell_two_admitters(gangs, admitted_twice)
         return gangs
@@ -267,7 +267,7 @@ class Gangs:
         if self.announced.rooms:
             self.announced.touch(gangs)
 
-    def _follow(self, group: Group, found: Obstacle | None, pending: bool, other: bool) -> None:
+    def _update_known(self, group: Group, found: Obstacle | None, pending: bool, other: bool) -> None:
         """A group that is known was touched; ``other`` says that its gangs are not what they were."""
         changed = found != group.obstacle
         group.obstacle = found
@@ -307,7 +307,7 @@ class Gangs:
         """Dissolve other groups that had these gangs before, evaluate their other gangs, and return whether there were
         any.
         """
-        before = {group.key: group for group in map(self.of, gangs) if group is not None and group.gangs != gangs}
+        before = {group.key: group for group in map(self.group_of, gangs) if group is not None and group.gangs != gangs}
         for group in before.values():
             self.signal(group, Signal.SCATTERED)
             self._forget(group)
@@ -339,7 +339,7 @@ class Gangs:
         nomination, and why it is not scheduled. To look at a large gang for each of its members would take longer than
         to write to them.
         """
-        group = self.of(pod.gang)
+        group = self.group_of(pod.gang)
         if group is None or group.state is not State.EVICTING:
             return False
         told = msgspec.structs.replace(
@@ -351,13 +351,13 @@ class Gangs:
         )
         return told == pod
 
-    def gone(self, uid: str, before: Pod | None) -> None:
-        """A pod, as it was ``before``, no longer uses room: gangs that waited for that may continue."""
+    def pod_gone(self, uid: str, before: Pod | None) -> None:
+        """Continue gangs that waited for the room of a pod. ``before`` is its last record."""
         self._lost(before, leaving=False)
-        self.losses.gone(uid)
+        self.losses.pod_gone(uid)
         if before is not None:
             self._suspended(before)
-        self._ledger.condemned.gone(uid, self._world.now)
+        self._ledger.condemned.record_left(uid, self._world.now)
         self._work.phases.update(key for key in self._ledger.freed(uid) if key in self.groups)
 
     def pod_seen(self, old: Pod | None, pod: Pod) -> None:
@@ -371,10 +371,10 @@ class Gangs:
             self._work.phases.update(self._ledger.awaited.get(pod.uid, ()))
         if pod.node and self._ledger.resuming:
             self.bindings.take_room(pod, pod.node)
-        if old is None or self.of(old.gang) is not None:
-            group = self.of(pod.gang)
+        if old is None or self.group_of(old.gang) is not None:
+            group = self.group_of(pod.gang)
             if group is not None and pod.node:
-                group.told.pop(pod.uid, None)
+                group.written.pop(pod.uid, None)
 
     def _suspended(self, pod: Pod) -> None:
         """A pod leaves, or is gone: if it was the last with which its Job was to leave, others of that may start."""

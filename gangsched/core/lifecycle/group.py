@@ -249,10 +249,10 @@ class Group:
         self.outlook = Outlook()
         self.quiet_until = 0.0
         self.obstacle: Obstacle | None = None
-        self.look: object = None
+        self.facts: object = None
         self.noticed: dict[str, float] = {}
         self.message = ""
-        self.told: dict[str, tuple[str, str]] = {}
+        self.written: dict[str, tuple[str, str]] = {}
         self.quota: QuotaUse | None = None
 
     @property
@@ -270,11 +270,11 @@ class Group:
         """A pod without a group."""
         return len(self.gangs) == 1 and self.gangs[0].family == SINGLE
 
-    def seen(self, look: object) -> bool:
+    def update_facts(self, look: object) -> bool:
         """Store how the group looks now, and return True if that has changed. Then it may be equal to other gangs than
         before.
         """
-        other, self.look = look != self.look, look
+        other, self.facts = look != self.facts, look
         if other:
             self.signature = None
         return other

@@ -21,7 +21,7 @@ from gangsched.core.state.census import Census
 from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.model.dialects import BY_FAMILY, changed_status
-from gangsched.model.dialects.dialect import Dialect, Seen, Told
+from gangsched.model.dialects.dialect import CommonStatus, CurrentObject, Dialect
 from gangsched.model.records import Gang, GangId
 
 #: The API, namespace and name of a group object.
@@ -73,10 +73,10 @@ class _Written(NamedTuple):
     """
 
     writer: GangId
-    told: Told
+    told: CommonStatus
     seen: Mapping[str, Any] | None = None
     since: Mapping[str, Any] | None = None
-    replaced: tuple[tuple[float, Told], ...] = ()
+    replaced: tuple[tuple[float, CommonStatus], ...] = ()
 
 
 class GroupStatuses:
@@ -119,7 +119,7 @@ class GroupStatuses:
         group = group_of(gang)
         message, problem = (group.message, group.problem) if group is not None else ("", "")
         if dialect.awaited_from and group is not None:
-            message = next((text for _, text in group.told.values()), "")  # not each one that it might be
+            message = next((text for _, text in group.written.values()), "")  # not each one that it might be
         census = self._world.membership.census(gang)
         told = gang_status(spec, census, problem, message, self._evicted.get(key, ""))
         replaced = self._replaced(known, told)
@@ -161,7 +161,7 @@ class GroupStatuses:
         awaited = GangId(*key, dialect.awaited_from)
         return awaited if not some and membership.is_ours(awaited) else None
 
-    def _replaced(self, known: _Written | None, told: Told) -> tuple[tuple[float, Told], ...]:
+    def _replaced(self, known: _Written | None, told: CommonStatus) -> tuple[tuple[float, CommonStatus], ...]:
         """Return what this process has replaced within the last period, if this is written now."""
         if known is None:
             return ()
@@ -169,7 +169,9 @@ class GroupStatuses:
         lately = tuple(each for each in known.replaced if each[0] > now - PERIOD_SECONDS)
         return lately if known.told == told else (*lately, (now, known.told))
 
-    def _is_held_back(self, spec: Gang, key: Key, told: Told, replaced: tuple[tuple[float, Told], ...]) -> bool:
+    def _is_held_back(
+        self, spec: Gang, key: Key, told: CommonStatus, replaced: tuple[tuple[float, CommonStatus], ...]
+    ) -> bool:
         """Return whether a status was overwritten too often to be written once more now. Report that once."""
         if sum(each == told for _, each in replaced) <= MOST_OVERWRITTEN:
             return False
@@ -182,17 +184,17 @@ class GroupStatuses:
         return True
 
     def _write_at_once(
-        self, spec: Gang, told: Told, known: _Written | None, version: str
+        self, spec: Gang, told: CommonStatus, known: _Written | None, version: str
     ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Change what is not as it should be in the status as it was last seen, unless that has been written since.
         Return the status that was seen, and what it is now.
         """
         seen = spec.status or {}
         written = known.since if known is not None and known.since is not None and known.seen == seen else seen
-        news = changed_status(spec.family, told, Seen(version, spec.generation, written, self._world.now))
+        news = changed_status(spec.family, told, CurrentObject(version, spec.generation, written, self._world.now))
         if news:
             # Writes may have been lost: the next write has all fields that differ from the observed ones.
-            fields = changed_status(spec.family, told, Seen(version, spec.generation, seen, self._world.now))
+            fields = changed_status(spec.family, told, CurrentObject(version, spec.generation, seen, self._world.now))
             ref = GroupRef(spec.namespace, spec.name, spec.uid, spec.family, version)
             self._actions.append(SetGroupStatus(ref, {**fields, **news}))
         return seen, {**written, **news}

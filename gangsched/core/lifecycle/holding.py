@@ -134,7 +134,7 @@ class Holding:
         self._most = ledger.agenda.page()  # by node, when it has been held for as long as it may be
         self._until = ledger.agenda.page()  # by key, when a plan has had its time
         self._linger = ledger.agenda.page()  # by node, until when it stays held without a plan
-        self._look = ledger.agenda.page()  # by node, when what was acknowledged should show
+        self._show_by = ledger.agenda.page()  # by node, when what was acknowledged should show
         self._try_again = ledger.agenda.page()
         self._refused = False  # for a while
         self._refused_last = ""  # why, until a node could be held again
@@ -161,9 +161,9 @@ class Holding:
             hold.over = True
             self._shares.bound(hold.namespace)
         elif hold is not None:
-            self._in_vain(hold)
+            self._record_without_binding(hold)
 
-    def _in_vain(self, hold: _Hold) -> None:
+    def _record_without_binding(self, hold: _Hold) -> None:
         """Nodes were held, and the plan has not led to a binding."""
         self._count(hold)
         if not hold.over:
@@ -204,7 +204,7 @@ class Holding:
         asked.problem = answer.message
         if answer.outcome is Outcome.OK:
             asked.since = self._world.now
-            self._look.at(name, self._world.now + SHOWS_SECONDS)
+            self._show_by.at(name, self._world.now + SHOWS_SECONDS)
         elif answer.outcome is Outcome.GONE:
             self._forget(name)
             self._refused_last = self._refused_last if not value else ""
@@ -270,7 +270,7 @@ class Holding:
         why = next((each.problem for each in asked if each is not None and each.problem), "")
         return notes.not_held_yet(nodes=listed(missing, 5), why=f" ({why})" if why else "")
 
-    def in_vain(self) -> list[str]:
+    def not_held_in_time(self) -> list[str]:
         """The keys of groups of which the nodes could not all be held in the time in which they may be."""
         over = self._until.due(self._world.now)
         self._touched.update(over)
@@ -400,7 +400,7 @@ class Holding:
         if known is not None:
             self._count(known)
             if self._world.now >= known.until:
-                self._in_vain(known)
+                self._record_without_binding(known)
         before = known.nodes if known is not None else frozenset()
         after = frozenset[str]()
         if plan is None and known is not None and (rest := self._rest_of(key)):
@@ -427,7 +427,7 @@ class Holding:
 
     # -- taints of nodes -------------------------------------------------------------------------------------
 
-    def follow(self) -> None:
+    def write_taints(self) -> None:
         """Ask for what differs from what is to stand on nodes."""
         self._observe()
         while self._touched:
@@ -462,7 +462,7 @@ class Holding:
         self._touched.update(self._begins_at.due(world.now))
         self._heard.update(self._settled.due(world.now))
         self._dirty.update(self._most.due(world.now))
-        for name in self._look.due(world.now):
+        for name in self._show_by.due(world.now):
             self._asked.pop(name, None)
             self._dirty.add(name)
             self._heard.update(self._on.get(name, ()))
@@ -497,7 +497,7 @@ class Holding:
 
     def _ask(self, node: Node, wanted: str, stands: str) -> None:
         self._asked[node.name] = _Asked(node.uid, wanted)
-        self._look.never(node.name)
+        self._show_by.never(node.name)
         self._actuator.want(desired.hold(self._ledger.held, node, stands))
 
     def _wanted(self, name: str, stands: str) -> str:
@@ -521,7 +521,7 @@ class Holding:
         self._since.pop(name, None)
         self._most.never(name)
         self._ledger.held.pop(name, None)
-        self._look.never(name)
+        self._show_by.never(name)
         self._linger.never(name)
 
 

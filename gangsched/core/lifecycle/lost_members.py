@@ -85,8 +85,8 @@ class Losses:
             self._leaving[before.uid] = gang
         self._keep(gang, before.uid, _Room(before, before.node, world.now + HOLD_SECONDS, leaving))
 
-    def gone(self, uid: str) -> None:
-        """A pod takes no room any more."""
+    def pod_gone(self, uid: str) -> None:
+        """Begin the time for which the room of a lost member is held."""
         gang = self._leaving.pop(uid, None)
         if gang is None or uid not in self.rooms.get(gang, {}):
             return
@@ -131,7 +131,7 @@ class Losses:
 
     # -- effects -------------------------------------------------------------------------------------------
 
-    def follow(self, groups: Mapping[str, Group], drained: Callable[[str], bool], nodes: Container[str]) -> None:
+    def update_room(self, groups: Mapping[str, Group], drained: Callable[[str], bool], nodes: Container[str]) -> None:
         """Hold what has to be held, and give back what has not. ``drained`` says of the key of a group whether it is
         being stopped by its queue; ``nodes`` are not what they were.
         """
@@ -207,7 +207,7 @@ class Losses:
     def _show(self, key: str, gangs: tuple[GangId, ...], rooms: list[_Room]) -> None:
         """From now on exactly this is held under a key."""
         world = self._world
-        before = self._ledger.of(key)
+        before = self._ledger.plan_reservation(key)
         priority = world.membership.preemptor_priority(gangs) if rooms else 0
         for gang in gangs:
             if rooms:

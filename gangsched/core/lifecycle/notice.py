@@ -52,7 +52,7 @@ class Notices:
         for pod in eviction.standing(self._world.pods):
             self._reporter.event(reference(pod), report.EVICTION_ANNOUNCED, note)
 
-    def calls_for_another_look(self, eviction: Eviction) -> bool:
+    def needs_second_choice(self, eviction: Eviction) -> bool:
         """Return True if a victim has ended or saved its work since its eviction was announced. A second choice is
         final.
         """

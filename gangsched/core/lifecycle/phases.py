@@ -108,7 +108,7 @@ class Phases:
                 self._answered(key, group, action, outcome, message)
         elif answer.settled:
             self._late(group, answer)
-        if key in self._reporter.unsaid and not self._actuator.any_of(key):
+        if key in self._reporter.unsaid and not self._actuator.has_writes_in_flight(key):
             self._reporter.bound_by_now(key)
 
     def _answered(self, key: str, group: Group, action: Action, outcome: Outcome, message: str) -> None:
@@ -130,7 +130,7 @@ class Phases:
                 self._refresh(pod.gang)
         elif isinstance(action, WithdrawNomination):
             pod = self._world.pods.get(action.pod.uid)
-            waits = self._gangs.of(pod.gang) if pod is not None else None
+            waits = self._gangs.group_of(pod.gang) if pod is not None else None
             if waits is not None and waits.state is State.PREBINDING:
                 self._work.phases.add(waits.key)
         elif isinstance(action, ResumeJob) and outcome is not Outcome.OK and group is not None:
@@ -187,16 +187,16 @@ class Phases:
             self._world.forget(action.pod.uid)
             self._work.changes.append(Change(Hint.ROOM, action.node))
 
-    def over(self) -> None:
+    def continue_answered(self) -> None:
         """Gangs for which every answer of a phase is there, or every victim is gone, go on."""
         if self._gangs.broken.open:
-            self._gangs.broken.follow()
+            self._gangs.broken.continue_answered()
         check = sorted(self._work.phases)
         self._work.phases.clear()
         self._holding.touch(check)
         for key in check:
             if self._work.lost:  # the room of a plan that has just failed may be kept for its gang
-                self._losses.follow(self._groups, self._drains.holds, ())
+                self._losses.update_room(self._groups, self._drains.holds, ())
             group = self._groups.get(key)
             if group is None or group.plan is None or not self._actuator.settled(key):
                 continue
@@ -221,7 +221,7 @@ class Phases:
         """A phase of the gang's eviction is over: the next one, unless something has failed or has changed."""
         eviction = plan.eviction
         match eviction.phase:
-            case Phase.LEAVING | Phase.NOTICE | Phase.NOMINATING if self._waits_in_vain(group, plan):
+            case Phase.LEAVING | Phase.NOTICE | Phase.NOMINATING if self._gives_up_overdue(group, plan):
                 pass
             case Phase.NOTICE if self._ledger.waits(group.key):
                 if eviction.begins <= self._world.now:
@@ -248,7 +248,7 @@ class Phases:
 
     def _notice_over(self, group: Group, plan: Plan) -> None:
         """The victims are marked now, and leave if they still have to, or the gang is decided anew."""
-        if self._gangs.notices.calls_for_another_look(plan.eviction):
+        if self._gangs.notices.needs_second_choice(plan.eviction):
             group.noticed = dict.fromkeys(plan.victims, plan.eviction.begins)
             group.message = notes.WEIGHED_AGAIN
             self._signal(group, Signal.BROKEN)
@@ -307,7 +307,7 @@ class Phases:
             group.failures.record(Failed.CHANGED)
             self._signal(group, Signal.BROKEN)
 
-    def _waits_in_vain(self, group: Group, plan: Plan) -> bool:
+    def _gives_up_overdue(self, group: Group, plan: Plan) -> bool:
         """Stop waiting for pods that are overdue. Return True if the gang needs their room and has to be decided again.
 
         The new decision may choose other victims.
@@ -329,7 +329,7 @@ class Phases:
         if group.rolled_back:
             keep = self._hopeless(group) and not failing(plan.victims.values(), self._world, self._ledger.condemned)
             return Review.KEEP if keep else Review.REPLACE
-        return self._review.of(group, plan)
+        return self._review.verdict(group, plan)
 
     # -- binding -------------------------------------------------------------------------------------------
 
@@ -359,7 +359,9 @@ class Phases:
     def _fail(self, group: Group, plan: Plan, failures: Sequence[Failure]) -> None:
         """These writes have failed, and the plan with them."""
         group.message = f"{group.stage}: {failures[0].text}"
-        group.seen(self._world.membership.look(group.gangs))  # what has become of these writes is no news
+        group.update_facts(
+            self._world.membership.decisive_facts(group.gangs)
+        )  # what has become of these writes is no news
         self._signal(group, self._verdict_on(group, {f.outcome for f in failures}))
         self._recheck(group)
 
@@ -458,5 +460,5 @@ class Phases:
         group.plan = Plan(verdict.placements, group.eviction(plan.ident))
         self._gangs.announced.hold(group, verdict.announced)
         group.plan.nominated = {uid: node for uid, node in plan.nominated.items() if nodes.get(uid) == node}
-        self._bindings.follow(group, verdict)
+        self._bindings.adopt(group, verdict)
         self._signal(group, self.onward(group, Signal.FITS, group.plan))

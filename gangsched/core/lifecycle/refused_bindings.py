@@ -32,7 +32,7 @@ def pause_of(world: World, group: Group) -> Pause:
     rounds = group.failures.count(Failed.ROUND)
     many = notes.rounds(rounds=rounds) if rounds > 1 else notes.ONE_ROUND
     taken = notes.because(why=group.failures.lost) if group.failures.lost else ""
-    why = notes.in_vain(many=many, taken=notes.TAKEN if group.failures.taken else taken)
+    why = notes.rounds_without_binding(many=many, taken=notes.TAKEN if group.failures.taken else taken)
     paused = Pause(group.failures.paused_until, why)
     return max(Pause(refused, notes.BINDING_REFUSED), paused)
 

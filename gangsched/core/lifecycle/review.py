@@ -39,7 +39,7 @@ class Reviews:
         self._options = decider.options
         self._decider = decider
 
-    def of(self, group: Group, plan: Plan) -> Review:
+    def verdict(self, group: Group, plan: Plan) -> Review:
         """The verdict on a plan before (further) victims are removed."""
         world, eviction = self._world, plan.eviction
         standing = eviction.to_go(world.pods)

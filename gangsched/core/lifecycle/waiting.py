@@ -140,7 +140,7 @@ class Waiting:
     def unblock(self, group: Group) -> None:
         """The group is no longer in the way of those behind it."""
         group.reserves_from = 0.0
-        kept = self._ledger.turns.drop(group.key)
+        kept = self._ledger.turns.unblock(group.key)
         if kept is not None:
             self._work.changes.append(Change(Hint.TURN))
             self._work.changes += [Change(Hint.ROOM, p.node) for p in kept]
@@ -157,8 +157,8 @@ class NominatedGangs:
         #: Their places in the queue, by key.
         self.helped: dict[str, Order] = {}
 
-    def noted(self, changes: Sequence[Change]) -> None:
-        """Something has happened that may help."""
+    def record_changes(self, changes: Sequence[Change]) -> None:
+        """Find the gangs that these changes may help."""
         nodes = {change.node for change in changes if change.kind & Hint.ROOM_ON_NODES and change.node}
         rooms = self._left_over(nodes) if nodes else []
         quota = any(change.kind & Hint.QUOTA for change in changes)
@@ -211,7 +211,7 @@ class NominatedGangs:
         nothing.
         """
         snapshot = self._world.snapshot
-        snapshot.settle()
+        snapshot.align_rows()
         rows = {node: snapshot.row_of[node] for node in sorted(nodes) if node in snapshot.row_of}
         free: dict[str, Floats] = {n: snapshot.allocatable[:, row] - snapshot.used[:, row] for n, row in rows.items()}
         for held in self._ledger.kept_on(rows):

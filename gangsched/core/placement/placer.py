@@ -344,7 +344,7 @@ class Streak:
         """The row for this pod; None when it is none of those that this is for, or no node takes it. No room may be
         held for any group.
         """
-        snapshot.settle()
+        snapshot.align_rows()
         seen = (snapshot.generation, snapshot.charged_last[0], snapshot.charged_last[1])
         if not self._left or self._ident != pod.ident or self._expected != seen:
             self._left = 0

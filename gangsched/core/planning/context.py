@@ -18,7 +18,7 @@ from gangsched.core.ledger.ledger import Ledger, announced_by
 from gangsched.core.ledger.reservation import Turn
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placed, Placer, Want
-from gangsched.core.planning.topology import Domain, DomainDemand, Topology, wishes_met
+from gangsched.core.planning.topology import Domain, DomainDemand, Topology, all_as_nominated
 from gangsched.core.preemption.patience import Patience
 from gangsched.core.quota.assignment import NO_QUOTA, NoQuota, QuotaAssignment
 from gangsched.core.state.podtable import TERMINATING
@@ -127,7 +127,7 @@ class SchedulingContext:
         self.gangs = tuple(asked.gangs)
         self.group = group_key(self.gangs)
         self.now = world.now
-        world.snapshot.settle()
+        world.snapshot.align_rows()
         member = self.world.membership
         self.priority = member.preemptor_priority(self.gangs)
         spec = member.spec(self.gangs[0])
@@ -144,9 +144,9 @@ class SchedulingContext:
         self._turn: Turn | None = None if asked.holding else queue_order(self.world, self.gangs)
         self.ahead = self.ledger.turns.ahead(self._turn) if self._turn is not None else []
         #: What the gangs ahead keep from it under the strict queue policy.
-        self.kept: Restriction | None = None
+        self.ahead_restriction: Restriction | None = None
         if self.ahead and self.ledger.turns.strict:
-            self.kept = kept_nodes(self.ahead, Simulation(world.snapshot))
+            self.ahead_restriction = kept_nodes(self.ahead, Simulation(world.snapshot))
         self.needs = {g: member.required(g, self.census[g]) for g in self.gangs}
         for census in self.census.values():
             census.pending = [
@@ -207,7 +207,7 @@ class SchedulingContext:
         """The cluster as this gang may see it once these pods (slots) are gone: room held by others of at least its
         priority is taken, and what is left to pods of other schedulers.
         """
-        restriction = both(self.domain.restriction if self.domain is not None else None, self.kept)
+        restriction = both(self.domain.restriction if self.domain is not None else None, self.ahead_restriction)
         class_of = self.world.snapshot.class_of
         held = [*self.ledger.seen_by(self.priority, self._turn, {*self._mine, *self._later})]
         held += [Phantom(class_of(pod), pod.uid, pod.nominated_node) for pod in self._foreign]
@@ -305,7 +305,7 @@ class SchedulingContext:
 
     def ignore_turns(self) -> None:
         """From now on as if nothing were kept for gangs ahead of this one."""
-        self.ahead, self.kept, self._turn = [], None, None
+        self.ahead, self.ahead_restriction, self._turn = [], None, None
 
     def nominated(self, sim: Simulation) -> dict[str, int]:
         """Rows that members are already nominated to; they are tried first."""
@@ -370,7 +370,7 @@ class SchedulingContext:
             if self.topology.constrained:
                 sim = self.simulation(leaving)
             placed = self.placer.required(self.wants, sim, wishes)
-            fits = placed.complete and (not (as_wished or self._later) or wishes_met(wishes, placed.rows))
+            fits = placed.complete and (not (as_wished or self._later) or all_as_nominated(wishes, placed.rows))
             if fits and self.anything(placed, sim):
                 return sim, placed
         return None

@@ -232,7 +232,7 @@ def _not_now(context: SchedulingContext, first: Pod, placed: int, reasons: Seque
         return answers.members_fit(placed=placed, members=members, asked=asked)
     why = answers.NEXT_FINDS_NO_NODE
     if not scarce and reasons:
-        why = causes.nodes_refuse(texts=", ".join(sorted(reason.told for reason in reasons)))
+        why = causes.nodes_refuse(texts=", ".join(sorted(reason.sentence for reason in reasons)))
     return answers.members_fit_beside(placed=placed, members=members, asked=asked_by(first), why=why)
 
 

@@ -50,7 +50,7 @@ def _rooms(world: World, ledger: Ledger, key: str, places: Sequence[Placement]) 
     for place in places:
         by_node.setdefault(place.node, []).append(place.uid)
     snapshot = world.snapshot
-    snapshot.settle()
+    snapshot.align_rows()
     for node, uids in by_node.items():
         row = snapshot.row_of.get(node)
         if row is None:

@@ -30,7 +30,7 @@ from gangsched.core.planning.headline import headline, out_of_quota
 from gangsched.core.planning.topology import Domain
 from gangsched.core.planning.victims import awaited, needed
 from gangsched.core.preemption import explain, job_failures
-from gangsched.core.preemption.harm import Budgets, told
+from gangsched.core.preemption.harm import Budgets, render_lost_work
 from gangsched.core.preemption.removal import by_suspension
 from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
@@ -203,7 +203,7 @@ class Outcomes:
         if left:
             context.hold_later(sim)
         for domain in context.topology.around(context.domain):
-            sim.restriction = both(domain.restriction, context.kept)
+            sim.restriction = both(domain.restriction, context.ahead_restriction)
             found = context.placer.extras(left, sim, context.nominated(sim))
             rows.update(found.rows)
             left = found.failed
@@ -253,7 +253,7 @@ class Outcomes:
         if len(context.terminating()):  # further members join only where no more pods have to be awaited
             sim = self._with(placed.rows, [*gone, *(a.uid for a in awaiting)])
         extras = self._extras(placed, sim)
-        lost = told(map(units.pod, slots), slots, units.unsaved, units.now)
+        lost = render_lost_work(map(units.pod, slots), slots, units.unsaved, units.now)
         return self._verdict(
             Preempt,
             sim,
@@ -317,7 +317,7 @@ class Outcomes:
                 known[pod_class.ident] = tuple(context.placer.pipeline.diagnose(pod_class, sim)[0])
             texts = known[pod_class.ident]
             if pod.uid not in context.announced:
-                unplaced.append(Unplaced(pod.key, tuple(r.told for r in texts)))
+                unplaced.append(Unplaced(pod.key, tuple(r.sentence for r in texts)))
             if first is not None and pod.uid == first.uid:
                 reasons = texts
         blocked, in_the_way = self._blocked(units) if units is not None else ([], [])
@@ -435,7 +435,7 @@ class Outcomes:
         if quota is not None:
             return (quota,)
         found, _ = self.context.placer.pipeline.diagnose(self._snapshot.class_of(pod), sim)
-        return tuple(r.told for r in found)
+        return tuple(r.sentence for r in found)
 
 
 def with_what_is_bound(world: World, gangs: Sequence[GangId], message: str, tried: str) -> str:

@@ -377,8 +377,8 @@ def _is_worse(priority: int, known: DomainPlan | None) -> bool:
     return priority > (levels[0][0] if levels else _NOBODY)
 
 
-def wishes_met(wishes: Mapping[str, int], rows: Mapping[str, int]) -> bool:
-    """Every member (UID) went to the row that it is nominated to."""
+def all_as_nominated(wishes: Mapping[str, int], rows: Mapping[str, int]) -> bool:
+    """Return True if every member (UID) went to the row that it is nominated to."""
     return all(wishes.get(uid) == row for uid, row in rows.items())
 
 

@@ -415,7 +415,7 @@ def _on_their_nodes(
         for pod in leaving:
             sim.lift(slot_of[pod.uid])
         for pod in leaving:
-            sim.drop(slot_of[pod.uid])
+            sim.put_back(slot_of[pod.uid])
             if not _all_hold(sim, pipeline, places):
                 sim.lift(slot_of[pod.uid])
                 out.append(pod)
@@ -445,12 +445,12 @@ def _elsewhere(
     if not _all_hold(sim, pipeline, members):
         # Not one after another in this order: what is in the way cannot be distinguished from what is not.
         for slot in slots:
-            sim.drop(slot)
+            sim.put_back(slot)
         return []
 
     def must_go(part: list[Pod]) -> list[Pod]:
         for pod in part:
-            sim.drop(table.slot_of[pod.uid])
+            sim.put_back(table.slot_of[pod.uid])
         if _all_hold(sim, pipeline, members):
             return []
         for pod in part:

@@ -148,8 +148,8 @@ class _Weights:
         self.own = [(weight, selection_of(term), term.topology_key) for weight, term in own]
         self.by_key: dict[str, DomainCounts] = {}
 
-    def of(self, key: str) -> DomainCounts:
-        """The sums for the domains of a key."""
+    def counts_for(self, key: str) -> DomainCounts:
+        """Return the sums for the domains of a key."""
         found = self.by_key.get(key)
         if found is None:
             found = self.by_key[key] = DomainCounts(self.sim, key)
@@ -179,10 +179,10 @@ class _Watcher:
     def prepare(self, pod: PodClass, sim: Simulation) -> _Weights:
         state = _Weights(pod, sim)
         for weight, selection, key in state.own:
-            state.of(key).add_rows(*rows_of(sim, selection, leaving=True), weight)
+            state.counts_for(key).add_rows(*rows_of(sim, selection, leaving=True), weight)
         for carried in sim.snapshot.terms.pulls(pod):
             if carried.pods.total and self.of_carried(carried):
-                state.of(carried.key).add_rows(*carried_rows(sim, carried), self.of_carried(carried))
+                state.counts_for(carried.key).add_rows(*carried_rows(sim, carried), self.of_carried(carried))
         for other, row in sim.visitors():
             self.apply(state, other, row, +1)
         return state
@@ -190,10 +190,10 @@ class _Watcher:
     def apply(self, state: _Weights, pod: PodClass, row: int, sign: int) -> None:
         for weight, selection, key in state.own:
             if includes(state.sim, selection, pod):
-                state.of(key).add(row, sign * weight)
+                state.counts_for(key).add(row, sign * weight)
         for weight, term in self._terms(pod):
             if weight and includes(state.sim, selection_of(term), state.pod):
-                state.of(term.topology_key).add(row, sign * weight)
+                state.counts_for(term.topology_key).add(row, sign * weight)
 
     def _terms(self, pod: PodClass) -> list[tuple[int, PodTerm]]:
         shape = pod.shape

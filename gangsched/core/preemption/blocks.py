@@ -70,7 +70,7 @@ class Owners:
         numbers = table.job[slots]
         out: dict[str, Ending] = {}
         for number in distinct(numbers[numbers >= 0]).tolist():
-            found = self._of(table.job_ids[number])
+            found = self._ending_of(table.job_ids[number])
             if found is not None:
                 out[found.owner.uid] = found
         return list(out.values())
@@ -80,10 +80,10 @@ class Owners:
         world = self._world
         members = (pod for gang in sorted(gangs) for pod in world.membership.known_pods(gang))
         jobs = {job.key: job for pod in members if (job := world.jobs.job_of(pod)) is not None}
-        found = (self._of((job.namespace, job.name, job.uid)) for job in jobs.values())
+        found = (self._ending_of((job.namespace, job.name, job.uid)) for job in jobs.values())
         return sorted({int(slot) for each in found if each is not None for slot in each.slots})
 
-    def _of(self, ident: JobId) -> Ending | None:
+    def _ending_of(self, ident: JobId) -> Ending | None:
         world = self._world
         job = world.jobs.get(ident[:2])
         if job is None or job.uid != ident[2]:

@@ -97,7 +97,7 @@ class BranchAndBound:
         self._entangled = bool(self._budgets) and any(len(self._budgets.matching(p)) > 2 for p in pods)
         everything = {s for d in self._decisions for s in d.slots}
         self._tested = self._fit.monotone or len(self._decisions) > MAX_UNBOUNDED
-        self._fit.take(_array(everything))
+        self._fit.remove(_array(everything))
         if not self._tested or self._fit.fits():  # what is decided and undecided together is enough
             self._next(0, set(), everything, NO_HARM)
         self._fit.give_back(_array(everything))
@@ -137,7 +137,7 @@ class BranchAndBound:
         self._fit.give_back(_array(back))
         if not self._tested or self._fits():
             self._next(at + 1, taken, gone.difference(back), floor)
-        self._fit.take(_array(back))
+        self._fit.remove(_array(back))
         more = taken.union(decision.slots)
         if self._few(more) and self._allowed(decision, taken):
             cost = self._floor(self._cost(more))

@@ -202,8 +202,8 @@ class Demand(msgspec.Struct, eq=False):
         for some in reversed(range(kinds, 1, -every)):
             yield self.part(order[:some], alone=False)
 
-    def of(self, kinds: list[int]) -> Demand:
-        """The demand of these kinds only."""
+    def for_kinds(self, kinds: list[int]) -> Demand:
+        """Return the demand of these kinds only."""
         if len(kinds) == len(self.need):
             return self
         number = {k: i for i, k in enumerate(kinds)}
@@ -274,7 +274,8 @@ def demands_of(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> li
     common = out[0].part(list(range(len(classes))), alone=False) if len(classes) > 1 and _free(wants) else None
     present = ([k for k, n in enumerate(demand.need) if n] for demand in out)
     return [
-        msgspec.structs.replace(demand.of(kinds), common=common) for demand, kinds in zip(out, present, strict=True)
+        msgspec.structs.replace(demand.for_kinds(kinds), common=common)
+        for demand, kinds in zip(out, present, strict=True)
     ]
 
 

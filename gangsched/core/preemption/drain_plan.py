@@ -99,7 +99,7 @@ def all_leaving(world: World, condemned: Condemned, options: Options) -> Iterato
     """All pods that are evicted because of a stopped queue now, in this order."""
     if not world.managed.active:
         return
-    world.managed.settle()
+    world.managed.update_holdings()
     budgets = budgets_of(world, condemned)
     for uid, stop in list(workloads(world.managed, drained_queues(world.managed.quota))):
         pods = standing(world, uid)

@@ -23,7 +23,7 @@ from gangsched.core.state.refused_removals import RefusedRemoval
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.messages import causes
 from gangsched.model.dialects import role_of
-from gangsched.model.parts import kept, needed
+from gangsched.model.parts import members_to_keep, needed
 from gangsched.model.records import SINGLE, Gang, GangId, Pod
 from gangsched.model.times import render_time
 
@@ -68,7 +68,7 @@ class Eligible:
             self.patience = None
         self.spared: list[tuple[UnitRef, str]] = []
         self.eligible_at: float | None = None
-        self.later = 0
+        self.eligible_later = 0
         self.young: dict[int, float] = {}
         self._late: set[int] = set()
         table = self.snapshot.table
@@ -139,7 +139,7 @@ class Eligible:
         """More may be taken from this moment on, if it ever comes."""
         if math.isinf(moment):
             return
-        self.later += units
+        self.eligible_later += units
         self.eligible_at = moment if self.eligible_at is None else min(self.eligible_at, moment)
 
     def live(self, gang: GangId) -> Ints:
@@ -181,7 +181,7 @@ class Eligible:
         if of_queue is not None:
             mode, ok = mode if mode == ELASTIC else ATOMIC, of_queue
         # A group whose object is gone says nothing about how few members it can live with: all of them.
-        minimum = kept(spec)[0] if spec is not None else len(slots)
+        minimum = members_to_keep(spec)[0] if spec is not None else len(slots)
         bound, one_by_one = slots.tolist(), mode in (OFF, MINIMAL)
         surplus = max(0, len(bound) - minimum) if mode == ELASTIC else 0
         if surplus:
@@ -214,7 +214,7 @@ class Eligible:
 
     def _beyond_roles(self, spec: Gang | None, slots: Ints, able: list[int]) -> list[int]:
         """Return the surplus pods of each role: the last ones."""
-        roles = kept(spec)[1] if spec is not None else {}
+        roles = members_to_keep(spec)[1] if spec is not None else {}
         if spec is None or not (roles or spec.parts):
             return able
         left = Counter(role_of(self.pod(s), spec) for s in slots.tolist())

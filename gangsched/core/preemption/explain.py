@@ -25,7 +25,7 @@ from gangsched.core.decision import (
 from gangsched.core.options import Options
 from gangsched.core.preemption.blocks import Block
 from gangsched.core.preemption.demand import FreeRoom, Resources
-from gangsched.core.preemption.harm import Budgets, told
+from gangsched.core.preemption.harm import Budgets, render_lost_work
 from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.preemption import REASON_TEXT
@@ -70,7 +70,11 @@ def victims(units: Units, choice: Choice, budgets: Budgets, options: Options) ->
 
 def _with_loss(text: str, units: Units, slots: Sequence[int]) -> str:
     """With the work that is lost with the unit, where its owner says something about that."""
-    lost = told([units.pod(s) for s in slots], slots, units.unsaved, units.now) if units.unsaved is not None else ""
+    lost = (
+        render_lost_work([units.pod(s) for s in slots], slots, units.unsaved, units.now)
+        if units.unsaved is not None
+        else ""
+    )
     return f"{text}; {lost}" if lost else text
 
 
@@ -172,10 +176,10 @@ def no_plan(units: Units | None, budgets: Budgets | None = None) -> str:
         count = len(units.everything())
         pods = causes.ONLY_LOWER_PRIORITY_POD if count == 1 else causes.all_lower_priority_pods(count=count)
         text = causes.would_not_fit_even_if(pods=pods)
-    if units is not None and units.later and units.eligible_at is not None:
-        run = "has" if units.later == 1 else "have"
+    if units is not None and units.eligible_later and units.eligible_at is not None:
+        run = "has" if units.eligible_later == 1 else "have"
         text += causes.and_minimum_run_times(
-            units=counted(units.later, "unit"), run=run, time=render_time(units.eligible_at)
+            units=counted(units.eligible_later, "unit"), run=run, time=render_time(units.eligible_at)
         )
     if units is not None and units.refused:
         slot = min(units.refused, key=lambda s: units.pod(s).key)
@@ -191,7 +195,7 @@ def no_plan(units: Units | None, budgets: Budgets | None = None) -> str:
 
 def message(nodes: int, reasons: Iterable[Reason], why_not: str, topology: str = "") -> str:
     """``0/N nodes are available: ...``, reasons in the order of their text, as kube-scheduler prints them."""
-    parts = sorted(r.told for r in reasons)
+    parts = sorted(r.sentence for r in reasons)
     text = causes.nodes_available(nodes=nodes)
     text += f": {', '.join(parts)}." if parts else "."
     if why_not:

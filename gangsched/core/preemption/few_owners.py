@@ -39,16 +39,16 @@ class OwnersOfPods:
         along = {s for n in self._units if c.units_of[n].whole for s in c.units_of[n].slots.tolist()}
         self._most = len(everything - along)
         self._highest = max((int(c.level[c.place[s]]) for s in taken if c.place[s] >= 0), default=0)
-        self._of: dict[int, Hashable] = {}
+        self._owner_of: dict[int, Hashable] = {}
         if c.size <= _MOST and self._most > 1:
             may = c.slot[c.single & (c.level <= self._highest)].tolist()
-            self._of = {slot: whose(c.units.pod(slot)) for slot in may if slot not in along}
-        self._could = Counter(self._of.values())
+            self._owner_of = {slot: whose(c.units.pod(slot)) for slot in may if slot not in along}
+        self._could = Counter(self._owner_of.values())
 
     def may_be_fewer(self, taken: Collection[int]) -> bool:
         """Return whether as many pods could be those of fewer owners, wherever they run."""
-        singles = self._of.keys() & set(taken)
-        mine = {self._of[s] for s in singles}
+        singles = self._owner_of.keys() & set(taken)
+        mine = {self._owner_of[s] for s in singles}
         left = len(singles)
         for needed, (_, count) in enumerate(self._could.most_common(len(mine))):
             if left <= 0:
@@ -65,10 +65,10 @@ class OwnersOfPods:
         if taken is None:
             share = {owner: 1.0 / min(count, self._most) for owner, count in self._could.items()}
         else:
-            given = Counter(self._of[s] for s in self._of.keys() & set(taken))
+            given = Counter(self._owner_of[s] for s in self._owner_of.keys() & set(taken))
             share = {owner: 1.0 / given.get(owner, 1) for owner in self._could}
         rank = {owner: _RANK * n / len(self._could) for n, (owner, _) in enumerate(self._could.most_common())}
-        for slot, owner in self._of.items():
+        for slot, owner in self._owner_of.items():
             out[slot] = share[owner] + rank[owner]
         lost = self._c.work / (1.0 + float(self._c.work.sum()))
         out[self._c.slot] += _WORK * lost

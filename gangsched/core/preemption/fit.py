@@ -42,8 +42,8 @@ class Fit(Protocol):
     exact: bool  # an answer is the same however it was come by
     monotone: bool  # taking more pods never makes the gang fit less
 
-    def take(self, slots: Ints) -> None:
-        """These pods leave."""
+    def remove(self, slots: Ints) -> None:
+        """Remove these pods."""
 
     def give_back(self, slots: Ints) -> None:
         """These pods come back."""
@@ -103,7 +103,7 @@ class _Kind:
             self._total += float((room - self._room[rows]).sum())
         self._room[rows] = room
 
-    def moved(self, there: Ints, at: Ints, sign: int) -> None:
+    def count(self, there: Ints, at: Ints, sign: int) -> None:
         """Pods ``there`` came (+1) to the rows ``at`` or left (-1)."""
         moved = [bar.shift(there, at, sign) for bar in self._bars]
         if any(moved):
@@ -202,7 +202,7 @@ class CountedFit(FreeRoom):
                 part.changed(self.free, rows)
         return self._parts
 
-    def take(self, slots: Ints) -> None:
+    def remove(self, slots: Ints) -> None:
         self._move(slots, -1)
 
     def give_back(self, slots: Ints) -> None:
@@ -217,7 +217,7 @@ class CountedFit(FreeRoom):
         at = self._table.row[slots]
         there, at = slots[at >= 0], at[at >= 0]
         for part in self._parts:
-            part.moved(there, at, sign)
+            part.count(there, at, sign)
 
     def fits(self) -> bool:
         return self.missing() <= 0
@@ -238,7 +238,7 @@ class CountedFit(FreeRoom):
         self.give_back(slots)
         if self.fits():
             return True
-        self.take(slots)
+        self.remove(slots)
         return False
 
     def may_return(self, options: Sequence[Ints]) -> Bools:
@@ -293,10 +293,10 @@ class PlacedFit:
         self.exact = False  # members that differ are placed in several orders, the first of which is where they were
         self.steps = 0
 
-    def take(self, slots: Ints) -> None:
+    def remove(self, slots: Ints) -> None:
         self._taken[slots] = True
         self._answer = None
-        self._counts.take(slots)
+        self._counts.remove(slots)
 
     def give_back(self, slots: Ints) -> None:
         self._taken[slots] = False
@@ -312,7 +312,7 @@ class PlacedFit:
         self.give_back(slots)
         fits = self._holds() or (self._counts.fits() and self._somewhere(often=False))
         if not fits:
-            self.take(slots)
+            self.remove(slots)
         self._answer = True
         return fits
 
@@ -388,7 +388,7 @@ class PlacedFit:
     def restore(self, state: Any) -> None:
         taken, rows = state
         self.give_back(np.flatnonzero(self._taken & ~taken))
-        self.take(np.flatnonzero(taken & ~self._taken))
+        self.remove(np.flatnonzero(taken & ~self._taken))
         self._put(rows)
 
 

@@ -59,7 +59,7 @@ class Interruptions:
         #: Slots that may leave by themselves, of limited sets no more than may: gone in the counts from the start.
         self._base: Bools = np.zeros(len(self._c.place), dtype=np.bool_)
         self._base[self._c.slot[settler.most()]] = True
-        count.take(np.flatnonzero(self._base))
+        count.remove(np.flatnonzero(self._base))
         self._draws, self._allowed = self._budgets()
         self._shown: frozenset[int] = frozenset()
         #: Pods that leave with their units and could not leave by themselves, and what those hold.
@@ -212,7 +212,7 @@ class Interruptions:
             if some:
                 pods = np.concatenate([self._c.units_of[u].pods for u in sorted(some)])
                 slots = self._c.slot[pods[self._along[pods]]]
-                (self._count.take if take else self._count.give_back)(slots)
+                (self._count.remove if take else self._count.give_back)(slots)
         self._shown = units
 
     def _among(self, units: Collection[int]) -> Bools:

@@ -402,7 +402,7 @@ def weights(costs: Ints, works: Floats) -> Floats:
     return np.asarray((costs - costs.min()) * (1.0 + works.sum()) + works)
 
 
-def told(pods: Iterable[Pod], slots: Sequence[int], found: Unsaved | None, now: float) -> str:
+def render_lost_work(pods: Iterable[Pod], slots: Sequence[int], found: Unsaved | None, now: float) -> str:
     """``3.2 GPU-hours lost, last checkpoint 12m ago`` of these pods together; empty if nothing is known of them."""
     if found is None:
         return ""

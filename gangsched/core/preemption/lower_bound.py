@@ -51,7 +51,7 @@ class LowerBound:
         #: Kinds that may share nodes.
         self._groups = [
             Places(candidates, of, lower=True)
-            for of in ([demand.common] if demand.common is not None else map(demand.of, _kinds_together(demand)))
+            for of in ([demand.common] if demand.common is not None else map(demand.for_kinds, _kinds_together(demand)))
         ]
 
     def floor(self, harm: Harm) -> Floor:

@@ -163,8 +163,8 @@ class NodePrices:
             for number, some in zip(leave[:, best[-1]].tolist(), classes.values(), strict=True):
                 gone[some] = np.arange(len(some)) >= len(some) - number
 
-    def look(self, row: int) -> bytes:
-        """Equal for nodes that are alike."""
+    def fingerprint(self, row: int) -> bytes:
+        """Return bytes that are equal for nodes that are alike."""
         c, pods = self.c, slice(self.c.start[row], self.c.start[row] + self.c.count[row])
         return bytes(c.free[:, row].tobytes() + c.req[:, pods].tobytes() + c.level[pods].tobytes())
 

@@ -181,7 +181,7 @@ class SeveralKinds:
             counts: Ints = np.zeros(self._demand.mask.shape, dtype=np.int64)
             found: Taking | None = None
             for turn in range(_ROUNDS):
-                if not all(self._again(offer, counts, k, there) for k in order):
+                if not all(self._place_anew(offer, counts, k, there) for k in order):
                     break
                 price = offer.paid(self._nodes.leaving(offer, counts))
                 if found is not None and rank(price) >= rank(found.price):
@@ -194,7 +194,7 @@ class SeveralKinds:
                 best = found
         return best
 
-    def _again(self, offer: Offer, counts: Ints, k: int, there: Bools) -> bool:
+    def _place_anew(self, offer: Offer, counts: Ints, k: int, there: Bools) -> bool:
         """Place the members of one kind anew, those of the others staying where they are."""
         counts[k] = 0
         base = self._demand.request.T @ counts.astype(np.float64)
@@ -272,7 +272,7 @@ class Places:
             alike = Counter[bytes]()
             ranked = []
             for row in np.flatnonzero(least < NEVER.real).tolist():
-                look = self.nodes.look(row)
+                look = self.nodes.fingerprint(row)
                 ranked.append((least[row], alike[look], row))
                 alike[look] += 1
             out[[row for _, _, row in sorted(ranked)[: 2 * need + _NEXT]]] = True

@@ -195,9 +195,9 @@ class Program:
         capped = [Row(self.costs[k], float(n)) for k, n in caps.items() if n]
         e = self._relevant(self._entries.joined(_entries(capped, len(self.rows))), cost, out)
         self.instead = self._cover(e, cost)
-        e = e.of((self.instead == np.arange(self.size))[e.variable])
+        e = e.filtered((self.instead == np.arange(self.size))[e.variable])
         asks = np.bincount(e.row[e.amount > 0], minlength=len(e.limit)) > 0
-        e = e.of((asks | (e.limit < 0))[e.row])
+        e = e.filtered((asks | (e.limit < 0))[e.row])
         rows, names = np.flatnonzero(asks | (e.limit < 0)), distinct(e.variable)
         if (len(rows) + 1) * (len(names) + 1) > _ENTRIES:
             return None
@@ -215,9 +215,9 @@ class Program:
         self.free = ~bound & (cost == 0) & ~out
         void = np.zeros(len(e.limit), dtype=np.bool_)
         void[e.row[self.free[e.variable]]] = True
-        e = e.of(~void[e.row])
+        e = e.filtered(~void[e.row])
         while True:
-            e = e.of(~out[e.variable])
+            e = e.filtered(~out[e.variable])
             gives = np.bincount(e.row[e.amount < 0], minlength=len(e.limit)) > 0
             never = e.variable[(e.amount > e.limit[e.row]) & ~gives[e.row]]
             if not len(never):
@@ -257,8 +257,8 @@ class Entries(msgspec.Struct, eq=False):
     voids: Bools
     limit: Floats
 
-    def of(self, some: Bools) -> Entries:
-        """Only some of the terms."""
+    def filtered(self, some: Bools) -> Entries:
+        """Return only some of the terms."""
         return Entries(self.row[some], self.variable[some], self.amount[some], self.voids[some], self.limit)
 
     def joined(self, other: Entries) -> Entries:

@@ -263,7 +263,7 @@ class Search:
     def _fitting(self, taken: frozenset[int]) -> FoundPlan | None:
         """The plan with just these victims; None if it is none."""
         base = self.fit.save()
-        self.fit.take(np.array(sorted(taken), dtype=np.int64))
+        self.fit.remove(np.array(sorted(taken), dtype=np.int64))
         rows = self.fit.rows() if self.fit.fits() else None
         self.fit.restore(base)
         return None if rows is None else FoundPlan(self._harm_of(taken), taken, rows)
@@ -327,7 +327,7 @@ class Search:
         if not any(self._possible(places, gone) for places in self._places):
             return False
         base = self.fit.save()
-        self.fit.take(c.slot[gone])
+        self.fit.remove(c.slot[gone])
         fits = self.fit.fits() or not self.fit.monotone
         self.fit.restore(base)
         return fits
@@ -411,7 +411,7 @@ class Search:
         fit = self.fit
         taken = self.candidates.slots_of(placing.gone, sorted(interrupted))
         base = fit.save()
-        fit.take(np.array(sorted(taken), dtype=np.int64))
+        fit.remove(np.array(sorted(taken), dtype=np.int64))
         fit.hint(rows_of(demand, placing.counts))
         if not fit.fits():
             taken = self._enlarged(placing, interrupted, taken)
@@ -426,7 +426,7 @@ class Search:
         fit = self.fit
         base, spent = fit.save(), fit.steps
         self._reprieve_began = spent
-        fit.take(np.array(sorted(plan.taken), dtype=np.int64))
+        fit.remove(np.array(sorted(plan.taken), dtype=np.int64))
         fit.hint(plan.rows, least=not self.candidates.by_work and gap(plan.harm, self._bound.floor(plan.harm)) is None)
         back = reprieve(fit, self._returnable(plan.taken), self._too_late) if fit.fits() else []
         rows = fit.rows() if back or not plan.rows else plan.rows
@@ -461,7 +461,7 @@ class Search:
                 for unit in units:
                     if (rank[c.row[unit.pods]] < most).any():
                         more.update(unit.slots.tolist())
-                fit.take(np.array(sorted(more - out), dtype=np.int64))
+                fit.remove(np.array(sorted(more - out), dtype=np.int64))
                 out |= more
                 if fit.fits():
                     exceeded = self.strict and self.budgets.beyond([self.units.pod(s) for s in sorted(out)])
@@ -518,7 +518,14 @@ class Search:
     def _tried(self, best: FoundPlan | None, least: Floor | None) -> FoundPlan | None:
         """With few units, look through everything that could be better."""
         exact = BranchAndBound(
-            self.units, self.fit, self.harm_of, self._look, self.works, self.budgets, self._few, strict=self.strict
+            self.units,
+            self.fit,
+            self.harm_of,
+            self._spend_step,
+            self.works,
+            self.budgets,
+            self._few,
+            strict=self.strict,
         )
         if not exact.small:
             return best
@@ -534,7 +541,7 @@ class Search:
         plan = self._reprieved(FoundPlan(cost, taken, {}))
         return plan if best is None or plan.harm < best.harm else best
 
-    def _look(self) -> bool:
+    def _spend_step(self) -> bool:
         """One more question; False when the budget does not allow it."""
         self.steps += 1
         self._looks -= 1

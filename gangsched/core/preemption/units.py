@@ -210,7 +210,7 @@ class Units(Eligible):
         """The block of these as it was made in an earlier decision, if nothing has changed."""
         if not self._may_all_go(numbers, endings):
             return None
-        return self._known_gang(numbers[0], endings) if numbers else self._still(endings[0].known, endings)
+        return self._known_gang(numbers[0], endings) if numbers else self._if_unchanged(endings[0].known, endings)
 
     def _known_gang(self, number: int, endings: tuple[Ending, ...] = ()) -> Block | None:
         """That of a gang, and of its Jobs that are ``endings``."""
@@ -221,9 +221,9 @@ class Units(Eligible):
         spec = self.membership.spec(gang)
         if (spec is not found.spec and spec != found.spec) or gang in self.own or gang in self.binding:
             return None
-        return self._still(found, endings)
+        return self._if_unchanged(found, endings)
 
-    def _still(self, known: Known | None, endings: tuple[Ending, ...]) -> Block | None:
+    def _if_unchanged(self, known: Known | None, endings: tuple[Ending, ...]) -> Block | None:
         if known is None or known.options is not self.options or known.endings != endings:
             return None
         return known.block if known.block.priority < self.priority else None

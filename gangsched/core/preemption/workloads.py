@@ -156,7 +156,7 @@ class WorkloadsOnNodes:
         new = [s for s in target.slots if not self._counts.get(s)]
         for slot in target.slots:
             self._counts[slot] = self._counts.get(slot, 0) + 1
-        self.fit.take(np.array(new, dtype=np.int64))
+        self.fit.remove(np.array(new, dtype=np.int64))
 
     def returns(self, target: Target) -> None:
         """The pods come back, those aside that others have taken."""

@@ -134,7 +134,7 @@ def _leaving(job: SchedulingContext, world: World) -> tuple[Ints, Ints, int]:
     staying = slots[((table.flags[slots] & TERMINATING) == 0) & ~isin(slots, leaving)]
     others = [s for s in staying.tolist() if _ends(table.pods[s], job)]
     ends = KnownEnds(world)
-    at = {s: ends.of(pod) for s in others if (pod := table.pods[s]) is not None}
+    at = {s: ends.end_of(pod) for s in others if (pod := table.pods[s]) is not None}
     others.sort(key=lambda s: (at[s], float(table.started[s]), _key(table.pods[s])))
     return leaving, np.array(others, dtype=np.int64), sum(end < math.inf for end in at.values())
 

@@ -77,8 +77,8 @@ class HintIndex:
         filters = self.decider.pipeline(signature.scheduler).filters
         self._rows[signature] = [self._add(signature, pod, filters) for pod in signature.classes]
 
-    def drop(self, signature: Signature) -> None:
-        """None of them sleeps."""
+    def remove(self, signature: Signature) -> None:
+        """Remove a signature of which no gang sleeps."""
         for row in self._rows.pop(signature, ()):
             pod = self.classes[row]
             for selection in _selections(pod) if pod is not None else ():
@@ -128,11 +128,11 @@ class HintIndex:
 
     # -- what is worth asking ------------------------------------------------------------------------------
 
-    def worth_asking(self, changes: Sequence[Change]) -> list[Signature]:
-        """The signatures that any of the changes may help, in the order in which they were added."""
+    def signatures_helped(self, changes: Sequence[Change]) -> list[Signature]:
+        """Return the signatures that any of the changes may help, in the order in which they were added."""
         if not self._rows:
             return []
-        self.world.snapshot.settle()
+        self.world.snapshot.align_rows()
         look = _Look(self)
         out: Bools = np.zeros(len(self.owner), dtype=np.bool_)
         for change in changes:

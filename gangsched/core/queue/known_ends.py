@@ -27,7 +27,7 @@ class KnownEnds:
                 past[maker] = max(past[maker], pod.ended - pod.started)
         self._learnt = dict(past)
 
-    def of(self, pod: Pod) -> float:
+    def end_of(self, pod: Pod) -> float:
         """When the pod ends at the latest (seconds); infinity where that is not known, or has not come true."""
         job = self._world.jobs.job_of(pod)
         longest: list[float | None] = [pod.deadline_seconds, job.deadline_seconds if job is not None else None]

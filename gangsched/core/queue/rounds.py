@@ -48,8 +48,8 @@ class Rounds:
         """A decision of this share has come to nothing after so many steps."""
         self._spent[share] += max(steps, LEAST)
 
-    def over(self) -> None:
-        """Nothing waits to be decided."""
+    def end(self) -> None:
+        """End the round, because nothing waits to be decided."""
         self._spent.clear()
         self._since_glances = 0
 

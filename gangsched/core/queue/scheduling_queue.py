@@ -118,8 +118,8 @@ class Queue:
             self._eager.add(self._backoff[key])
         return False
 
-    def calm(self, key: str) -> None:
-        """It is of no use to decide this gang before its backoff is over."""
+    def wait_out_backoff(self, key: str) -> None:
+        """Decide this gang only when its backoff is over, even if the scheduler is idle."""
         self._eager.discard(key)
 
     def due(self, now: float) -> list[str]:
@@ -163,7 +163,7 @@ class Queue:
         """The first active gang of those whose turn it is."""
         first = self._active.first()
         if first is None:
-            self._rounds.over()
+            self._rounds.end()
             return None
         passing = next((order for order in self._passing if not self._rounds.is_spent(self._shares[order[2]])), None)
         if passing is not None:
@@ -302,11 +302,11 @@ class UnschedulableGangs:
         alike.refuse(verdict, order, why)
         for key, place in alike.tried.items():
             if order < place:
-                self._queue.calm(key)  # it would be decided needlessly before its backoff is over
+                self._queue.wait_out_backoff(key)  # it would be decided needlessly before its backoff is over
         if alike.asleep:
             self._index(signature)
 
-    def moved(self, key: str, signature: Signature | None, gangs: Sequence[GangId], *, queued: bool) -> None:
+    def update(self, key: str, signature: Signature | None, gangs: Sequence[GangId], *, queued: bool) -> None:
         """A gang has been put to sleep, woken, decided or changed; ``queued`` says that it is to be decided."""
         place = self._queue.asleep(key) if not queued else None
         if place is None or signature is None:
@@ -344,7 +344,7 @@ class UnschedulableGangs:
         asleep = self._alike[signature].asleep
         del asleep[bisect_left(asleep, order)]
         if not asleep:
-            self._drop(signature)
+            self._remove_from_indexes(signature)
             if signature != but:
                 self._forget_unused(signature)
 
@@ -366,15 +366,15 @@ class UnschedulableGangs:
 
     def _index(self, signature: Signature) -> None:
         """What the gangs of a signature lack says which events they are asked about."""
-        self._drop(signature)
+        self._remove_from_indexes(signature)
         if self._alike[signature].of_quota:
             tree, local_queue = _place(signature)
             self._for_quota.setdefault(tree, {}).setdefault(local_queue, {})[signature] = None
         else:
             self._for_more.add(signature)
 
-    def _drop(self, signature: Signature) -> None:
-        self._for_more.drop(signature)
+    def _remove_from_indexes(self, signature: Signature) -> None:
+        self._for_more.remove(signature)
         tree, local_queue = _place(signature)
         queues = self._for_quota.get(tree, {})
         queues.get(local_queue, {}).pop(signature, None)
@@ -402,7 +402,7 @@ class UnschedulableGangs:
         for key in hints.reserving():
             if self._queue.asleep(key) is not None:
                 self._wake(key)
-        worth_asking = self._for_more.worth_asking(changes)
+        worth_asking = self._for_more.signatures_helped(changes)
         # Whose turn it is, and whether there is quota, is asked of all: that takes no look at nodes.
         asked = list(self._for_more) if hints.turns or hints.of_quota else worth_asking
         exactly = set(worth_asking)

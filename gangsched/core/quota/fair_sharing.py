@@ -71,7 +71,7 @@ class Shares:
         self._lendable: dict[Node, dict[str, int]] = {}
         self._known: dict[Node, tuple[int, Share]] = {}
 
-    def of(self, node: Node) -> Share:
+    def share_of(self, node: Node) -> Share:
         """The share of a node; zero for one without a parent: there is none to compare it with."""
         known = self._known.get(node)
         if known is not None and known[0] == node.stamp:
@@ -84,7 +84,7 @@ class Shares:
         for evicted in (True, False):
             first = self._holders.first(queue, evicted)
             if first is not None:
-                return rank(self.of(queue), not evicted, False, first)
+                return rank(self.share_of(queue), not evicted, False, first)
         return None
 
     def _compute(self, node: Node) -> Share:
@@ -194,7 +194,7 @@ class Walk:
             found = next(self._candidates(node), None)
         return iter(()) if found is None else iter((found,))
 
-    def drop(self, node: Node) -> None:
+    def close(self, node: Node) -> None:
         """Do not come back to this queue."""
         self.closed.add(node)
 
@@ -223,7 +223,7 @@ class Walk:
             heapq.heappush(self._ranks.setdefault(node.parent, []), (self._rank(node, line.first), node))
 
     def _rank(self, node: Node, first: Holder) -> Key:
-        share = self.search.shares.of(node)
+        share = self.search.shares.share_of(node)
         return rank(share, not first.evicted, node is self.search.node, first.order)
 
     # -- who is next ---------------------------------------------------------------------------------------
@@ -247,13 +247,13 @@ class Walk:
                 break  # cohorts come first
             if child in self.closed:
                 continue
-            share = self.search.shares.of(child)
+            share = self.search.shares.share_of(child)
             if not share.over and child not in self.search.line:
                 self.closed.add(child)
             elif share.key >= cohort_key:
                 best_cohort, cohort_key = child, share.key
         queue = self._best_queue(cohort)
-        if best_cohort is not None and (queue is None or cohort_key >= self.search.shares.of(queue).key):
+        if best_cohort is not None and (queue is None or cohort_key >= self.search.shares.share_of(queue).key):
             return self._descend(best_cohort)
         if queue is None:
             self.closed.add(cohort)
@@ -269,7 +269,7 @@ class Walk:
             known, node = ranks[0]
             first = self._lines[node].first
             own = node is self.search.node
-            if node in self.closed or first is None or not (own or self.search.shares.of(node).over):
+            if node in self.closed or first is None or not (own or self.search.shares.share_of(node).over):
                 self.closed.add(node)
                 heapq.heappop(ranks)
                 continue
@@ -315,7 +315,7 @@ class FairRules:
         finally:
             self.tree.remove(self.node, self.need.requests)
 
-    def ways(self) -> tuple[bool, ...]:
+    def borrowing_choices(self) -> tuple[bool, ...]:
         """There is one way to choose."""
         return (True,)
 
@@ -329,7 +329,7 @@ class FairRules:
         """Queues directly below a cohort that may have candidates, the highest share first."""
         if self.policy.reclaim == NEVER:
             return iter(())
-        return self.shares.rankings.of(cohort).above(self.need.cells)
+        return self.shares.rankings.ranking_of(cohort).above(self.need.cells)
 
     def candidates(self, node: Node) -> Iterator[Holder]:
         """Holders of a queue that may go, in order."""
@@ -359,7 +359,7 @@ class FairRules:
     def share_without(self, holder: Holder, theirs: Node) -> Share:
         """The share of the other side once the holder is gone."""
         self.tree.remove(holder.node, holder.amounts)
-        share = self.shares.of(theirs)
+        share = self.shares.share_of(theirs)
         self.tree.add(holder.node, holder.amounts)
         return share
 
@@ -385,7 +385,7 @@ class FairRules:
                 yield walk.pop(node), IN_QUEUE if node is self.node else RECLAMATION
                 continue
             mine, theirs = self.sides(node)
-            shares = self.shares.of(mine), self.shares.of(theirs)
+            shares = self.shares.share_of(mine), self.shares.share_of(theirs)
             if shares[0].key > shares[1].key:
                 walk.give_up(theirs)
                 continue
@@ -404,9 +404,9 @@ class FairRules:
         """By the second strategy, once for each queue."""
         while (node := walk.next()) is not None:
             mine, theirs = self.sides(node)
-            before = self.shares.of(theirs)
-            if passes(INITIAL_SHARE, self.shares.of(mine), before, before):
+            before = self.shares.share_of(theirs)
+            if passes(INITIAL_SHARE, self.shares.share_of(mine), before, before):
                 yield walk.pop(node), FAIR_SHARING
             elif mine is self.node or mine in walk.closed:
                 walk.give_up(theirs)
-            walk.drop(node)
+            walk.close(node)

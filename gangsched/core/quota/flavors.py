@@ -427,7 +427,7 @@ class PodFlavors:
     def _known(self, uid: str) -> tuple[Flavors, float] | None:
         return self._given.get(uid) or self._found.get(uid)
 
-    def gone(self, uid: str) -> None:
+    def pod_gone(self, uid: str) -> None:
         """The pod no longer exists. What it was given is known until :meth:`keep` says that it is not needed: it may
         have been a stand-in of a Job that goes on.
         """

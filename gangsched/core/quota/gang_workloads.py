@@ -106,10 +106,10 @@ class Managed:
                 self._membership.minimum_run_times[item.name] = item.preempt_after, item.reclaim_after
         self._objects_changed()
 
-    def drop(self, kind: str, namespace: str, name: str) -> None:
-        """A queue object of this API kind is gone."""
+    def remove(self, kind: str, namespace: str, name: str) -> None:
+        """Remove a queue object of this API kind."""
         self._membership.minimum_run_times.pop(name, None)
-        self.quota.drop(QUEUE_KINDS[kind], f"{namespace}/{name}" if namespace else name)
+        self.quota.remove(QUEUE_KINDS[kind], f"{namespace}/{name}" if namespace else name)
         self._objects_changed()
 
     def _objects_changed(self) -> None:
@@ -124,9 +124,9 @@ class Managed:
                 self._forget(key)
             self._flavors.clear()
 
-    def gone(self, uid: str) -> None:
-        """A pod no longer exists."""
-        self._flavors.gone(uid)
+    def forget_pod(self, uid: str) -> None:
+        """Forget a pod that no longer exists."""
+        self._flavors.pod_gone(uid)
 
     def choose(self, flavors: Mapping[str, Flavors], now: float) -> None:
         """These pods (by UID) are going to run in these flavors."""
@@ -137,7 +137,7 @@ class Managed:
         """The cohort trees (names of their roots) in which a workload holds less than before, or those behind
         a workload may have its turn.
         """
-        self.settle()
+        self.update_holdings()
         found, self._changed = self._changed, set()
         return found
 
@@ -259,7 +259,7 @@ class Managed:
         labels = self.labels_of(gangs)
         if not labels.local_queue:
             return None
-        self.settle()
+        self.update_holdings()
         pods = (p for gang in gangs for p in self._membership.kinds(gang))
         self.quota.set_aside({group_key(gangs), *self.rooms_of(pods)})
         self.quota.holders.promised = frozenset(uid for uid in self._promised if not self.pods_of(uid))
@@ -341,7 +341,7 @@ class Managed:
 
     # -- admissions ----------------------------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def update_holdings(self) -> None:
         """Work out what every gang that was touched holds."""
         changed = self._membership.changed
         if not self.active:
@@ -361,7 +361,7 @@ class Managed:
             there = [g for g in sorted(changed) if g in self._key_of or g in self._membership.members]
             changed.clear()
             for key in sorted({self._group_of(gang) for gang in there}):
-                self._settle(key)
+                self._update_holding(key)
         if self._held:
             held, self._held = self._held, {}
             self._changed.update(map(self._root, gave_back(held, self.quota.admissions)))
@@ -381,7 +381,7 @@ class Managed:
                 left = [g for g in self._gangs_of.get(before, ()) if g not in gangs]
                 self._forget(before)
                 for other in left:
-                    self._settle(self._group_of(other))
+                    self._update_holding(self._group_of(other))
             self._key_of[each] = key
         self._gangs_of[key] = gangs
         return key
@@ -398,7 +398,7 @@ class Managed:
         if not any(g in self._membership.members for g in gangs) and not self._kept_for(key):
             self._forget(key)
 
-    def _settle(self, key: str) -> None:
+    def _update_holding(self, key: str) -> None:
         gangs = self._gangs_of.get(key, ())
         labels = self.labels_of(gangs) if gangs else NO_QUEUE
         if not labels.local_queue:
@@ -458,8 +458,8 @@ class Managed:
 
     def statuses(self, again: bool = False) -> list[QueueStatus]:
         """Return the statuses of queue objects that have changed since the last call, or all."""
-        self.settle()
-        return self._statuses.take(again)
+        self.update_holdings()
+        return self._statuses.changed(again)
 
     def _admit(self, workload: Workload, pods: Sequence[Pod], promised: Sequence[Phantom]) -> None:
         queue = self.quota.queues[workload.queue]

@@ -76,7 +76,7 @@ class QuotaRules(Protocol):
     def counted(self) -> AbstractContextManager[object]:
         """While the walk lasts, usage in the tree is as these rules compare it."""
 
-    def ways(self) -> tuple[bool, ...]:
+    def borrowing_choices(self) -> tuple[bool, ...]:
         """Whether the workload may borrow, in the order in which it is tried."""
 
     def walk(self, borrowing: bool) -> Walk:
@@ -150,7 +150,7 @@ class VictimSearch:
     def run(self) -> list[Taken] | None:
         """The victims, those put back aside, in the order in which they were taken; None if no eviction helps."""
         with self._rules.counted():
-            for borrowing in self._rules.ways():
+            for borrowing in self._rules.borrowing_choices():
                 if self._in_order(borrowing):
                     for taken in self._taken:
                         self._use_again(taken.target)
@@ -178,7 +178,7 @@ class VictimSearch:
                 last = queued.pop(0)
             else:
                 break
-            self._take(last)
+            self._evict(last)
         self._give_back()
         return False
 
@@ -192,7 +192,7 @@ class VictimSearch:
                 return list(steps)
         return []
 
-    def _take(self, step: Step) -> None:
+    def _evict(self, step: Step) -> None:
         before = self._taken[-1] if self._taken else None
         place = 0
         if before is not None:
@@ -352,7 +352,7 @@ class ClassicRules:
             return iter(())
 
         def queues(pool: Pool) -> Iterator[tuple[Order, Node, Node]]:
-            for first, node in rankings.of(pool.cohort).above(self.need.cells):
+            for first, node in rankings.ranking_of(pool.cohort).above(self.need.cells):
                 if first[0] > highest:
                     return
                 if node is not pool.skip and not node.kept:
@@ -408,7 +408,7 @@ class ClassicRules:
                 return (False, True)
         return (True, False)
 
-    def ways(self) -> tuple[bool, ...]:
+    def borrowing_choices(self) -> tuple[bool, ...]:
         """Whether the workload may borrow, in the order in which it is tried."""
         return tuple(b for b in self._attempts() if b or self._own_quota_suffices())
 

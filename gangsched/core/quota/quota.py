@@ -87,7 +87,7 @@ class Quota:
         """Return True if the object is known as it is. Its status may have changed, which does not matter here."""
         return self._objects[type(item)].get(_key(item)) == item
 
-    def drop(self, kind: type[QueueObject], key: str) -> None:
+    def remove(self, kind: type[QueueObject], key: str) -> None:
         """Remove an object of one of the kinds of :meth:`put`; ``key`` is ``namespace/name`` for a LocalQueue."""
         self._objects[kind].pop(key, None)
         self._tree = None if kind in (ClusterQueue, Cohort) else self._tree

@@ -133,24 +133,24 @@ class QueueStatuses:
     def __init__(self, quota: Quota, tally: Tally) -> None:
         self._quota = quota
         self._tally = tally
-        self._told: dict[tuple[str, str, str], QueueStatus] = {}
+        self._reported: dict[tuple[str, str, str], QueueStatus] = {}
         self._all = True
 
     def objects_changed(self) -> None:
         """Queue objects came, changed or went: what any status says may be another."""
         self._all = True
 
-    def take(self, again: bool = False) -> list[QueueStatus]:
+    def changed(self, again: bool = False) -> list[QueueStatus]:
         """Statuses that differ from those returned last, by kind and name; with ``again`` all of them."""
         if again:
-            self._told.clear()
+            self._reported.clear()
         everything, self._all = self._all or again, False
         quota, tally = self._quota, self._tally
         queues, locals_ = tally.changed_queues, tally.changed_local_queues
         tally.changed_queues, tally.changed_local_queues = set(), set()
         if everything:
             queues, locals_ = set(quota.queues), set(quota.local_queues)
-            self._told = {key: told for key, told in self._told.items() if self._exists(told)}
+            self._reported = {key: told for key, told in self._reported.items() if self._exists(told)}
         found = [
             self._queue(quota.queues[name])
             for name in sorted(queues)
@@ -171,9 +171,9 @@ class QueueStatuses:
 
     def _is_news(self, status: QueueStatus) -> bool:
         key = status.plural, status.namespace, status.name
-        if self._told.get(key) == status:
+        if self._reported.get(key) == status:
             return False
-        self._told[key] = status
+        self._reported[key] = status
         return True
 
     def _queue(self, queue: ClusterQueue) -> QueueStatus:
@@ -227,7 +227,7 @@ class QueueStatuses:
                 yield QueueStatus(GROUP, "", name, cohort.uid, share, "cohorts")
 
     def _share(self, node: Node) -> dict[str, int]:
-        share = self._quota.shares.of(node).weighted
+        share = self._quota.shares.share_of(node).weighted
         return {"weightedShare": _ENDLESS if math.isinf(share) else math.ceil(share)}
 
 

@@ -188,13 +188,13 @@ class Rankings:
 
     def __init__(self, key: Callable[[Node], Key | None]) -> None:
         self._key = key
-        self._of: dict[Node, Ranking] = {}
+        self._rankings: dict[Node, Ranking] = {}
 
-    def of(self, cohort: Node) -> Ranking:
-        """That of one cohort."""
-        found = self._of.get(cohort)
+    def ranking_of(self, cohort: Node) -> Ranking:
+        """Return the ranking of one cohort."""
+        found = self._rankings.get(cohort)
         if found is None:
-            found = self._of[cohort] = Ranking(cohort, self._key)
+            found = self._rankings[cohort] = Ranking(cohort, self._key)
         return found
 
 

@@ -116,8 +116,8 @@ class Crowd(Mapping[str, Pod]):
             self.used = True
         return self._made
 
-    def fold(self) -> None:
-        """None of them is needed any more."""
+    def forget_made(self) -> None:
+        """Forget the pods that were made. None of them is needed any more."""
         for uid in self._made or ():
             self._all_made.pop(uid, None)
         self._made = None
@@ -227,8 +227,8 @@ def most_of(spec: Gang) -> int:
     return sum(each.count for each in spec.announced) + MOST_PARTS * len(spec.min_resources)
 
 
-def what_of(stand_in: Pod) -> str:
-    """The role of a stand-in, or of what resource it is a part."""
+def role_or_resource(stand_in: Pod) -> str:
+    """Return the role of a stand-in, or the resource of which it is a part."""
     return stand_in.name[len(stand_in.gang.name) + 1 :].rpartition("-")[0]
 
 

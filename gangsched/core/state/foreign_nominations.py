@@ -20,7 +20,7 @@ class ForeignNominations:
     """
 
     def __init__(self, ours: Callable[[GangId], bool], terminates: Callable[[str], bool], due: Page[str]) -> None:
-        self.moved: list[tuple[str, str]] = []
+        self.changed_nodes: list[tuple[str, str]] = []
         self._ours = ours
         self._terminates = terminates
         self._pods: dict[str, Pod] = {}
@@ -33,20 +33,20 @@ class ForeignNominations:
         """A pod has a new record instead of the ``old`` one, or is new."""
         node = self._node(pod)
         if not node:
-            self.gone(pod.uid)
+            self.forget_pod(pod.uid)
         elif old is None or self._node(old) != node:
             known = self._pods.get(pod.uid)
-            self.moved.append((known.nominated_node if known is not None else "", node))
+            self.changed_nodes.append((known.nominated_node if known is not None else "", node))
             self._pods[pod.uid] = pod
             self._due.at(pod.uid, now + UNUSED_SECONDS)
         elif pod.uid in self._pods:
             self._pods[pod.uid] = pod
 
-    def gone(self, uid: str) -> None:
-        """The pod no longer exists, or is not nominated any more."""
+    def forget_pod(self, uid: str) -> None:
+        """Forget a pod that no longer exists, or is not nominated any more."""
         pod = self._pods.pop(uid, None)
         if pod is not None:
-            self.moved.append((pod.nominated_node, ""))
+            self.changed_nodes.append((pod.nominated_node, ""))
             self._due.never(uid)
 
     def freed(self, node: str, now: float) -> None:

@@ -108,8 +108,8 @@ class Jobs:
             self.stakes[key] = owner.stakes
         return before
 
-    def drop(self, key: OwnerKey) -> Suspendable | None:
-        """A Job or JobSet is gone; returns its last record."""
+    def forget_owner(self, key: OwnerKey) -> Suspendable | None:
+        """Forget a Job or JobSet that is gone. Return its last record."""
         gone = self._owners.pop(key, None)
         self.stakes.pop(key, None)
         if isinstance(gone, Job):

@@ -54,11 +54,11 @@ class Standing(NamedTuple):
 class _Facts:
     """Cached facts about the current members of one gang."""
 
-    __slots__ = ("census", "look", "standing")
+    __slots__ = ("census", "of_members", "standing")
 
     def __init__(self) -> None:
         self.census: Census | None = None
-        self.look: tuple[object, ...] | None = None
+        self.of_members: tuple[object, ...] | None = None
         self.standing: Standing | None = None
 
 
@@ -136,12 +136,12 @@ class Membership:
         group[pod.uid] = pod
         if before is None or _said_by(before) != _said_by(pod):
             self._specs.pop(pod.gang, None)
-        self.moved(pod.gang)
+        self.forget_facts(pod.gang)
 
     def drop_pod(self, pod: Pod) -> None:
         """Remove a pod."""
         self._specs.pop(pod.gang, None)
-        self.moved(pod.gang)
+        self.forget_facts(pod.gang)
         group = self.members.get(pod.gang)
         if isinstance(group, dict):
             before = group.pop(pod.uid, None)
@@ -157,7 +157,7 @@ class Membership:
         self.members[crowd.gang] = crowd
         self.of_scheduler[crowd.gang.scheduler] += 1
         self._specs.pop(crowd.gang, None)
-        self.moved(crowd.gang)
+        self.forget_facts(crowd.gang)
 
     def drop_crowd(self, gang: GangId) -> Crowd | None:
         """Remove the members that stand in for pods; returns them, if there were any."""
@@ -166,7 +166,7 @@ class Membership:
             del self.members[gang]
             self.of_scheduler -= Counter((gang.scheduler,))
             self._specs.pop(gang, None)
-            self.moved(gang)
+            self.forget_facts(gang)
         return crowd
 
     def _forget_mistakes(self, pod: Pod) -> None:
@@ -176,8 +176,8 @@ class Membership:
             if not uids:
                 self._mistaken.pop((pod.gang, each), None)
 
-    def moved(self, gang: GangId) -> None:
-        """One of its pods is not what it was, or a binding of it is on its way now, or is no more."""
+    def forget_facts(self, gang: GangId) -> None:
+        """Forget what was derived for a gang: a pod of it has changed, or a binding has begun or ended."""
         self.changed.add(gang)
         self._facts.pop(gang, None)
         if self._last is not None and self._last[0] == gang:
@@ -493,24 +493,26 @@ class Membership:
         census = self.census(gang)
         return bool(census.pending or census.gated)
 
-    def look(self, gangs: Iterable[GangId]) -> tuple[object, ...]:
+    def decisive_facts(self, gangs: Iterable[GangId]) -> tuple[object, ...]:
         """Return the own facts of these gangs on which a decision depends. Equal facts give equal decisions."""
         out: list[object] = []
         for gang in gangs:
             spec = self.spec(gang)
-            out.append((_rules_of(spec) if spec is not None else None, self._look(gang)))
+            out.append((_rules_of(spec) if spec is not None else None, self._facts_of_members(gang)))
         return tuple(out)
 
-    def _look(self, gang: GangId) -> tuple[object, ...]:
-        """Of its members; of a large gang it is the same object until one of them changes, and so equal to itself."""
+    def _facts_of_members(self, gang: GangId) -> tuple[object, ...]:
+        """Return the facts of its members. Of a large gang it is the same object until a member changes, and so equal
+        to itself.
+        """
         facts, crowd = self._facts_of(gang), self.crowd(gang)
-        if facts.look is None and crowd is not None:
-            facts.look = crowd.kinds
-        elif facts.look is None:
+        if facts.of_members is None and crowd is not None:
+            facts.of_members = crowd.kinds
+        elif facts.of_members is None:
             census = self.census(gang)
             looks = [(p.uid, id(p.shape), p.priority, p.preemption_policy, p.labels, p.hints) for p in census.pending]
-            facts.look = looks, [p.uid for p in census.bound]
-        return facts.look
+            facts.of_members = looks, [p.uid for p in census.bound]
+        return facts.of_members
 
     def preemptor_priority(self, gangs: Iterable[GangId]) -> int:
         """The lowest of the gangs' own priorities or, where a gang has none, of its live members'; of all members' once

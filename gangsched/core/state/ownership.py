@@ -61,7 +61,7 @@ class Ownership:
             self._below.setdefault(above, set()).add(key)
         return True
 
-    def drop(self, key: Key) -> bool:
+    def forget_owner(self, key: Key) -> bool:
         """Forget an owner or a group that is gone. Return True if it was known."""
         before = self._links.pop(key, None)
         self._unlink(key, before)

@@ -46,17 +46,17 @@ class Numbers(Generic[K]):
 
     def __init__(self) -> None:
         self.keys: list[K] = []
-        self._of: dict[K, int] = {}
+        self._number_of: dict[K, int] = {}
         self._users: list[int] = []
         self._free: list[int] = []
 
     def number(self, key: K) -> int:
         """The number of a key; -1 while it has none."""
-        return self._of.get(key, -1)
+        return self._number_of.get(key, -1)
 
     def join(self, key: K) -> int:
         """One user more; returns the number."""
-        number = self._of.get(key)
+        number = self._number_of.get(key)
         if number is None:
             if self._free:
                 number = self._free.pop()
@@ -65,16 +65,16 @@ class Numbers(Generic[K]):
                 number = len(self.keys)
                 self.keys.append(key)
                 self._users.append(0)
-            self._of[key] = number
+            self._number_of[key] = number
         self._users[number] += 1
         return number
 
-    def leave(self, number: int) -> bool:
+    def release(self, number: int) -> bool:
         """Count one user less, and return True if it was the last."""
         self._users[number] -= 1
         if self._users[number]:
             return False
-        del self._of[self.keys[number]]
+        del self._number_of[self.keys[number]]
         self._free.append(number)
         return True
 
@@ -96,12 +96,12 @@ class NodeIds(Numbers[str]):
             self.row = np.concatenate([self.row, np.full(len(self.row), -1, dtype=np.int64)])
         return number
 
-    def leave(self, number: int) -> bool:
+    def release(self, number: int) -> bool:
         """See :class:`Numbers`."""
-        gone = super().leave(number)
-        if gone:
+        last = super().release(number)
+        if last:
             self.row[number] = -1
-        return gone
+        return last
 
     def place(self, names: Sequence[str]) -> None:
         """Of these nodes the rows are 0, 1, 2 and so on, of others they are not known."""
@@ -243,9 +243,9 @@ class PodTable:
         """The pod in this slot is of no gang and no Job any more."""
         number, job = int(self.gang[slot]), int(self.job[slot])
         self.known.pop(number, None)
-        self._gangs.leave(number)
+        self._gangs.release(number)
         if job >= 0:
-            self._jobs.leave(job)
+            self._jobs.release(job)
 
     def _join_job(self, pod: Pod) -> int:
         """A pod more of its Job; returns the number of that."""

@@ -25,26 +25,26 @@ class RefusedRemovals:
     """
 
     def __init__(self) -> None:
-        self._of: dict[str, RefusedRemoval] = {}
+        self._by_uid: dict[str, RefusedRemoval] = {}
         self._namespaces: dict[str, float] = {}
 
     def note(self, uid: str, namespace: str, why: str, now: float) -> None:
         """The removal of the pod with this UID was refused."""
         until = now + REFUSED_SECONDS
-        for known, key in ((self._of, uid), (self._namespaces, namespace)):
+        for known, key in ((self._by_uid, uid), (self._namespaces, namespace)):
             known.pop(key, None)
             while len(known) >= _MOST:
                 del known[next(iter(known))]
-        self._of[uid], self._namespaces[namespace] = RefusedRemoval(until, why), until
+        self._by_uid[uid], self._namespaces[namespace] = RefusedRemoval(until, why), until
 
     def likely(self, namespace: str, now: float) -> bool:
         """Return whether a removal was refused in this namespace lately, be that pod there or not."""
         return self._namespaces.get(namespace, now) > now
 
-    def gone(self, uid: str) -> None:
-        """The pod no longer exists."""
-        self._of.pop(uid, None)
+    def forget_pod(self, uid: str) -> None:
+        """Forget a pod that no longer exists."""
+        self._by_uid.pop(uid, None)
 
     def at(self, now: float) -> Mapping[str, RefusedRemoval]:
         """By UID, those that count now."""
-        return {uid: each for uid, each in self._of.items() if each.until > now} if self._of else {}
+        return {uid: each for uid, each in self._by_uid.items() if each.until > now} if self._by_uid else {}

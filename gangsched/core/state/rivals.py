@@ -43,8 +43,8 @@ class Rivals:
         if not ours and _was_scheduled(old, pod):
             self._binds.add(pod.scheduler)
 
-    def gone(self, pod: Pod) -> None:
-        """A pod no longer exists."""
+    def forget_pod(self, pod: Pod) -> None:
+        """Forget a pod that no longer exists."""
         self._forget(pod)
         if not self._on_nodes[pod.scheduler]:
             del self._on_nodes[pod.scheduler]

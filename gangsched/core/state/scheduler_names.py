@@ -53,8 +53,8 @@ class SchedulerNames:
         if pod.scheduler in self.guarded:
             self._ours.add(pod.uid)
 
-    def gone(self, uid: str) -> None:
-        """A pod no longer exists."""
+    def forget_pod(self, uid: str) -> None:
+        """Forget a pod that no longer exists."""
         self._ours.discard(uid)
 
     def seen(self, old: Pod | None, pod: Pod, now: float) -> None:
@@ -65,7 +65,7 @@ class SchedulerNames:
             self._bindings[pod.scheduler] = NameOwner(text, ("v1", "Pod", pod.namespace, pod.name, pod.uid))
             self.alive.at(pod.scheduler, now + ALIVE_SECONDS)
 
-    def look(self, now: float) -> dict[str, tuple[NameOwner, bool]]:
+    def changed_names(self, now: float) -> dict[str, tuple[NameOwner, bool]]:
         """The names that are taken now and were not at the last look, or the other way round (False), each with its
         owner.
         """

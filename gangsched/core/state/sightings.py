@@ -69,11 +69,11 @@ class Sightings:
             return self._clocks_differ or pod.runs_since > now
         return not old.node or old.started != pod.started
 
-    def gone(self, uid: str, pod: Pod | None, now: float) -> None:
-        """A pod no longer exists; ``pod`` is its last record, if it was known."""
-        self._nominations.gone(uid)
-        self._names.gone(uid)
-        self._refused.gone(uid)
+    def forget_pod(self, uid: str, pod: Pod | None, now: float) -> None:
+        """Forget a pod that no longer exists. ``pod`` is its last record, if it was known."""
+        self._nominations.forget_pod(uid)
+        self._names.forget_pod(uid)
+        self._refused.forget_pod(uid)
         self.overdue.discard(uid)
         self.began_at.pop(uid, None)
         if self.leaves_by.pop(uid, None) is not None:
@@ -92,8 +92,8 @@ class Sightings:
             self._due.never(uid)
             self.overdue.add(uid)
 
-    def look(self, now: float) -> list[str]:
-        """UIDs of the pods that have become overdue."""
+    def newly_overdue(self, now: float) -> list[str]:
+        """Return the UIDs of the pods that have become overdue."""
         found = self._due.due(now)
         self.overdue.update(found)
         return found

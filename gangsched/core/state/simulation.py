@@ -102,10 +102,10 @@ class Classes:
 
     def of_all(self, pods: Sequence[Pod]) -> list[PodClass]:
         """The class of each of these pending pods."""
-        return [*map(self.of, pods)]
+        return [*map(self.class_of, pods)]
 
-    def of(self, pod: Pod) -> PodClass:
-        """The class of a pending pod."""
+    def class_of(self, pod: Pod) -> PodClass:
+        """Return the class of a pending pod."""
         if self._told_apart != self._snapshot.told_apart:
             self._found.clear()
             self._told_apart = self._snapshot.told_apart
@@ -132,7 +132,7 @@ class Simulation:
         unlimited: Callable[[str], bool] | None = None,
         classes: Classes | None = None,
     ) -> None:
-        snapshot.settle()
+        snapshot.align_rows()
         self.snapshot = snapshot
         self.restriction = restriction
         self.free: Floats = snapshot.allocatable - snapshot.used
@@ -146,12 +146,12 @@ class Simulation:
         self._lifted: Bools = np.zeros(snapshot.table.size, dtype=np.bool_)
         self._steps: list[_Step | _Crowd | Ints] = []
         self._states: dict[tuple[str, Hashable], tuple[Watcher, Any]] = {}
-        self._told: list[tuple[Watcher, Any]] = []
+        self._watchers: list[tuple[Watcher, Any]] = []
         self.told_of_terminating = False
         self._pulling_guests = 0
         self._volumes: VolumesInThought | None = None
         classes = classes or Classes(snapshot)
-        self.class_of, self.classes_of = classes.of, classes.of_all
+        self.class_of, self.classes_of = classes.class_of, classes.of_all
         row_of = snapshot.row_of
         self._held.extend((p.pod, row) for p in held if (row := row_of.get(p.node)) is not None)
         crowds: dict[int, tuple[PodClass, list[int]]] = {}
@@ -185,7 +185,7 @@ class Simulation:
         if self._volumes is not None and pod.volumes is not None:
             for row in rows.tolist():
                 self._volumes.apply(pod, row, sign, real=False)
-        for rule, state in self._told:
+        for rule, state in self._watchers:
             for row in rows.tolist():
                 rule.apply(state, pod, row, sign)
         self._welcome(pod, sign * len(rows))
@@ -200,8 +200,8 @@ class Simulation:
             raise ValueError(f"slot {slot} holds no pod")
         return _Step(self.snapshot.class_of(pod), int(self.snapshot.table.row[slot]), -1, slot)
 
-    def drop(self, slot: int) -> None:
-        """A lifted pod returns to its node."""
+    def put_back(self, slot: int) -> None:
+        """Return a lifted pod to its node."""
         pod = self.snapshot.table.pods[slot]
         if pod is None or not self._lifted[slot]:
             raise ValueError(f"slot {slot} holds no lifted pod")
@@ -233,7 +233,7 @@ class Simulation:
     @property
     def _watched(self) -> bool:
         """Return True if any watcher needs every single pod."""
-        return bool(self._told) or self._volumes is not None
+        return bool(self._watchers) or self._volumes is not None
 
     def mark(self) -> int:
         """A point to return to."""
@@ -244,20 +244,20 @@ class Simulation:
         while len(self._steps) > mark:
             step = self._steps.pop()
             if isinstance(step, _Step):
-                self._take(step, -step.sign)
+                self._apply(step, -step.sign)
             elif isinstance(step, _Crowd):
                 self._crowd(step.pod, step.rows, -1)
             elif self._watched:
                 for slot in step.tolist():
-                    self._take(self._lifting(slot), +1)
+                    self._apply(self._lifting(slot), +1)
             else:
                 self._lift_many(step, +1)
 
     def _do(self, step: _Step) -> None:
         self._steps.append(step)
-        self._take(step, step.sign)
+        self._apply(step, step.sign)
 
-    def _take(self, step: _Step, sign: int) -> None:
+    def _apply(self, step: _Step, sign: int) -> None:
         if step.slot >= 0:
             self._lifted[step.slot] = sign < 0
             self.told_of_terminating = bool(self.snapshot.table.flags[step.slot] & TERMINATING)
@@ -266,7 +266,7 @@ class Simulation:
         self._account(step.pod, step.row, sign)
         if self._volumes is not None and step.pod.volumes is not None:
             self._volumes.apply(step.pod, step.row, sign, real=step.slot >= 0)
-        for rule, state in self._told:
+        for rule, state in self._watchers:
             rule.apply(state, step.pod, step.row, sign)
         self.told_of_terminating = False
 
@@ -309,7 +309,7 @@ class Simulation:
             if found is None:
                 found = self._states[shared] = (rule, rule.prepare(pod, self))
                 if getattr(rule, "told", True):
-                    self._told.append(found)
+                    self._watchers.append(found)
             self._states[key] = found
         return found[1]
 

@@ -120,9 +120,9 @@ class Snapshot:
             self._dirty = True
             number = self.node_ids.number(name)
             self._note_images(number, node.images, ())
-            self.node_ids.leave(number)
+            self.node_ids.release(number)
 
-    def settle(self) -> None:
+    def align_rows(self) -> None:
         """Bring the rows into line with the known nodes, in name order. Cheap when nothing was added or removed."""
         if not self._dirty:
             return
@@ -138,9 +138,9 @@ class Snapshot:
         self.nodes, self.row_of, self.size = columns.nodes, columns.row_of, len(names)
         self.volumes.attachments.rows_are(self.nodes, self.row_of)
         self.node_ids.place(names)
-        self.used = _moved(self.used, take)
-        self.scored = _moved(self.scored, take)
-        self.allocatable = _moved(self.allocatable, take)
+        self.used = _rearranged(self.used, take)
+        self.scored = _rearranged(self.scored, take)
+        self.allocatable = _rearranged(self.allocatable, take)
         self.table.renumber_rows(new_row)
         self.static_generation += 1
         for row, (node, old) in enumerate(zip(self.nodes, take.tolist(), strict=True)):
@@ -275,7 +275,7 @@ class Snapshot:
 
     def node(self, name: str) -> Node | None:
         """The node of that name."""
-        self.settle()
+        self.align_rows()
         row = self.row_of.get(name)
         return self.nodes[row] if row is not None else None
 
@@ -295,7 +295,7 @@ class Snapshot:
             self.volumes.leave(pod, node)
         if pod.devices is not None:
             self.devices.leave(pod)
-        self.node_ids.leave(place)
+        self.node_ids.release(place)
         self.table.remove(uid)
         if row >= 0:
             self._charge(pod, row, -1.0)
@@ -484,7 +484,7 @@ def _same_to_static_filters(a: Node, b: Node) -> bool:
     )
 
 
-def _moved(array: Floats, take: Ints) -> Floats:
+def _rearranged(array: Floats, take: Ints) -> Floats:
     """Columns rearranged: new column i is old column ``take[i]``, or zero where that is -1."""
     out = np.zeros((array.shape[0], len(take)))
     kept = take >= 0

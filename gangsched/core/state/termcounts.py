@@ -342,7 +342,7 @@ class SelectorIndex:
         key = (pod_selector.kind, pod_selector.namespace, pod_selector.name)
         if self.known.get(key) == pod_selector:
             return False
-        self.drop(*key)
+        self.remove(*key)
         self.known[key] = pod_selector
         if pod_selector.kind == SERVICE and (place := _filed_under(pod_selector)) is not None:
             assert pod_selector.selector is not None
@@ -350,8 +350,8 @@ class SelectorIndex:
         self._forget()
         return True
 
-    def drop(self, kind: str, namespace: str, name: str) -> bool:
-        """Remove; False when it was not known."""
+    def remove(self, kind: str, namespace: str, name: str) -> bool:
+        """Remove an object. Return False if it was not known."""
         old = self.known.pop((kind, namespace, name), None)
         if old is None:
             return False

@@ -61,7 +61,7 @@ def assign(snapshot: Snapshot, pods: ByUid, placements: Sequence[Placement]) -> 
     """
     choices = snapshot.volume_choices
     index = choices.index
-    snapshot.settle()
+    snapshot.align_rows()
     found: dict[ClaimKey, ClaimBinding] = {}
     wanting: list[tuple[PersistentVolumeClaim, int, str]] = []
     for place in placements:

@@ -56,8 +56,8 @@ class Attachments:
         if nodes[node] == 1:
             self._change(handle[0], node, +1)
 
-    def drop(self, handle: Handle, node: str) -> None:
-        """One reference less."""
+    def release(self, handle: Handle, node: str) -> None:
+        """Count one reference less."""
         nodes = self.nodes_of[handle]
         nodes[node] -= 1
         if not nodes[node]:
@@ -237,8 +237,8 @@ class VolumeIndex:
             old = msgspec.structs.replace(old, version=getattr(record, "version", ""))
         return old != record
 
-    def drop(self, kind: str, namespace: str, name: str) -> None:
-        """An object of this API kind no longer exists."""
+    def remove(self, kind: str, namespace: str, name: str) -> None:
+        """Remove an object of this API kind."""
         self.supply_generation += kind in ("StorageClass", "CSIDriver", "CSIStorageCapacity")
         if kind == "PersistentVolumeClaim":
             self._drop_claim((namespace, name))
@@ -343,7 +343,7 @@ class VolumeIndex:
             del users[pod.uid]
             handle = self._handles.get(key)
             if handle is not None:
-                self.attachments.drop(handle, node)
+                self.attachments.release(handle, node)
             if not users:
                 del self.users[key]
                 self._handles.pop(key, None)
@@ -353,8 +353,8 @@ class VolumeIndex:
             if not holders:
                 del self.disks[disk.kind, disk.ident]
 
-    def mention(self, pod: Pod, sign: int) -> None:
-        """A pod with volumes exists (+1), wherever it is, or no longer does (-1)."""
+    def count_pod(self, pod: Pod, sign: int) -> None:
+        """Count a pod with volumes that exists (+1), wherever it is, or that no longer does (-1)."""
         assert pod.volumes is not None
         for name in pod.volumes.claims:
             key = (pod.namespace, name)
@@ -396,7 +396,7 @@ class VolumeIndex:
             return
         for node in users.values():
             if old is not None:
-                self.attachments.drop(old, node)
+                self.attachments.release(old, node)
             if new is not None:
                 self.attachments.add(new, node)
         if new is None:
@@ -419,7 +419,7 @@ class VolumeIndex:
     def _count_attachment(self, record: VolumeAttachment) -> None:
         old = self._attached_as.pop(record.name, None)
         if old is not None:
-            self.attachments.drop(*old)
+            self.attachments.release(*old)
         volume = self.volumes.get(record.volume)
         if record.driver and volume is not None and volume.driver:
             self._attached_as[record.name] = ((record.driver, volume.handle), record.node)
@@ -434,7 +434,7 @@ class VolumeIndex:
             del self._attachments_of[record.volume]
         old = self._attached_as.pop(name, None)
         if old is not None:
-            self.attachments.drop(*old)
+            self.attachments.release(*old)
 
     # -- binding -------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ class Amounts(NamedTuple):
 def devices(world: World, ledger: Ledger) -> Mapping[str, Amounts]:
     """Return the amounts of each extended resource that nodes offer, such as nvidia.com/gpu, by name."""
     snapshot = world.snapshot
-    snapshot.settle()
+    snapshot.align_rows()
     size = snapshot.size
     rows = [
         row for row, name in enumerate(snapshot.resources) if "/" in name and snapshot.allocatable[row, :size].any()

@@ -76,10 +76,10 @@ def keep_announced(
 def _left(world: World, ledger: Ledger, key: str, namespace: str, share: float) -> Floats:
     """``(R,)``: what may still be kept for this namespace, beside what its other gangs have."""
     snapshot = world.snapshot
-    snapshot.settle()
+    snapshot.align_rows()
     left: Floats = snapshot.allocatable.sum(axis=1) * share
     for holder in ledger.holders():
-        made = ledger.of(holder)
+        made = ledger.plan_reservation(holder)
         if made is None or not is_announced(holder) or holder == key:
             continue
         if group_of(holder).startswith(f"{namespace}/"):

@@ -33,7 +33,7 @@ class LateOwners:
         has a node, never is.
         """
         if not self.seconds or pod.uid in self._world.pods or not self._waits(pod):
-            self.gone(pod.uid)
+            self.release(pod.uid)
             return False
         if pod.uid not in self._pods:
             self._ends.at(pod.uid, now + self.seconds)
@@ -44,17 +44,17 @@ class LateOwners:
         """Those of the pods that would be kept back if they were new; not what an earlier process has planned."""
         return [pod for pod in pods if self.seconds and pod.intent is None and self._waits(pod)]
 
-    def gone(self, uid: str) -> None:
-        """A pod is gone, or is kept back no longer."""
+    def release(self, uid: str) -> None:
+        """Stop keeping a pod back: it is gone, or may be planned."""
         if self._pods.pop(uid, None) is not None:
             self._ends.never(uid)
 
-    def take(self, now: float) -> list[Pod]:
-        """The pods that are kept back no longer, because what owns them is known or the time is over."""
+    def release_due(self, now: float) -> list[Pod]:
+        """Return the pods that are kept back no longer, because what owns them is known or the time is over."""
         self._ends.due(now)
         found = [pod for uid, pod in self._pods.items() if uid not in self._ends or not self._waits(pod)]
         for pod in found:
-            self.gone(pod.uid)
+            self.release(pod.uid)
         return found
 
     def keep_job(self, key: OwnerKey, now: float) -> bool:
@@ -70,8 +70,8 @@ class LateOwners:
             self._jobs.at(key, end)
         return key in self._jobs
 
-    def take_jobs(self, now: float) -> list[OwnerKey]:
-        """The Jobs and JobSets that are kept back no longer."""
+    def release_due_jobs(self, now: float) -> list[OwnerKey]:
+        """Return the Jobs and JobSets that are kept back no longer."""
         return self._jobs.due(now)
 
     def _waits(self, pod: Pod) -> bool:

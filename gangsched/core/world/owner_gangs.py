@@ -200,7 +200,7 @@ class OwnerGangs:
 
     def owner_changed(self, pods: Iterable[Pod]) -> list[Pod]:
         """What is known of what owns these pods has changed."""
-        return self._moved(pods)
+        return self._pods_in_other_gangs(pods)
 
     def put(self, owner: Suspendable) -> list[Pod]:
         """A Job or JobSet was created or changed."""
@@ -216,9 +216,9 @@ class OwnerGangs:
             self._resize(jobset)
         return self._renew((owner.namespace, owner.name), owner)
 
-    def drop(self, key: OwnerKey) -> list[Pod]:
+    def forget_owner(self, key: OwnerKey) -> list[Pod]:
         """A Job or JobSet is gone."""
-        gone = self._jobs.drop(key)
+        gone = self._jobs.forget_owner(key)
         if isinstance(gone, JobSet):
             return self._renew_jobset(gone, there=False)
         if gone is not None:
@@ -238,7 +238,7 @@ class OwnerGangs:
         sets = [pod for o in there if isinstance(o, JobSet) for pod in self._renew_jobset(o, there=True)]
         jobs = [pod for o in there if isinstance(o, Job) for pod in self._renew((o.namespace, o.name), o)]
         here = [p for p in self._pods.values() if p.namespace == namespace]
-        return jobs + sets + self._moved(p for p in here if p.owner is None or p.owner.kind != JOB)
+        return jobs + sets + self._pods_in_other_gangs(p for p in here if p.owner is None or p.owner.kind != JOB)
 
     def group_changed(self, family: str, before: Gang | None, now: Gang | None) -> list[Pod]:
         """A group object, or that of an operator, was created, changed, or is gone."""
@@ -249,7 +249,7 @@ class OwnerGangs:
             return [self.placed(pod) for pod in self._membership.pods_of_group(family, gang.namespace, gang.name)]
         if family == OPERATORS[owners.LEADER_WORKER_SET].family:
             mine = (p for p in self._pods.values() if p.namespace == gang.namespace)
-            return self._moved((p for p in mine if p.labels.get(owners.NAME) == gang.name), always=True)
+            return self._pods_in_other_gangs((p for p in mine if p.labels.get(owners.NAME) == gang.name), always=True)
         if family not in FAMILIES:
             return []
         seen = FAMILIES[family].group == RAY  # whose a cluster is, is known when both it and the RayJob are seen
@@ -259,7 +259,7 @@ class OwnerGangs:
         owned = [each for each in self._jobs.all() if isinstance(each, JobSet) and _is_of(each, gang)]
         sets = [pod for jobset in owned for pod in self._renew_jobset(jobset, there=True)]
         pods = (p for p in self._pods.values() if p.namespace == gang.namespace and p.owner is not None)
-        return sets + self._moved(pods)
+        return sets + self._pods_in_other_gangs(pods)
 
     def _renew_jobset(self, jobset: JobSet, there: bool) -> list[Pod]:
         if there and not jobset.in_order and self._together(jobset):
@@ -311,9 +311,9 @@ class OwnerGangs:
             self._membership.drop_object(QUEUED_JOB, *key)
         elif job is not None and (job.owner is None or job.owner.kind not in (JOBSET, *OPERATORS)):
             return []
-        return self._moved(self._jobs.pods_named(key))
+        return self._pods_in_other_gangs(self._jobs.pods_named(key))
 
-    def _moved(self, pods: Iterable[Pod], *, always: bool = False) -> list[Pod]:
+    def _pods_in_other_gangs(self, pods: Iterable[Pod], *, always: bool = False) -> list[Pod]:
         """Return the pods that are in another gang than before, or all of them."""
         out = []
         for pod in sorted(pods, key=lambda pod: pod.uid):

@@ -24,8 +24,8 @@ class Resumes:
         self._owners: dict[str, tuple[int, float]] = {}
         self._namespaces: dict[str, list[float]] = {}
 
-    def in_vain(self, owner: str, namespace: str, now: float) -> float:
-        """No pod has come. Returns when the owner may be let go on again (seconds)."""
+    def record_without_pods(self, owner: str, namespace: str, now: float) -> float:
+        """Record that no pod has come. Return when the owner may be resumed again (seconds)."""
         times, _ = self._owners.get(owner, (0, 0.0))
         self._owners[owner] = times + 1, now
         self._namespaces[namespace] = [*self._recent(namespace, now), now][-AT_MOST:]

@@ -27,34 +27,34 @@ class StandIns:
         #: Those whose members are made, the oldest first.
         self._open: dict[GangId, Crowd] = {}
 
-    def of(self, gang: GangId) -> Sequence[Expected]:
-        """The members of a gang."""
+    def members_of(self, gang: GangId) -> Sequence[Expected]:
+        """Return the members of a gang."""
         return self._all[gang].kinds if gang in self._all else ()
 
     def put(self, gang: GangId, kinds: Sequence[Expected]) -> None:
         """The gang has exactly these from now on."""
-        self.drop(gang)
+        self.remove(gang)
         for pod in (each.like for each in kinds):
             self._snapshot.shape_number(pod.shape)
             if pod.volumes is not None:
-                self._snapshot.volumes.mention(pod, +1)
+                self._snapshot.volumes.count_pod(pod, +1)
         self._all[gang] = crowd = Crowd(gang, kinds, self.made, self._open)
         self._membership.set_crowd(crowd)
 
-    def drop(self, gang: GangId) -> None:
-        """The gang has none any more."""
+    def remove(self, gang: GangId) -> None:
+        """Remove the members of a gang."""
         crowd = self._all.pop(gang, None)
         if crowd is None:
             return
-        crowd.fold()
+        crowd.forget_made()
         self._membership.drop_crowd(gang)
         for uid in crowd.uids() if crowd.used else ():
-            self._managed.gone(uid)
+            self._managed.forget_pod(uid)
         for pod in crowd.likes:
             if pod.volumes is not None:
-                self._snapshot.volumes.mention(pod, -1)
+                self._snapshot.volumes.count_pod(pod, -1)
 
-    def fold(self, holders: Container[str]) -> None:
+    def forget_unused(self, holders: Container[str]) -> None:
         """Forget those that were made for what is over, the oldest first, but for so many as one gang may have.
         Stand-ins of groups with held room, the ``holders``, stay.
         """
@@ -65,7 +65,7 @@ class StandIns:
         for crowd in over:
             if number > MAX_WITHOUT_PODS:
                 number -= len(crowd)
-                crowd.fold()
+                crowd.forget_made()
 
     def shapes(self) -> Iterator[PodShape]:
         """What they ask of a node."""

@@ -109,11 +109,11 @@ def renew(world: World, key: OwnerKey) -> set[GangId]:
         kinds = _stand_ins(world, owner)
     wanted = {kinds[0].like.gang: tuple(kinds)} if kinds else {}
     gangs = [GangId(*key, scheduler) for scheduler in sorted(world.membership.ours)]
-    there = {gang: found for gang in gangs if (found := world.stand_ins.of(gang))}
+    there = {gang: found for gang in gangs if (found := world.stand_ins.members_of(gang))}
     if there == wanted:
         return set()
     for gang in there:
-        world.stand_ins.drop(gang)
+        world.stand_ins.remove(gang)
     if owner is not None and wanted:
         number = sum(kind.number for kind in kinds)
         world.membership.set_object(gang_of(owner, family_of(owner), number, "gang"))

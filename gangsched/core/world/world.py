@@ -180,7 +180,7 @@ class World:
     def drop_queue_object(self, kind: str, namespace: str, name: str) -> list[Pod]:
         """Remove a queue object of this API kind; returns the same."""
         was = self.managed.active
-        self.managed.drop(kind, namespace, name)
+        self.managed.remove(kind, namespace, name)
         return self.owner_gangs.renew_all() if self.managed.active != was else []
 
     # -- pods ----------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class World:
         self.sightings.seen(old, pod, self.now)
         self.jobs.pod_set(old, pod)
         if old is None and pod.volumes is not None:
-            self.snapshot.volumes.mention(pod, +1)
+            self.snapshot.volumes.count_pod(pod, +1)
         self.membership.set_pod(pod)
         if len(self.snapshot.shapes) > 2 * len(self.pods) + _SPARE_SHAPES:
             self.snapshot.keep_shapes(chain((p.shape for p in self.pods.values()), self.stand_ins.shapes()))
@@ -216,12 +216,12 @@ class World:
         """Remove a pod; returns its last record."""
         pod = self.pods.pop(uid, None)
         self.assumed.pop(uid, None)
-        self.sightings.gone(uid, pod, self.now)
+        self.sightings.forget_pod(uid, pod, self.now)
         if pod is None:
             return None
-        self.rivals.gone(pod)
+        self.rivals.forget_pod(pod)
         if pod.volumes is not None:
-            self.snapshot.volumes.mention(pod, -1)
+            self.snapshot.volumes.count_pod(pod, -1)
         if self.uid_of.get((pod.namespace, pod.name)) == uid:
             del self.uid_of[(pod.namespace, pod.name)]
         self.snapshot.discharge(uid)
@@ -230,7 +230,7 @@ class World:
         self.jobs.pod_dropped(pod)
         if pod.owner is not None:
             self.ownership.pod_dropped(pod, key_in_labels(pod))
-        self.managed.gone(uid)
+        self.managed.forget_pod(uid)
         return pod
 
     def leaves_by(self, pod: Pod) -> float:
@@ -248,14 +248,14 @@ class World:
         self._assumed_changed(self.members[uid])
 
     def _assumed_changed(self, pod: Pod) -> None:
-        self.membership.moved(pod.gang)
+        self.membership.forget_facts(pod.gang)
         self._recharge(pod)
 
     def still_takes(self, uid: str, node: str, ignores: Callable[[str], bool]) -> bool:
         """Return True if ``node`` still has room for a pod that is assumed there. Other actions may have taken it
         meanwhile, or removed the node. Of resources that ``ignores`` names there is always enough.
         """
-        self.snapshot.settle()
+        self.snapshot.align_rows()
         row = self.snapshot.row_of.get(node)
         if row is None or uid not in self.assumed:
             return False
@@ -369,7 +369,7 @@ def take_in(world: World, kind: str, namespace: str, name: str, now: Any) -> Cha
         case _ if now is not None:
             world.snapshot.selectors.set(now)
         case _:
-            world.snapshot.selectors.drop(kind, namespace, name)
+            world.snapshot.selectors.remove(kind, namespace, name)
     return None
 
 
@@ -385,7 +385,7 @@ def _storage(world: World, kind: str, namespace: str, name: str, now: StorageObj
     volumes = world.snapshot.volumes
     if now is not None:
         return Change(Hint.VOLUMES) if volumes.put(now) else None
-    volumes.drop(kind, namespace, name)
+    volumes.remove(kind, namespace, name)
     return Change(Hint.VOLUMES)
 
 
@@ -465,7 +465,7 @@ def _devices(world: World, kind: str, namespace: str, name: str, now: DeviceObje
 def renew_domains(world: World) -> Change:
     """After the last of some changes of the tree of domains: nodes may be in others."""
     world.hyper_nodes.changed = False
-    world.snapshot.settle()
+    world.snapshot.align_rows()
     for node in list(world.snapshot.nodes):
         world.snapshot.set_node(world.hyper_nodes.labelled(node))
     return Change(Hint.NODE_LABELS)

@@ -107,7 +107,7 @@ class _Parser:
     def _unsupported(self, what: str) -> UnsupportedExpressionError:
         return UnsupportedExpressionError(f"regular expression {self.pattern!r}: {what}")
 
-    def _take(self, sign: str) -> bool:
+    def _accept(self, sign: str) -> bool:
         found = self.pattern.startswith(sign, self.at)
         self.at += len(sign) * found
         return found
@@ -117,7 +117,7 @@ class _Parser:
         if self._depth > 50:
             raise self._unsupported("nested more than 50 times")
         parts = [self._sequence()]
-        while self._take("|"):
+        while self._accept("|"):
             parts.append(self._sequence())
         self._depth -= 1
         return ("any", parts) if len(parts) > 1 else parts[0]
@@ -133,13 +133,13 @@ class _Parser:
         while (bounds := self._bounds()) is not None:
             if repeated:
                 raise self._fail("two repetitions in a row")
-            atom = ("repeat", atom, *bounds, not self._take("?"))
+            atom = ("repeat", atom, *bounds, not self._accept("?"))
             repeated = True
         return atom
 
     def _bounds(self) -> tuple[int, int | None] | None:
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
-            if self._take(sign):
+            if self._accept(sign):
                 return bounds
         end = self.pattern.find("}", self.at)
         if not self.pattern.startswith("{", self.at) or end < 0:
@@ -178,14 +178,14 @@ class _Parser:
 
     def _group(self) -> Any:
         outer = self._ignore_case, self._dot_all
-        if self._take("?"):
-            if self._take("P<") or (
+        if self._accept("?"):
+            if self._accept("P<") or (
                 self.pattern.startswith("<", self.at) and self.pattern[self.at + 1 : self.at + 2].isalpha()
             ):
                 self.at = self.pattern.find(">", self.at) + 1
                 if not self.at:
                     raise self._fail("bad name of a group")
-            elif not self._take(":"):
+            elif not self._accept(":"):
                 end = min((i for i in (self.pattern.find(s, self.at) for s in ":)") if i >= 0), default=-1)
                 flags = self.pattern[self.at : end] if end >= 0 else ""
                 if not flags or set(flags) - set("is"):
@@ -197,7 +197,7 @@ class _Parser:
                     return "all", []
         found = self.alternatives()
         self._ignore_case, self._dot_all = outer
-        if not self._take(")"):
+        if not self._accept(")"):
             raise self._fail("missing )")
         return found
 
@@ -224,9 +224,9 @@ class _Parser:
         return _is(sign)
 
     def _set(self) -> _Test:
-        negated = self._take("^")
+        negated = self._accept("^")
         tests: list[_Test] = []
-        while not self._take("]") or not tests:
+        while not self._accept("]") or not tests:
             if self.at >= len(self.pattern):
                 raise self._fail("missing ]")
             if self.pattern.startswith("[:", self.at):

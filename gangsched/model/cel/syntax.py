@@ -169,13 +169,13 @@ class _Parser:
         """Whether the next token is one of these signs, or the word ``in``."""
         return self.word in words and self.kind in {"sign", "name"}
 
-    def _take(self, word: str) -> bool:
+    def _accept(self, word: str) -> bool:
         found = self._has(word)
         self._at += found
         return found
 
     def _need(self, word: str) -> None:
-        if not self._take(word):
+        if not self._accept(word):
             self.fail()
 
     def expression(self) -> Node:
@@ -183,7 +183,7 @@ class _Parser:
         if self._depth > MAX_DEPTH:
             raise UnsupportedExpressionError(f"nested more than {MAX_DEPTH} times")
         found = self._binary(0)
-        if self._take("?"):
+        if self._accept("?"):
             yes = self._binary(0)
             self._need(":")
             found = Call("?:", None, (found, yes, self.expression()))
@@ -206,7 +206,7 @@ class _Parser:
         if self.kind != "sign" or sign not in {"!", "-"}:
             return self._member()
         count = 0
-        while self._take(sign):
+        while self._accept(sign):
             count += 1
         if sign == "-" and self.kind == "number" and "." not in self.word and count == 1:
             return self._suffixes(self._number("-"))
@@ -225,7 +225,7 @@ class _Parser:
                 if self.kind not in {"name", "quoted"}:
                     self.fail()
                 name = self._next().strip("`")
-                if not optional and self._take("("):
+                if not optional and self._accept("("):
                     found = Call(name, found, self._until(")"))
                 else:
                     found = Select(found, name, optional)
@@ -240,7 +240,7 @@ class _Parser:
 
     def _until(self, end: str) -> tuple[Node, ...]:
         found: list[Node] = []
-        while not self._take(end):
+        while not self._accept(end):
             if found:
                 self._need(",")
             found.append(self.expression())
@@ -251,15 +251,15 @@ class _Parser:
             return self._number()
         if self.kind in {"string", "line", "raw"}:
             return self._string()
-        if self._take("("):
+        if self._accept("("):
             found = self.expression()
             self._need(")")
             return found
         if self._has("[", "[?"):
             return self._list()
-        if self._take("{"):
+        if self._accept("{"):
             return self._map()
-        self._take(".")
+        self._accept(".")
         if self.kind != "name":
             self.fail()
         return self._name()
@@ -270,7 +270,7 @@ class _Parser:
             return Literal(_CONSTANTS[name])
         if name in _RESERVED or name == "in":
             raise ExpressionError(f"syntax error: {name} is a reserved word")
-        if self._take("("):
+        if self._accept("("):
             return Call(name, None, self._until(")"))
         if self._has("{"):
             raise UnsupportedExpressionError(f"messages ({name}{{}})")
@@ -279,23 +279,23 @@ class _Parser:
     def _list(self) -> Node:
         found: list[tuple[Node, bool]] = []
         first_optional = self._next() == "[?"
-        while not self._take("]"):
+        while not self._accept("]"):
             if found:
                 self._need(",")
-                if self._take("]"):
+                if self._accept("]"):
                     break
-            optional = (first_optional and not found) or self._take("?")
+            optional = (first_optional and not found) or self._accept("?")
             found.append((self.expression(), optional))
         return ListOf(tuple(found))
 
     def _map(self) -> Node:
         found: list[tuple[Node, Node, bool]] = []
-        while not self._take("}"):
+        while not self._accept("}"):
             if found:
                 self._need(",")
-                if self._take("}"):
+                if self._accept("}"):
                     break
-            optional = self._take("?")
+            optional = self._accept("?")
             key = self.expression()
             self._need(":")
             found.append((key, self.expression(), optional))

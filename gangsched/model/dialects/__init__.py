@@ -24,7 +24,7 @@ from gangsched.model.dialects import (
     volcano,
     yunikorn,
 )
-from gangsched.model.dialects.dialect import Dialect, Seen, Told
+from gangsched.model.dialects.dialect import CommonStatus, CurrentObject, Dialect
 from gangsched.model.dialects.objects import ALLOWED, delay_remark, is_subdomain, shown
 from gangsched.model.errors import Mistake
 from gangsched.model.records import SINGLE, Gang, GangId, Pod
@@ -102,34 +102,34 @@ def ungrouped(gang: GangId, meta: wire.ObjectMeta, spec: wire.PodSpec) -> str:
     return grouped.grouped_by
 
 
-def _of(family: str) -> Dialect:
+def _dialect_of(family: str) -> Dialect:
     return _ALONE if family == SINGLE else BY_FAMILY.get(family, _OTHER)
 
 
 def remark(gang: GangId, meta: wire.ObjectMeta) -> Mistake | None:
     """Return an invalid value of a pod of this gang that is ignored."""
     labels, notes = meta.labels or {}, meta.annotations or {}
-    return _of(gang.family).remark_of(labels, notes) or delay_remark(notes) or owners.remark(notes)
+    return _dialect_of(gang.family).remark_of(labels, notes) or delay_remark(notes) or owners.remark(notes)
 
 
 def gang_from_member(pod: Pod) -> Gang | None:
     """Return the gang from a member's own labels and annotations, or None if only an object describes it."""
-    return _of(pod.gang.family).gang_from_member(pod)
+    return _dialect_of(pod.gang.family).gang_from_member(pod)
 
 
 def role_of(pod: Pod, gang: Gang) -> str:
     """The role of a member in its gang, which says how many it needs of each; empty for none."""
-    return _of(pod.gang.family).role_of(pod, gang)
+    return _dialect_of(pod.gang.family).role_of(pod, gang)
 
 
 def role_in(pod: Pod, gang: Gang) -> str:
     """The role that a pod has, or would have as a member, in this gang."""
-    return _of(gang.family).role_of(pod, gang)
+    return _dialect_of(gang.family).role_of(pod, gang)
 
 
 def needs_object(pod: Pod) -> bool:
     """True when the pod's group is described by an object that must exist before the gang can start."""
-    return _of(pod.gang.family).needs_object(pod.labels)
+    return _dialect_of(pod.gang.family).needs_object(pod.labels)
 
 
 def group_api(family: str) -> str:
@@ -139,15 +139,15 @@ def group_api(family: str) -> str:
 
 def minimum_key(family: str) -> str:
     """Where members of gangs of this family say how many they must be."""
-    return _of(family).minimum_key
+    return _dialect_of(family).minimum_key
 
 
 def has_status(family: str) -> bool:
     """Return True if the status of its group objects is ours to write."""
-    return _of(family).status is not None
+    return _dialect_of(family).status is not None
 
 
-def changed_status(family: str, told: Told, seen: Seen) -> dict[str, Any]:
+def changed_status(family: str, told: CommonStatus, seen: CurrentObject) -> dict[str, Any]:
     """The fields of a group object's status that differ from what they should be; empty when all is well. Fields and
     conditions of others are left alone.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gangsched.model.dialects import koordinator
-from gangsched.model.dialects.dialect import Dialect, Seen, Told
+from gangsched.model.dialects.dialect import CommonStatus, CurrentObject, Dialect
 from gangsched.model.dialects.objects import named_in
 from gangsched.model.fields import Documented
 from gangsched.model.records import Gang
@@ -23,7 +23,7 @@ def gang_from_object(obj: koordinator.PodGroup) -> Gang:
     return koordinator.gang_of(obj, FAMILY)
 
 
-def status(told: Told, seen: Seen) -> dict[str, Any]:
+def status(told: CommonStatus, seen: CurrentObject) -> dict[str, Any]:
     """The status has the form of the API's controller (``pkg/controllers/podgroup_controller.go`` of
     scheduler-plugins), which may run beside this scheduler. The two must not overwrite each other. It knows fewer
     phases.

@@ -20,10 +20,10 @@ EVICTED = "gangsched.dev/PodsEvicted"
 STARTED = ("Scheduled", "Running", "Finished")
 
 #: Where a gang stands, in one form for all APIs: :func:`gangsched.core.lifecycle.group_statuses.gang_status`.
-Told: TypeAlias = Mapping[str, Any]
+CommonStatus: TypeAlias = Mapping[str, Any]
 
 
-class Seen(NamedTuple):
+class CurrentObject(NamedTuple):
     """The group object whose status is to be made: the version of its API, its generation and status as they are.
     ``now`` are seconds since the epoch.
     """
@@ -70,14 +70,14 @@ class Dialect(NamedTuple):
     mistake_of: Callable[[Labels, Labels], Mistake | None] = lambda _labels, _notes: None
     remark_of: Callable[[Labels, Labels], Mistake | None] = lambda _labels, _notes: None
     role_of: Callable[[Pod, Gang], str] = lambda _pod, _gang: ""
-    status: Callable[[Told, Seen], dict[str, Any]] | None = None
+    status: Callable[[CommonStatus, CurrentObject], dict[str, Any]] | None = None
     awaited_from: str = ""
     queue: tuple[type[wire.Object], Callable[[Any], ClusterQueue]] | None = None
     queue_versions: tuple[str, ...] = ()
     documented: tuple[Documented, ...] = ()
 
 
-def scheduled(told: Told, name: str) -> list[Condition]:
+def scheduled(told: CommonStatus, name: str) -> list[Condition]:
     """The condition ``name`` of a group: its minimum is bound, or why not; none when there is nothing to say."""
     if told["phase"] in STARTED:
         return [(name, "True", "Scheduled", notes.MINIMUM_BOUND)]
@@ -86,12 +86,12 @@ def scheduled(told: Told, name: str) -> list[Condition]:
     return [(name, "False", str(told["reason"]), str(told.get("message") or told["reason"]))]
 
 
-def evicted(told: Told) -> list[Condition]:
+def evicted(told: CommonStatus) -> list[Condition]:
     """The condition of a group that pods of it were evicted."""
     return [(EVICTED, "True", "Preempted", str(told["evicted"]))] if told.get("evicted") else []
 
 
-def counts(told: Told, seen: Seen, *names: str) -> dict[str, Any]:
+def counts(told: CommonStatus, seen: CurrentObject, *names: str) -> dict[str, Any]:
     """How many members do what. A controller written in Go leaves zeros out; adding them would make the two take
     turns.
     """

@@ -16,7 +16,7 @@ import msgspec
 from gangsched.messages import invalid
 from gangsched.model import conditions, wire
 from gangsched.model.constraints import Labels
-from gangsched.model.dialects.dialect import EVICTED, STARTED, Dialect, Seen, Told, counts, evicted
+from gangsched.model.dialects.dialect import EVICTED, STARTED, CommonStatus, CurrentObject, Dialect, counts, evicted
 from gangsched.model.dialects.objects import PriorityClassName, QueueName, described, members, named_in, shown
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.fields import Documented, ignored, in_status, used
@@ -288,7 +288,7 @@ def queue_from_object(obj: Queue) -> ClusterQueue:
     return of_other_api(FAMILY, obj.metadata, spec.parent_queue, limits, preempt_after=first, reclaim_after=later)
 
 
-def status(told: Told, seen: Seen) -> dict[str, Any]:
+def status(told: CommonStatus, seen: CurrentObject) -> dict[str, Any]:
     """Phase and counts, and KAI's condition while the group does not fit."""
     known = seen.status.get("schedulingConditions")
     others: list[Any] = []

@@ -19,7 +19,7 @@ import msgspec
 from gangsched.messages import invalid
 from gangsched.model import conditions, wire
 from gangsched.model.constraints import Labels
-from gangsched.model.dialects.dialect import Dialect, Seen, Told, counts, evicted, scheduled
+from gangsched.model.dialects.dialect import CommonStatus, CurrentObject, Dialect, counts, evicted, scheduled
 from gangsched.model.dialects.objects import (
     ALLOWED,
     MAX_MEMBERS,
@@ -374,14 +374,14 @@ def _waiting_time(notes: Labels) -> float | None:
     return seconds
 
 
-def status(told: Told, seen: Seen) -> dict[str, Any]:
+def status(told: CommonStatus, seen: CurrentObject) -> dict[str, Any]:
     """The fields of Koordinator's PodGroup, and conditions."""
     ours = [*scheduled(told, CONDITION), *evicted(told)]
     listed = conditions.with_these(conditions.listed(seen.status), ours, seen.generation, seen.now)
     return {**progress(told["phase"], told, seen), **counts(told, seen, "scheduled"), "conditions": listed}
 
 
-def progress(phase: str, told: Told, seen: Seen) -> dict[str, Any]:
+def progress(phase: str, told: CommonStatus, seen: CurrentObject) -> dict[str, Any]:
     """Return the common part of PodGroups of Koordinator and of scheduler-plugins."""
     wanted = {"phase": phase, **counts(told, seen, "running", "succeeded", "failed")}
     if told.get("occupiedBy"):

@@ -153,7 +153,7 @@ def gang_from_object(kind: str, raw: OperatorObject | wire.StatefulSet, shape_of
         min_member=max(1, min(MOST, minimum)),
         roles=tuple((each.name, each.least) for each in found if each.least) if minimum <= MOST else (),
         declared=said,
-        announced=tuple(_announced(each, raw, shape_of) for each in found if each.later),
+        announced=tuple(_announced(each, raw, shape_of) for each in found if each.created_later),
         owner=owner_of(meta),
         deleting=bool(meta.deletion_timestamp),
         fragile=fragile_roles(kind, raw.spec) if isinstance(raw, OperatorObject) else (),

@@ -58,7 +58,7 @@ class Role(NamedTuple):
     first: int = 0
 
     @property
-    def later(self) -> int:
+    def created_later(self) -> int:
         """How many are made when others have a node, or run."""
         return self.size - self.at_once
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from gangsched.messages import invalid
 from gangsched.model import conditions, wire
-from gangsched.model.dialects.dialect import EVICTED, Dialect, Seen, Told, evicted, scheduled
+from gangsched.model.dialects.dialect import EVICTED, CommonStatus, CurrentObject, Dialect, evicted, scheduled
 from gangsched.model.dialects.objects import described
 from gangsched.model.errors import FieldError
 from gangsched.model.fields import Documented, in_status
@@ -105,7 +105,7 @@ def group_of(_meta: wire.ObjectMeta, spec: wire.PodSpec) -> tuple[str, str]:
     return (group.pod_group_name or "") if group is not None else "", "spec.schedulingGroup.podGroupName"
 
 
-def status(told: Told, seen: Seen) -> dict[str, Any]:
+def status(told: CommonStatus, seen: CurrentObject) -> dict[str, Any]:
     """One condition. By upstream's contract True is final, the gang was scheduled once; and it knows no gang that still
     gathers, and tools read it as it is defined.
     """

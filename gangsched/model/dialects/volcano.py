@@ -15,7 +15,7 @@ import msgspec
 from gangsched.messages import invalid
 from gangsched.messages import notes as said
 from gangsched.model import conditions, wire
-from gangsched.model.dialects.dialect import EVICTED, Dialect, Seen, Told, counts, evicted
+from gangsched.model.dialects.dialect import EVICTED, CommonStatus, CurrentObject, Dialect, counts, evicted
 from gangsched.model.dialects.objects import (
     MinResources,
     PriorityClassName,
@@ -322,7 +322,7 @@ def queue_from_object(obj: Queue) -> ClusterQueue:
     )
 
 
-def status(told: Told, seen: Seen) -> dict[str, Any]:
+def status(told: CommonStatus, seen: CurrentObject) -> dict[str, Any]:
     """Volcano's phases: ``Inqueue``, in which its controllers create pods, when the group is served and understood."""
     minimum, active = told["minimum"], told["scheduled"] - told["succeeded"]
     text, enough = told["message"], told["scheduled"] + told["failed"] >= minimum

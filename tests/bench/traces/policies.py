@@ -52,7 +52,7 @@ class _Reprieving(Search):
 
     def _fits(self, gone: set[int]) -> bool:
         base = self.fit.save()
-        self.fit.take(np.array(sorted(gone), dtype=np.int64))
+        self.fit.remove(np.array(sorted(gone), dtype=np.int64))
         fits = self.fit.fits()
         self.fit.restore(base)
         return fits

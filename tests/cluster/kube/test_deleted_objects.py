@@ -57,7 +57,7 @@ async def test_one_object_of_every_kind_is_created_and_deleted(
         await _seen(reader, Gone, keys)
         assert len(keys) > 40
     known, core = Known(), Scheduler(Options())
-    known.take(reader.events)
+    known.record(reader.events)
     play(core, reader.events, 1.0)
     assert traces(known, NAME) == []
     assert left_in(core, NAME) == []

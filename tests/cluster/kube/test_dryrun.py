@@ -6,7 +6,7 @@ import typing
 
 import pytest
 
-from gangsched.cluster.kube.dryrun import told
+from gangsched.cluster.kube.dryrun import describe
 from gangsched.core import actions as do
 from gangsched.core.lifecycle.report import pod_reference
 from gangsched.model.devices import AllocatedDevice, Allocation, DeviceId
@@ -55,7 +55,7 @@ LINES: list[tuple[do.Action, str]] = [
 @pytest.mark.parametrize(("action", "line"), LINES, ids=[line for _, line in LINES])
 def test_a_line_reads_like_a_sentence(action: do.Action, line: str) -> None:
     """Verb, object, details; no part of it is a Python repr."""
-    what, details = told(action)
+    what, details = describe(action)
     assert " ".join([what, *(f"{name}={value}" for name, value in details.items())]) == line
 
 

@@ -256,7 +256,7 @@ def test_certificates_of_a_plugin_do_not_stay() -> None:
     """Their files are readable by nobody else, made once, closed, and removed at the end."""
     handles = Path("/proc/self/fd")
     before = len(list(handles.iterdir()))
-    first, second = exec_plugin.kept(b"a certificate"), exec_plugin.kept(b"a certificate")
+    first, second = exec_plugin.write_private_file(b"a certificate"), exec_plugin.write_private_file(b"a certificate")
     assert first == second
     assert len(list(handles.iterdir())) == before
     assert Path(first).stat().st_mode & 0o077 == 0

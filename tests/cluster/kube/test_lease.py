@@ -23,24 +23,24 @@ def spec(holder: str | None, renewed: str = "t0", duration: int | None = 15) -> 
 @pytest.mark.parametrize("holder", [None, ""])
 def test_released_is_free(holder: str | None) -> None:
     """A lease without a holder is free at once."""
-    assert Watcher("me", 15.0).look(spec(holder), 0.0) == "free"
+    assert Watcher("me", 15.0).observe(spec(holder), 0.0) == "free"
 
 
 def test_ours() -> None:
     """Our own identity in the record is ours, however old it is."""
     watcher = Watcher("me", 15.0)
-    assert watcher.look(spec("me"), 0.0) == "ours"
-    assert watcher.look(spec("me"), 1e6) == "ours"
+    assert watcher.observe(spec("me"), 0.0) == "ours"
+    assert watcher.observe(spec("me"), 1e6) == "ours"
 
 
 def test_expires_after_it_was_last_seen_to_change() -> None:
     """Only a record that stays the same for its duration, seen from here, is expired; its own times do not count."""
     watcher = Watcher("me", 15.0)
-    assert watcher.look(spec("other", "1970-01-01T00:00:00.000000Z"), 100.0) == "held"
-    assert watcher.look(spec("other", "1970-01-01T00:00:00.000000Z"), 114.9) == "held"
-    assert watcher.look(spec("other", "1970-01-01T00:00:01.000000Z"), 115.1) == "held"
-    assert watcher.look(spec("other", "1970-01-01T00:00:01.000000Z"), 130.0) == "held"
-    assert watcher.look(spec("other", "1970-01-01T00:00:01.000000Z"), 130.1) == "expired"
+    assert watcher.observe(spec("other", "1970-01-01T00:00:00.000000Z"), 100.0) == "held"
+    assert watcher.observe(spec("other", "1970-01-01T00:00:00.000000Z"), 114.9) == "held"
+    assert watcher.observe(spec("other", "1970-01-01T00:00:01.000000Z"), 115.1) == "held"
+    assert watcher.observe(spec("other", "1970-01-01T00:00:01.000000Z"), 130.0) == "held"
+    assert watcher.observe(spec("other", "1970-01-01T00:00:01.000000Z"), 130.1) == "expired"
 
 
 @pytest.mark.parametrize(
@@ -49,30 +49,30 @@ def test_expires_after_it_was_last_seen_to_change() -> None:
 def test_duration_is_the_holders(duration: int | None, at: float, standing: str) -> None:
     """How long to wait is what the holder has promised; ours stands in where it says nothing."""
     watcher = Watcher("me", 15.0)
-    watcher.look(spec("other", duration=duration), 0.0)
-    assert watcher.look(spec("other", duration=duration), at) == standing
+    watcher.observe(spec("other", duration=duration), 0.0)
+    assert watcher.observe(spec("other", duration=duration), at) == standing
 
 
 def test_an_absent_lease_is_free_only_after_it_was_given_back() -> None:
     """A process that has never seen it cannot know who held it a moment ago."""
     watcher = Watcher("me", 15.0)
     assert watcher.absent(0.0) == "absent"
-    watcher.look(spec("other"), 1.0)
-    watcher.look(spec(""), 2.0)
+    watcher.observe(spec("other"), 1.0)
+    watcher.observe(spec(""), 2.0)
     assert watcher.absent(3.0) == "free"
-    watcher.look(spec("me"), 4.0)
+    watcher.observe(spec("me"), 4.0)
     assert watcher.absent(5.0) == "ours"
 
 
 def test_an_absent_lease_is_held_by_who_was_seen_to_hold_it() -> None:
     """For its duration after it was found to be gone, and again when it comes back as it was."""
     watcher = Watcher("me", 15.0)
-    watcher.look(spec("other", duration=20), 0.0)
+    watcher.observe(spec("other", duration=20), 0.0)
     assert watcher.absent(19.0) == "held"
     assert watcher.absent(38.9) == "held"
     assert watcher.absent(39.0) == "expired"
-    assert watcher.look(spec("other", duration=20), 40.0) == "held"
-    assert watcher.look(spec("other", duration=20), 60.0) == "expired"
+    assert watcher.observe(spec("other", duration=20), 40.0) == "held"
+    assert watcher.observe(spec("other", duration=20), 60.0) == "expired"
 
 
 def test_update_keeps_what_we_do_not_know() -> None:

@@ -25,7 +25,7 @@ def report(name: str, note: str = "n") -> Report:
 def take_all(queue: WriteQueue) -> list[object]:
     """Everything that may be taken when each is answered at once."""
     out: list[object] = []
-    while (item := queue.take(0.0)) is not None:
+    while (item := queue.next_write(0.0)) is not None:
         out.append(item.action)
         queue.done(item, 0.0)
     return out
@@ -61,11 +61,11 @@ def test_writes_to_one_pod_do_not_overlap() -> None:
     queue.put(Mark(2, pod("a"), "m"), 0.0)
     queue.put(Mark(3, pod("b"), "m"), 0.0)
     queue.put(SetCondition(pod("a"), "r", "m"), 0.0)
-    first, third = queue.take(0.0), queue.take(0.0)
+    first, third = queue.next_write(0.0), queue.next_write(0.0)
     assert first is not None
     assert third is not None
     assert (first.action, third.action) == (Mark(1, pod("a"), "m"), Mark(3, pod("b"), "m"))
-    assert queue.take(0.0) is None
+    assert queue.next_write(0.0) is None
     assert queue.writes_waiting == 1
     queue.done(first, 0.0)
     assert take_all(queue) == [Mark(2, pod("a"), "m"), SetCondition(pod("a"), "r", "m")]
@@ -75,10 +75,10 @@ def test_condition_in_flight_holds_up_the_binding() -> None:
     """A binding asked for later must not be overtaken by a condition that says the pod was not scheduled."""
     queue = WriteQueue()
     queue.put(SetCondition(pod("a"), "r", "m"), 0.0)
-    condition = queue.take(0.0)
+    condition = queue.next_write(0.0)
     assert condition is not None
     queue.put(Bind(1, pod("a"), "n"), 0.0)
-    assert queue.take(0.0) is None
+    assert queue.next_write(0.0) is None
     queue.done(condition, 0.0)
     assert take_all(queue) == [Bind(1, pod("a"), "n")]
 
@@ -88,11 +88,11 @@ def test_low_queue_leave_room() -> None:
     queue = WriteQueue(low_in_flight=1)
     queue.put(report("a"), 0.0)
     queue.put(SetCondition(pod("b"), "r", "m"), 0.0)
-    low = queue.take(0.0)
+    low = queue.next_write(0.0)
     assert low is not None
-    assert queue.take(0.0) is None
+    assert queue.next_write(0.0) is None
     queue.put(Bind(1, pod("c"), "n"), 0.0)
-    write = queue.take(0.0)
+    write = queue.next_write(0.0)
     assert write is not None
     assert write.lane is Lane.WRITE
     queue.done(low, 0.0)
@@ -128,11 +128,11 @@ def test_clear_returns_what_must_be_answered() -> None:
     for number, name in enumerate(("a", "a", "b")):
         queue.put(Mark(number, pod(name), "m"), 0.0)
     queue.put(report("c"), 0.0)
-    first = queue.take(0.0)
-    second = queue.take(0.0)
+    first = queue.next_write(0.0)
+    second = queue.next_write(0.0)
     assert first is not None
     assert second is not None
-    assert queue.take(0.0) is not None  # the report: write 1 is deferred behind write 0
+    assert queue.next_write(0.0) is not None  # the report: write 1 is deferred behind write 0
     queue.put(report("d"), 0.0)
     queue.put(Report(pod_reference(pod("d")), "Normal", "R", WHY_NOT, "n"), 0.0)
     queue.put(Report(pod_reference(pod("e")), "Normal", "R", BOUND, "n"), 0.0)
@@ -141,7 +141,7 @@ def test_clear_returns_what_must_be_answered() -> None:
     assert [item.action for item in queue.clear()] == [Mark(1, pod("a"), "m")]
     assert (len(queue), queue.dropped["abandoned"]) == (0, 4)
     queue.done(first, 0.0)
-    assert queue.take(0.0) is None
+    assert queue.next_write(0.0) is None
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=30))
@@ -153,7 +153,7 @@ def test_every_write_is_taken_once_in_the_order_of_its_pod(steps: list[tuple[str
     submitted: list[Mark] = []
 
     def take() -> None:
-        item = queue.take(0.0)
+        item = queue.next_write(0.0)
         if item is not None:
             assert isinstance(item.action, Mark)
             assert item.uid not in {each.uid for each in in_flight}
@@ -180,15 +180,15 @@ def test_nothing_for_people_while_many_bindings_are_on_their_way() -> None:
     writes = [Bind(n, pod(f"p{n}"), "node") for n in range(2)]
     for write in writes:
         queue.put(write, 0.0)
-    sent = [queue.take(0.0), queue.take(0.0)]
+    sent = [queue.next_write(0.0), queue.next_write(0.0)]
     queue.put(report("a"), 1.0)
-    assert queue.take(6.0) is None
-    assert queue.take(6.1) is not None
+    assert queue.next_write(6.0) is None
+    assert queue.next_write(6.1) is not None
     queue.put(report("b"), 6.1)
-    assert queue.take(6.1) is None
+    assert queue.next_write(6.1) is None
     assert sent[0] is not None
     queue.done(sent[0], 0.0)
-    assert queue.take(6.1) is not None
+    assert queue.next_write(6.1) is not None
 
 
 def replay(queue: WriteQueue, now: float, turns: int, window: int) -> list[Item]:
@@ -196,7 +196,7 @@ def replay(queue: WriteQueue, now: float, turns: int, window: int) -> list[Item]
     taken: list[Item] = []
     answered = 0
     for _ in range(turns):
-        item = queue.take(now)
+        item = queue.next_write(now)
         if item is None:
             break
         taken.append(item)
@@ -235,7 +235,7 @@ def test_slow_events_do_not_fill_the_window_while_writes_wait() -> None:
         queue.put(report(f"r{n}"), 0.0)
     writes: list[Item] = []
     for _ in range(1500):
-        item = queue.take(9.0)
+        item = queue.next_write(9.0)
         assert item is not None
         if item.lane is Lane.WRITE:
             writes.append(item)
@@ -266,7 +266,7 @@ def test_people_never_get_more_than_their_share_while_writes_wait(steps: list[tu
                 queue.done(in_flight.pop(which % len(in_flight)), now)
         else:
             waiting = queue.writes_waiting  # of other pods each: any of them could be sent
-            item = queue.take(now)
+            item = queue.next_write(now)
             if item is None:
                 assert not waiting
                 continue
@@ -283,15 +283,15 @@ def test_nothing_for_people_between_two_waves_of_writes() -> None:
     queue = WriteQueue(busy_writes=1, calm_seconds=0.5)
     for n in range(2):
         queue.put(Bind(n, pod(f"p{n}"), "node"), 0.0)
-    sent = [queue.take(0.0), queue.take(0.0)]
+    sent = [queue.next_write(0.0), queue.next_write(0.0)]
     for item in sent:
         assert item is not None
         queue.done(item, 1.0)
     queue.put(report("a"), 1.0)
-    assert queue.take(1.25) is None
+    assert queue.next_write(1.25) is None
     assert queue.ready_in(1.25) == 0.25
     queue.put(Bind(2, pod("p2"), "node"), 1.25)
-    taken = [queue.take(1.5), queue.take(1.5)]
+    taken = [queue.next_write(1.5), queue.next_write(1.5)]
     assert [item.action for item in taken if item] == [Bind(2, pod("p2"), "node"), report("a")]
 
 
@@ -307,10 +307,10 @@ def test_reasons_are_kept_back_and_outlived_by_a_binding() -> None:
         queue.put(SetCondition(pod(name), "r", "1 of 3"), 1.0)
         queue.put(not_ready(name, "2 of 3"), 1.25)
         queue.put(SetCondition(pod(name), "r", "2 of 3"), 1.25)
-    assert queue.take(1.25) is None
+    assert queue.next_write(1.25) is None
     assert queue.ready_in(1.25) == 0.25
     queue.put(Bind(1, pod("b"), "n"), 1.25)
-    taken = [queue.take(1.5) for _ in range(4)]
+    taken = [queue.next_write(1.5) for _ in range(4)]
     actions = [item.action if item else None for item in taken]
     assert actions == [Bind(1, pod("b"), "n"), SetCondition(pod("a"), "r", "2 of 3"), not_ready("a", "2 of 3"), None]
     assert queue.ready_in(1.5) is None
@@ -323,7 +323,7 @@ def test_a_group_that_is_bound_does_not_say_why_it_waited() -> None:
     queue.put(Report(about, "Normal", "GangNotReady", WHY_NOT, "1/2 members"), 0.0)
     told = Report(about, "Normal", "Scheduled", "Binding", "2 pods")
     queue.put(told, 0.1)
-    taken = queue.take(9.0)
+    taken = queue.next_write(9.0)
     assert taken is not None
     assert taken.action == told
     assert (len(queue), queue.dropped["replaced"]) == (0, 1)
@@ -341,16 +341,16 @@ def test_statuses_come_last_and_none_is_dropped() -> None:
     queue.put(status("a", "Running"), 1.25)
     told = report("x")
     queue.put(told, 1.25)
-    first, *others = (queue.take(1.5) for _ in range(4))
+    first, *others = (queue.next_write(1.5) for _ in range(4))
     assert first is not None
     assert first.action == told
     assert [item.action for item in others if item is not None] == [status(name) for name in "abc"]
     queue.put(status("a", "Running"), 1.5)
-    assert queue.take(9.0) is None
+    assert queue.next_write(9.0) is None
     for item in others:
         assert item is not None
         queue.done(item, 9.0)
-    taken = queue.take(9.0)
+    taken = queue.next_write(9.0)
     assert taken is not None
     assert taken.action == status("a", "Running")
     assert set(queue.dropped.values()) == {0}

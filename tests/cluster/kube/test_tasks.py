@@ -109,10 +109,10 @@ async def test_nobody_waits_for_a_resource_that_is_not_served() -> None:
     reflector = Reflector(resource, cast("Client", Broken()), Converter(), lambda _: None)
     waiting = asyncio.create_task(reflector.refresh())
     await asyncio.sleep(0)
-    reflector.follow(resource.at("v2"))
+    reflector.switch_version(resource.at("v2"))
     await asyncio.sleep(0)
     assert (reflector.listed.is_set(), waiting.done()) == (False, False)
-    reflector.drop()
+    reflector.stop_delivering()
     await asyncio.wait([waiting], timeout=5.0)
     assert (reflector.listed.is_set(), waiting.done()) == (True, True)
 
@@ -122,7 +122,7 @@ async def test_how_much_is_known_of_a_kind_is_told_once() -> None:
     resource = next(each for each in CORE_KINDS if each.plural == "replicasets")
     told: list[Event] = []
     reflector = Reflector(resource, cast("Client", Broken()), Converter(), told.extend)
-    reflector.told.seen["d", "web"] = Seen("u", "1")
-    reflector.drop()
-    reflector.drop()
+    reflector.delivered.seen["d", "web"] = Seen("u", "1")
+    reflector.stop_delivering()
+    reflector.stop_delivering()
     assert told == [Gone("ReplicaSet", "d", "web", "u", "apps"), KindRead("ReplicaSet.apps", Reading.CLOSED)]

@@ -39,7 +39,7 @@ def test_a_write_whose_answer_is_lost():
     there = world(node("n1"), pod("a"), faults=Scripted({1: WriteFault(fails=AFTER)}))
     assert outcomes(there, BIND) == [Outcome.TRANSIENT]
     assert get(there, "a").node == "n1"
-    assert [(e.outcome, e.changed) for e in there.history.of("bind")] == [
+    assert [(e.outcome, e.changed) for e in there.history.with_verbs("bind")] == [
         (Outcome.OK, True),
         (Outcome.TRANSIENT, False),
     ]
@@ -50,7 +50,7 @@ def test_a_fault_can_say_how_it_fails():
     refused = WriteFault(fails=BEFORE, outcome=Outcome.REFUSED, message="no")
     there = world(node("n1"), pod("a"), faults=Scripted({1: refused}))
     assert outcomes(there, BIND) == [Outcome.REFUSED]
-    assert next(there.history.of("bind")).detail["message"] == "no"
+    assert next(there.history.with_verbs("bind")).detail["message"] == "no"
 
 
 def test_a_write_that_is_late():
@@ -66,7 +66,7 @@ def test_a_write_that_is_late():
         answers += [(e.action_id, round(now, 6)) for e in events if isinstance(e, WriteDone)]
     one_way = there.timing.write_seconds
     assert answers == [(2, round(2 * one_way, 6)), (1, round(2 * one_way + 5.0, 6))]
-    assert [e.object for e in there.history.of("bind")] == ["ns/b", "ns/a"]
+    assert [e.object for e in there.history.with_verbs("bind")] == ["ns/b", "ns/a"]
 
 
 def test_a_late_watch_event_holds_up_those_after_it():

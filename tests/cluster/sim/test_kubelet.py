@@ -66,7 +66,7 @@ def test_a_node_without_room_turns_a_pod_away(others, reason):
     there = world(node("n1"), pod("a"), *others)
     outcomes(there, Bind(1, ref("a"), "n1"))
     there.clock.advance_to(5.0)
-    rejected = [e.detail["reason"] for e in there.history.of("reject")]
+    rejected = [e.detail["reason"] for e in there.history.with_verbs("reject")]
     assert rejected == ([reason] if reason else [])
     assert get(there, "a").phase == ("Failed" if reason else "Running")
     assert all(get(there, o.name).phase == "Running" for o in others)
@@ -89,7 +89,7 @@ def test_pod_slots_are_room_too():
     there = world(small, pod("a", 0), pod("b", 0))
     outcomes(there, Bind(1, ref("a"), "n1"), Bind(2, ref("b"), "n1"))
     there.clock.advance_to(5.0)
-    assert [e.detail["reason"] for e in there.history.of("reject")] == ["OutOfpods"]
+    assert [e.detail["reason"] for e in there.history.with_verbs("reject")] == ["OutOfpods"]
 
 
 def test_nothing_happens_on_a_node_that_is_not_ready():

@@ -54,16 +54,16 @@ def test_a_gang_gets_the_room_of_pods_that_are_created_again() -> None:
     for grace in (0.0, 5.0, 30.0):
         world = story(grace)
         assert members_bound(world) == NODES
-        removed = {e.object for e in world.history.of(log.DELETE, actor=log.SCHEDULER)}
+        removed = {e.object for e in world.history.with_verbs(log.DELETE, actor=log.SCHEDULER)}
         assert removed == {f"d/web-{n}" for n in range(NODES)}
         assert not [n for n in world.store.nodes.values() if n.held is not None]
-        assert not [e for e in world.history.of(log.BIND, actor=OTHER_SCHEDULER) if e.changed]
+        assert not [e for e in world.history.with_verbs(log.BIND, actor=OTHER_SCHEDULER) if e.changed]
 
 
 def test_without_the_taint_the_replacements_take_the_room() -> None:
     """The other scheduler binds them as soon as one victim is gone, so more pods leave, and in vain."""
     world = story(30.0, hold_room="never")
-    removed = {e.uid for e in world.history.of(log.DELETE, actor=log.SCHEDULER)}
+    removed = {e.uid for e in world.history.with_verbs(log.DELETE, actor=log.SCHEDULER)}
     assert members_bound(world) < NODES or len(removed) > NODES
 
 

@@ -92,7 +92,7 @@ def live_until(there: World, position: int, *, lose_writes: bool) -> None:
 
 def removed(there: World) -> list[str]:
     """The pods that the scheduler has removed, by name."""
-    found = there.history.of(log.DELETE, log.EVICT, actor=log.SCHEDULER)
+    found = there.history.with_verbs(log.DELETE, log.EVICT, actor=log.SCHEDULER)
     return sorted({e.object for e in found if e.outcome == log.OK})
 
 
@@ -153,8 +153,8 @@ def test_a_cheaper_victim_that_appears_meanwhile_is_spared() -> None:
     whole = world(*records)
     start = len(whole.history)
     live(whole)
-    first = next(e.number for e in whole.history.of(log.DELETE))
-    last = max(e.number for e in whole.history.of(log.DELETE))
+    first = next(e.number for e in whole.history.with_verbs(log.DELETE))
+    last = max(e.number for e in whole.history.with_verbs(log.DELETE))
     assert start < first < last
     for position in range(first, last + 1):
         there = world(*records)

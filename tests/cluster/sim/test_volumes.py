@@ -75,7 +75,9 @@ def test_a_claim_that_is_never_bound_holds_nobody_up_for_ever(story: Path) -> No
     there = world(story, timing=Timing(provision_seconds=10_000.0))
     live(there)
     assert {n for n, node in outcome(there)[0].items() if node} <= {"low"}
-    told = [str(e.detail["note"]) for e in there.history.of(log.EVENT) if e.detail["reason"] == "FailedScheduling"]
+    told = [
+        str(e.detail["note"]) for e in there.history.with_verbs(log.EVENT) if e.detail["reason"] == "FailedScheduling"
+    ]
     assert any(text.startswith("timed out while PreBinding: waiting for volumes of") for text in told)
 
 
@@ -105,6 +107,6 @@ def test_a_node_that_is_taken_off_a_claim_ends_its_provisioning(tmp_path: Path, 
         there.clock.advance_to(moment)
         select(node)
     there.clock.advance_to(3.0)
-    assert list(there.history.of(log.PROVISION)) == []
+    assert list(there.history.with_verbs(log.PROVISION)) == []
     there.clock.advance_to(10.0)
-    assert len(list(there.history.of(log.PROVISION))) == made
+    assert len(list(there.history.with_verbs(log.PROVISION))) == made

@@ -29,8 +29,8 @@ def test_the_gang_is_whole_in_the_end_with_the_same_volumes(tmp_path: Path, tent
     there.after(60.0, lambda: _gone(there, strong))
     live(there)
     pods, volumes = outcome(there)
-    first = next((e.number for e in there.history.of(log.BIND) if e.object == "default/strong"), 0)
-    was_bound = any(e.object != "default/strong" and e.number < first for e in there.history.of(log.BIND))
+    first = next((e.number for e in there.history.with_verbs(log.BIND) if e.object == "default/strong"), 0)
+    was_bound = any(e.object != "default/strong" and e.number < first for e in there.history.with_verbs(log.BIND))
     assert pods == ({} if was_bound else EXPECTED[0])
     assert volumes == EXPECTED[1]
     assert invariants.violations(there.history) == []

@@ -88,7 +88,7 @@ def test_repeated_writes_are_fine_and_keep_the_time_of_the_condition():
     there.clock.advance_to(10.0)
     assert outcomes(there, Mark(2, ref("a"), "go")) == [Outcome.OK]
     assert get(there, "a") == first
-    assert [e.changed for e in there.history.of("mark")] == [True, False]
+    assert [e.changed for e in there.history.with_verbs("mark")] == [True, False]
 
 
 def test_delete_is_graceful():
@@ -200,7 +200,7 @@ def test_conditions_events_and_statuses_are_not_answered():
     assert there.api.in_flight == 0
     assert condition(there, "a", "scheduled_condition").message == "no room"
     assert there.store.gangs["scheduling.k8s.io", "ns", "g"].status == {"phase": "Pending"}
-    assert [e.detail["reason"] for e in there.history.of("event")] == ["FailedScheduling"]
+    assert [e.detail["reason"] for e in there.history.with_verbs("event")] == ["FailedScheduling"]
 
 
 def test_answers_come_after_the_effect():
@@ -218,4 +218,4 @@ def test_a_pod_that_is_gone():
     there = world(node("n1"), pod("a"))
     there.apply(Gone("Pod", "ns", "a", "uid-a"))
     assert outcomes(there, Bind(1, ref("a"), "n1")) == [Outcome.GONE]
-    assert [(e.verb, e.outcome) for e in there.history.of("bind")] == [("bind", Outcome.GONE)]
+    assert [(e.verb, e.outcome) for e in there.history.with_verbs("bind")] == [("bind", Outcome.GONE)]

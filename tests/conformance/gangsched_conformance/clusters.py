@@ -61,7 +61,7 @@ def with_manifests(*paths: str) -> Callable[[int], Cluster]:
             found.world.snapshot.set_node(node)
         for pod in pods:
             found.world.set_pod(pod)
-        found.world.snapshot.settle()
+        found.world.snapshot.align_rows()
         found.wanted += [pod for pod in pods if not pod.node]
         return found
 
@@ -87,7 +87,7 @@ class _Maker:
         wanted = [self._pod(f"new-{i:02}", "") for i in range(8)]
         for pod in (*pods, *wanted):
             world.set_pod(pod)
-        world.snapshot.settle()
+        world.snapshot.align_rows()
         return Cluster(world, wanted)
 
     def _maybe(self, share: float) -> bool:

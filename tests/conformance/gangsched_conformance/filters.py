@@ -94,7 +94,7 @@ class _Run(Run):
         if not self.rule.monotone or not step.lift:
             return
         after = self._mask(sim, pod)
-        sim.drop(step.slot)
+        sim.put_back(step.slot)
         before = self._mask(sim, pod)
         sim.lift(step.slot)
         if (before & ~after).any():

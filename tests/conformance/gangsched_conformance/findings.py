@@ -44,7 +44,7 @@ class Step(NamedTuple):
         elif self.lift:
             sim.lift(self.slot)
         else:
-            sim.drop(self.slot)
+            sim.put_back(self.slot)
 
 
 def random_steps(chance: random.Random, found: Cluster, classes: Sequence[PodClass], lifted: set[int]) -> list[Step]:

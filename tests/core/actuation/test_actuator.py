@@ -117,7 +117,7 @@ def test_a_binding_is_asked_for_until_it_is_known() -> None:
     answer = desk.answer(1, Outcome.TRANSIENT)
     assert answer is not None
     assert not answer.settled
-    assert (desk.actuator.settled("g"), desk.actuator.any_of("g")) == (False, False)
+    assert (desk.actuator.settled("g"), desk.actuator.has_writes_in_flight("g")) == (False, False)
     assert desk.later.next() == PAUSE_SECONDS
     desk.pass_time(PAUSE_SECONDS)
     assert desk.sent[1:] == [Bind(2, pod("a"), "n")]
@@ -166,7 +166,7 @@ def test_what_is_kept_up_is_asked_for_with_growing_pauses(outcome: Outcome) -> N
     desk.pass_time(PAUSE_SECONDS)
     assert [a.id for a in desk.sent if isinstance(a, Unmark)] == [1, 2, 3]
     desk.answer(3)
-    assert (desk.actuator.kept(Aspect.MARK), desk.later.next()) == (set(), None)
+    assert (desk.actuator.pods_kept(Aspect.MARK), desk.later.next()) == (set(), None)
 
 
 def test_what_is_not_wanted_any_more_is_not_asked_for_again() -> None:
@@ -194,7 +194,7 @@ def test_a_record_stands_while_what_it_is_for_is_on_its_way() -> None:
         desk.actuator.want(Remove(0, pod(name)), "g")
     for name in "mn":
         desk.actuator.want(WithdrawNomination(0, pod(name), "r", "m"), after="g")
-    assert desk.actuator.kept(Aspect.NOMINATION) == {"m", "n"}
+    assert desk.actuator.pods_kept(Aspect.NOMINATION) == {"m", "n"}
     desk.answer(1)
     desk.actuator.want(Bind(0, pod("n"), "n"), "h")
     del desk.sent[2:]
@@ -249,8 +249,8 @@ def test_every_wish_ends_and_leaves_nothing_behind(steps: list[tuple[str, str, s
             desk.answer(action.id)
         desk.pass_time(1e9)
     for key in "gh":
-        assert (actuator.settled(key), actuator.any_of(key)) == (True, False)
-    assert all(not actuator.kept(aspect) for aspect in Aspect)
+        assert (actuator.settled(key), actuator.has_writes_in_flight(key)) == (True, False)
+    assert all(not actuator.pods_kept(aspect) for aspect in Aspect)
     assert desk.later.next() is None
     numbers = [a.id for a in desk.sent if isinstance(a, Write)]
     assert numbers == list(range(1, len(numbers) + 1))

@@ -108,7 +108,7 @@ def test_what_is_asked_for_instead(
         world.assume(seen.uid, asked.node)
     if owned and seen is not None:
         ledger.condemned.name(seen, eviction("a", 5))
-    assert desired.again(world, ledger, Options(), asked) == again
+    assert desired.still_desired(world, ledger, Options(), asked) == again
 
 
 def test_writes_have_one_author() -> None:
@@ -140,11 +140,11 @@ def test_who_owns_the_leaving_of_a_pod() -> None:
     assert (condemned.owner(RUNNING.uid), condemned.named(RUNNING.uid)) == (NO_PLAN, first)
     assert condemned.counts_on(RUNNING.uid, "b")
     assert condemned.spare(RUNNING.uid, NO_PLAN)  # and has failed: it is known whose name is taken back
-    assert condemned.unname(RUNNING.uid, "b") is None
-    assert condemned.unname(RUNNING.uid, "a") is first
+    assert condemned.forget_name(RUNNING.uid, "b") is None
+    assert condemned.forget_name(RUNNING.uid, "a") is first
     assert not condemned.records
     condemned.add(RUNNING, second.key)
-    condemned.gone(RUNNING.uid, NOW)
+    condemned.record_left(RUNNING.uid, NOW)
     assert RUNNING.uid not in condemned
     assert condemned.named(RUNNING.uid) is None
 

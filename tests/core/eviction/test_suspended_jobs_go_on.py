@@ -119,7 +119,7 @@ def test_room_for_others_of_the_namespace_is_kept_for_a_shorter_time() -> None:
     kept = []
     for number in range(8):
         kept.append(resumes.seconds("d", number))
-        resumes.in_vain(f"job-{number}", "d", number)
+        resumes.record_without_pods(f"job-{number}", "d", number)
     assert kept == [30.0, 15.0, 7.5, 3.75, 1.875, 0.9375, 0.0, 0.0]
     assert resumes.seconds("e", 8.0) == 30.0
     assert resumes.seconds("d", 3700.0) == 30.0

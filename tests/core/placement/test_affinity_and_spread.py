@@ -251,7 +251,7 @@ def test_a_terminating_pod_that_returns_changes_no_spread() -> None:
     told, fresh = Simulation(core.world.snapshot), Simulation(core.world.snapshot)
     told.lift(slot)
     masks(told, me())
-    told.drop(slot)
+    told.put_back(slot)
     assert masks(told, me()) == masks(fresh, me())
 
 

@@ -75,9 +75,9 @@ def test_objects_that_change_and_go_change_the_answer() -> None:
     assert index.selector_of(asked) == selects(app="x", hash="h")
     assert index.set(service("s", tier="t"))
     assert index.selector_of(asked) == selects(app="x", hash="h", tier="t")
-    assert index.drop("Service", "d", "s")
-    assert not index.drop("Service", "d", "s")
-    assert index.drop("ReplicaSet", "d", "o")
+    assert index.remove("Service", "d", "s")
+    assert not index.remove("Service", "d", "s")
+    assert index.remove("ReplicaSet", "d", "o")
     assert index.selector_of(asked) is None
 
 

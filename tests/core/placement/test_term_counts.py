@@ -92,7 +92,7 @@ class Changing:
                 self.snapshot.namespaces[name] = {"kubernetes.io/metadata.name": name, "team": team}
                 self.snapshot.terms.namespaces_changed()
             case ("ask", int(which)):
-                self.snapshot.settle()
+                self.snapshot.align_rows()
                 self.snapshot.terms.selected(SELECTIONS[which])
             case ("keep", int(which)):  # what no pod has is forgotten, and comes again
                 self.snapshot.keep_shapes([SHAPES[which]])
@@ -138,7 +138,7 @@ def by_node(snapshot: Snapshot, counts: NodeCounts) -> dict[str, int]:
 
 def everything(snapshot: Snapshot) -> list[dict[str, int]]:
     """All counts there are, selected and carried."""
-    snapshot.settle()
+    snapshot.align_rows()
     out = []
     for selections in SELECTIONS:
         found = snapshot.terms.selected(selections)
@@ -167,7 +167,7 @@ def test_counts_agree_with_asking_each_pod(happened: list[tuple[object, ...]]) -
     for event in happened:
         changing.happen(event)
     snapshot = changing.snapshot
-    snapshot.settle()
+    snapshot.align_rows()
     for selections in SELECTIONS:
         expected: dict[str, int] = {}
         for made, to, _ in changing.pods.values():
@@ -221,9 +221,9 @@ def test_a_node_number_outlives_the_node_while_it_has_pods() -> None:
     assert (ids.join("a"), ids.join("b"), ids.join("a")) == (0, 1, 0)
     ids.place(["b"])
     assert ids.row[:2].tolist() == [-1, 0]
-    assert not ids.leave(0)
+    assert not ids.release(0)
     assert ids.join("c") == 2
-    assert ids.leave(0)
+    assert ids.release(0)
     assert ids.join("d") == 0
 
 
@@ -231,7 +231,7 @@ def test_labels_that_no_pod_has_any_more_are_forgotten() -> None:
     """When the numbers of label sets are given anew, counts and columns stay right."""
     snapshot = Snapshot()
     snapshot.set_node(node("n0").obj())
-    snapshot.settle()
+    snapshot.align_rows()
     wanted = (Selection(selects(app="x"), ("d",)),)
     snapshot.terms.selected(wanted)
     keep = pod("keep").label(app="x").on("n0").obj()
@@ -276,7 +276,7 @@ def test_more_selections_than_are_kept_stay_right() -> None:
     """Those that were not asked for lately are counted anew."""
     snapshot = Snapshot()
     snapshot.set_node(node("n0").obj())
-    snapshot.settle()
+    snapshot.align_rows()
     for i in range(2100):
         snapshot.terms.selected((Selection(selects(app=f"a{i}"), ("d",)),))
     snapshot.put(pod("p").label(app="a0").on("n0").obj(), "n0", 0)

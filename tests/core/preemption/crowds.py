@@ -76,7 +76,7 @@ def found_and_least(made: Asked) -> tuple[Placing | None, complex | None]:
         for some in combinations(range(candidates.size), size):
             paid = complex(price[list(some)].sum())
             if best is None or (paid.real, paid.imag) < (best.real, best.imag):
-                fit.take(candidates.slot[list(some)])
+                fit.remove(candidates.slot[list(some)])
                 best = paid if fit.fits() else best
                 fit.give_back(candidates.slot[list(some)])
     return found, best

@@ -35,7 +35,7 @@ def test_no_places_cost_less(rule: str) -> None:
         assert bound is None or bound.real <= least.real, f"seed {seed}"
         assert tuple(found.counts.sum(axis=1)) == made.demand.need
         fit = made.fit()
-        fit.take(made.candidates.slot[found.gone])
+        fit.remove(made.candidates.slot[found.gone])
         assert fit.fits()
         needed += bool(found.gone.any())
     assert needed >= amount(5, 1)
@@ -59,7 +59,7 @@ def test_many_members_of_several_kinds_are_placed_in_turn(
             continue
         assert found.price.real >= exact.price.real, f"seed {seed}"
         fit = made.fit()
-        fit.take(made.candidates.slot[found.gone])
+        fit.remove(made.candidates.slot[found.gone])
         assert fit.fits(), f"seed {seed}"
         both, equal = both + 1, equal + (found.price.real == exact.price.real)
     assert both >= amount(15, 4)

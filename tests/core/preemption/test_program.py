@@ -113,7 +113,7 @@ def test_a_table_has_only_what_counts_for_its_component(monkeypatch):
         for component in program.components:
             small = program.table(component, known, np.zeros(program.size, dtype=np.bool_))
             with monkeypatch.context() as patch:
-                patch.setattr(program, "_relevant", lambda e, cost, out: e.of(~out[e.variable]))
+                patch.setattr(program, "_relevant", lambda e, cost, out: e.filtered(~out[e.variable]))
                 patch.setattr(program, "_cover", lambda e, cost: np.arange(len(cost)))
                 large = program.table(component, known, np.zeros(program.size, dtype=np.bool_))
             assert small is not None

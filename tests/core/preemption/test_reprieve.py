@@ -28,7 +28,7 @@ class Wanted:
         self._needed = needed
         self._sure = sure
 
-    def take(self, slots: Ints) -> None:
+    def remove(self, slots: Ints) -> None:
         self.away.update(slots.tolist())
 
     def give_back(self, slots: Ints) -> None:
@@ -42,7 +42,7 @@ class Wanted:
         self.give_back(slots)
         if self.fits():
             return True
-        self.take(slots)
+        self.remove(slots)
         return False
 
     def may_return(self, options: Sequence[Ints]) -> Bools:

@@ -33,7 +33,7 @@ def crowded(rule: str, shapes: int, members: int, gang_size: int) -> Case:
 def could_return(asked: Asked, taken: frozenset[int]) -> list[str]:
     """Names of units among these victims without which the gang would fit too."""
     fit, units = asked.fit(), asked.units
-    fit.take(np.array(sorted(taken), dtype=np.int64))
+    fit.remove(np.array(sorted(taken), dtype=np.int64))
     assert fit.fits()
     wholes = [b for b in units.touched(taken) if units.is_whole(b, set(taken))]
     alone = sorted(taken.difference(s for b in wholes for s in b.whole))
@@ -44,7 +44,7 @@ def could_return(asked: Asked, taken: frozenset[int]) -> list[str]:
         fit.give_back(slots)
         if fit.fits():
             out.append(name)
-        fit.take(slots)
+        fit.remove(slots)
     return out
 
 

@@ -20,7 +20,7 @@ def found(*objects: Built, unusable: tuple[str, ...] = (), own: str = "own", **o
 
 def units_of(core: Scheduler, unusable: tuple[str, ...] = (), own: str = "own") -> Units:
     """The same for a scheduler that knows its cluster."""
-    core.world.snapshot.settle()
+    core.world.snapshot.align_rows()
     usable = ~core.world.snapshot.columns.flag("unschedulable")
     for name in unusable:
         usable[core.world.snapshot.row_of[name]] = False

@@ -48,7 +48,7 @@ def nothing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever wakes gangs in this file: those that are not worth asking are all answered no."""
 
     def checked(gangs: UnschedulableGangs, changes: Sequence[Change]) -> None:
-        found = set(gangs._for_more.worth_asking(changes))
+        found = set(gangs._for_more.signatures_helped(changes))
         hints = QueueingHints(gangs._world, gangs._decider, gangs._strict_budgets, changes)
         for signature in gangs._for_more:
             alike = gangs._alike.get(signature)

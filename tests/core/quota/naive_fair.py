@@ -79,10 +79,10 @@ class NaiveFair:
         branches: list[tuple[tuple[Any, ...], Node]] = []
         for number, child in enumerate(cohort.children):
             own = child is self.node or child in self.line
-            found = self._next(child, left) if own or self.shares.of(child).over else None
+            found = self._next(child, left) if own or self.shares.share_of(child).over else None
             if found is None:
                 continue
-            key = self.shares.of(child).key
+            key = self.shares.share_of(child).key
             if child.is_queue:  # of two with the same share a cohort comes first, the last of them
                 first = left[child][0]
                 rank = (not first.admission.evicted, child is self.node, first.order)
@@ -99,11 +99,11 @@ class NaiveFair:
         while mine.parent is not theirs.parent:
             assert mine.parent is not None
             mine = mine.parent
-        before = self.shares.of(theirs)
+        before = self.shares.share_of(theirs)
         self.tree.remove(holder.node, holder.amounts)
-        after = self.shares.of(theirs)
+        after = self.shares.share_of(theirs)
         self.tree.add(holder.node, holder.amounts)
-        return passes(strategy, self.shares.of(mine), before, after)
+        return passes(strategy, self.shares.share_of(mine), before, after)
 
     def _take(self, holder: Holder, reason: str) -> bool:
         """Does the workload fit now?"""

@@ -18,7 +18,7 @@ def fair(*objects) -> World:
 def share(world, name):
     """The share of a queue or cohort in permille."""
     tree = world.quota.tree
-    return world.quota.shares.of(tree.queues.get(name) or tree.cohorts[name]).weighted
+    return world.quota.shares.share_of(tree.queues.get(name) or tree.cohorts[name]).weighted
 
 
 # -- shares ----------------------------------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ def train() -> Job:
 def usage(cluster: Cluster) -> dict[str, Any]:
     """What each workload of namespace d holds, by name."""
     managed = cluster.core.world.managed
-    managed.settle()
+    managed.update_holdings()
     return {key.partition("#")[0]: admitted.usage for key, admitted in managed.quota.admissions.items()}
 
 

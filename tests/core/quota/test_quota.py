@@ -17,7 +17,7 @@ def test_from_the_label_to_the_queue():
     assert quota.queue_of("ns", "main") == ("cq", "")
     assert quota.queue_of("ns", "held") == ("cq", "LocalQueue held is stopped")
     assert quota.queue_of("other", "main") == ("", "LocalQueue main doesn't exist")
-    quota.drop(LocalQueue, "ns/main")
+    quota.remove(LocalQueue, "ns/main")
     assert quota.queue_of("ns", "main") == ("", "LocalQueue main doesn't exist")
 
 
@@ -41,7 +41,7 @@ def test_inactive_queues(change, reason, why):
 def test_a_flavor_that_is_missing():
     """Without its ResourceFlavor the queue is inactive; it comes back with it."""
     world = World(queue("q", cpu=1))
-    world.quota.drop(ResourceFlavor, "default")
+    world.quota.remove(ResourceFlavor, "default")
     assert world.quota.inactive("q") == "FlavorNotFound"
     world.quota.put(ResourceFlavor("default"))
     assert world.quota.inactive("q") == ""
@@ -104,7 +104,7 @@ def test_priority_classes_come_and_go():
     quota = World().quota
     quota.put(WorkloadPriorityClass("high", 7))
     assert quota.priority_classes["high"].value == 7
-    quota.drop(WorkloadPriorityClass, "high")
+    quota.remove(WorkloadPriorityClass, "high")
     assert quota.priority_classes == {}
 
 

@@ -166,13 +166,13 @@ def test_nobody_is_admitted_above_a_limit(built: list[Built]):
             managed.choose(decision.quota.by_pod, 1.0)
         for place in found.placements:
             core.world.assume(place.uid, place.node)
-        managed.settle()
+        managed.update_holdings()
     assert all(_over(core, q) <= max(0, before[q]) for q in QUEUES)
 
 
 def _over(core: Scheduler, name: str) -> int:
     """By how much a queue uses more CPU than its own quota and what it may borrow."""
-    core.world.managed.settle()
+    core.world.managed.update_holdings()
     tree = core.world.managed.quota.tree
     queue_node = tree.queues[name]
     cell = tree.cells["default", "cpu"]
@@ -186,8 +186,8 @@ def test_admissions_do_not_depend_on_the_order_of_events(built: list[Built], ran
     shuffled = list(built)
     random.shuffle(shuffled)
     one, other = world(*built).world.managed, world(*shuffled).world.managed
-    one.settle()
-    other.settle()
+    one.update_holdings()
+    other.update_holdings()
     assert one.quota.admissions == other.quota.admissions
     assert one.statuses(again=True) == other.statuses(again=True)
 
@@ -201,7 +201,7 @@ def test_what_is_kept_equals_what_is_computed_afresh(built: list[Built], data: s
     for leaving in data.draw(st.lists(st.sampled_from(pods), unique_by=lambda p: p.uid)) if pods else ():
         core.handle([Changed(msgspec.structs.replace(leaving, phase="Succeeded"))], 1.0)
         built = [b for b in built if not (isinstance(b, PodBuilder) and b.obj().uid == leaving.uid)]
-    core.world.managed.settle()
+    core.world.managed.update_holdings()
     fresh = world(*built).world.managed
-    fresh.settle()
+    fresh.update_holdings()
     assert core.world.managed.quota.admissions == fresh.quota.admissions

@@ -44,7 +44,7 @@ def test_rankings_are_what_sorting_gives(evicted, seed):
         for cohort in quota.tree.cohorts.values():
             queues = [n for n in cohort.children if n.is_queue and not n.within(cells)]
             first = sorted((key, n.name) for n in queues if (key := holders.first(n, evicted)) is not None)
-            found = [(key, n.name) for key, n in holders.rankings(evicted).of(cohort).above(cells)]
+            found = [(key, n.name) for key, n in holders.rankings(evicted).ranking_of(cohort).above(cells)]
             assert found == first
             event(f"{len(found)} queues")
         changes(chance, quota)

@@ -145,7 +145,7 @@ def test_the_gang_of_a_surplus_victim_keeps_its_quota():
     cluster.leave()
     cluster.run()
     managed = cluster.core.world.managed
-    managed.settle()
+    managed.update_holdings()
     assert sorted(dict(a.usage)["default", "cpu"] for a in managed.quota.admissions.values()) == [1000, 2000]
 
 

@@ -170,7 +170,7 @@ class World:
     def quota(self) -> Quota:
         """What the core knows of quota."""
         managed = self.cluster.core.world.managed
-        managed.settle()
+        managed.update_holdings()
         return managed.quota
 
     def runs(

@@ -451,7 +451,7 @@ def test_what_is_held_is_promised_by_the_queue_once() -> None:
     cluster.run()
 
     def used() -> int:
-        cluster.core.world.managed.settle()
+        cluster.core.world.managed.update_holdings()
         return sum(units for a in cluster.core.world.managed.quota.admissions.values() for _, units in a.usage)
 
     assert used() == 4000

@@ -174,7 +174,7 @@ def begun(cluster: Cluster, around: list[Built], **options: Any) -> Cluster:
 def held(cluster: Cluster) -> dict[str, Admission]:
     """What each workload holds."""
     managed = cluster.core.world.managed
-    managed.settle()
+    managed.update_holdings()
     return managed.quota.admissions
 
 

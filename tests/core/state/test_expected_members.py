@@ -41,7 +41,7 @@ def test_members_have_the_names_of_their_jobs_pods() -> None:
     assert [(p.name, p.uid) for p in made[-2:]] == [("b-5-0", "uid-b-5/0"), ("b-5-1", "uid-b-5/1")]
     assert {p.uid for p in made} == set(crowd) == set(crowd.uids()) == set(known)
     assert (Pods(crowd)[0].name, opened) == ("a-0", {GANG: crowd})
-    crowd.fold()
+    crowd.forget_made()
     assert (known, opened, len(crowd), crowd.used) == ({}, {}, 15, True)
 
 

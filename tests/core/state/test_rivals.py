@@ -59,6 +59,6 @@ def test_a_gate_is_no_sign_of_a_scheduler() -> None:
 def test_a_scheduler_without_pods_is_forgotten() -> None:
     """When the last pod of a name is gone the name proves nothing again."""
     found = rivals(SYSTEM)
-    found.gone(SYSTEM.obj())
+    found.forget_pod(SYSTEM.obj())
     found.seen(None, WAITS.obj())
     assert not found.wait()

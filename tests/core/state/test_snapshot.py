@@ -23,7 +23,7 @@ PODS = ("a", "b", "c", "d", "e")
 def seen(world: World) -> dict[str, Any]:
     """All that decisions read, without slot, shape and resource numbers, which depend on the order of arrival."""
     snapshot = world.snapshot
-    snapshot.settle()
+    snapshot.align_rows()
     table = snapshot.table
 
     def amounts(matrix: Any, row: int) -> dict[str, float]:
@@ -163,7 +163,7 @@ def test_nothing_is_left_when_everything_is_gone(changes: list[tuple[str, Any]])
         apply(world, change, {})
     for uid in list(world.pods):
         world.drop_pod(uid)
-    world.snapshot.settle()
+    world.snapshot.align_rows()
     assert not world.snapshot.used.any()
     assert not world.snapshot.scored.any()
     assert not world.snapshot.table.occupied().size
@@ -175,9 +175,9 @@ def test_rows_are_in_name_order_whatever_the_order_of_arrival() -> None:
     snapshot = Snapshot()
     for name in ("n3", "n1"):
         snapshot.set_node(node(name).obj())
-    snapshot.settle()
+    snapshot.align_rows()
     snapshot.set_node(node("n2").obj())
-    snapshot.settle()
+    snapshot.align_rows()
     assert [n.name for n in snapshot.nodes] == ["n1", "n2", "n3"]
     assert snapshot.row_of == {"n1": 0, "n2": 1, "n3": 2}
 
@@ -187,7 +187,7 @@ def test_pods_bound_before_their_node_is_known_count_when_it_comes() -> None:
     world = World([OURS])
     world.set_pod(pod("a").cpu(1).memory(2).on("n1").obj())
     world.snapshot.set_node(node("n1").obj())
-    world.snapshot.settle()
+    world.snapshot.align_rows()
     assert world.snapshot.used[:3, 0].tolist() == [1, 1000, 2 * GIB]
 
 
@@ -197,10 +197,10 @@ def test_a_node_that_comes_back_has_its_pods_again() -> None:
     world.snapshot.set_node(node("n1").obj())
     world.set_pod(pod("a").cpu(1).on("n1").obj())
     world.snapshot.drop_node("n1")
-    world.snapshot.settle()
+    world.snapshot.align_rows()
     assert world.snapshot.size == 0
     world.snapshot.set_node(node("n1").cpu(8).obj())
-    world.snapshot.settle()
+    world.snapshot.align_rows()
     assert world.snapshot.used[1].tolist() == [1000]
 
 
@@ -231,7 +231,7 @@ def test_assumed_pods_take_room_until_forgotten() -> None:
     world.snapshot.set_node(node("n1").obj())
     world.set_pod(pod("a").cpu(1).obj())
     world.assume("uid-d-a", "n1")
-    world.snapshot.settle()
+    world.snapshot.align_rows()
     assert (world.snapshot.used[1, 0], world.snapshot.table.flags[0]) == (1000, ASSUMED)
     world.forget("uid-d-a")
     assert world.snapshot.used[1, 0] == 0
@@ -243,7 +243,7 @@ def test_the_echo_of_a_binding_replaces_the_assumption() -> None:
     world = World([OURS])
     for name in ("n1", "n2"):
         world.snapshot.set_node(node(name).obj())
-    world.snapshot.settle()
+    world.snapshot.align_rows()
     world.set_pod(pod("a").cpu(1).obj())
     world.assume("uid-d-a", "n1")
     world.set_pod(pod("a").cpu(1).on("n2").obj())
@@ -257,7 +257,7 @@ def test_finished_pods_take_no_room() -> None:
     world.snapshot.set_node(node("n1").obj())
     world.set_pod(pod("a").cpu(1).on("n1").obj())
     world.set_pod(pod("a").cpu(1).on("n1").phase("Failed").obj())
-    world.snapshot.settle()
+    world.snapshot.align_rows()
     assert not world.snapshot.used.any()
 
 
@@ -267,7 +267,7 @@ def test_a_pod_of_the_same_name_replaces_the_earlier_one() -> None:
     world.snapshot.set_node(node("n1").obj())
     world.set_pod(pod("a").cpu(1).on("n1").uid("old").obj())
     world.set_pod(pod("a").cpu(2).uid("new").obj())
-    world.snapshot.settle()
+    world.snapshot.align_rows()
     assert not world.snapshot.used.any()
     assert set(world.pods) == {"new"}
 
@@ -287,7 +287,7 @@ def rows(*terms: Requirement, fields: tuple[Requirement, ...] = ()) -> list[str]
     snapshot = Snapshot()
     for made in LABELLED:
         snapshot.set_node(made.obj())
-    snapshot.settle()
+    snapshot.align_rows()
     mask = snapshot.columns.term(NodeTerm(terms, fields))
     return [n.name for n, hit in zip(snapshot.nodes, mask, strict=True) if hit]
 
@@ -329,7 +329,7 @@ def test_columns_follow_a_changed_node() -> None:
     """A column that has been made stays current when a node's labels, taints or flags change."""
     snapshot = Snapshot()
     snapshot.set_node(node("n1").label(zone="a").obj())
-    snapshot.settle()
+    snapshot.align_rows()
     zone_a = Requirement("zone", "In", ("a",))
     before = snapshot.static_generation
     assert snapshot.columns.requirement(zone_a).tolist() == [True]
@@ -348,7 +348,7 @@ def test_only_what_static_filters_read_makes_a_new_generation() -> None:
     snapshot = Snapshot()
     made = node("n1").obj()
     snapshot.set_node(made)
-    snapshot.settle()
+    snapshot.align_rows()
     before = snapshot.static_generation
     snapshot.set_node(msgspec.structs.replace(node("n1").cpu(8).obj(), version="2"))
     assert snapshot.static_generation == before
@@ -362,7 +362,7 @@ def test_a_resource_seen_late_is_a_row_for_all() -> None:
     world.set_pod(pod("a").cpu(1).on("n1").obj())
     world.snapshot.set_node(node("n2").gpu(4).obj())
     world.set_pod(pod("b").gpu(1).on("n2").obj())
-    world.snapshot.settle()
+    world.snapshot.align_rows()
     row = world.snapshot.resource_row["nvidia.com/gpu"]
     assert world.snapshot.used[row].tolist() == [0, 1]
     assert world.snapshot.allocatable[row].tolist() == [0, 4]
@@ -374,7 +374,7 @@ def test_taints_that_no_node_has_any_more_are_forgotten() -> None:
     snapshot = Snapshot()
     snapshot.set_node(node("n1").taint("a").obj())
     snapshot.set_node(node("n2").obj())
-    snapshot.settle()
+    snapshot.align_rows()
     for second in range(1000):
         snapshot.set_node(node("n1").taint("deletion-candidate", str(second)).obj())
         codes, sets = snapshot.columns.taints()
@@ -407,9 +407,9 @@ def test_label_values_that_no_node_has_any_more_are_forgotten() -> None:
     snapshot.set_node(node("kept").label(host="kept").obj())
     for number in range(1000):
         snapshot.set_node(node(f"n{number}").label(host=f"n{number}").obj())
-        snapshot.settle()
+        snapshot.align_rows()
         column = snapshot.columns.label("host")
         assert [column.values[code] for code in column.codes] == ["kept", f"n{number}"]
         snapshot.drop_node(f"n{number}")
-        snapshot.settle()
+        snapshot.align_rows()
     assert len(snapshot.columns.label("host").values) < 300

@@ -48,7 +48,7 @@ def test_the_index_is_what_its_objects_make_it(steps: list[tuple[int, int, int]]
         kind = type(record).__name__
         if (kind, record.name) in objects and objects[kind, record.name] == record:
             del objects[kind, record.name]
-            index.drop(kind, getattr(record, "namespace", ""), record.name)
+            index.remove(kind, getattr(record, "namespace", ""), record.name)
         else:
             objects[kind, record.name] = record
             index.put(record)
@@ -92,7 +92,7 @@ def test_a_volume_that_goes_before_its_claim_is_bound_leaves_no_trace() -> None:
     index.assume(("d", "c"), Target("v", "n1"))
     one, other = (pod(name).claims("c").obj() for name in ("one", "other"))
     index.use(one, "n1")
-    index.drop("PersistentVolume", "", "v")
+    index.remove("PersistentVolume", "", "v")
     index.use(other, "n2")
     assert {tuple(nodes) for nodes in index.attachments.nodes_of.values()} == {("n1", "n2")}
     index.leave(one, "n1")

@@ -26,7 +26,7 @@ def told(wanted: PodBuilder, *objects: Built) -> tuple[str, bool]:
     """What is said of a pod that no node takes, and whether preemption could help on any of them."""
     sim = Simulation(world(*NODES, LATER, MADE, *objects).world.snapshot)
     reasons, resolvable = pipeline_of().diagnose(sim.snapshot.class_of(wanted.obj()), sim)
-    return ", ".join(r.told for r in reasons), bool(resolvable.any())
+    return ", ".join(r.sentence for r in reasons), bool(resolvable.any())
 
 
 def csi(name: str, **fields: Any) -> StorageObject:
