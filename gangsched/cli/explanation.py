@@ -106,7 +106,7 @@ def answered(answer: without_pods.Answer, *more: contracts.Section) -> Explanati
 def _gangs_named(state: State, namespace: str, name: str, kind: str) -> list[GangId]:
     """Return the gangs of this name, of this kind if one is given: a Job may have the name of its PodGroup."""
     membership = state.world.membership
-    named = [g for g in sorted(membership.members) if (g.namespace, g.name) == (namespace, name) and g.family != SINGLE]
+    named = [g for g in sorted(membership.gangs()) if (g.namespace, g.name) == (namespace, name) and g.family != SINGLE]
     return [g for g in named if kind in ("", _kind(membership.spec(g)))]
 
 
@@ -230,11 +230,11 @@ def _interesting(pods: Sequence[Pod], taking: Sequence[Decision]) -> list[Pod]:
 
 
 def _unknown(state: State, key: str, kind: str) -> str:
-    kinds = [_kind(state.world.membership.spec(g)) for g in state.world.membership.members if g.key == key]
+    kinds = [_kind(state.world.membership.spec(g)) for g in state.world.membership.gangs() if g.key == key]
     kinds += ["Pod" for pod in state.world.pods.values() if pod.key == key]
     if kind and kinds:
         return absent.of_another_kind(kind=kind, key=key, found=kinds[0])
-    known = {g.key for g in state.world.membership.members} | {p.key for p in state.world.pods.values()}
+    known = {g.key for g in state.world.membership.gangs()} | {p.key for p in state.world.pods.values()}
     return f"there is no gang or pod {key} among {len(state.world.pods)} pods{and_nearest(key, known, 0.6)}"
 
 

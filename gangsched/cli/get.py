@@ -246,9 +246,9 @@ def rows(
     """
     world, condemned = scheduler.world, scheduler.ledger.condemned
     membership = world.membership
-    found = [*(filter(membership.is_ours, membership.members)), *_unserved(world), *_without_pods(world)]
+    found = [*(filter(membership.is_ours, membership.gangs())), *_unserved(world), *_without_pods(world)]
     for gang in sorted(found, key=_order):
-        if gang not in membership.members or not membership.is_ours(gang):
+        if not membership.has_members(gang) or not membership.is_ours(gang):
             yield _idle(world, gang)
             continue
         spec, census = membership.spec(gang), membership.census(gang)
@@ -285,7 +285,7 @@ def _without_pods(world: World) -> Iterator[GangId]:
     gang has some.
     """
     membership = world.membership
-    named = {(gang.family, gang.namespace, gang.name) for gang in membership.members}
+    named = {(gang.family, gang.namespace, gang.name) for gang in membership.gangs()}
     over = {(kind, pod.namespace, name) for pod in world.pods.values() for kind, name in above(world, pod)}
     for (family, namespace, name), spec in membership.objects.items():
         if (family, namespace, name) not in named and (spec.kind, namespace, name) not in over:

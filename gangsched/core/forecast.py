@@ -183,6 +183,6 @@ def _queue_order(world: World) -> list[tuple[Order, tuple[GangId, ...]]]:
     """Groups with pending members: priority first, then those without their minimum, then age, then namespace/name."""
     membership = world.membership
     groups = {
-        membership.group(gang)[0] for gang in membership.members if membership.is_ours(gang) and membership.waits(gang)
+        membership.group(gang)[0] for gang in membership.gangs() if membership.is_ours(gang) and membership.waits(gang)
     }
     return sorted(((queue_order(world, group), group) for group in groups), key=lambda each: each[0])

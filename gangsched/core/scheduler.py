@@ -123,7 +123,7 @@ class Scheduler:
             self._run.work.gangs.clear()  # all gangs are looked at when it takes over
             if self._synced:
                 self.world.managed.update_holdings()
-            self.world.stand_ins.forget_unused(())
+            suspended.forget_made(self.world, ())
             return []
         untold, self._untold = self._untold, []
         for refused in untold:
@@ -156,7 +156,7 @@ class Scheduler:
 
     def _settled(self) -> list[Action]:
         actions = self._run.process_worklist()
-        self.world.stand_ins.forget_unused(self.ledger.holders())
+        suspended.forget_made(self.world, self.ledger.holders())
         return actions
 
     def wake_at(self) -> float | None:
@@ -536,7 +536,7 @@ class Scheduler:
     def _look_at_all(self) -> None:
         """Look at every gang again, those of suspended Jobs without stand-ins too: why they wait is reported."""
         membership = self.world.membership
-        self._run.work.gangs.update(membership.members)
+        self._run.work.gangs.update(membership.gangs())
         for key in membership.objects:
             dialect = BY_FAMILY.get(key[0])
             if dialect is not None and dialect.awaited_from:  # it waits for a phase, to have members

@@ -96,7 +96,7 @@ def _named(name: str, world: World) -> list[Hashable]:
     pod = world.pods.get(name) or world.find(*name.partition("/")[::2])
     if pod is not None:
         return [key_of_record(pod)]
-    gangs = [gang for gang in world.membership.members if gang.key == name] if "/" in name else []
+    gangs = [gang for gang in world.membership.gangs() if gang.key == name] if "/" in name else []
     return objects_of(gangs, world)
 
 

@@ -23,11 +23,10 @@ def membership(world: World) -> Iterator[str]:
         fresh.set_object(group)
     for pod in pods.values():
         fresh.set_pod(pod)
-    crowds = {gang for gang, found in kept.members.items() if not isinstance(found, dict)}
-    yield from unlike(
-        "members of gangs", {g: found for g, found in kept.members.items() if g not in crowds}, fresh.members
-    )
-    fresh.of_scheduler.update(Counter(gang.scheduler for gang in crowds))
+    yield from unlike("members of gangs", kept.members, fresh.members)
+    made = {pod.uid: pod for pods_made in kept.expected._open.values() for pod in pods_made}
+    yield from unlike("expected members that were made", kept.expected.made, made)
+    fresh.of_scheduler.update(Counter(gang.scheduler for gang in kept.expected))
     yield from unlike("gangs by scheduler name", dict(+kept.of_scheduler), dict(+fresh.of_scheduler))
     yield from unlike("mistakes of members", dict(kept._mistaken.items()), dict(fresh._mistaken.items()))
     yield from unlike("stakes of groups", kept.stakes, fresh.stakes)
@@ -41,7 +40,7 @@ def _facts(kept: Membership) -> Iterator[str]:
     if kept._last is not None:
         found[kept._last[0]] = kept._last[1]
     for gang, facts in found.items():
-        if facts.census is not None and isinstance(kept.members.get(gang, {}), dict):
+        if facts.census is not None and gang not in kept.expected:
             yield from unlike(f"census of {gang.key}", facts.census, kept._count(gang))
         before = facts.standing
         if before is not None:
@@ -49,9 +48,8 @@ def _facts(kept: Membership) -> Iterator[str]:
             kept._last = None
             yield from unlike(f"standing of {gang.key}", before, kept._standing(gang))
     for gang in kept.members:
-        if isinstance(kept.members[gang], dict):
-            names = [(p.name, p.uid) for p in kept.pods(gang)]
-            yield from unlike(f"order of members of {gang.key}", names, sorted(names))
+        names = [(p.name, p.uid) for p in kept.known_pods(gang)]
+        yield from unlike(f"order of members of {gang.key}", names, sorted(names))
 
 
 def ownership(world: World) -> Iterator[str]:

@@ -33,8 +33,7 @@ def _fresh(world: World) -> VolumeIndex:
 def volumes(world: World) -> Iterator[str]:
     """Users of claims and disks, and volumes that are attached."""
     kept, fresh = world.snapshot.volumes, _fresh(world)
-    made_up = any(not isinstance(found, dict) for found in world.membership.members.values())
-    if not made_up:
+    if not [*world.membership.expected]:
         yield from unlike("mentions of claims", kept.mentions, fresh.mentions)
     for name, ours, theirs in (
         ("users of claims", kept.users, fresh.users),

@@ -86,7 +86,7 @@ class AnnouncedRoom:
         """Gangs of which members run already have the rest of their time, the strongest first."""
         world, membership = self._world, self._world.membership
         found = []
-        for gang in membership.members:
+        for gang in membership.gangs():
             if membership.is_ours(gang) and (spec := membership.spec(gang)) is not None and spec.announces:
                 bound, began = membership.census(gang).bound, world.sightings.began_at
                 since = min((began.get(p.uid, p.runs_since) for p in bound), default=0.0)

@@ -151,10 +151,10 @@ class GroupStatuses:
         say that its last members are gone.
         """
         membership = self._world.membership
-        if before is not None and before in membership.members and membership.is_ours(before):
+        if before is not None and membership.has_members(before) and membership.is_ours(before):
             return before
         gangs = [GangId(*key, name) for name in sorted(membership.of_scheduler)]
-        some = [gang for gang in gangs if gang in membership.members]
+        some = [gang for gang in gangs if membership.has_members(gang)]
         ours = next(filter(membership.is_ours, some), None)
         if ours is not None or not dialect.awaited_from:
             return ours or before

@@ -95,7 +95,7 @@ class Managed:
         """
         self._ledger = ledger
         self._flavors = PodFlavors(self.quota.flavors, self._snapshot.node, ledger.flavors)
-        self._membership.changed.update(self._membership.members)
+        self._membership.changed.update(self._membership.gangs())
 
     def put(self, item: QueueObject) -> None:
         """A queue object was created or changed."""
@@ -117,7 +117,7 @@ class Managed:
         self._statuses.objects_changed()
         self.shapes.clear()
         if self.active:
-            self._membership.changed.update(self._membership.members)
+            self._membership.changed.update(self._membership.gangs())
             self._flavors.forget_found()
         elif was_active:
             for key in list(self._gangs_of):
@@ -358,7 +358,7 @@ class Managed:
                     self._promised.pop(key, None)
         if changed:
             # One that has come and gone since it was looked at need not be.
-            there = [g for g in sorted(changed) if g in self._key_of or g in self._membership.members]
+            there = [g for g in sorted(changed) if g in self._key_of or self._membership.has_members(g)]
             changed.clear()
             for key in sorted({self._group_of(gang) for gang in there}):
                 self._update_holding(key)
@@ -395,7 +395,7 @@ class Managed:
 
     def _forget_empty(self, key: str, gangs: Sequence[GangId]) -> None:
         """A group without pods to which nothing is promised is not remembered: it may never come back."""
-        if not any(g in self._membership.members for g in gangs) and not self._kept_for(key):
+        if not any(map(self._membership.has_members, gangs)) and not self._kept_for(key):
             self._forget(key)
 
     def _update_holding(self, key: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 
 import msgspec
 
-from gangsched.core.state.expected_members import Crowd, Pods
+from gangsched.core.state.expected_members import ExpectedMembers, Pods
 from gangsched.model.jobsets import QUEUED_JOBSET, RESTART_ATTEMPT
 from gangsched.model.records import GangId, Pod
 
@@ -38,11 +38,11 @@ class Census(msgspec.Struct):
         return len(self.pending) + len(self.bound) + self.succeeded
 
 
-def of_crowd(crowd: Crowd) -> Census:
-    """That of members which are known by their number alone: all are pending."""
-    owned = (pod for pod in crowd.likes if pod.owner is not None)
-    owner = next((f"{pod.namespace}/{pod.owner.name}" for pod in owned if pod.owner is not None), "")
-    return Census(Pods(crowd), [], [], [], len(crowd), owner=owner, kinds=crowd.likes)
+def of_expected(gang: GangId, members: ExpectedMembers) -> Census:
+    """Return that of a gang without pods: all of its expected members are pending."""
+    kinds = [each.like for each in members.of(gang)]
+    owner = next((f"{pod.namespace}/{pod.owner.name}" for pod in kinds if pod.owner is not None), "")
+    return Census(Pods(members, gang), [], [], [], members.number(gang), owner=owner, kinds=kinds)
 
 
 def of_pods(gang: GangId, members: Iterable[Pod], assumed: Container[str]) -> Census:

@@ -13,7 +13,7 @@ resources belong together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import NamedTuple, overload
 
@@ -21,6 +21,7 @@ import msgspec
 
 from gangsched.model.constraints import NO_LABELS, Labels, PodShape
 from gangsched.model.dialects import role_of
+from gangsched.model.jobsets import MAX_WITHOUT_PODS
 from gangsched.model.records import Announced, Gang, GangId, Pod
 from gangsched.model.shapes import total
 
@@ -63,7 +64,7 @@ class Expected(NamedTuple):
 
 
 class Members:
-    """Members of gangs by UID: the pods that the cluster has ``reported``, and those of open crowds, ``made``.
+    """Members of gangs by UID: the pods that the cluster has ``reported``, and expected ones that were ``made``.
 
     They can be looked up, as the members of a plan are. They cannot be walked over: a walk is over what is reported.
     """
@@ -85,81 +86,91 @@ class Members:
         return uid in self._reported or uid in self._made
 
 
-class Crowd(Mapping[str, Pod]):
-    """The members of one gang, by UID and in name order; of none of them there is a pod.
+class ExpectedMembers:
+    """The members of the gangs that have no pods: some ``Expected`` for each gang, and those that were made of them."""
 
-    Created records are in ``all_made``, and the crowd is then in ``opened``.
-    """
+    def __init__(self) -> None:
+        #: By UID, those that were made and are not forgotten yet.
+        self.made: dict[str, Pod] = {}
+        self._expected: dict[GangId, tuple[Expected, ...]] = {}
+        #: Those of them in name order, by gang; the gang whose members were made first is the first.
+        self._open: dict[GangId, list[Pod]] = {}
+        self._ever_made: set[GangId] = set()
 
-    def __init__(
-        self, gang: GangId, kinds: Sequence[Expected], all_made: dict[str, Pod], opened: dict[GangId, Crowd]
-    ) -> None:
-        self.gang = gang
-        self.kinds = tuple(kinds)
-        #: One of each kind, without a name.
-        self.likes: Sequence[Pod] = tuple(kind.like for kind in kinds)
-        #: Have they ever been made?
-        self.used = False
-        self._size = sum(kind.number for kind in kinds)
-        self._all_made = all_made
-        self._opened = opened
-        self._made: dict[str, Pod] | None = None
+    def __contains__(self, gang: object) -> bool:
+        return gang in self._expected
 
-    def made(self) -> dict[str, Pod]:
-        """All of them, from now on until the crowd is folded."""
-        if self._made is None:
-            found = [pod for kind in self.kinds for pod in kind.pods()]
-            found.sort(key=lambda pod: (pod.name, pod.uid))
-            self._made = {pod.uid: pod for pod in found}
-            self._all_made.update(self._made)
-            self._opened[self.gang] = self
-            self.used = True
-        return self._made
+    def __iter__(self) -> Iterator[GangId]:
+        return iter(self._expected)
 
-    def forget_made(self) -> None:
-        """Forget the pods that were made. None of them is needed any more."""
-        for uid in self._made or ():
-            self._all_made.pop(uid, None)
-        self._made = None
-        if self._opened.get(self.gang) is self:
-            del self._opened[self.gang]
+    def of(self, gang: GangId) -> tuple[Expected, ...]:
+        """Return the expected members of a gang."""
+        return self._expected.get(gang, ())
 
-    def uids(self) -> Iterator[str]:
-        """Their UIDs, without making any."""
-        return (uid for kind in self.kinds for _, uid in kind.names())
+    def number(self, gang: GangId) -> int:
+        """Return how many members of a gang are expected."""
+        return sum(each.number for each in self.of(gang))
 
-    def values(self) -> ValuesView[Pod]:
-        """The members."""
-        return self.made().values()
+    def pods(self, gang: GangId) -> list[Pod]:
+        """Return the expected members of a gang in name order. They are made if they are not there."""
+        found = self._open.get(gang)
+        if found is None:
+            made = (pod for each in self.of(gang) for pod in each.pods())
+            found = self._open[gang] = sorted(made, key=lambda pod: (pod.name, pod.uid))
+            self.made.update((pod.uid, pod) for pod in found)
+            self._ever_made.add(gang)
+        return found
 
-    def __len__(self) -> int:
-        return self._size
+    def replace(self, gang: GangId, expected: Sequence[Expected]) -> list[str]:
+        """Expect exactly these members of a gang from now on. Returns the UIDs of earlier ones that were ever made."""
+        self._forget(gang)
+        before = self._expected.pop(gang, ())
+        if expected:
+            self._expected[gang] = tuple(expected)
+        if gang not in self._ever_made:
+            return []
+        self._ever_made.discard(gang)
+        return [uid for each in before for _, uid in each.names()]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.made())
+    def forget_made(self, needed: Callable[[GangId], bool]) -> None:
+        """Forget members that were made, the oldest first, until as many are left as one gang may have. Those of gangs
+        that are ``needed`` stay.
+        """
+        over = [gang for gang in self._open if not needed(gang)] if self._open else ()
+        number = sum(len(self._open[gang]) for gang in over)
+        for gang in over:
+            if number > MAX_WITHOUT_PODS:
+                number -= len(self._open[gang])
+                self._forget(gang)
 
-    def __getitem__(self, uid: str) -> Pod:
-        return self.made()[uid]
+    def _forget(self, gang: GangId) -> None:
+        for pod in self._open.pop(gang, ()):
+            self.made.pop(pod.uid, None)
+
+    def shapes(self) -> Iterator[PodShape]:
+        """Return what they ask of a node."""
+        return (each.like.shape for expected in self._expected.values() for each in expected)
 
 
 class Pods(Sequence[Pod]):
-    """The members of a crowd in name order, which are counted without being made."""
+    """The expected members of a gang in name order. They are counted without being made."""
 
-    def __init__(self, crowd: Crowd) -> None:
-        self._crowd = crowd
+    def __init__(self, members: ExpectedMembers, gang: GangId) -> None:
+        self._members = members
+        self._gang = gang
 
     def __len__(self) -> int:
-        return len(self._crowd)
+        return self._members.number(self._gang)
 
     def __iter__(self) -> Iterator[Pod]:
-        return iter(self._crowd.values())
+        return iter(self._members.pods(self._gang))
 
     @overload
     def __getitem__(self, index: int) -> Pod: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Pod]: ...
     def __getitem__(self, index: int | slice) -> Pod | Sequence[Pod]:
-        return [*self._crowd.values()][index]
+        return self._members.pods(self._gang)[index]
 
 
 def announced_members(spec: Gang, gang: GangId, there: Sequence[Pod], *, kinds: bool = False) -> list[Expected]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import msgspec
 
 from gangsched.core.state import census as counted
 from gangsched.core.state.census import Census
-from gangsched.core.state.expected_members import Crowd, announced_members, most_of
+from gangsched.core.state.expected_members import Expected, ExpectedMembers, announced_members, most_of
 from gangsched.core.state.scheduler_names import SchedulerNames
 from gangsched.messages import causes
 from gangsched.model.dialects import gang_from_member, needs_object, role_of
@@ -102,8 +103,10 @@ class Membership:
         self.minimum_run_times: dict[str, tuple[float, float]] = {}
         #: The statements of group objects about the loss of their pods.
         self.stakes: dict[tuple[str, str, str], Stakes] = {}
-        #: By UID; of what stands in for pods of suspended Jobs and JobSets only the number is known as a rule.
-        self.members: dict[GangId, dict[str, Pod] | Crowd] = {}
+        #: The pods that the cluster has reported, by UID.
+        self.members: dict[GangId, dict[str, Pod]] = {}
+        #: The members of suspended Jobs and JobSets, of which there are no pods.
+        self.expected = ExpectedMembers()
         #: How many of these gangs are of each scheduler name.
         self.of_scheduler = Counter[str]()
         #: UIDs of the members that make a mistake, of each gang and mistake.
@@ -125,7 +128,6 @@ class Membership:
         if pod.gang not in self.members:
             self.of_scheduler[pod.gang.scheduler] += 1
         group = self.members.setdefault(pod.gang, {})
-        assert not isinstance(group, Crowd)
         before = group.get(pod.uid)
         if before is not None:
             self._forget_mistakes(before)
@@ -143,7 +145,7 @@ class Membership:
         self._specs.pop(pod.gang, None)
         self.forget_facts(pod.gang)
         group = self.members.get(pod.gang)
-        if isinstance(group, dict):
+        if group is not None:
             before = group.pop(pod.uid, None)
             if before is not None:
                 self._forget_mistakes(before)
@@ -152,22 +154,14 @@ class Membership:
                 self.of_scheduler -= Counter((pod.gang.scheduler,))
                 self._unsorted.discard(pod.gang)
 
-    def set_crowd(self, crowd: Crowd) -> None:
-        """These are the members of their gang, of which there has been none before."""
-        self.members[crowd.gang] = crowd
-        self.of_scheduler[crowd.gang.scheduler] += 1
-        self._specs.pop(crowd.gang, None)
-        self.forget_facts(crowd.gang)
-
-    def drop_crowd(self, gang: GangId) -> Crowd | None:
-        """Remove the members that stand in for pods; returns them, if there were any."""
-        crowd = self.crowd(gang)
-        if crowd is not None:
-            del self.members[gang]
-            self.of_scheduler -= Counter((gang.scheduler,))
-            self._specs.pop(gang, None)
-            self.forget_facts(gang)
-        return crowd
+    def expect(self, gang: GangId, expected: Sequence[Expected]) -> list[str]:
+        """Expect exactly these members of a gang without pods. Returns the UIDs of earlier ones that were ever made."""
+        self.of_scheduler -= Counter([gang.scheduler] if gang in self.expected else ())
+        self.of_scheduler += Counter([gang.scheduler] if expected else ())
+        before = self.expected.replace(gang, expected)
+        self._specs.pop(gang, None)
+        self.forget_facts(gang)
+        return before
 
     def _forget_mistakes(self, pod: Pod) -> None:
         for each in _mistakes(pod):
@@ -237,28 +231,30 @@ class Membership:
                 found[label] = found.get(label, False) or required
         return tuple(found.items())
 
+    def gangs(self) -> Iterator[GangId]:
+        """Return the gangs that have members, expected ones included."""
+        return chain(self.members, self.expected)
+
+    def has_members(self, gang: GangId) -> bool:
+        """Return whether a gang has pods, or expected members."""
+        return gang in self.members or gang in self.expected
+
     def pods(self, gang: GangId) -> Iterator[Pod]:
-        """The gang's pods in name order."""
+        """Return the gang's members in name order. Expected ones are made."""
+        return iter(self.expected.pods(gang)) if gang in self.expected else self.known_pods(gang)
+
+    def kinds(self, gang: GangId) -> Iterable[Pod]:
+        """Return the gang's pods in name order; of expected members one of each kind."""
+        return [each.like for each in self.expected.of(gang)] or self.known_pods(gang)
+
+    def known_pods(self, gang: GangId) -> Iterator[Pod]:
+        """Return the gang's pods that the cluster knows, in name order."""
         members = self.members.get(gang, {})
         if gang in self._unsorted:
             members = dict(sorted(members.items(), key=lambda item: (item[1].name, item[0])))
             self.members[gang] = members
             self._unsorted.discard(gang)
         return iter([*members.values()])
-
-    def crowd(self, gang: GangId) -> Crowd | None:
-        """The gang's members where they stand in for pods; None where they are pods."""
-        found = self.members.get(gang)
-        return found if isinstance(found, Crowd) else None
-
-    def kinds(self, gang: GangId) -> Iterable[Pod]:
-        """The gang's pods in name order; one of each kind where they are known by their number alone."""
-        crowd = self.crowd(gang)
-        return self.pods(gang) if crowd is None else crowd.likes
-
-    def known_pods(self, gang: GangId) -> Iterable[Pod]:
-        """The gang's pods that the cluster knows, in name order."""
-        return self.pods(gang) if self.crowd(gang) is None else ()
 
     def pods_of_group(self, family: str, namespace: str, name: str) -> list[Pod]:
         """The pods of a group, whatever their schedulers."""
@@ -282,7 +278,7 @@ class Membership:
         if known is None and gang not in self._specs:
             known = self._known(gang)
             # Pods of others are too many, and seldom asked about.
-            if gang in self.members and (gang.family != SINGLE or gang.scheduler in self.ours):
+            if self.has_members(gang) and (gang.family != SINGLE or gang.scheduler in self.ours):
                 self._specs[gang] = known
         return known
 
@@ -336,8 +332,9 @@ class Membership:
         return facts.census
 
     def _count(self, gang: GangId) -> Census:
-        crowd = self.crowd(gang)
-        return counted.of_pods(gang, self.pods(gang), self.assumed) if crowd is None else counted.of_crowd(crowd)
+        if gang in self.expected:
+            return counted.of_expected(gang, self.expected)
+        return counted.of_pods(gang, self.known_pods(gang), self.assumed)
 
     def listed(self, gang: GangId) -> list[GangId]:
         """The gangs that its GangGroup lists, those that do not list it included."""
@@ -505,9 +502,9 @@ class Membership:
         """Return the facts of its members. Of a large gang it is the same object until a member changes, and so equal
         to itself.
         """
-        facts, crowd = self._facts_of(gang), self.crowd(gang)
-        if facts.of_members is None and crowd is not None:
-            facts.of_members = crowd.kinds
+        facts = self._facts_of(gang)
+        if facts.of_members is None and gang in self.expected:
+            facts.of_members = self.expected.of(gang)
         elif facts.of_members is None:
             census = self.census(gang)
             looks = [(p.uid, id(p.shape), p.priority, p.preemption_policy, p.labels, p.hints) for p in census.pending]
@@ -569,8 +566,7 @@ class Membership:
 
     def _members(self, gang: GangId) -> Collection[Pod]:
         """Return the members as :meth:`kinds` does, in any order."""
-        found = self.members.get(gang, {})
-        return found.likes if isinstance(found, Crowd) else found.values()
+        return [each.like for each in self.expected.of(gang)] or self.members.get(gang, {}).values()
 
     def _standing(self, gang: GangId) -> Standing:
         facts = self._facts_of(gang)

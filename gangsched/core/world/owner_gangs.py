@@ -164,7 +164,7 @@ class OwnerGangs:
         if (family, namespace, name) not in self._membership.objects:
             return []
         found = (GangId(family, namespace, name, scheduler) for scheduler in sorted(self._membership.ours))
-        return [gang for gang in found if gang in self._membership.members]
+        return [gang for gang in found if self._membership.has_members(gang)]
 
     def _together(self, owner: Suspendable) -> bool:
         """Return True if all pods of a Job or JobSet start together, because it needs quota or is declared to be a

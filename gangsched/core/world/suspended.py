@@ -7,12 +7,14 @@ goes on.
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from gangsched.core.decision import group_key
 from gangsched.core.state.expected_members import Expected
-from gangsched.core.state.jobs import WITHOUT_PODS, OwnerKey, Suspendable, family_of, gang_of, key_of
+from gangsched.core.state.jobs import OwnerKey, Suspendable, family_of, gang_of, key_of
 from gangsched.core.world.world import World
 from gangsched.messages import causes
 from gangsched.model.children import merged
@@ -27,12 +29,12 @@ LENIENT = ("CronJob",)
 
 def standing(world: World) -> set[OwnerKey]:
     """The Jobs and JobSets that have stand-ins."""
-    return {(g.family, g.namespace, g.name) for g in world.membership.members if g.family in WITHOUT_PODS}
+    return {(g.family, g.namespace, g.name) for g in world.membership.expected}
 
 
 def stands(world: World, key: OwnerKey) -> bool:
     """Return True if this Job or JobSet has members in the world."""
-    return any(GangId(*key, scheduler) in world.membership.members for scheduler in world.membership.ours)
+    return any(GangId(*key, scheduler) in world.membership.expected for scheduler in world.membership.ours)
 
 
 def with_queue(world: World) -> list[OwnerKey]:
@@ -108,20 +110,39 @@ def renew(world: World, key: OwnerKey) -> set[GangId]:
     if owner is not None and ours(world, owner) and not world.jobs.pods_of(owner):
         kinds = _stand_ins(world, owner)
     wanted = {kinds[0].like.gang: tuple(kinds)} if kinds else {}
-    gangs = [GangId(*key, scheduler) for scheduler in sorted(world.membership.ours)]
-    there = {gang: found for gang in gangs if (found := world.stand_ins.members_of(gang))}
+    membership = world.membership
+    gangs = [GangId(*key, scheduler) for scheduler in sorted(membership.ours)]
+    there = {gang: found for gang in gangs if (found := membership.expected.of(gang))}
     if there == wanted:
         return set()
-    for gang in there:
-        world.stand_ins.remove(gang)
+    for gang, before in there.items():
+        for uid in membership.expect(gang, ()):
+            world.managed.forget_pod(uid)
+        _mention(world, before, -1)
     if owner is not None and wanted:
         number = sum(kind.number for kind in kinds)
-        world.membership.set_object(gang_of(owner, family_of(owner), number, "gang"))
+        membership.set_object(gang_of(owner, family_of(owner), number, "gang"))
         for gang in wanted:
-            world.stand_ins.put(gang, kinds)
+            for kind in kinds:
+                world.snapshot.shape_number(kind.like.shape)
+            _mention(world, kinds, +1)
+            membership.expect(gang, kinds)
     else:
-        world.membership.drop_object(*key)
+        membership.drop_object(*key)
     return {*there, *wanted}
+
+
+def _mention(world: World, kinds: Sequence[Expected], sign: int) -> None:
+    """Claims of expected members are in use, or are no longer."""
+    for kind in kinds:
+        if kind.like.volumes is not None:
+            world.snapshot.volumes.count_pod(kind.like, sign)
+
+
+def forget_made(world: World, holders: Container[str]) -> None:
+    """Forget expected members that were made for what is over, but for those of ``holders``, which hold room."""
+    membership = world.membership
+    membership.expected.forget_made(lambda gang: group_key(membership.group(gang)[0]) in holders)
 
 
 def _stand_ins(world: World, owner: Suspendable) -> list[Expected]:

@@ -37,7 +37,6 @@ from gangsched.core.world.cut_decisions import CutDecisions
 from gangsched.core.world.held_taints import HeldTaints
 from gangsched.core.world.owner_gangs import OwnerGangs, key_in_labels
 from gangsched.core.world.resumes import Resumes
-from gangsched.core.world.stand_ins import StandIns
 from gangsched.model.devices import DEVICE_KINDS, DeviceObject
 from gangsched.model.dialects.objects import MAX_MEMBERS
 from gangsched.model.errors import Mistake
@@ -132,8 +131,7 @@ class World:
         #: By namespace and name.
         self.uid_of: dict[tuple[str, str], str] = {}
         self.managed = Managed(self.snapshot, self.membership, self.jobs, self.assumed, fair_sharing)
-        self.stand_ins = StandIns(self.membership, self.snapshot, self.managed)
-        self.members = Members(self.pods, self.stand_ins.made)
+        self.members = Members(self.pods, self.membership.expected.made)
         self.owner_gangs = OwnerGangs(
             self.jobs,
             self.membership,
@@ -203,7 +201,7 @@ class World:
             self.snapshot.volumes.count_pod(pod, +1)
         self.membership.set_pod(pod)
         if len(self.snapshot.shapes) > 2 * len(self.pods) + _SPARE_SHAPES:
-            self.snapshot.keep_shapes(chain((p.shape for p in self.pods.values()), self.stand_ins.shapes()))
+            self.snapshot.keep_shapes(chain((p.shape for p in self.pods.values()), self.membership.expected.shapes()))
         if pod.node:
             self.assumed.pop(pod.uid, None)
         self.rivals.seen(old, pod)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gangsched.core.actions import ResumeJob
-from gangsched.core.state.expected_members import Crowd, Expected, Pods
+from gangsched.core.state.expected_members import Expected, ExpectedMembers, Pods
 from gangsched.model.jobsets import ReplicatedJob
 from gangsched.model.records import GangId, Job, Pod
 from tests.builders import node, pod
@@ -26,23 +26,23 @@ def alike(name: str, each: int, jobs: range | None = None) -> Expected:
 
 def test_it_is_counted_without_being_made() -> None:
     """The number of members, and one of each kind, are known before there is any of them."""
-    known: dict[str, Pod] = {}
-    crowd = Crowd(GANG, [alike("a", 3), alike("b", 2, range(4, 6))], known, {})
-    assert (len(crowd), len(Pods(crowd)), len(crowd.likes), crowd.used, known) == (7, 7, 2, False, {})
+    members = ExpectedMembers()
+    assert members.replace(GANG, [alike("a", 3), alike("b", 2, range(4, 6))]) == []
+    assert (members.number(GANG), len(Pods(members, GANG)), len(members.of(GANG)), members.made) == (7, 7, 2, {})
+    assert members.replace(GANG, []) == []
 
 
 def test_members_have_the_names_of_their_jobs_pods() -> None:
     """In name order, and by UID; with several Jobs their indexes come in between."""
-    known: dict[str, Pod] = {}
-    opened: dict[GangId, Crowd] = {}
-    crowd = Crowd(GANG, [alike("b", 2, range(4, 6)), alike("a", 11)], known, opened)
-    made = [*Pods(crowd)]
+    members = ExpectedMembers()
+    members.replace(GANG, [alike("b", 2, range(4, 6)), alike("a", 11)])
+    made = [*Pods(members, GANG)]
     assert [p.name for p in made[:4]] == ["a-0", "a-1", "a-10", "a-2"]
     assert [(p.name, p.uid) for p in made[-2:]] == [("b-5-0", "uid-b-5/0"), ("b-5-1", "uid-b-5/1")]
-    assert {p.uid for p in made} == set(crowd) == set(crowd.uids()) == set(known)
-    assert (Pods(crowd)[0].name, opened) == ("a-0", {GANG: crowd})
-    crowd.forget_made()
-    assert (known, opened, len(crowd), crowd.used) == ({}, {}, 15, True)
+    assert {p.uid for p in made} == set(members.made)
+    assert Pods(members, GANG)[0].name == "a-0"
+    assert {*members.replace(GANG, [])} == {p.uid for p in made}
+    assert (members.made, GANG in members) == ({}, False)
 
 
 def big(name: str, at: float) -> Job:
@@ -52,7 +52,7 @@ def big(name: str, at: float) -> Job:
 
 def made_by(cluster: Cluster) -> int:
     """How many pods there are that stand in for others."""
-    return len(cluster.core.world.stand_ins.made)
+    return len(cluster.core.world.membership.expected.made)
 
 
 def test_suspended_jobs_cost_no_more_than_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,13 +60,13 @@ def test_suspended_jobs_cost_no_more_than_one_of_them(monkeypatch: pytest.Monkey
     cluster = Cluster(node("n1").cpu(4))
     cluster.run()
     asked: list[str] = []
-    before = Crowd.made
+    before = ExpectedMembers.pods
 
-    def made(crowd: Crowd) -> dict[str, Pod]:
-        asked.append(crowd.gang.name)
-        return before(crowd)
+    def made(members: ExpectedMembers, gang: GangId) -> list[Pod]:
+        asked.append(gang.name)
+        return before(members, gang)
 
-    monkeypatch.setattr(Crowd, "made", made)
+    monkeypatch.setattr(ExpectedMembers, "pods", made)
     all_of_them = [big(f"j{n}", n) for n in range(4)]
     cluster.handle(*all_of_them)
     assert (asked, made_by(cluster)) == ([], 0)
@@ -87,7 +87,7 @@ def test_what_has_room_stays_until_its_pods_come() -> None:
     cluster.run()
     cluster.show(big("j1", 2.0), big("j2", 3.0))
     cluster.run()
-    assert {f"uid-Job-first/{i}" for i in range(8)} <= {*cluster.core.world.stand_ins.made}
+    assert {f"uid-Job-first/{i}" for i in range(8)} <= {*cluster.core.world.membership.expected.made}
     cluster.leave()
     assert [action.job.name for action in cluster.run() if isinstance(action, ResumeJob)] == ["first"]
 
@@ -98,6 +98,6 @@ def test_started_jobs_of_a_jobset_count_by_what_they_want() -> None:
     waits = jobset(suspended=True, suspended_by=OURS, replicated=(ReplicatedJob(3, like()),))
     cluster = Cluster(node("n1").cpu(4), waits, there)
     cluster.run()
-    [gang] = cluster.core.world.membership.members
+    [gang] = cluster.core.world.membership.expected
     names = [p.name for p in cluster.core.world.membership.pods(gang)]
     assert names == [*(f"train-w-0-{i}" for i in range(4)), "train-w-1-0", *(f"train-w-2-{i}" for i in range(4))]

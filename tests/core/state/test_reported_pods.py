@@ -79,13 +79,13 @@ def test_walks_over_pods_do_not_see_members_without_pods(happens: str, waits: An
     cluster = Cluster(node("n1").cpu(1), read, waits(), pod("runs").cpu(1).on("n1"), *quota(8))
     cluster.run()
     world = cluster.core.world
-    before = {*world.stand_ins.made}
+    before = {*world.membership.expected.made}
     assert before
     assert {*world.pods} == {"uid-d-runs"}
     cluster.show(*EVENTS[happens])
     cluster.run()
     assert {*world.pods} == {"uid-d-runs"}
-    assert {*world.stand_ins.made} == (set() if happens == "queue gone" else before)
+    assert {*world.membership.expected.made} == (set() if happens == "queue gone" else before)
 
 
 def test_members_are_found_by_uid() -> None:
