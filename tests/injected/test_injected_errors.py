@@ -43,9 +43,11 @@ def test_a_life_without_errors_ends_with_all_pods_bound() -> None:
 
 def test_an_error_in_a_function_of_the_core_changes_nothing_for_other_pods() -> None:
     """All others are bound, and no mark, nomination, taint or room is left behind."""
-    expected, chance = Life().run(), random.Random(SEED)
+    expected = Life().run()
     cases = [(place, mode) for place in functions() for mode in MODES]
-    some = chance.sample(cases, min(len(cases), amount(len(cases), 80)))
+    # A function is drawn by its own name, so that a new one elsewhere does not exchange all of them.
+    drawn = sorted(cases, key=lambda case: random.Random(f"{SEED}/{case[0]}/{case[1]}").random())
+    some = drawn[: amount(len(cases), 80)]
     found = {(str(place), mode): outcome(place, functions()[place], expected, mode) for place, mode in some}
     bad = {case: said for case, said in found.items() if said[0].isupper()}
     assert bad == {}, f"seed {SEED}: {bad}"
