@@ -12,6 +12,7 @@ import msgspec
 
 from gangsched.cluster.queue import Item, WriteQueue
 from gangsched.cluster.sim.arrival import Arrival, created_at
+from gangsched.cluster.sim.claims import ClaimController
 from gangsched.cluster.sim.clock import Timing, VirtualClock
 from gangsched.cluster.sim.controllers import (
     DisruptionController,
@@ -26,6 +27,7 @@ from gangsched.cluster.sim.store import Store, describe
 from gangsched.cluster.sim.writes import ApiServer
 from gangsched.core.actions import Action, GangStatus, Write
 from gangsched.core.events import Changed, Event, LeadershipChanged, ServerClock, Synced, WriteDone, record_of
+from gangsched.model.devices import ResourceClaim
 from gangsched.model.records import Pod
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim
 
@@ -59,6 +61,7 @@ class World:
         self.job_controller = JobController(self.clock, self.store, self.timing)
         self.jobset_controller = JobSetController(self.clock, self.store, self.timing, self.job_controller)
         self.volume_controller = VolumeController(self.clock, self.store, self.timing)
+        self.claim_controller = ClaimController(self.clock, self.store, self.timing)
         self.api = ApiServer(self.clock, self.store, self.history, self.timing, self.faults)
         for after_seconds, event in arrivals:
             if after_seconds <= 0:
@@ -94,7 +97,7 @@ def with_uid(event: Event) -> Event:
     record = record_of(event)
     if isinstance(record, Pod) and not record.uid:
         return Changed(msgspec.structs.replace(record, uid=f"sim:{record.key}"))
-    if isinstance(record, PersistentVolume | PersistentVolumeClaim) and not record.uid:
+    if isinstance(record, PersistentVolume | PersistentVolumeClaim | ResourceClaim) and not record.uid:
         kind, name, _ = describe(event)
         return Changed(msgspec.structs.replace(record, uid=f"sim:{kind}/{name}"))
     return event

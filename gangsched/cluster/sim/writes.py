@@ -183,7 +183,8 @@ class ApiServer:
         changed: Any
         wanted = tuple((each.resource, each.name, each.uid) for each in action.consumers)
         if isinstance(action, ReleaseClaim):
-            left = tuple(each for each in claim.reserved_for if each not in wanted)
+            gone = {each.uid for each in action.consumers}
+            left = tuple(each for each in claim.reserved_for if each[2] not in gone)
             if left == claim.reserved_for:
                 return _OK
             changed = msgspec.structs.replace(claim, reserved_for=left, allocation=claim.allocation if left else None)
