@@ -52,6 +52,9 @@ claim_bound_to_nothing = Text('persistentvolumeclaim "{name}" bound to non-exist
 claim_being_deleted = Text('persistentvolumeclaim "{name}" is being deleted')
 resource_claim_being_deleted = Text('resourceclaim "{name}" is being deleted')
 claim_allocated_elsewhere = Text('resourceclaim "{name}" was allocated by another client')
+claim_without_devices = Text('resourceclaim "{name}" has no devices any more')
+device_given_twice = Text('resourceclaim "{name}" has a device that resourceclaim "{other}" has too')
+waits_for_devices = Text("waiting for devices of claims: {names}")
 claim_reserved_too_often = Text('resourceclaim "{name}" has {most} consumers')
 claim_of_another_pod = Text("PVC {where}/{name} was not created for pod {where}/{pod} (pod is not owner)")
 claim_not_created_yet = Text('waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"')
@@ -283,6 +286,7 @@ provisioning_failed = Text('provisioning failed for PVC "{name}"')
 
 waits_for_volumes = Text("waiting for volumes of {names}")
 NOMINATED_ELSEWHERE = "waiting until nominations to other nodes are taken back"
+giving_devices = Text("giving devices: {problem}")
 binding_volumes = Text("binding volumes: {problem}")
 waits_for_pods_of = Text("waiting for the pods of {family} {job}")
 

@@ -12,11 +12,13 @@ from gangsched.core.actions import (
     Action,
     Bind,
     BindVolume,
+    ClaimWrite,
     HoldNode,
     Mark,
     NodeWrite,
     Nominate,
     PodWrite,
+    ReleaseClaim,
     ReleaseNode,
     Remove,
     Report,
@@ -37,7 +39,7 @@ from gangsched.core.planning.context import Question
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.simulation import Phantom
-from gangsched.model.devices import DeviceObject
+from gangsched.model.devices import DeviceObject, ResourceClaim
 from gangsched.model.held import Held
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import JOB, Budget, Condition, Gang, GangId, Job, Node, Pod, PodSelector
@@ -122,6 +124,7 @@ class Cluster:
         self.pods: dict[tuple[str, str], Pod] = {}
         self.nodes: dict[str, Node] = {}
         self.storage: dict[tuple[str, str], StorageObject] = {}
+        self.claims: dict[str, ResourceClaim] = {}
         self.jobs: dict[tuple[str, str], Job] = {}
         self.jobsets: dict[tuple[str, str], JobSet] = {}
         self.log: list[Action] = []
@@ -156,6 +159,8 @@ class Cluster:
                     self.jobsets[(jobset.namespace, jobset.name)] = jobset
                 case ev.Changed(record) if isinstance(record, StorageObject):
                     self.storage[type(record).__name__, record.name] = record
+                case ev.Changed(ResourceClaim() as claim):
+                    self.claims[claim.name] = claim
             self._events.append(made)
             self._shown.append(made)
 
@@ -265,7 +270,7 @@ class Cluster:
                 action.pod.uid,
                 scheduled_condition=Condition("False", action.reason, action.message),
             )
-        if isinstance(action, PodWrite | NodeWrite) and not self.sent:
+        if isinstance(action, PodWrite | NodeWrite | ClaimWrite) and not self.sent:
             self._overrule(action)
         if not isinstance(action, Write):
             return
@@ -274,7 +279,7 @@ class Cluster:
         else:
             self._write(action)
 
-    def _overrule(self, by: PodWrite | NodeWrite) -> None:
+    def _overrule(self, by: PodWrite | NodeWrite | ClaimWrite) -> None:
         overruled = [w for w in self.waiting if w.pod.uid == by.pod.uid and isinstance(w, overruled_by(by))]
         self.waiting = [w for w in self.waiting if w not in overruled]
         self._events += [ev.WriteDone(write.id, Outcome.OUTDATED, "not wanted any more") for write in overruled]
@@ -289,6 +294,9 @@ class Cluster:
             return
         if isinstance(action, NodeWrite):
             self._write_node(action)
+            return
+        if isinstance(action, ClaimWrite):
+            self._write_claim(action)
             return
         found = self.pods.get((action.pod.namespace, action.pod.name))
         if found is None or found.uid != action.pod.uid:
@@ -334,6 +342,32 @@ class Cluster:
         held = Held(action.value, len(found.taints)) if isinstance(action, HoldNode) else None
         self.show(msgspec.structs.replace(found, held=held))
         self._events.append(ev.WriteDone(action.id, Outcome.OK))
+
+    def _write_claim(self, action: ClaimWrite) -> None:
+        found = self.claims[action.claim.name]
+        users = {uid: (resource, name, uid) for resource, name, uid in found.reserved_for}
+        outcome, given = Outcome.OK, found.allocation
+        if isinstance(action, ReleaseClaim):
+            for each in action.consumers:
+                users.pop(each.uid, None)
+            given = given if users else None
+        elif found.allocation not in (None, action.allocation):
+            outcome = Outcome.CONFLICT
+        else:
+            users |= {each.uid: (each.resource, each.name, each.uid) for each in action.consumers}
+            given = action.allocation
+        if outcome is Outcome.OK:
+            self.show(msgspec.structs.replace(found, allocation=given, reserved_for=tuple(users.values())))
+        self._events.append(ev.WriteDone(action.id, outcome))
+
+    def control_claims(self) -> None:
+        """The claim controller gives back the devices of pods that are gone or have finished."""
+        there = {each.uid for each in self.pods.values() if not each.finished}
+        for claim in list(self.claims.values()):
+            left = tuple(each for each in claim.reserved_for if each[2] in there)
+            if left != claim.reserved_for:
+                given = claim.allocation if left else None
+                self.show(msgspec.structs.replace(claim, allocation=given, reserved_for=left))
 
     def _write_job(self, action: SuspendJob | ResumeJob) -> None:
         """The Job controller deletes the pods of a suspended Job at once; it creates none for one that goes on. That of

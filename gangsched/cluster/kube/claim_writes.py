@@ -228,7 +228,7 @@ def allocated(action: AllocateClaim) -> dict[str, Any]:
     """The status of the claim with its devices and consumers. Each share of a device has an id of its own."""
     allocation = msgspec.json.decode(action.written)
     for i, result in enumerate(allocation["devices"]["results"]):
-        if "consumedCapacity" in result:
+        if "shareID" in result:
             result["shareID"] = str(uuid.uuid5(uuid.UUID(int=0), f"{action.claim.uid}/{i}"))
     return {"allocation": allocation, "reservedFor": _listed(action.consumers)}
 

@@ -23,6 +23,7 @@ from gangsched.core.actions import (
     HoldNode,
     Mark,
     Nominate,
+    ReleaseClaim,
     ReleaseNode,
     Unmark,
     WithdrawNomination,
@@ -40,6 +41,7 @@ class Aspect(enum.Enum):
     NOMINATION = "nomination"
     MARK = "mark"
     HOLD = "hold"
+    CLAIM = "claim"
 
 
 _ASPECTS: dict[type[Write], Aspect] = {
@@ -50,6 +52,7 @@ _ASPECTS: dict[type[Write], Aspect] = {
     Unmark: Aspect.MARK,
     HoldNode: Aspect.HOLD,
     ReleaseNode: Aspect.HOLD,
+    ReleaseClaim: Aspect.CLAIM,
 }
 
 

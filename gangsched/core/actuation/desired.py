@@ -17,16 +17,21 @@ import msgspec
 
 from gangsched.core.actions import (
     MARK_REASON,
+    AllocateClaim,
     AskRemoval,
     Bind,
     BindVolume,
+    ClaimRef,
+    Consumer,
     HoldNode,
     JobRef,
     Mark,
     NodeRef,
     Nominate,
+    ReleaseClaim,
     ReleaseNode,
     Remove,
+    ReserveClaim,
     ResumeJob,
     SelectNode,
     SuspendJob,
@@ -37,6 +42,9 @@ from gangsched.core.actions import (
 )
 from gangsched.core.actuation.records import EvictionOwner, Intent, Owners, written
 from gangsched.core.decision import Placement
+from gangsched.core.devices.binding import DeviceBinding
+from gangsched.core.devices.index import DeviceIndex
+from gangsched.core.devices.written import written as allocation_text
 from gangsched.core.ledger.condemned import Condemned, Eviction, unit_of
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.options import Options
@@ -46,11 +54,12 @@ from gangsched.core.volumes.binding import ClaimBinding
 from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.model.constraints import Directives
+from gangsched.model.devices import ClaimKey
 from gangsched.model.records import Node, Pod
 from gangsched.model.times import render_time
 
 #: Writes that are repeated, as they are desired then.
-Kept: TypeAlias = Bind | WithdrawNomination | Mark | Unmark | HoldNode | ReleaseNode
+Kept: TypeAlias = Bind | WithdrawNomination | Mark | Unmark | HoldNode | ReleaseNode | ReleaseClaim
 #: The number of a write that has not been asked for yet.
 _UNSENT = 0
 
@@ -125,6 +134,26 @@ def bind_claim(world: World, binding: ClaimBinding) -> VolumeWrite:
     volume = world.snapshot.volumes.volumes[target.volume]
     taken, version = volume.claim is not None, volume.version
     return BindVolume(_UNSENT, pod, volume.name, volume.uid, version, claim.name, claim.uid, reserved=taken)
+
+
+def give_devices(index: DeviceIndex, binding: DeviceBinding) -> AllocateClaim | ReserveClaim:
+    """Let a claim have the devices that are chosen for it, or let further pods use those that it has."""
+    claim = ClaimRef(*binding.key, binding.uid, binding.version)
+    consumers = tuple(Consumer(pod.name, pod.uid) for pod in binding.consumers)
+    if not binding.new:
+        return ReserveClaim(_UNSENT, claim, consumers, binding.allocation)
+    text = allocation_text(index.claims[binding.key].spec, binding.allocation, index.classes)
+    return AllocateClaim(_UNSENT, claim, consumers, binding.allocation, text)
+
+
+def release_claim(world: World, key: ClaimKey, uids: Iterable[str]) -> ReleaseClaim | None:
+    """Let these pods (UIDs) no longer use a claim; None if it is gone."""
+    claim = world.snapshot.devices.claims.get(key)
+    if claim is None:
+        return None
+    names = {uid: pod.name for uid in sorted(uids) if (pod := world.pods.get(uid)) is not None}
+    consumers = tuple(Consumer(names.get(uid, ""), uid) for uid in sorted(uids))
+    return ReleaseClaim(_UNSENT, ClaimRef(*key, claim.uid, claim.version), consumers)
 
 
 def mark(condemned: Condemned, pod: Pod, now: float) -> Mark | None:
@@ -203,6 +232,9 @@ def still_desired(world: World, ledger: Ledger, options: Options, asked: Kept) -
         if node is None or asked.node.uid not in (node.uid, node.name):
             return ""
         return hold(ledger.held, node, asked.value)
+    if isinstance(asked, ReleaseClaim):
+        claim = world.snapshot.devices.claims.get((asked.claim.namespace, asked.claim.name))
+        return asked if claim is not None and claim.uid == asked.claim.uid else ""
     pod = world.pods.get(asked.pod.uid)
     if pod is None:
         return ""

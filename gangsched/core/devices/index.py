@@ -16,6 +16,7 @@ from gangsched.model.devices import (
     Allocation,
     ClaimKey,
     DeviceClass,
+    DeviceId,
     DeviceObject,
     DeviceTaintRule,
     ResourceClaim,
@@ -56,6 +57,7 @@ class DeviceIndex:
         self.assumed: dict[ClaimKey, Assumed] = {}
         self.generation = 0
         self._reserving: dict[str, dict[ClaimKey, None]] = {}
+        self._holders: dict[DeviceId, set[ClaimKey]] = {}
         self._in_use: tuple[int, InUse] = (-1, InUse())
 
     # -- objects -------------------------------------------------------------------------------------------
@@ -101,10 +103,14 @@ class DeviceIndex:
             old = self.claims.pop((namespace, name), None)
             if old is not None:
                 self._reserve(old, reserved=False)
+                self._hold(old, held=False)
 
     def _put_claim(self, claim: ResourceClaim) -> bool:
         old = self.claims.get(claim.key)
         self.claims[claim.key] = claim
+        if old is not None:
+            self._hold(old, held=False)
+        self._hold(claim, held=True)
         self._reserve(claim, reserved=True)
         if old is None:
             return True
@@ -124,6 +130,18 @@ class DeviceIndex:
                 if not claims:
                     del self._reserving[uid]
                     self.gone.discard(uid)
+
+    def _hold(self, claim: ResourceClaim, *, held: bool) -> None:
+        for each in claim.allocation.devices if claim.allocation is not None else ():
+            if each.admin:
+                continue
+            if held:
+                self._holders.setdefault(each.device, set()).add(claim.key)
+                continue
+            keys = self._holders.get(each.device, set())
+            keys.discard(claim.key)
+            if not keys:
+                self._holders.pop(each.device, None)
 
     def _tainted(self, each: ResourceSlice) -> ResourceSlice:
         """The slice with the taints of rules."""
@@ -168,6 +186,18 @@ class DeviceIndex:
         self.gone.add(uid)
         self.generation += 1
         return True
+
+    def holders(self, device: DeviceId) -> frozenset[ClaimKey]:
+        """Return the claims that have this device, as the cluster shows them, without those with admin access."""
+        return frozenset(self._holders.get(device, ()))
+
+    def reserved_for(self, uid: str) -> tuple[ClaimKey, ...]:
+        """Return the claims that are reserved for a pod, as the cluster shows them."""
+        return tuple(self._reserving.get(uid, ()))
+
+    def consumers(self) -> frozenset[str]:
+        """Return the UIDs of all for which claims are reserved, as the cluster shows them."""
+        return frozenset(self._reserving)
 
     # -- questions -----------------------------------------------------------------------------------------
 

@@ -28,6 +28,8 @@ class Worklist:
         self.nodes_fuller: set[str] = set()
         #: The keys of groups whose room a gang of higher priority may have taken.
         self.taken_from: set[str] = set()
+        #: UIDs of pods for which a plan may have no place any more.
+        self.unplaced: set[str] = set()
         #: The keys of those of whom a phase may be over.
         self.phases: set[str] = set()
         #: What has become different that may help gangs that do not fit.
@@ -35,5 +37,5 @@ class Worklist:
 
     def __bool__(self) -> bool:
         """Return whether anything is left to be looked at."""
-        pods = self.gangs or self.losing or self.losing_owners or self.lost or self.spared
+        pods = self.gangs or self.losing or self.losing_owners or self.lost or self.spared or self.unplaced
         return bool(pods or self.nodes_changed or self.nodes_fuller or self.taken_from or self.phases or self.changes)

@@ -18,6 +18,7 @@ from gangsched.core.decision import Flavors, Placement, Verdict
 from gangsched.core.events import Change, Failure, Hint, Outcome
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import report
+from gangsched.core.lifecycle.claims import DeviceClaims
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.options import Options
@@ -42,7 +43,16 @@ def enough(world: World, gangs: Sequence[GangId], uids: Container[str]) -> bool:
 class Bindings:
     """Asks ``actuator`` for what brings members to their nodes, each for the gang of a group with a plan."""
 
-    def __init__(self, world: World, ledger: Ledger, options: Options, actuator: Actuator, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        world: World,
+        ledger: Ledger,
+        options: Options,
+        actuator: Actuator,
+        reporter: Reporter,
+        devices: DeviceClaims,
+    ) -> None:
+        self._devices = devices
         self._world = world
         self._ledger = ledger
         self._work = ledger.work
@@ -53,12 +63,15 @@ class Bindings:
     # -- room -----------------------------------------------------------------------------------------------
 
     def has_writes_in_flight(self, group: Group) -> bool:
-        """Return True while writes of an earlier plan of this gang are unanswered, or one of its nominations is left.
+        """Return True while writes of an earlier plan of this gang are unanswered, or one of its nominations or
+        reservations of claims is left.
 
         Until then the gang is not decided again. A late answer, or a nomination that is cleared late, would look like
         one of the new plan. A mark may stay for a while: it names its plan.
         """
-        return self._actuator.has_writes_in_flight(group.key) or self.nominated_elsewhere(group)
+        if self._actuator.has_writes_in_flight(group.key) or self.nominated_elsewhere(group):
+            return True
+        return not self._devices.settled(self.unplaced(group))
 
     def nominated_elsewhere(self, group: Group) -> bool:
         """Return True if a member has a nomination that is to be taken back, as far as is known."""
@@ -163,17 +176,30 @@ class Bindings:
             self._actuator.fail(group.key, Failure(plan.placements[0].uid, Outcome.CONFLICT, found))
             return
         plan.claims = found
-        names = listed(sorted("/".join(b.key) for b in found), 5)
-        group.message = causes.waits_for_volumes(names=names) if found else causes.NOMINATED_ELSEWHERE
+        problem = self._devices.begin(plan)
+        if problem:
+            self._actuator.fail(group.key, Failure(plan.placements[0].uid, Outcome.CONFLICT, problem))
+            return
+        if found:
+            group.message = causes.waits_for_volumes(names=listed(sorted("/".join(b.key) for b in found), 5))
+        elif plan.devices:
+            group.message = causes.waits_for_devices(names=listed(sorted(b.name for b in plan.devices), 5))
+        else:
+            group.message = causes.NOMINATED_ELSEWHERE
         for binding in found:
             if binding.ours:
                 index.assume(binding.key, binding.target)
             if not binding.asked:
                 self._actuator.want(desired.bind_claim(world, binding), group.key)
 
-    def volumes_bound(self, plan: Plan) -> tuple[bool, str]:
-        """Return True if all claims are bound. If a claim will not be bound, return the reason with it."""
-        everything = True
+    def prebound(self, group: Group, plan: Plan) -> tuple[bool, str]:
+        """Return True if all claims have their volumes and devices. If one will not, return the reason with it.
+
+        What can be written for them by now is asked for.
+        """
+        everything, problem = self._devices.follow(group, plan)
+        if problem:
+            return False, causes.giving_devices(problem=problem)
         for binding in plan.claims:
             bound, problem = progress(self._world.snapshot, binding)
             if problem:

@@ -50,6 +50,9 @@ from gangsched.core.world.world import World, queue_order, surplus_waits, take_i
 from gangsched.messages import notes
 from gangsched.model.times import render_time
 
+#: What members wait for while their claims are given volumes and devices.
+_OF_CLAIMS = (Hint.VOLUMES, Hint.DEVICES)
+
 
 class Ids:
     """Numbers of writes and plans, each used once."""
@@ -132,6 +135,7 @@ class Executor:
                 self._time_passed()
             if work.phases:
                 self.phases.continue_answered()
+            self.gangs.claims.take_back_unused()
             if self.drains.at_work:
                 self.drains.advance()  # who was being bound until now, and whose queue is drained, may leave
             changes = self._take_changes()
@@ -162,7 +166,7 @@ class Executor:
             out += [Change(Hint.QUOTA, tree=tree) for tree in sorted(self.world.managed.take_changes())]
         else:
             self.world.membership.changed.clear()  # only quota asks for it
-        if any(change.kind is Hint.VOLUMES for change in out):
+        if any(change.kind in _OF_CLAIMS for change in out):
             groups = map(self.groups.get, self._ledger.holders())
             self.work.phases.update(g.key for g in groups if g is not None and g.state is State.PREBINDING)
         return out
@@ -566,6 +570,7 @@ class Executor:
                 self._evictions.take_over(pod, owners)
         for group, plan in resumed:  # now that it is known who leaves
             self.phases.go_on(group, plan, tell=False)
+        self.gangs.claims.take_over()
         self._reporter.runs_with_quota()
 
     def _begun(self) -> set[int]:

@@ -13,6 +13,7 @@ from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.announced import AnnouncedRoom
 from gangsched.core.lifecycle.binding import Bindings
 from gangsched.core.lifecycle.broken import BrokenGangs
+from gangsched.core.lifecycle.claims import DeviceClaims
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import Evictions
 from gangsched.core.lifecycle.group import Failed, Group, Plan
@@ -35,7 +36,8 @@ _RESTING = (State.GATHERING, State.QUEUED, State.BACKOFF, State.BOUND)
 class Gangs:
     """``groups`` has by key every gang or GangGroup that waits, or whose plan is being carried out.
 
-    ``evictions`` carries out those for them, ``bindings`` brings their members to nodes, ``waiting`` and
+    ``evictions`` carries out those for them, ``bindings`` brings their members to nodes, ``claims`` gives them
+    devices, ``waiting`` and
     ``unschedulable`` know those that do not fit. ``review`` checks plans with evictions again, ``broken`` checks gangs
     with removed members. ``losses`` has the lost members of running gangs, ``announced`` the room of members that are
     created later. ``holding`` holds nodes against other schedulers.
@@ -49,9 +51,10 @@ class Gangs:
         self._reporter = reporter
         self._queue = queue
         self._longest_wait = decider.options.longest_wait
-        self.evictions = Evictions(world, ledger, decider.options, actuator, reporter)
-        self.bindings = Bindings(world, ledger, decider.options, actuator, reporter)
         self.groups: dict[str, Group] = {}
+        self.evictions = Evictions(world, ledger, decider.options, actuator, reporter)
+        self.claims = DeviceClaims(world, ledger, actuator, self.groups)
+        self.bindings = Bindings(world, ledger, decider.options, actuator, reporter, self.claims)
         self.holding = Holding(world, ledger, decider.options.hold_room, actuator, reporter, self.groups)
         self.losses = Losses(world, ledger)
         self.announced = AnnouncedRoom(decider, reporter)
@@ -192,6 +195,7 @@ class Gangs:
             self.evictions.end(eviction)
             self.holding.plan_over(group, bound=group.state is State.BOUND)
             self.bindings.forget_claims(plan)
+            self.claims.plan_over(plan)
             if plan.waits_since is not None and group.state is not State.BOUND:
                 most = self._longest_wait
                 group.failures.held_in_vain(world.now - plan.waits_since, most, world.now)

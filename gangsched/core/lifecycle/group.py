@@ -16,6 +16,7 @@ import msgspec
 
 from gangsched.core.actuation.records import Intent
 from gangsched.core.decision import Placement, QuotaUse, Victim, group_key, names_of
+from gangsched.core.devices.binding import DeviceBinding
 from gangsched.core.ledger.condemned import Cause, Eviction, Grounds, Phase
 from gangsched.core.lifecycle.table import HOLDING, State
 from gangsched.core.queue.signature import Signature
@@ -173,7 +174,7 @@ class Plan:
     ``awaited`` are the UIDs of others that leave anyway, ``nominated`` the nodes to which members have been nominated,
     by UID. The ledger has the victims and other pods that are not gone yet. ``neighbours`` are the UIDs of the pods on
     the plan's nodes when it was made: later pods there have taken room. ``claims`` are those that are being bound for
-    the members. ``read`` is what the choice of its victims rests on.
+    the members, ``devices`` those that are being given devices. ``read`` is what the choice of its victims rests on.
     """
 
     def __init__(self, placements: Sequence[Placement], eviction: Eviction, awaited: Sequence[str] = ()) -> None:
@@ -183,6 +184,7 @@ class Plan:
         self.nominated: dict[str, str] = {}
         self.neighbours: set[str] = set()
         self.claims: list[ClaimBinding] = []
+        self.devices: list[DeviceBinding] = []
         #: When room began to be held although no pod leaves for it.
         self.waits_since: float | None = None
         self.read = Read()

@@ -79,6 +79,7 @@ class Phases:
         if group.without_pods:
             return Signal.START
         claims = needs_binding(self._world.snapshot, self._world.members, plan.placements)
+        claims = claims or self._gangs.claims.lacking(plan)
         return Signal.VOLUMES if claims or self._bindings.nominated_elsewhere(group) else signal
 
     def answer(self, action_id: int, outcome: Outcome, message: str) -> None:
@@ -185,6 +186,7 @@ class Phases:
         waits = outcome is Outcome.OUTDATED and group is not None  # its room stays taken until the phase is over
         if outcome is not Outcome.TRANSIENT and not waits:
             self._world.forget(action.pod.uid)
+            self._work.unplaced.add(action.pod.uid)
             self._work.changes.append(Change(Hint.ROOM, action.node))
 
     def continue_answered(self) -> None:
@@ -337,7 +339,7 @@ class Phases:
         """Every write about the members has been answered."""
         failures = self._actuator.take_failures(group.key)
         if group.state is State.PREBINDING and not failures:
-            done, problem = self._bindings.volumes_bound(plan)
+            done, problem = self._bindings.prebound(group, plan)
             if done and not self._bindings.nominated_elsewhere(group):
                 # While volumes were bound members that ran may have gone.
                 whole = enough(self._world, group.gangs, plan.node_of) and self._review.holds(group, plan)
@@ -451,6 +453,7 @@ class Phases:
         """The plan is over; what follows has the members (UIDs) on these nodes."""
         self._bindings.clear(group, nodes, notes.OTHER_NODE)
         self._evictions.end(plan.eviction)
+        self._work.unplaced.update(plan.node_of)
 
     def _bind(self, group: Group, plan: Plan, verdict: Verdict) -> None:
         """There is room for the gang where this verdict has it: it waits for no pod any more."""

@@ -194,7 +194,7 @@ async def test_each_right_is_needed(make_cluster: Make, admin: Client, resource:
 
 def test_shares_of_a_device_have_ids_of_their_own() -> None:
     """Each share of a device is told from others; the id is the same at each attempt, and others have none."""
-    shared = {"request": "gpus", "driver": DRIVER, "pool": "n1", "device": "gpu-0", "consumedCapacity": {"memory": "1"}}
+    shared = {"request": "gpus", "driver": DRIVER, "pool": "n1", "device": "gpu-0", "shareID": "new"}
     plain = {"request": "gpus", "driver": DRIVER, "pool": "n1", "device": "gpu-1"}
     text = msgspec.json.encode({"devices": {"results": [shared, shared, plain]}}).decode()
     action = AllocateClaim(1, ClaimRef("default", "c", "uid-c"), (), ALLOCATION, text)
