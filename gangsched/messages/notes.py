@@ -109,6 +109,7 @@ rounds = Text("{rounds} rounds of evictions in a row have")
 rounds_without_binding = Text("{many} not led to its binding{taken}")
 TAKEN = ", for others took the room"
 BINDING_REFUSED = "a binding was refused"
+NOMINATION_REFUSED = "the nomination of a member was refused"
 node_refused = Text("{node} no longer takes {pod}")
 
 # Writes that were not sent, or refused
@@ -130,6 +131,9 @@ ANOTHER_NODE = "another node of this name"
 NO_ANSWER = "no answer to the eviction"
 stale = Text(
     "nothing has been heard of {resource} for {seconds} s: after {most} s no pod is bound or evicted by what was known"
+)
+not_shown = Text(
+    "a binding was accepted {seconds} s ago, and the watch of pods does not show it: no pod is bound or evicted now"
 )
 NOT_LEADER = "not the leader (any more)"
 NOT_WANTED = "it is not wanted any more"

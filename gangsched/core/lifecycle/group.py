@@ -52,6 +52,8 @@ TRIES = 3
 #: Seconds in which a gang evicts no pod after a round of evictions that did not end in its binding; twice as long after
 #: each further one.
 ROUND_PAUSE_SECONDS = 30.0
+#: The same after the binding or the nomination of a member was refused.
+REFUSED_PAUSE_SECONDS = 120.0
 LONGEST_PAUSE_SECONDS = 1800.0
 
 
@@ -61,11 +63,14 @@ def pause(first_seconds: float, times: int) -> float:
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A member could not be bound. ``until`` is the end of the ``pauses``-th pause, ``asked`` what it looked like."""
+    """A member could not be bound or nominated. ``until`` is the end of the ``pauses``-th pause, ``asked`` what the
+    member looked like, ``why`` what was refused, in words.
+    """
 
     pauses: int
     until: float
     asked: object
+    why: str
 
 
 class Failures:
@@ -87,6 +92,17 @@ class Failures:
         self.no_hold_until = 0.0
         self._waited = 0.0
         self._round = Round.OVER
+
+    def refuse(self, uid: str, asked: object, now: float, why: str) -> bool:
+        """A member that looks like this was refused for good. Return whether a pause begins by it: none does during the
+        one before, which is half as long.
+        """
+        before = self.refusals.get(uid)
+        pauses = before.pauses if before is not None and before.asked == asked else 0
+        if pauses and before is not None and before.until > now:
+            return False
+        self.refusals[uid] = Refusal(pauses + 1, now + pause(REFUSED_PAUSE_SECONDS, pauses + 1), asked, why)
+        return True
 
     def record(self, cause: Failed) -> None:
         """It has happened once more."""

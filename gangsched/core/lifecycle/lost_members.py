@@ -18,14 +18,15 @@ from gangsched.core.agenda import Page
 from gangsched.core.decision import group_key
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.ledger import Ledger
-from gangsched.core.lifecycle.group import Group, Refusal, pause
-from gangsched.core.lifecycle.refused_bindings import FIRST_PAUSE_SECONDS, asked_by
+from gangsched.core.lifecycle.group import Group
+from gangsched.core.lifecycle.refused_bindings import asked_by
 from gangsched.core.lifecycle.table import State
 from gangsched.core.quota.stop_policy import STOPPED
 from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.state.membership import ONLY_WAITING
 from gangsched.core.world.kept_room import keep_room
 from gangsched.core.world.world import World
+from gangsched.messages import notes
 from gangsched.model.records import SINGLE, GangId, Pod
 
 #: How long room is held from when it became free, and once more from when a successor has been seen.
@@ -102,12 +103,7 @@ class Losses:
         pod = self._world.pods.get(uid)
         if pod is None:
             return
-        before = group.failures.refusals.get(uid)
-        pauses = before.pauses if before is not None and before.asked == asked_by(pod) else 0
-        first = not pauses or before is None or before.until <= now
-        if first:
-            until = now + pause(FIRST_PAUSE_SECONDS, pauses + 1)
-            group.failures.refusals[uid] = Refusal(pauses + 1, until, asked_by(pod))
+        first = group.failures.refuse(uid, asked_by(pod), now, notes.BINDING_REFUSED)
         if pod.gang.family != SINGLE:
             known = self.rooms.get(pod.gang, {}).get(uid)
             until = known.until if known is not None and not first else now + HOLD_SECONDS

@@ -10,6 +10,7 @@ from gangsched.core.actions import (
     Bind,
     HoldNode,
     Mark,
+    Nominate,
     ReleaseNode,
     Removal,
     Remove,
@@ -28,6 +29,7 @@ from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.draining import Drains
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.lifecycle.group import TRIES, Failed, Group, Plan
+from gangsched.core.lifecycle.refused_bindings import asked_by
 from gangsched.core.lifecycle.review import Review
 from gangsched.core.lifecycle.table import UNDER_WAY, Signal, State
 from gangsched.core.lifecycle.waiting import NominatedGangs
@@ -115,11 +117,19 @@ class Phases:
     def _answered(self, key: str, group: Group, action: Action, outcome: Outcome, message: str) -> None:
         if isinstance(action, Bind):
             self._bound(key, group, action, outcome)
+        if isinstance(action, Nominate) and outcome is Outcome.REFUSED:
+            self._not_nominated(group, action)
         if isinstance(action, ResumeJob) and group.plan is not None and outcome is Outcome.OK:
             note = notes.job_resumed(pods=counted(len(group.plan.placements), "pod"))
             note = f"{note}; {message}" if message else note
             self._reporter.event(action.job, report.RESUMED, note)
             self._reporter.admitted(group)
+
+    def _not_nominated(self, group: Group, action: Nominate) -> None:
+        """The status of a member may not be written. Each new plan would be refused too, so the gang pauses."""
+        pod, now = self._world.pods.get(action.pod.uid), self._world.now
+        if pod is not None and group.failures.refuse(pod.uid, asked_by(pod), now, notes.NOMINATION_REFUSED):
+            group.failures.no_hold_until = group.failures.refusals[pod.uid].until
 
     def _late(self, group: Group | None, answer: Written) -> None:
         """The outcome of a write for which no phase waits (any more)."""

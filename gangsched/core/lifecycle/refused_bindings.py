@@ -18,9 +18,6 @@ from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.model.records import Pod
 
-#: Seconds in which a gang evicts no pod after a member was refused; twice as long each time it is refused after that.
-FIRST_PAUSE_SECONDS = 120.0
-
 
 def pause_of(world: World, group: Group) -> Pause:
     """When the group may evict others (again), and why not before."""
@@ -28,13 +25,13 @@ def pause_of(world: World, group: Group) -> Pause:
         pod = world.pods.get(uid)
         if pod is None or pod.node or not pod.live or asked_by(pod) != refusal.asked:
             del group.failures.refusals[uid]
-    refused = max((refusal.until for refusal in group.failures.refusals.values()), default=0.0)
+    refused = (Pause(refusal.until, refusal.why) for refusal in group.failures.refusals.values())
     rounds = group.failures.count(Failed.ROUND)
     many = notes.rounds(rounds=rounds) if rounds > 1 else notes.ONE_ROUND
     taken = notes.because(why=group.failures.lost) if group.failures.lost else ""
     why = notes.rounds_without_binding(many=many, taken=notes.TAKEN if group.failures.taken else taken)
     paused = Pause(group.failures.paused_until, why)
-    return max(Pause(refused, notes.BINDING_REFUSED), paused)
+    return max([*refused, paused])
 
 
 def asked_by(pod: Pod) -> object:

@@ -12,8 +12,7 @@ from gangsched.core.actions import Bind, Mark, Remove, Unmark, Write
 from gangsched.core.decision import UNSCHEDULABLE, Verdict
 from gangsched.core.events import Outcome
 from gangsched.core.lifecycle import report
-from gangsched.core.lifecycle.group import Group
-from gangsched.core.lifecycle.refused_bindings import FIRST_PAUSE_SECONDS
+from gangsched.core.lifecycle.group import REFUSED_PAUSE_SECONDS, Group
 from gangsched.core.lifecycle.rollback import hopeless
 from gangsched.model.records import SINGLE, GangId, Job
 from tests.builders import PodBuilder, decided, gang, node, pdb, pod
@@ -312,7 +311,7 @@ def test_what_passes_is_not_hopeless(passes: dict[str, Any]) -> None:
     assert not hopeless(found.but(**passes))
 
 
-@pytest.mark.parametrize("delay", [0.0, FIRST_PAUSE_SECONDS + 60])
+@pytest.mark.parametrize("delay", [0.0, REFUSED_PAUSE_SECONDS + 60])
 def test_a_gang_that_will_evict_later_is_not_rolled_back(delay: float) -> None:
     """Its place is taken by a pod that may leave for it, once its preemption delay is over, and the pause after a
     refused binding.
@@ -324,7 +323,7 @@ def test_a_gang_that_will_evict_later_is_not_rolled_back(delay: float) -> None:
     cluster.show(pod("low").cpu(3).priority(0).on("n2"))
     cluster.pass_time(5)
     assert names(cluster, Remove) == set()
-    cluster.pass_time(max(delay, FIRST_PAUSE_SECONDS))
+    cluster.pass_time(max(delay, REFUSED_PAUSE_SECONDS))
     assert names(cluster, Remove) == {"low"}
 
 
@@ -348,7 +347,7 @@ def test_a_victim_that_turns_up_while_members_are_marked_saves_them() -> None:
     cluster.show(node("n3"), pod("low").cpu(3).priority(-1).on("n3"))
     go_on(cluster)
     assert names(cluster, Remove) == set()
-    cluster.pass_time(FIRST_PAUSE_SECONDS)
+    cluster.pass_time(REFUSED_PAUSE_SECONDS)
     assert names(cluster, Remove) == {"low"}
 
 

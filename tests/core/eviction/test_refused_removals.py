@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from gangsched.core.actions import Action, AskRemoval, Mark, Nominate, Remove
 from gangsched.core.events import Outcome
+from gangsched.core.lifecycle.group import LONGEST_PAUSE_SECONDS
 from gangsched.core.state.refused_removals import REFUSED_SECONDS
 from tests.builders import gang, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, texts
@@ -163,3 +166,24 @@ def test_a_gang_takes_another_place_if_one_victim_may_not_be_marked() -> None:
     goes_on(cluster, 120)
     assert asked(cluster) == ["lose", "other"]
     assert sorted(nodes_of(cluster.log).values()) == ["n-lose", "n-other"]
+
+
+def test_a_gang_whose_nomination_is_refused_pauses_twice_as_long_each_time() -> None:
+    """A policy refuses the status of a member: nobody is evicted, the gang says why, and hardly writes in an hour."""
+    cluster = world()
+    cluster.judge = lambda action: REFUSAL if isinstance(action, Nominate) and action.pod.name == "m0" else None
+    tried = []
+    for _ in range(360):
+        before = len(cluster.log)
+        goes_on(cluster, 10)
+        tried += [cluster.now for action in cluster.log[before:] if isinstance(action, Nominate)][:1]
+    assert asked(cluster) == []
+    gaps = [after - before for before, after in pairwise(tried)]
+    assert len(tried) <= 6
+    assert gaps == sorted(gaps)
+    said = [text for _, text in texts(cluster.log, "m0")]
+    assert any("policy keep denied the request" in text for text in said)
+    assert any("the nomination of a member was refused" in text for text in said)
+    cluster.judge = lambda _: None
+    goes_on(cluster, LONGEST_PAUSE_SECONDS + 60)
+    assert sorted(asked(cluster)) == ["keep", "lose"]

@@ -47,7 +47,7 @@ def test_a_failed_nomination_or_mark_ends_the_plan(kind: type[Write], outcome: O
 def test_the_status_of_its_group_does_not_end_a_backoff() -> None:
     """We write it ourselves, and it says nothing about the gang that a decision rests on; a new minimum does."""
     cluster = preempting()
-    cluster.judge = failing(Nominate, Outcome.REFUSED, 1)
+    cluster.judge = failing(Nominate, Outcome.TRANSIENT, 1)
     cluster.run()
     group = gang("g").min(2).timeout(60).obj()
     cluster.show(msgspec.structs.replace(group, status={"phase": "Scheduling"}, generation=2))
