@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -252,7 +252,7 @@ class KubeCluster:
             controller=controller,
             instance=lease.identity if lease else unique_identity(),
             statuses=statuses,
-            stale=self._caches.stale,
+            stale=self._outdated,
             settings=sent,
             observe=observe,
             bystanders=self._bystanders,
@@ -384,6 +384,11 @@ class KubeCluster:
     def stale(self) -> str:
         """Why no pod is evicted at the moment by what is known, in words; else empty. From any thread."""
         return self._caches.stale()
+
+    def _outdated(self, kinds: Collection[str]) -> str:
+        """Return why nothing is to be written that rests on these kinds, in words; else empty."""
+        unshown = self._preconditions.unshown(time.monotonic()) if "Pod" in kinds else ""
+        return unshown or self._caches.stale(kinds)
 
     def health(self) -> Health:
         """The state of things; from any thread."""

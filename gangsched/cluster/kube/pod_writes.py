@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TypeVar
 
 import msgspec
@@ -130,6 +131,10 @@ class Bindings(PodWrites[Bind]):
 
     def failed(self, action: Bind) -> None:
         self.means.preconditions.failed(action)
+
+    def succeeded(self, action: Bind, request: Request, body: bytes) -> str:
+        self.means.preconditions.accepted(action, time.monotonic())
+        return ""
 
 
 class Nominations(PodWrites[Nominate | WithdrawNomination]):

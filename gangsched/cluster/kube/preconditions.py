@@ -12,6 +12,9 @@ mark, or it was reset because no removal followed for long. The version of the p
 is therefore a precondition of its removal, as its UID is. A pod that others write repeatedly, and that had its mark at
 each read, is removed without that precondition. Otherwise a user who may annotate it could keep it.
 
+An accepted binding shows on the watch of pods. If it has not after some seconds, that watch has died without a word,
+and what is known of pods is old.
+
 A *binding* names the version in which the pod had no node. If it arrives late, when another process leads, it is
 refused if the pod was written since.
 """
@@ -21,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from gangsched import logs
 from gangsched.core.actions import Bind, PodRef
 from gangsched.core.events import Changed, Event, Gone
 from gangsched.messages import notes
@@ -33,6 +37,13 @@ V = TypeVar("V")
 MOST = 50_000
 #: So often a removal may meet a pod that was rewritten since its mark was seen; then its UID and the mark are enough.
 REWRITTEN_AT_MOST = 3
+#: A binding that the watch has not shown so long (seconds) after it was accepted tells that the watch is dead. A slow
+#: server takes a second or two.
+SHOWN_SECONDS = 10.0
+#: By then a silent watch is known by its silence; else the pod cannot be read any more.
+GIVEN_UP_SECONDS = 90.0
+
+_log = logs.get(__name__)
 
 
 class Preconditions:
@@ -49,6 +60,8 @@ class Preconditions:
         self._delivered = 0
         self._bound: set[str] = set()  # UIDs of pods that have been seen on a node
         self._ours: dict[str, str] = {}  # by UID, the node that a binding of ours that no watch has shown yet names
+        self._accepted: dict[str, float] = {}  # when it was accepted, by UID, the oldest first; among these
+        self._was_unshown = False
         self._newest: dict[str, tuple[int, str, str]] = {}  # by node: number of the event, namespace, name
         self._marked: dict[str, str] = {}  # by UID, the version
         self._pending: dict[str, str] = {}  # by UID of a pod without a node, its newest known version
@@ -71,6 +84,7 @@ class Preconditions:
             elif isinstance(event, Gone) and event.kind == "Pod":
                 self._bound.discard(event.uid)
                 self._ours.pop(event.uid, None)
+                self._accepted.pop(event.uid, None)
                 for of in (self._marked, self._pending, self._rewritten):
                     of.pop(event.uid, None)
 
@@ -107,8 +121,30 @@ class Preconditions:
         """It is known that this binding has not taken effect."""
         self._ours.pop(action.pod.uid, None)
 
+    def accepted(self, action: Bind, now: float) -> None:
+        """The API server has bound the pod at this moment of a monotonic clock."""
+        if action.pod.uid not in self._bound:
+            self._put(self._accepted, action.pod.uid, now)
+
+    def unshown(self, now: float) -> str:
+        """Return why nothing is to be written that rests on what is known of pods, in words; empty if it is new enough.
+        A change of the answer is logged.
+        """
+        for uid in [uid for uid, at in self._accepted.items() if now - at > GIVEN_UP_SECONDS]:
+            del self._accepted[uid]
+        since = next(iter(self._accepted.values()), now)
+        unshown = now - since > SHOWN_SECONDS
+        if unshown != self._was_unshown:
+            self._was_unshown = unshown
+            if unshown:
+                _log.warning("the watch of pods does not show an accepted binding: no pod is bound or evicted")
+            else:
+                _log.warning("the watch of pods shows bindings again: pods are bound and evicted again")
+        return notes.not_shown(seconds=int(now - since)) if unshown else ""
+
     def _seen_on_a_node(self, pod: Pod) -> None:
         """For the first time."""
+        self._accepted.pop(pod.uid, None)
         if pod.finished:
             return
         self._bound.add(pod.uid)

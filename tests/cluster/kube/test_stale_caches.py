@@ -11,13 +11,17 @@ import pytest
 import structlog.testing
 
 from gangsched.cluster.kinds import CORE_KINDS
+from gangsched.cluster.kube.adapter import KubeCluster
 from gangsched.cluster.kube.client import Client, ListMeta, Page, SilentError, UnreachableError
+from gangsched.cluster.kube.connection import Connection
+from gangsched.cluster.kube.preconditions import GIVEN_UP_SECONDS, SHOWN_SECONDS, Preconditions
 from gangsched.cluster.kube.reflector import FRESH, STALE_SECONDS, Caches, Reflector
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.cluster.kube.writer import Writer
 from gangsched.core.actions import Action, Bind, PodRef, Remove
-from gangsched.core.events import Event, Outcome, WriteDone
+from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
 from gangsched.model.convert import Converter
+from tests.builders import pod
 from tests.controlplane.client import wait_until
 
 POD = PodRef("default", "p", "uid")
@@ -113,6 +117,59 @@ async def test_the_log_says_once_that_caches_are_old() -> None:
     for task in caches._tasks.values():
         task.cancel()
     await asyncio.gather(*caches._tasks.values(), return_exceptions=True)
+
+
+def test_a_binding_that_the_watch_does_not_show_tells_that_pods_are_known_by_an_old_cache() -> None:
+    """After 10 s nothing is bound or evicted, long before the silence of the watch tells. It is logged once."""
+    known, bound = Preconditions(), pod("p", "default").on("node").uid(POD.uid).obj()
+    known.leaves(Bind(1, POD, "node"))
+    known.accepted(Bind(1, POD, "node"), 100.0)
+    with structlog.testing.capture_logs() as captured:
+        texts = [known.unshown(100.0 + after) for after in (0.0, SHOWN_SECONDS, SHOWN_SECONDS + 1, SHOWN_SECONDS + 2)]
+        known.delivered([Changed(bound)])
+        texts.append(known.unshown(113.0))
+    assert [bool(text) for text in texts] == [False, False, True, True, False]
+    assert ["no pod is bound" in line["event"] for line in captured] == [True, False]
+
+
+@pytest.mark.parametrize("how", ["shown first", "gone", "never shown"])
+def test_a_binding_is_not_waited_for_for_ever(how: str) -> None:
+    """The watch may be quicker than the answer, the pod may be deleted, or become unreadable."""
+    known, bound = Preconditions(), pod("p", "default").on("node").uid(POD.uid).obj()
+    if how == "shown first":
+        known.delivered([Changed(bound)])
+    known.accepted(Bind(1, POD, "node"), 100.0)
+    if how == "gone":
+        known.delivered([Gone("Pod", "default", "p", uid=POD.uid)])
+    assert known.unshown(100.0 + (GIVEN_UP_SECONDS + 1 if how == "never shown" else SHOWN_SECONDS + 1)) == ""
+
+
+async def test_an_accepted_binding_is_expected_on_the_watch() -> None:
+    """The writer notes each, so that the next one is not sent by an old cache."""
+    known, answers = Preconditions(), asyncio.Queue[Event]()
+    writer = Writer(
+        cast("Client", Server()),
+        lambda events: answers.put_nowait(events[0]),
+        now=lambda: 0.0,
+        fence=lambda: float("inf"),
+        controller="c",
+        instance="i",
+        preconditions=known,
+    )
+    task = asyncio.create_task(writer.run())
+    writer.submit([Bind(1, POD, "node")])
+    assert await asyncio.wait_for(answers.get(), 10.0) == WriteDone(1, Outcome.OK, "")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert "does not show it" in known.unshown(time.monotonic() + SHOWN_SECONDS + 1)
+
+
+def test_writes_of_a_cluster_wait_for_the_watch_that_does_not_show_a_binding() -> None:
+    """Those that rest on pods; others go on."""
+    cluster = KubeCluster(Connection("none", None), lease=None)
+    cluster._preconditions.accepted(Bind(1, POD, "node"), time.monotonic() - SHOWN_SECONDS - 1)
+    assert "does not show it" in cluster._writer._stale(("Pod", "Node"))
+    assert cluster._writer._stale(("Node",)) == ""
 
 
 async def test_what_has_no_bearing_may_be_old() -> None:
