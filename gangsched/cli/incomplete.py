@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable, Sequence
 
 from gangsched.cli import without_pods
 from gangsched.cli.decisions import State
@@ -10,7 +11,7 @@ from gangsched.core.decision import Decision
 from gangsched.core.events import Reading
 from gangsched.core.state.census import Census
 from gangsched.core.state.incomplete import missing
-from gangsched.core.world.obstacles import queue_problem
+from gangsched.core.world.obstacles import Kind, obstacle
 from gangsched.messages import absent
 from gangsched.model.dialects import group_api, minimum_key, needs_object
 from gangsched.model.parts import constrained
@@ -21,20 +22,34 @@ _NEAR = 0.7
 
 
 def gathering_advice(state: State, decision: Decision) -> str:
-    """For a gang that is not complete."""
-    world, membership = state.world, state.world.membership
-    gangs, alone = membership.group(decision.gang)
-    if world.managed.two_admitters(gangs):
-        return absent.ONE_ADMITTER
-    if queue_problem(world, gangs):
-        return absent.QUEUE_API
-    if alone:
+    """Return advice for a gang that cannot be scheduled yet."""
+    gangs, _ = state.world.membership.group(decision.gang)
+    found = obstacle(state.world, state.scheduler.ledger.condemned, gangs)
+    return ADVICE[found.kind](state, gangs) if found is not None else absent.LEAVES
+
+
+def _of_group(state: State, gangs: Sequence[GangId]) -> str:
+    """Return advice for the first of these gangs that lacks something, or for their GangGroup."""
+    membership = state.world.membership
+    if membership.group(gangs[0])[1]:
         return absent.LIST_ALIKE
     for gang in gangs:
         census = membership.census(gang)
         if missing(membership, gang, census):
             return _of_gang(state, gang, census)
     return absent.LEAVES
+
+
+#: The advice for each kind of obstacle. A test holds that every kind has one.
+ADVICE: dict[Kind, Callable[[State, Sequence[GangId]], str]] = {
+    Kind.TWO_ADMITTERS: lambda _state, _gangs: absent.ONE_ADMITTER,
+    Kind.NAMESPACE_DELETED: lambda _state, gangs: absent.other_namespace_needed(namespace=gangs[0].namespace),
+    Kind.QUEUE_API_MISSING: lambda _state, _gangs: absent.QUEUE_API,
+    Kind.GROUP_API_MISSING: _of_group,
+    Kind.INVALID: _of_group,
+    Kind.INCOMPLETE: _of_group,
+    Kind.MEMBERS_LEAVE: lambda _state, _gangs: absent.LEAVES,
+}
 
 
 def _of_gang(state: State, gang: GangId, census: Census) -> str:

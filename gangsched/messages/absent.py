@@ -59,6 +59,7 @@ nothing_before = Text("{what}: nothing is scheduled or evicted for the gang befo
 CREATE_PODS, REMOVE_GATES = "create the missing pods", "remove the scheduling gates"
 OWNER = "nothing, if its owner was deleted: the pods are removed with it; else look whether the owner is there"
 LEAVES = "nothing: it is decided when those of its pods that leave are gone"
+other_namespace_needed = Text("create it in another namespace: {namespace} is being deleted, and takes no bindings")
 ONE_ADMITTER = "set quota.mode: auto, or take the label of the queue from it"
 QUEUE_API = "install the API of its queue, or name no queue"
 LIST_ALIKE = "create all gangs of its GangGroup, and give each the same list of them"

@@ -7,11 +7,25 @@ import pytest
 from gangsched.api import Cluster, load
 from gangsched.cli.decisions import State
 from gangsched.cli.explanation import explain, first_action
+from gangsched.cli.incomplete import ADVICE
 from gangsched.core.decision import Gathering
+from gangsched.core.world.obstacles import Kind
 from tests.cli.gpu_cluster import LABEL, NODES, group, job, pod
 
 KOORDINATOR = "gang.scheduling.koordinator.sh"
 MEMBERS = [pod(f"train-{n}", labels={LABEL: "train"}) for n in range(2)]
+
+
+DELETED_NAMESPACE = {
+    "kind": "Namespace",
+    "metadata": {"name": "default", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+    "status": {"phase": "Terminating"},
+}
+
+
+def test_every_obstacle_has_advice():
+    """A new kind of obstacle needs an entry in ADVICE of gangsched/cli/incomplete.py."""
+    assert set(ADVICE) == set(Kind)
 
 
 def told(*objects):
@@ -43,6 +57,10 @@ def told(*objects):
         (
             [group(members=2, **{f"{KOORDINATOR}/groups": '["default/train", "default/other"]'}), *MEMBERS],
             "create all gangs of its GangGroup",
+        ),
+        (
+            [group(members=2), *MEMBERS, DELETED_NAMESPACE],
+            "create it in another namespace: default is being deleted",
         ),
     ],
 )

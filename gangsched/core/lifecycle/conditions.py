@@ -109,7 +109,8 @@ class Reporter:
                 if pod.unowned and not pod.gates:
                     self._tell_unowned(group, pod)
         if group.obstacle is not None or group.state is State.GATHERING:
-            reason, text = group.obstacle or (report.GANG_NOT_READY, "")
+            found = group.obstacle
+            reason, text = (found.reason, found.text) if found is not None else (report.GANG_NOT_READY, "")
             # Of two admitters, and of a mistake, an Event tells whose object it is.
             self.tell(group, reason, text, reason if reason == report.GANG_NOT_READY else "")
             return

@@ -1,10 +1,12 @@
-"""Why a gang cannot be decided now. What is not known of it, or is not there yet, is a reason for it to gather.
+"""The reasons why a gang may not be scheduled yet: something is unknown of it, or is not there.
 
-One function says so, for all who ask: a gang that waits, a plan, and who lists gangs.
+:func:`obstacle` is the only function that finds them, for ``run``, ``plan``, ``get`` and ``explain``. A new reason
+needs a :class:`Kind` here, a sentence in :mod:`gangsched.messages.causes`, and its advice in ``cli/incomplete.py``.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -29,31 +31,54 @@ TWO_ADMITTERS = "TwoAdmitters"
 _NAMED = 3
 
 
-class Obstacle(NamedTuple):
-    """Why a gang cannot be decided: the reason that its members show as their condition, and in words."""
+class Kind(enum.Enum):
+    """What keeps a gang from being scheduled. ``gangsched explain`` has advice for each of them."""
 
-    reason: str
+    TWO_ADMITTERS = enum.auto()
+    NAMESPACE_DELETED = enum.auto()
+    QUEUE_API_MISSING = enum.auto()
+    GROUP_API_MISSING = enum.auto()
+    INVALID = enum.auto()
+    INCOMPLETE = enum.auto()
+    MEMBERS_LEAVE = enum.auto()
+
+
+#: The conditions that are not GANG_NOT_READY.
+_REASONS = {Kind.TWO_ADMITTERS: TWO_ADMITTERS, Kind.INVALID: REFUSED}
+
+
+class Obstacle(NamedTuple):
+    """Why a gang cannot be decided: what kind of obstacle it is, and in words."""
+
+    kind: Kind
     text: str
+
+    @property
+    def reason(self) -> str:
+        """The reason that its members show as their condition."""
+        return _REASONS.get(self.kind, GANG_NOT_READY)
 
 
 def obstacle(world: World, condemned: Condemned, gangs: Sequence[GangId], *, leave: bool = False) -> Obstacle | None:
-    """Why these gangs cannot be decided now, together; None: they can. That members are about to be evicted is no
-    reason where all of them ``leave`` of their own accord.
+    """Return why these gangs cannot be decided together now, or None if they can.
+
+    ``leave``: the gang is being rolled back, so evictions of its own members are ignored.
     """
-    membership, admitted_twice = world.membership, world.managed.two_admitters(gangs)
-    if admitted_twice:
-        return Obstacle(TWO_ADMITTERS, admitted_twice)
-    text = _namespace_problem(world, gangs) or queue_problem(world, gangs) or _group_problem(world, gangs)
+    for kind, find in _CHECKS:
+        if text := find(world, gangs):
+            return Obstacle(kind, text)
+    text = incomplete.problem(world.membership, gangs)
+    if text and world.membership.mistaken(gangs):
+        return Obstacle(Kind.INVALID, text)
     if text:
-        return Obstacle(GANG_NOT_READY, text)
-    text = incomplete.problem(membership, gangs)
-    if text and membership.mistaken(gangs):
-        return Obstacle(REFUSED, text)
-    if text:
-        text = "; ".join((text, *_failed_indexes(world, gangs)))
-    elif not leave:
-        text = _leaving(world, condemned, gangs)
-    return Obstacle(GANG_NOT_READY, text) if text else None
+        return Obstacle(Kind.INCOMPLETE, "; ".join((text, *_failed_indexes(world, gangs))))
+    text = "" if leave else _leaving(world, condemned, gangs)
+    return Obstacle(Kind.MEMBERS_LEAVE, text) if text else None
+
+
+def _two_admitters(world: World, gangs: Sequence[GangId]) -> str:
+    """Return how Kueue admits these gangs as well."""
+    return world.managed.two_admitters(gangs)
 
 
 def _namespace_problem(world: World, gangs: Sequence[GangId]) -> str:
@@ -71,7 +96,7 @@ def _failed_indexes(world: World, gangs: Sequence[GangId]) -> Iterator[str]:
         yield causes.indexes_failed(indexes=listed(indexes, _NAMED), job=key)
 
 
-def queue_problem(world: World, gangs: Sequence[GangId]) -> str:
+def _queue_problem(world: World, gangs: Sequence[GangId]) -> str:
     """Return why it is not known whether these gangs have quota: a label names their queue, and nothing serves it.
 
     Where queues are left to others, as with ``quota.mode: off``, they mean nothing here. A queue of another API that is
@@ -125,3 +150,12 @@ def _leaving(world: World, condemned: Condemned, gangs: Sequence[GangId]) -> str
         if suspended is not None:
             return causes.owner_leaves(name=suspended.key)
     return ""
+
+
+#: What is checked before the gang itself, in this order.
+_CHECKS = (
+    (Kind.TWO_ADMITTERS, _two_admitters),
+    (Kind.NAMESPACE_DELETED, _namespace_problem),
+    (Kind.QUEUE_API_MISSING, _queue_problem),
+    (Kind.GROUP_API_MISSING, _group_problem),
+)
