@@ -33,11 +33,12 @@ def read_schema(name: str) -> dict[str, Any]:
 
 
 def between(text: str, marker: str) -> str:
-    """What stands between ``<!-- marker: begin -->`` and ``<!-- marker: end -->``."""
-    _, _, rest = text.partition(f"<!-- {marker}: begin -->")
-    inside, end, _ = rest.partition(f"<!-- {marker}: end -->")
-    assert end, f"there is no {marker!r} in the page"
-    return inside.strip()
+    """What stands between ``<!-- marker: begin -->`` and ``<!-- marker: end -->``. A note may follow ``begin``."""
+    found = re.search(
+        rf"<!-- {re.escape(marker)}: begin[^>]*-->(.*?)<!-- {re.escape(marker)}: end -->", text, re.DOTALL
+    )
+    assert found, f"there is no {marker!r} in the page"
+    return found[1].strip()
 
 
 def rows(table: str) -> list[list[str]]:

@@ -21,6 +21,7 @@ from typing import Any
 from unittest.mock import patch
 
 from gangsched.cli.main import main as gangsched
+from gangsched.core.framework.registry import BUILT_IN
 from gangsched.model.dialects import upstream
 from tests.bench import rivals
 from tests.bench.compare import record, tables
@@ -123,11 +124,22 @@ def the_versions() -> str:
     return Table(["Kubernetes", "tested", "its own group API", "feature gates for that"], lines).markdown()
 
 
+def the_plugins() -> str:
+    """The built-in plug-ins in order, each with its weight and why it cannot be switched off."""
+    header = ["plug-in", "filter", "score, weight", "always on, because"]
+    lines = []
+    for each in BUILT_IN:
+        weight = (f"{each.weight:g}" + ("" if each.default else ", off by default")) if each.score else ""
+        lines.append([each.name, "yes" if each.filters else "", weight, each.indispensable])
+    return Table(header, lines).markdown()
+
+
 BLOCKS: dict[str, Mapping[str, Callable[[], str]]] = {
     "docs/internals/performance.md": {
         "beside": lambda: tables.beside(record.read()).markdown(),
         "before": lambda: tables.beside(record.read(), tables.BEFORE).markdown(),
     },
+    "docs/reference/configuration.md": {"plug-ins": the_plugins},
     "docs/reference/dialects.md": {**dialects.BLOCKS, "stages": stages.table},
     "README.md": {
         "plan": the_plan,

@@ -7,7 +7,6 @@ from typing import Any
 
 import yaml
 
-from gangsched.core.framework.registry import BUILT_IN
 from gangsched.runtime import config
 from gangsched_conformance import check
 from gangsched_conformance.filters import FILTER_CHECKS
@@ -18,14 +17,6 @@ from tests.pages import between, rows, text_of
 def blocks(text: str, language: str) -> list[str]:
     """The fenced blocks of a language."""
     return re.findall(rf"^ *```{language}\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
-
-
-def test_the_table_of_plugins_is_current() -> None:
-    """configuration.md has every built-in plug-in in order, with its weight and why it cannot be switched off."""
-    _, *lines = rows(between(text_of("docs/reference/configuration.md"), "plug-ins"))
-    assert lines == [
-        [p.name, "yes" if p.filters else "", f"{p.weight:g}" if p.score else "", p.indispensable] for p in BUILT_IN
-    ]
 
 
 def test_the_profiles_in_the_text_are_accepted() -> None:

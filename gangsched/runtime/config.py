@@ -390,7 +390,7 @@ def defaults_text() -> str:
 
 def _spelt_out() -> Configuration:
     """The default configuration with the plug-ins that it means."""
-    enabled = tuple(WeightedPlugin(name=plugin.name, weight=plugin.weight) for plugin in BUILT_IN)
+    enabled = tuple(WeightedPlugin(name=plugin.name, weight=plugin.weight) for plugin in BUILT_IN if plugin.default)
     plugins = Plugins(multi_point=MultiPointPlugins(enabled=enabled))
     configured = tuple(PluginConfig(name=name) for name in ARGUMENTS)
     return Configuration(profiles=(Profile(plugins=plugins, plugin_config=configured),))

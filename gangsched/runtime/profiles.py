@@ -347,7 +347,7 @@ def _merged(given: MultiPointPlugins) -> dict[str, float]:
     found: dict[str, float] = {}
     if _ALL not in off:
         for plugin in BUILT_IN:
-            if plugin.name not in off:
+            if plugin.default and plugin.name not in off:
                 found[plugin.name] = enabled.get(plugin.name, plugin.weight)
     return {**found, **{name: weight for name, weight in enabled.items() if name not in found}}
 

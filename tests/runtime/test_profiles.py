@@ -9,12 +9,12 @@ import jsonschema
 import pytest
 import yaml
 
-from gangsched.core.framework.registry import (
-    PluginSet,
-)
+from gangsched.core.framework import registry
+from gangsched.core.framework.registry import Plugin, PluginSet
+from gangsched.core.plugins.node import ImageLocality
 from gangsched.core.plugins.topology_spread import SpreadDefaults
 from gangsched.model.constraints import NodeTerm, Requirement, SpreadConstraint
-from gangsched.runtime import config
+from gangsched.runtime import config, profiles
 from gangsched.runtime.profiles import PluginConfig, Profile
 from gangsched.runtime.settings import Configuration
 from tests.runtime.plugin_packages import installed
@@ -136,6 +136,16 @@ def test_weights_are_those_of_kube_scheduler() -> None:
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
     }
+
+
+def test_a_built_in_score_may_be_off_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plug-in without ``default`` is in no profile until one enables it."""
+    extra = Plugin("Extra", score=lambda _: ImageLocality(), default=False)
+    monkeypatch.setattr(profiles, "BUILT_IN", (*registry.BUILT_IN, extra))
+    for known in (profiles._BUILT_IN, registry._BY_NAME):
+        monkeypatch.setitem(known, "Extra", extra)
+    assert read("plugins: {}") == DEFAULT
+    assert dict(read("plugins: {score: {enabled: [{name: Extra, weight: 2}]}}").scores)["Extra"] == 2.0
 
 
 def test_multipoint_switches_filter_and_score_off() -> None:

@@ -167,8 +167,8 @@ class Plugin(msgspec.Struct, frozen=True):
     """One plug-in: how its filters and its score are made from its arguments (None: it has none).
 
     ``weight`` is that of the score unless configured. ``indispensable`` says why the filter cannot be switched off, if
-    that is so. ``arguments`` are those that it has when none are given. ``foreign`` plug-ins are not part of this
-    project: their failures must not be the scheduler's.
+    that is so. ``arguments`` are those that it has when none are given. Without ``default`` it is off until a profile
+    enables it. ``foreign`` plug-ins are not part of this project: their failures must not be the scheduler's.
     """
 
     name: str
@@ -178,6 +178,7 @@ class Plugin(msgspec.Struct, frozen=True):
     indispensable: str = ""
     arguments: Any = None
     foreign: bool = False
+    default: bool = True
 
 
 def _node_affinity(given: NodeAffinityArgs) -> tuple[Filter, ...]:
@@ -266,8 +267,10 @@ class PluginSet(msgspec.Struct, frozen=True):
     ``foreign`` are the plug-ins of others among them.
     """
 
-    filters: tuple[str, ...] = tuple(p.name for p in BUILT_IN if p.filters is not None)
-    scores: tuple[tuple[str, float], ...] = tuple((p.name, p.weight) for p in BUILT_IN if p.score is not None)
+    filters: tuple[str, ...] = tuple(p.name for p in BUILT_IN if p.default and p.filters is not None)
+    scores: tuple[tuple[str, float], ...] = tuple(
+        (p.name, p.weight) for p in BUILT_IN if p.default and p.score is not None
+    )
     arguments: tuple[tuple[str, Any], ...] = ()
     foreign: tuple[Plugin, ...] = ()
 

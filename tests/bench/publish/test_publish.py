@@ -29,7 +29,9 @@ def test_the_range_of_several_runs(runs: list[float], text: str) -> None:
 def test_only_blocks_are_written() -> None:
     """What stands around them stays; a block that the page does not have is an error."""
     page = "a\n<!-- x: begin -->\nold\n<!-- x: end -->\nb\n"
-    assert filled(page, {"x": lambda: "new"}) == page.replace("old", "new")
+    written = page.replace("begin", "begin, written by make readme").replace("old", "new")
+    assert filled(page, {"x": lambda: "new"}) == written
+    assert filled(written, {"x": lambda: "new"}) == written
     with pytest.raises(AssertionError, match="there is no 'y' in the page"):
         filled(page, {"y": lambda: "new"})
 
