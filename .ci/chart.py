@@ -46,6 +46,7 @@ FEATURES = {
     "topology.volcano.sh": "volcano",
     "scheduling.run.ai": "kai",
     "kai.scheduler": "kai",
+    "scheduler.grove.io": "operators",
     "scheduling.x-k8s.io": "coscheduling",
     "kubeflow.org": "operators",
     "trainer.kubeflow.org": "operators",

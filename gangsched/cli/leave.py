@@ -18,6 +18,7 @@ from gangsched.cluster.kinds import KINDS, SERVED_KINDS
 from gangsched.messages import leaving
 from gangsched.messages.text import counted, listed
 from gangsched.model.convert import SUSPENDED_BY
+from gangsched.model.dialects.operators import FAMILIES
 
 if TYPE_CHECKING:
     from gangsched.cluster.kube.client import Client
@@ -219,7 +220,7 @@ async def _read(client: Client, space: str, only: Collection[str] = ()) -> tuple
 def _has_templates(name: str, group: str) -> bool:
     """Whether it is an owner of pods, and not a PodGroup or a queue: those of operators become gangs by themselves."""
     kind = KINDS.get((name, group))
-    return kind is not None and name != "PodGroup" and (name == "JobSet" or bool(kind.family))
+    return kind is not None and (name == "JobSet" or kind.family in FAMILIES)
 
 
 # ---------------------------------------------------------------------------------------------------------------- steps

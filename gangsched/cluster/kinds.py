@@ -267,7 +267,8 @@ def _kinds() -> Iterator[Kind]:
     for each in DIALECTS:
         if each.decoded_as is not None and each.gang_from_object is not None:
             record = _plain(each.gang_from_object)
-            yield _where_served("PodGroup", each.family, "podgroups", each.decoded_as, record, versions=each.versions)
+            more = {"versions": each.versions, "family": each.family}
+            yield _where_served(each.kind, each.family, each.plural, each.decoded_as, record, **more)
         if each.queue is not None:
             decoded, versions = each.queue[0], each.queue_versions or each.versions
             queue = _where_served("Queue", each.family, "queues", decoded, _plain(each.queue[1]), namespaced=False)
@@ -385,7 +386,7 @@ def _spec_of(kind: type[wire.Object]) -> type[Any]:
 #: All keys of the specs that are checked for misspelt keys: what is read, and what the API has beside that.
 SPEC_KEYS: dict[tuple[str, str], frozenset[str]] = {
     **{
-        ("PodGroup", each.family): _keys(_spec_of(each.decoded_as), ())
+        (each.kind, each.family): _keys(_spec_of(each.decoded_as), ())
         for each in DIALECTS
         if each.decoded_as is not None
     },

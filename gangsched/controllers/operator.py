@@ -20,7 +20,7 @@ _log = logs.get("gangsched.controllers")
 
 #: Objects that have a status that we keep. Where others wait for a phase the scheduler writes it by itself.
 KEPT = (
-    *(f"podgroups.{each.family}" for each in DIALECTS if each.status is not None and not each.awaited_from),
+    *(f"{each.plural}.{each.family}" for each in DIALECTS if each.status is not None and not each.awaited_from),
     *(f"{plural}.{GROUP}" for plural in ("clusterqueues", "cohorts", "localqueues")),
 )
 

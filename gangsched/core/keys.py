@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from gangsched.core.events import Changed, Event, Gone, ObjectRefused, Record
 from gangsched.model.api_groups import API_GROUPS
+from gangsched.model.dialects import GROUP_APIS
 from gangsched.model.dialects.operators import OPERATORS, STATEFUL_SET
 from gangsched.model.queues import ClusterQueue, KueueWorkload
 from gangsched.model.records import Budget, Gang, Pod, PodSelector
@@ -35,6 +36,8 @@ def object_key(kind: str, group: str, namespace: str, name: str, uid: str = "") 
     """Return the key of an object of this API kind. Without a ``group``, it is the one that has such a kind."""
     if kind in OPERATORS and kind != STATEFUL_SET and group in ("", OPERATORS[kind].group):
         kind, group = "PodGroup", OPERATORS[kind].family
+    if f"{kind}.{group}" in GROUP_APIS:
+        kind = "PodGroup"
     return ObjectKey(kind, group or API_GROUPS.get(kind, ""), namespace, name, uid if kind == "Pod" else "")
 
 

@@ -34,7 +34,7 @@ from gangsched.core.world.obstacles import CLUSTER_QUEUES
 from gangsched.core.world.owner_gangs import owner_key
 from gangsched.core.world.world import World, api_of, group_refused, queue_object_refused, renew_domains, take_in
 from gangsched.messages import causes
-from gangsched.model.dialects import BY_FAMILY, GROUP_APIS
+from gangsched.model.dialects import BY_FAMILY, GROUP_APIS, group_api
 from gangsched.model.dialects.objects import OWNER_GROUPS
 from gangsched.model.dialects.operators import COUNTS_ALL, FAMILIES, OPERATORS, STATEFUL_SET
 from gangsched.model.errors import Mistake
@@ -558,7 +558,7 @@ class Scheduler:
         if matters:
             self._note(Change(Hint.VICTIMS))
         if now is not None and now.remark is not None:
-            self._tell(ev.ObjectRefused(f"PodGroup.{now.family}", now.namespace, now.name, now.uid, *now.remark))
+            self._tell(ev.ObjectRefused(group_api(now.family), now.namespace, now.name, now.uid, *now.remark))
         for scheduler in membership.ours:
             self._touch(GangId(*key, scheduler))
             for other in known.grouped(scheduler) if now is None and known is not None else ():
@@ -571,7 +571,7 @@ class Scheduler:
 
     def _object_refused(self, event: ev.ObjectRefused) -> None:
         kind, membership = event.kind.partition(".")[0], self.world.membership
-        if kind == "PodGroup":
+        if event.kind in GROUP_APIS:
             family = api_of(event)
             gang = group_refused(event, membership.objects.get((family, event.namespace, event.name)))
             membership.set_object(gang)

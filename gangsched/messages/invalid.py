@@ -94,7 +94,8 @@ TOPOLOGY_OF_SUBGROUP = (
     "the topology of a subgroup is not supported unless the webhook of LeaderWorkerSet has written it as pod affinity"
 )
 TOPOLOGY_OF_SLICE = "the topology of a slice is not supported unless Kueue has assigned the pod to a domain"
-PODGANG = "PodGangs of Grove are not supported"
+NO_POD_GROUPS = "lists no group"
+no_group_of_its_own = Text("{name} is no group, or in another list too")
 partitions = Text("{total} partitions of {size} are not the {replicas} replicas of the task")
 few_subgroups = Text("{wanted} is not between 0 and the {count} sub-groups in it")
 subgroup_twice = Text("each sub-group needs a name of its own, {name} is none")

@@ -168,6 +168,21 @@ def _yunikorn(wish: Wish) -> tuple[list[Object], Members]:
     }
 
 
+def _grove(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish, minimum=True, high=True, roles=True, rack=True)
+    groups = wish.roles or {"all": wish.minimum}
+    listed = [{"name": name, "minReplicas": count, "podReferences": []} for name, count in groups.items()]
+    spec: Object = {"podgroups": listed}
+    if wish.high:
+        spec["priorityClassName"] = "high"
+    if wish.rack:
+        spec["topologyConstraint"] = {"packConstraint": {"required": "example.com/rack"}}
+    gang = {**_group("scheduler.grove.io/v1alpha1", spec), "kind": "PodGang"}
+    return [gang], lambda role: {
+        "labels": {"grove.io/podgang": "g", "grove.io/podclique": role if wish.roles else "all"}
+    }
+
+
 _TEMPLATE = {"spec": {"schedulerName": OURS, "restartPolicy": "Never", "containers": []}}
 
 
@@ -273,6 +288,7 @@ APIS = (
     Api("KAI", _kai, "scheduling.run.ai"),
     Api("Kueue's pod groups", _kueue),
     Api("YuniKorn's task groups", _yunikorn),
+    Api("Grove", _grove, "scheduler.grove.io"),
     Api("Job with `gangsched.dev/gang`", _job),
     Api("Job with `spec.scheduling`", _job_scheduling),
     Api("JobSet with `gangsched.dev/gang`", _jobset),

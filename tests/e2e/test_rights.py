@@ -52,6 +52,8 @@ OF_OTHER_STORIES: dict[str, dict[tuple[str, str], str]] = {
         ("scheduling.run.ai", "podgroups"): "list watch",
         ("scheduling.run.ai", "queues"): "list watch",
         ("scheduling.run.ai", "podgroups/status"): "patch",
+        ("scheduler.grove.io", "podgangs"): "list watch",
+        ("scheduler.grove.io", "podgangs/status"): "patch",
         ("leaderworkerset.x-k8s.io", "leaderworkersets"): "list watch",
         **{("ray.io", kind): "list watch" for kind in ("rayclusters", "rayjobs")},
         ("trainer.kubeflow.org", "trainjobs"): "list watch",

@@ -45,6 +45,8 @@ CLUSTER_RIGHTS = {
     ("scheduling.volcano.sh", "podgroups"): FOLLOW | {"patch"},
     ("scheduling.run.ai", "podgroups"): FOLLOW,
     ("scheduling.run.ai", "podgroups/status"): {"patch"},
+    ("scheduler.grove.io", "podgangs"): FOLLOW,
+    ("scheduler.grove.io", "podgangs/status"): {"patch"},
     ("batch", "jobs"): READ | {"patch"},
     ("batch", "jobs/status"): {"patch"},
     ("jobset.x-k8s.io", "jobsets"): READ | {"patch"},

@@ -7,7 +7,6 @@ import pytest
 
 from gangsched.model import wire
 from gangsched.model.convert import Converter
-from gangsched.model.dialects import gang_from_member
 
 LWS = "leaderworkerset.sigs.k8s.io/"
 KUEUE = "kueue.x-k8s.io/"
@@ -62,11 +61,3 @@ def test_a_pod_waits_alone_with_the_annotation_in_its_reason(pod, annotation) ->
 def test_rules_of_webhooks_and_of_kueue_are_enough(pod) -> None:
     """The pod is placed by its affinity or nodeSelector, waits for Kueue, or runs."""
     assert pod.mistake is None
-
-
-def test_pods_of_a_podgang_wait_together() -> None:
-    """With a reason that names it, and none of them can be spared."""
-    gang = gang_from_member(pod(labels={"grove.io/podgang": "g"}))
-    assert gang is not None
-    assert str(gang.mistake) == "metadata.labels[grove.io/podgang]: PodGangs of Grove are not supported"
-    assert gang.min_member > 1000

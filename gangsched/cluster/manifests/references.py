@@ -68,7 +68,7 @@ def _named_by_pod(pod: wire.Pod) -> Iterator[_Named]:
     for each in DIALECTS:
         name, field = each.group_of(pod.metadata, pod.spec)
         if name and each.needs_object(labels):
-            yield _Named("PodGroup", each.family, field, f"podgroups.{each.family}")
+            yield _Named(each.kind, each.family, field, f"{each.plural}.{each.family}")
     yield from _in_queues(labels)
 
 

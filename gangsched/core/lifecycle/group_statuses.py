@@ -131,7 +131,7 @@ class GroupStatuses:
             return
         self._written[key] = _Written(gang, told, replaced=replaced)
         if known is None or known.told != told:
-            self._actions.append(GangStatus(*key, spec.uid, told))
+            self._actions.append(GangStatus(*key, spec.uid, told, dialect.plural))
 
     def time_passed(self) -> None:
         """Look again at the objects of which a status was held back."""

@@ -59,7 +59,7 @@ DIALECTS = (
 )
 BY_FAMILY: Mapping[str, Dialect] = {each.family: each for each in (*DIALECTS, owners.DIALECT, *operators.DIALECTS)}
 #: The kinds of the objects that describe groups, each with its API group after a dot.
-GROUP_APIS = frozenset(f"PodGroup.{family}" for family in BY_FAMILY)
+GROUP_APIS = frozenset(f"{each.kind}.{family}" for family, each in BY_FAMILY.items())
 #: Of a pod that is its own gang, and of a family that no API describes by members or with a status: Jobs with a queue.
 #: By the scheduler name of pods that others put into groups.
 _GROUPED: Mapping[str, Dialect] = {each.scheduler_name: each for each in DIALECTS if each.grouped_by}
@@ -134,7 +134,7 @@ def needs_object(pod: Pod) -> bool:
 
 def group_api(family: str) -> str:
     """Return the kind of the objects that describe groups of this family, with its API group after a dot."""
-    return f"PodGroup.{family}"
+    return f"{_dialect_of(family).kind}.{family}"
 
 
 def minimum_key(family: str) -> str:

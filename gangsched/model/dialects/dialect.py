@@ -40,10 +40,11 @@ class Dialect(NamedTuple):
     ``group_of`` says of metadata and spec of a pod which group it names, and in which field; an empty name for none.
     Pods with this ``scheduler_name`` that are in no group are put into one by others (``grouped_by``, in words), and
     wait for that, unless they have the annotation ``alone_key``. ``decoded_as`` is what its group objects are decoded
-    as, ``gang_from_object`` what they say (it raises :class:`~gangsched.model.errors.FieldError`), ``versions`` those
-    of the API, the best first. Members say with ``needs_object`` (of labels) whether there must be one, and with
-    ``gang_from_member`` what they say where there is none, under ``minimum_key`` how many they must be. ``mistake_of``
-    and ``remark_of`` (of labels and annotations) name what is wrong in that.
+    as, of which ``kind`` and ``plural`` they are, ``gang_from_object`` what they say (it raises
+    :class:`~gangsched.model.errors.FieldError`), ``versions`` those of the API, the best first. Members say with
+    ``needs_object`` (of labels) whether there must be one, and with ``gang_from_member`` what they say where there is
+    none, under ``minimum_key`` how many they must be. ``mistake_of`` and ``remark_of`` (of labels and annotations) name
+    what is wrong in that.
 
     ``role_of`` tells members apart of which a gang needs so many each.
 
@@ -61,6 +62,8 @@ class Dialect(NamedTuple):
     versions: tuple[str, ...] = ()
     decoded_as: type[wire.Object] | None = None
     gang_from_object: Callable[[Any], Gang] | None = None
+    kind: str = "PodGroup"
+    plural: str = "podgroups"
     scheduler_name: str = ""
     grouped_by: str = ""
     alone_key: str = ""

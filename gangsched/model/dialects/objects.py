@@ -130,7 +130,7 @@ def described(family: str, obj: Any, remark: Mistake | None, **wishes: Any) -> G
         uid=meta.uid,
         created=parse_time(meta.creation_timestamp, "metadata.creationTimestamp"),
         generation=meta.generation,
-        source=f"PodGroup.{family}",
+        source=f"{wishes.get('kind', 'PodGroup')}.{family}",
         preemption_delay_seconds=delay,
         queue=queue_labels(meta.labels or {}),
         remark=remark or delay_remark(notes) or unclear,
