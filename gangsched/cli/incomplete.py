@@ -14,7 +14,6 @@ from gangsched.core.state.incomplete import missing
 from gangsched.core.world.obstacles import Kind, obstacle
 from gangsched.messages import absent
 from gangsched.model.dialects import group_api, minimum_key, needs_object
-from gangsched.model.parts import constrained
 from gangsched.model.records import SINGLE, GangId
 
 #: How near a name has to be to be the one that was meant.
@@ -57,7 +56,7 @@ def _of_gang(state: State, gang: GangId, census: Census) -> str:
     spec = state.world.membership.spec(gang)
     if spec is None:
         return _without_group(state, gang)
-    if spec.mistake is not None or (spec.parts is not None and constrained(spec.parts) is not None):
+    if spec.mistake is not None:
         return absent.mend(what=f"{spec.kind} {gang.key}")
     if spec.unowned or any(pod.unowned for pod in census.gated):
         return absent.OWNER

@@ -181,7 +181,8 @@ class PodShape(Record, frozen=True):
     ``scored`` are cpu and memory with the defaults that scoring assumes for pods that ask for nothing.
     ``node_terms`` is None for "no required node affinity"; an empty tuple matches no node. ``images`` has one entry for
     each container, its name as nodes report it; ``image_volumes`` are the images that volumes show. ``is_part``: it is
-    a part of what members request that are only known by a sum, and so no pod.
+    a part of what members request that are only known by a sum, and so no pod. ``within`` are node labels of the domain
+    that its part of a gang has, while the gang is decided.
     """
 
     requests: tuple[tuple[str, int], ...] = ()
@@ -202,3 +203,4 @@ class PodShape(Record, frozen=True):
     resource_claims: bool = False
     node_features: tuple[str, ...] = ()
     is_part: bool = False
+    within: tuple[tuple[str, str], ...] = ()

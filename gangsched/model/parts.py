@@ -31,6 +31,11 @@ def constrained(part: Part) -> Part | None:
     return next(filter(None, map(constrained, part.parts)), None)
 
 
+def is_divided(part: Part) -> bool:
+    """Return True if the part is only a rule by which its members are divided into parts."""
+    return part.least is not None and not part.parts
+
+
 def fewest(part: Part) -> int:
     """How few members may start: those of the smallest parts of which there must be so many."""
     if part.least is None:

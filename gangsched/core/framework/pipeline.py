@@ -17,6 +17,8 @@ from gangsched.core.plugins.topology_spread import PodTopologySpread
 from gangsched.core.plugins.volumes import VolumeFilter
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation, state_key
+from gangsched.core.state.snapshot import Snapshot
+from gangsched.messages.causes import OUTSIDE_TOPOLOGY_DOMAIN as OUTSIDE
 
 _CACHE_LIMIT = 4096
 
@@ -136,7 +138,7 @@ class Pipeline:
         found = self._static.get(key)
         if found is not None and found[0] == generation:
             return found[2]
-        mask = np.ones(sim.snapshot.size, dtype=np.bool_)
+        mask = _inside(pod, snapshot)
         for rule in self.filters:
             if not rule.sees_pods and rule.applies(pod, sim):
                 mask &= rule.mask(rule.prepare(pod, sim))
@@ -196,6 +198,10 @@ class Pipeline:
             if nodes.any():
                 counts[text] = int(nodes.sum())
                 open_nodes &= ~nodes
+        outside = open_nodes & ~_inside(pod, sim.snapshot)
+        if outside.any():
+            counts[OUTSIDE] = counts.get(OUTSIDE, 0) + int(outside.sum())
+            open_nodes &= ~outside
         for rule in self.filters:
             if not open_nodes.any():
                 break
@@ -213,6 +219,14 @@ class Pipeline:
             resolvable |= refused & ~hopeless
             open_nodes &= ~refused
         return [Reason(text, n) for text, n in sorted(counts.items())], resolvable | open_nodes
+
+
+def _inside(pod: PodClass, snapshot: Snapshot) -> Bools:
+    """``(N,)``: nodes of the domain that the pod's part of a gang has; all for other pods."""
+    mask = np.ones(snapshot.size, dtype=np.bool_)
+    for key, value in pod.shape.within:
+        mask &= snapshot.columns.label(key).among((value,))
+    return mask
 
 
 def _only_counts(watching: Iterable[Filter]) -> bool:

@@ -105,7 +105,7 @@ class GangCycle:
         if self._asked.at_once:
             return self._at_once()
         specs = map(self._world.membership.spec, self._gangs)
-        anywhere = not any(spec.topology for spec in specs if spec is not None)
+        anywhere = not any(spec.topology or spec.parts is not None for spec in specs if spec is not None)
         out_of_reach: list[QuotaAssignment] = []
         for gate in self._gates():
             if isinstance(gate, QuotaAssignment) and gate.mode.out_of_reach:
@@ -310,7 +310,7 @@ def one_of_many(
     if len(gangs) != 1 or ledger.holders() or world.foreign_nominations:
         return None
     census, spec = member.census(gang), member.spec(gang)
-    if spec is None or spec.topology or spec.min_member != 1 or spec.announces:
+    if spec is None or spec.topology or spec.parts is not None or spec.min_member != 1 or spec.announces:
         return None
     if len(census.pending) != 1 or member.required(gang, census) != 1:
         return None

@@ -259,7 +259,7 @@ _AWAY = (_CORDONED, _NOT_READY)
 def why_refused(pod: Pod, node: Node) -> tuple[str, str]:
     """The first of the reasons for which a node is none of those that a pod may use, by kind and name."""
     shape = pod.shape
-    for key, value in shape.node_selector:
+    for key, value in (*shape.node_selector, *shape.within):
         if node.labels.get(key) != value:
             return "label", f"{key}={value}"
     if shape.node_name not in ("", node.name):

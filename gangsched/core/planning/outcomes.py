@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from gangsched.core.arrays import Ints, union
 from gangsched.core.decision import (
@@ -27,7 +28,7 @@ from gangsched.core.ledger.backfill import both, waits_behind
 from gangsched.core.placement.placer import Placed, Want
 from gangsched.core.planning.context import NO_PODS, SchedulingContext
 from gangsched.core.planning.headline import headline, out_of_quota
-from gangsched.core.planning.topology import Domain
+from gangsched.core.planning.topology import OUTSIDE, Domain
 from gangsched.core.planning.victims import awaited, needed
 from gangsched.core.preemption import explain, job_failures
 from gangsched.core.preemption.harm import Budgets, render_lost_work
@@ -36,7 +37,7 @@ from gangsched.core.preemption.search import Choice
 from gangsched.core.preemption.units import Units
 from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.state.census import Census
-from gangsched.core.state.simulation import Simulation
+from gangsched.core.state.simulation import Restriction, Simulation
 from gangsched.core.world.world import World
 from gangsched.messages import causes, notes
 from gangsched.model.records import SINGLE, GangId, Pod
@@ -354,6 +355,11 @@ class Outcomes:
         """The domain to explain: the one that is closest to holding the gang, everything evicted that may be."""
         context = self.context
         context.domain = None
+        if context.parts is not None:
+            nothing = np.zeros(self._snapshot.size, dtype=np.bool_)
+            if context.topology.problem:
+                return Domain(0, -1, "", Restriction(nothing, ((OUTSIDE, ~nothing),)))
+            context.assign_nearest(NO_PODS if units is None else union(context.terminating(), units.everything()))
         if context.topology.problem or not context.topology.constrained:
             return context.topology.nowhere
         sim = context.simulation() if units is None else context.planned(units.everything())

@@ -187,7 +187,7 @@ class Topology:
                 level.only = level.common(self._bound)
             if level.only is None and self._bound and keys:
                 if required:
-                    self.problem = _split(level, bound)
+                    self.problem = split_over(level, bound)
             elif not level.names and required:
                 self.problem = causes.no_node_has_label(keys=_keys(keys))
             if required or (level.names and (level.only is not None or not self._bound)):
@@ -409,7 +409,7 @@ def _add(free: Floats, slots: Ints, snapshot: Snapshot) -> None:
         free[i] += np.bincount(table.row[slots], weights=amounts[:, i], minlength=free.shape[1])
 
 
-def _split(level: Level, bound: Sequence[tuple[str, int]]) -> str:
+def split_over(level: Level, bound: Sequence[tuple[str, int]]) -> str:
     """Why members that are bound already leave no domain for the others."""
     without = sorted(name for name, row in bound if level.codes[row] < 0)
     if without:

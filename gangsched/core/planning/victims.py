@@ -13,18 +13,23 @@ import math
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from gangsched.core.arrays import Bools
 from gangsched.core.decision import Awaited
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.options import Options
 from gangsched.core.planning.context import SchedulingContext
-from gangsched.core.planning.topology import Domain, least_harmful
+from gangsched.core.planning.part_costs import VictimPrices
+from gangsched.core.planning.part_table import PartTable
+from gangsched.core.planning.part_tree import Assignment, PartTree
+from gangsched.core.planning.topology import MAX_SEARCHES, Domain, least_harmful
 from gangsched.core.preemption import explain
 from gangsched.core.preemption.blocks import Owners
 from gangsched.core.preemption.demand import demands_of
 from gangsched.core.preemption.fit import fit_for
-from gangsched.core.preemption.harm import Budgets, share, unsaved, work_lost
+from gangsched.core.preemption.harm import Budgets, Floor, gap, share, unsaved, work_lost
 from gangsched.core.preemption.loop_guard import LoopGuard
 from gangsched.core.preemption.removal import budgets_of, by_suspension
 from gangsched.core.preemption.search import NO_LIMITS, Choice, Limits, Search
@@ -60,6 +65,23 @@ def cap_of(options: Options, required: int) -> Cap | None:
     return min(found, default=None)
 
 
+class PartsPlan(NamedTuple):
+    """A plan with the parts in these domains."""
+
+    assignment: Assignment
+    units: Units
+    choice: Choice
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """The smaller is the better plan: levels that parts rather have count after harm, and names last."""
+        return self.choice.harm[:-1], self.assignment.misses, self.choice.harm.names
+
+
+#: Nothing is known of how little harm is possible.
+_UNKNOWN = Floor(0, ())
+
+
 class VictimsOf:
     """The search for one gang's victims; ``context`` is where its members could go, ``budgets`` what it may disrupt."""
 
@@ -79,9 +101,12 @@ class VictimsOf:
         may be taken anywhere. Workloads that are displaced are noted in the gate.
         """
         context = self._context
-        units, choice = (
-            self._in_domains() if context.topology.constrained else self._here(context.options.search_steps)[:2]
-        )
+        if context.parts is not None:
+            units, choice = self._in_parts(context.parts)
+        elif context.topology.constrained:
+            units, choice = self._in_domains()
+        else:
+            units, choice, _ = self._here(context.options.search_steps)
         if choice is None:
             units.over_cap = min(self._smallest, default=0)
         if choice is not None and self._gate is not None:
@@ -91,17 +116,59 @@ class VictimsOf:
             self._gate.awaited = tuple(_leaving_anyway(self._world, context.ledger.condemned, evicted))
         return units, choice
 
-    def _in_domains(self) -> tuple[Units, Choice | None]:
-        context, topology = self._context, self._context.topology
-        context.domain = None
+    def _in_parts(self, tree: PartTree) -> tuple[Units, Choice | None]:
+        """Look for victims with the parts in the domains that cost least, then in others, as long as these may be
+        better.
+        """
+        context = self._context
+        context.assign(None)
         sim = context.planned()
-        units = self._units(context.usable(sim) & topology.within)
-        if self._gate is not None:  # domains are ranked by everything that may leave in them
+        units = self._candidates(context.usable(sim))
+        if units.empty:
+            return units, None
+        search = self._least_harm(units, sim, 0)
+        least = None
+        best: PartsPlan | None = None
+        left, tried = context.options.search_steps, 0
+        for candidate in PartTable(tree, VictimPrices(search)).cheapest(MAX_SEARCHES):
+            floor = search.floor_of(candidate.price)
+            if best is not None and floor is not None and gap(best.choice.harm, floor) is None:
+                break
+            tried += 1
+            context.assign(candidate.assignment)
+            found, choice, spent = self._here(max(1, left // 2))
+            left = max(0, left - spent)
+            plan = PartsPlan(candidate.assignment, found, choice) if choice is not None else None
+            if plan is not None and (best is None or plan.order < best.order):
+                best = plan
+        context.left_out |= tried == MAX_SEARCHES
+        units.unproven |= tried > 0 and best is None
+        if best is None:
+            return units, None
+        context.assign(best.assignment)
+        if best.choice.floor is not None:
+            lowest = next(PartTable(tree, VictimPrices(search, lower=True)).cheapest(1), None)
+            least = search.floor_of(lowest.price) if lowest is not None else None
+        steps = context.options.search_steps - left
+        choice = msgspec.structs.replace(best.choice, steps=steps, floor=least or _UNKNOWN)
+        return best.units, choice if best.choice.floor is not None else best.choice
+
+    def _candidates(self, usable: Bools) -> Units:
+        """All that may leave on these nodes, where quota decides that too."""
+        units = self._units(usable)
+        if self._gate is not None:
             managed = self._gate.managed
             eligible = managed.quota.eligible(self._gate.workload, self._gate.assignment)
             for uid, reason in eligible.items():
                 if not is_overdue(managed, uid, self._world.sightings.overdue):
                     add_workload(units, managed.gangs_of(uid), reason, uid)
+        return units
+
+    def _in_domains(self) -> tuple[Units, Choice | None]:
+        context, topology = self._context, self._context.topology
+        context.domain = None
+        sim = context.planned()
+        units = self._candidates(context.usable(sim) & topology.within)
         if units.empty:
             return units, None
         demand, slots = context.demand(sim), units.everything()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -336,16 +336,45 @@ class Search:
         """``(domains,)`` the least price of places in each domain as far as room tells: every pod by itself, a unit for
         its pods' part. ``codes`` ``(N,)`` are the nodes' domains, -1 for none.
         """
+        c, offer = self.candidates, self._apart()
+        out: Prices = np.zeros(domains, dtype=np.complex128)
+        for part in self._demands[0].parts():
+            out = np.maximum(out, Places(c, part).price_by_domain(offer, codes, domains))
+        return out
+
+    def _apart(self) -> Offer:
+        """All candidates, each by itself, a unit for its pods' part."""
         c = self.candidates
         tariff = Tariff(c, np.ones(c.size, dtype=np.bool_))
         price = tariff.pods + np.where(c.closed, tariff.beyond, 0j)
         sizes = np.array([len(u.slots) for u in c.units_of] + [1])
         price = price + np.append(tariff.units, 0j)[c.unit] / sizes[c.unit]
-        offer = Offer(np.full(c.size, MAY), price, c.closed)
-        out: Prices = np.zeros(domains, dtype=np.complex128)
-        for part in self._demands[0].parts():
-            out = np.maximum(out, Places(c, part).price_by_domain(offer, codes, domains))
-        return out
+        return Offer(np.full(c.size, MAY), price, c.closed)
+
+    @property
+    def demand(self) -> Demand:
+        """The demand of the members; of several ways to choose them, the easiest."""
+        return self._demands[0]
+
+    def curves(self, *, lower: bool = False) -> Callable[[list[int]], Prices]:
+        """Return what gives ``(X, N)`` the price of 1, 2, ... members on each node: of one kind, or of several as if
+        all were as small as the smallest. With ``lower``, whatever the shapes of pods, no price is less.
+        """
+        offer, demand = self._apart(), self.demand
+
+        def of(kinds: list[int]) -> Prices:
+            part = demand if len(demand.need) == 1 else demand.part(kinds, alone=len(kinds) == 1)
+            return Places(self.candidates, part, lower=lower).nodes.curves(offer, 0)
+
+        return of
+
+    def floor_of(self, price: complex) -> Floor | None:
+        """The floor of a price that adds up pods alone; None if some pod leaves with others or within limits."""
+        c = self.candidates
+        if c.units_of or c.limited or self.budgets or c.by_work:
+            return None
+        found = Tariff(c, np.ones(c.size, dtype=np.bool_)).harm(price)
+        return None if found is None else Floor(found.beyond_budget, found.levels)
 
     # -- places --------------------------------------------------------------------------------------------
 

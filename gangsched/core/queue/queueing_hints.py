@@ -178,7 +178,7 @@ class QueueingHints:
     def _may_help(self, judge: _Judge, change: Change) -> bool:
         if judge.preempts and self._frees(judge, change):
             return True
-        if judge.job.topology.constrained and change.kind.value & DOMAINS:
+        if judge.job.in_domains and change.kind.value & DOMAINS:
             return True
         return any(judge.turns(rule, pod, change) for pod in judge.classes for rule in judge.rules(pod))
 

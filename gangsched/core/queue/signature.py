@@ -17,6 +17,7 @@ from gangsched.core.decision import Decision, Unplaced, Unschedulable, Verdict
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.world.world import World
+from gangsched.model.parts import constrained
 from gangsched.model.records import PREEMPT_NEVER, GangId
 
 
@@ -66,13 +67,15 @@ def signature_of(world: World, ledger: Ledger, gangs: Sequence[GangId], key: str
     membership, class_of = world.membership, world.snapshot.class_of
     census = [membership.census(g) for g in gangs]
     needs = tuple(map(membership.required, gangs, census))
-    topology = tuple(membership.topology(spec) for g in gangs if (spec := membership.spec(g)) is not None)
+    specs = [spec for g in gangs if (spec := membership.spec(g)) is not None]
+    topology = tuple(map(membership.kept_together, specs))
+    of_parts = any(spec.parts is not None and constrained(spec.parts) is not None for spec in specs)
     pending = [p for found in census for p in found.kinds]
     members = [*(found.pending for found in census), *map(membership.absent_at_start, gangs)]
     bound = any(found.bound for found in census) and (any(needs) or any(topology))
     gated = any(found.gated for found in census)
     held = key in ledger.holders() or any(p.nominated_node for p in pending)
-    own = apart or bound or gated or held or world.managed.rooms_of(pending)
+    own = apart or of_parts or bound or gated or held or world.managed.rooms_of(pending)
     return Signature(
         tuple(tuple(map(class_of, found)) for found in members),
         needs,

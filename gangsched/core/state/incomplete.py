@@ -9,7 +9,6 @@ from gangsched.core.state.census import Census
 from gangsched.core.state.membership import ONLY_WAITING, Membership
 from gangsched.messages import causes
 from gangsched.model.dialects import minimum_key, needs_object, role_of
-from gangsched.model.parts import constrained
 from gangsched.model.records import SINGLE, Gang, GangId
 
 
@@ -39,9 +38,6 @@ def missing(membership: Membership, gang: GangId, census: Census) -> str:
         return f"{said}: {spec.mistake}"
     if spec.unowned:
         return spec.unowned
-    refused = constrained(spec.parts) if spec.parts is not None else None
-    if refused is not None:
-        return causes.topology_of_part(part=refused.name or gang.key)
     present = len(census.pending) + membership.counted(gang, spec, census)
     lacking = spec.min_member - present
     if lacking <= 0:

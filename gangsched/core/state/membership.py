@@ -29,7 +29,6 @@ from gangsched.model.records import (
     SINGLE,
     Gang,
     GangId,
-    Part,
     Pod,
     PriorityClass,
     Stakes,
@@ -223,10 +222,23 @@ class Membership:
         """True when this scheduler places the gang's members, and no other scheduler does."""
         return gang.scheduler in self.ours and gang.scheduler not in self._names.taken
 
-    def topology(self, spec: Gang | Part) -> tuple[tuple[str, bool], ...]:
-        """The constraints of a gang or part, by node labels; of two layers of one label the stricter counts."""
+    def topology(self, spec: Gang) -> tuple[tuple[str, bool], ...]:
+        """The constraints of a gang, by node labels."""
+        return self.levels(spec.topology)
+
+    def kept_together(self, spec: Gang) -> tuple[tuple[str, bool], ...]:
+        """The constraints of a gang and of all its parts."""
+        parts = [spec.parts] if spec.parts is not None else []
+        found = [*spec.topology]
+        for part in parts:
+            found += [*part.topology, *([(part.distinct, True)] if part.distinct else [])]
+            parts += part.parts
+        return self.levels(found)
+
+    def levels(self, topology: Iterable[tuple[str, bool]]) -> tuple[tuple[str, bool], ...]:
+        """Constraints by node labels; of two layers of one label the stricter counts."""
         found: dict[str, bool] = {}
-        for key, required in spec.topology:
+        for key, required in topology:
             for label in self.layers.get(key, (key,)):
                 found[label] = found.get(label, False) or required
         return tuple(found.items())
