@@ -142,7 +142,7 @@ class PartTable:
         while heap and most > 0:
             _, _, candidate, bans = heapq.heappop(heap)
             key = frozenset(candidate.assignment.within.items())
-            if key not in seen:
+            if key not in seen and self._tree.keeps_apart(candidate.assignment):
                 seen.add(key)
                 most -= 1
                 yield candidate
@@ -424,7 +424,8 @@ class PartTable:
         dealt: dict[int, list[Branch]] = {number: [] for number, _ in shares}
         for at, of in enumerate(spread.classes):
             places = [number for number, vector in shares for _ in range(vector[at])]
-            for branch, number in zip(self._by_turns(by_class[of], spread.parents), places, strict=True):
+            chosen = _dealt_apart(by_class[of], places) if self._kins[of].apart else by_class[of]
+            for branch, number in zip(chosen, places, strict=True):
                 dealt[number].append(branch)
         misses = 0
         for number, vector in shares:
@@ -432,15 +433,6 @@ class PartTable:
             used.append((below, number, group))
             misses += self._deal(dealt[number], below, number, (group, sum(vector)), within, used)
         return misses
-
-    def _by_turns(self, branches: Sequence[Branch], parents: int) -> Sequence[Branch]:
-        """The branches, one of each parent after another, so that neighbours have different parents if siblings are to
-        be apart.
-        """
-        each = len(branches) // parents
-        if not branches[0].apart or each * parents != len(branches):
-            return branches
-        return [branches[of * each + n] for n in range(each) for of in range(parents)]
 
     def _laid_out(
         self, branches: Sequence[Branch], keys: Keys
@@ -465,6 +457,22 @@ class PartTable:
 
 def _counts(counter: Counter[int]) -> Counts:
     return tuple(sorted((each, times) for each, times in counter.items() if times))
+
+
+def _dealt_apart(branches: Sequence[Branch], places: Sequence[int]) -> list[Branch]:
+    """A branch for each of these places, no two siblings in the same if that is possible: the fullest place first takes
+    one of each of those families that have most left.
+    """
+    left: dict[int, list[Branch]] = {}
+    for branch in branches:
+        left.setdefault(branch.family, []).append(branch)
+    chosen: dict[int, list[Branch]] = {}
+    for number, times in sorted(Counter(places).items(), key=lambda item: -item[1]):
+        families = sorted((family for family in left if left[family]), key=lambda family: -len(left[family]))
+        chosen[number] = [left[family].pop(0) for family in families[:times]]
+        while len(chosen[number]) < times:
+            chosen[number].append(next(some for some in left.values() if some).pop(0))
+    return [chosen[number].pop(0) for number in places]
 
 
 def _group(classes: Sequence[int], vector: Sequence[int]) -> Counts:

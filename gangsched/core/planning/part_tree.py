@@ -29,8 +29,8 @@ Leaf = tuple[GangId, str]
 class Branch(msgspec.Struct, eq=False):
     """One part. It has to be in one domain of ``keys``, the keys of the parts around it included. ``soft`` are narrower
     levels that it rather has, the widest first. If it is ``apart``, no sibling may be in its domain: domains in which
-    siblings run already are ``barred``. A leaf has ``members`` that are to be placed. ``bound`` are the ``(name, row)``
-    of all members below it that have a node.
+    siblings run already are ``barred``. Siblings have one ``family``. A leaf has ``members`` that are to be placed.
+    ``bound`` are the ``(name, row)`` of all members below it that have a node.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Branch(msgspec.Struct, eq=False):
     bound: tuple[tuple[str, int], ...] = ()
     children: tuple[Branch, ...] = ()
     barred: frozenset[int] = frozenset()
+    family: int = 0
 
     def leaves(self) -> Iterator[Branch]:
         """Yield the leaves below it, or itself."""
@@ -86,7 +87,9 @@ class PartTree:
         self.problem = ""
         self._snapshot = snapshot
         self._levels: dict[Keys, Level] = {}
-        for each in root.all():
+        for number, each in enumerate(root.all()):
+            for child in each.children:
+                child.family = number
             if each.keys and not self.level(each.keys).names:
                 self.problem = causes.no_node_has_label(keys=", ".join(each.keys))
             elif each.keys and each.bound and self.pin(each) is None:
@@ -132,6 +135,18 @@ class PartTree:
             return all(allows(each, around) for each in branch.children)
 
         return Assignment(within) if allows(self.root, ()) and self.are_apart(rows) else None
+
+    def keeps_apart(self, assignment: Assignment) -> bool:
+        """Return True if the assignment has no two siblings in a domain that one of them has for itself."""
+        for branch in self.root.all():
+            taken: dict[Labels, bool] = {}
+            for each in branch.children if any(each.apart for each in branch.children) else ():
+                found = (assignment.within.get(leaf.leaf) for leaf in each.leaves() if leaf.leaf is not None)
+                for labels in {tuple(label for label in of if label[0] in each.keys) for of in found if of}:
+                    if labels in taken and (each.apart or taken[labels]):
+                        return False
+                    taken[labels] = each.apart
+        return True
 
     def are_apart(self, rows: Mapping[str, int]) -> bool:
         """Return True if no two siblings share a domain that one of them has for itself."""

@@ -1,0 +1,146 @@
+"""Parts in small random clusters, beside every assignment of parts to domains and every choice of nodes and victims."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import NamedTuple
+
+import pytest
+
+from gangsched.core.decision import Decision
+from gangsched.model.records import Part
+from tests.builders import gang, node, pod
+from tests.core.harness import Built, placed, plan
+
+FAMILY = "scheduling.run.ai"
+PRIORITIES = (1, 2, 3)
+
+
+class Case(NamedTuple):
+    """Nodes with a spine, a rack, free cores and the priorities of pods of one core; and the parts of the gang: the
+    replica, the members and the cores of each. A replica is in one spine, a part in one rack, ``apart`` from others.
+    """
+
+    nodes: list[tuple[str, str, int, list[int]]]
+    parts: list[tuple[int, int, int]]
+    apart: bool
+
+
+def case(seed: int) -> Case:
+    """A cluster of two or three spines with two racks each, that is full or nearly full."""
+    chance = random.Random(seed)
+    nodes = []
+    for spine in range(chance.choice((2, 2, 3))):
+        for rack in range(2):
+            for _ in range(chance.randint(1, 2)):
+                running = [chance.choice(PRIORITIES) for _ in range(chance.randint(0, 2))]
+                nodes.append((f"s{spine}", f"s{spine}r{rack}", chance.choice((0, 0, 1)), running))
+    equal = chance.random() < 0.5
+    size = chance.randint(1, 2), chance.choice((1, 1, 2))
+    parts = []
+    for replica in range(chance.choice((1, 1, 2))):
+        other = (chance.randint(1, 2), chance.choice((1, 1, 2)))
+        parts += [(replica, *(size if equal or n else other)) for n in range(chance.randint(1, 2))]
+    return Case(nodes, parts, chance.random() < 0.3)
+
+
+def objects(case: Case) -> list[Built]:
+    """The cluster and the gang."""
+    out: list[Built] = []
+    for n, (spine, rack, free, running) in enumerate(case.nodes):
+        out.append(node(f"n{n}").cpu(free + len(running)).label(spine=spine, rack=rack))
+        out += [pod(f"v{n}-{i}").cpu(1).on(f"n{n}").priority(p) for i, p in enumerate(running)]
+    distinct = "rack" if case.apart else ""
+    replicas: dict[int, list[Part]] = {}
+    for n, (replica, members, cores) in enumerate(case.parts):
+        replicas.setdefault(replica, []).append(Part(f"p{n}", members, topology=(("rack", True),), distinct=distinct))
+        label = {"kai.scheduler/subgroup-name": f"p{n}"}
+        out += [pod(f"p{n}-{i}").cpu(cores).gang("g", FAMILY).labels(label).priority(10) for i in range(members)]
+    parts = tuple(
+        Part(f"replica-{n}", least=len(of), parts=tuple(of), topology=(("spine", True),)) for n, of in replicas.items()
+    )
+    whole = Part(least=len(parts), parts=parts)
+    return [*out, gang("g").family(FAMILY).min(1).field(parts=whole)]
+
+
+def least_harm(case: Case) -> tuple[int, ...] | None:
+    """How many pods of each priority have to leave at least, the highest first; None if the gang never fits."""
+    racks: dict[str, list[tuple[int, list[int]]]] = {}
+    for _, rack, free, running in case.nodes:
+        racks.setdefault(rack, []).append((free, running))
+    best: tuple[int, ...] | None = None
+    known: dict[tuple[str, tuple[int, ...]], tuple[int, ...] | None] = {}
+    for assignment in product(sorted(racks), repeat=len(case.parts)):
+        if not _allowed(case, assignment):
+            continue
+        total = [0] * len(PRIORITIES)
+        for rack in {*assignment}:
+            asked = tuple(
+                sorted(
+                    cores
+                    for (_, n, cores), at in zip(case.parts, assignment, strict=True)
+                    if at == rack
+                    for _ in range(n)
+                )
+            )
+            if (rack, asked) not in known:
+                known[rack, asked] = min(_ways(racks[rack], asked), default=None)
+            cost = known[rack, asked]
+            if cost is None:
+                break
+            total = [a + b for a, b in zip(total, cost, strict=True)]
+        else:
+            best = min(filter(None, (best, tuple(total))))
+    return best
+
+
+def _allowed(case: Case, assignment: Sequence[str]) -> bool:
+    for replica in {replica for replica, _, _ in case.parts}:
+        mine = [at for (of, _, _), at in zip(case.parts, assignment, strict=True) if of == replica]
+        if len({at[:2] for at in mine}) > 1 or (case.apart and len({*mine}) < len(mine)):
+            return False
+    return True
+
+
+def _ways(nodes: Sequence[tuple[int, list[int]]], asked: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """What leaves for each way to place members of so many cores on these nodes."""
+    for at in product(range(len(nodes)), repeat=len(asked)):
+        total = [0] * len(PRIORITIES)
+        for n, (free, running) in enumerate(nodes):
+            short = sum(cores for cores, on in zip(asked, at, strict=True) if on == n) - free
+            if short > len(running):
+                break
+            for priority in sorted(running)[: max(0, short)]:
+                total[PRIORITIES[-1] - priority] += 1
+        else:
+            yield tuple(total)
+
+
+def harm(decision: Decision, case: Case) -> tuple[int, ...] | None:
+    """How many pods of each priority leave; None if the gang does not start."""
+    if decision.outcome not in ("bind", "preempt"):
+        return None
+    total = [0] * len(PRIORITIES)
+    for victim in decision.victims:
+        n, i = map(int, victim.name[1:].split("-"))
+        total[PRIORITIES[-1] - case.nodes[n][3][i]] += 1
+    return tuple(total)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_no_assignment_does_less_harm(seed: int) -> None:
+    """The choice is the best of all, every part is in one rack and every replica in one spine."""
+    posed = case(seed)
+    decision = plan(*objects(posed))["d/g"]
+    assert harm(decision, posed) == least_harm(posed)
+    if decision.outcome == "unschedulable":
+        return
+    rack_of = {f"n{n}": rack for n, (_, rack, _, _) in enumerate(posed.nodes)}
+    found = placed(decision)
+    assignment = [
+        {rack_of[found[f"p{n}-{i}"]] for i in range(members)} for n, (_, members, _) in enumerate(posed.parts)
+    ]
+    assert all(len(racks) == 1 for racks in assignment)
+    assert _allowed(posed, [racks.pop() for racks in assignment])
