@@ -93,6 +93,7 @@ NODE_POOL = "node pools are not kept apart; a nodeSelector for this label of nod
 TOPOLOGY_OF_SUBGROUP = (
     "the topology of a subgroup is not supported unless the webhook of LeaderWorkerSet has written it as pod affinity"
 )
+subgroups_of_lws = Text("{each} is no size of subgroups of a group of {size}")
 TOPOLOGY_OF_SLICE = "the topology of a slice is not supported unless Kueue has assigned the pod to a domain"
 NO_POD_GROUPS = "lists no group"
 no_group_of_its_own = Text("{name} is no group, or in another list too")

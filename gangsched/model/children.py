@@ -68,14 +68,16 @@ def indexed_pod(common: wire.Pod, index: int, *, labelled: bool) -> wire.Pod:
     )
 
 
-def exclusive(spec: wire.PodSpec, topology: str, key: str, value: str) -> wire.PodSpec:
-    """Return the spec of a leader whose domain is only for pods that share the label ``key`` with it, as the webhooks
-    of JobSet and LeaderWorkerSet write it.
+def exclusive(
+    spec: wire.PodSpec, topology: str, key: str, value: str, namespaces: wire.LabelSelector | None = None
+) -> wire.PodSpec:
+    """Return the spec of a pod whose domain is only for pods that share the label ``key`` with it, as the webhooks of
+    JobSet (for all ``namespaces``) and LeaderWorkerSet write it.
     """
 
     def term(*expressions: wire.LabelSelectorRequirement) -> wire.PodAffinityTerm:
         selector = wire.LabelSelector(match_expressions=[*expressions])
-        return wire.PodAffinityTerm(selector, namespace_selector=wire.LabelSelector(), topology_key=topology)
+        return wire.PodAffinityTerm(selector, namespace_selector=namespaces, topology_key=topology)
 
     own = spec.affinity or wire.Affinity()
     near, far = own.pod_affinity or wire.PodAffinity(), own.pod_anti_affinity or wire.PodAffinity()

@@ -9,11 +9,13 @@ kubeflow's mpi-operator the launcher is the pod of a Job. KubeRay has names ``<c
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
 
+from gangsched.messages import invalid
 from gangsched.model import wire
 from gangsched.model.children import SIMULATION, exclusive
 from gangsched.model.dialects import owners, slices, spark
@@ -42,10 +44,11 @@ from gangsched.model.dialects.roles import (
     Role,
     count,
 )
+from gangsched.model.errors import FieldError
 
 _JOB_NAME = "training.kubeflow.org/job-name"
 _RAY_CLUSTER_NAME = "ray.io/cluster"
-_GROUP_KEY = f"{owners.HINT_PREFIX}group-key"
+_GROUP_KEY, _SUBGROUP_KEY = f"{owners.HINT_PREFIX}group-key", f"{owners.HINT_PREFIX}subgroup-key"
 _SPARK_APP = "sparkoperator.k8s.io/app-name"
 _AUTOSCALER: dict[str, str | int | float] = {"cpu": "500m", "memory": "512Mi"}
 _GCS_READY: dict[str, str | int | float] = {"cpu": "200m", "memory": "256Mi"}
@@ -195,26 +198,60 @@ def _groups(raw: OperatorObject, api_version: str) -> Iterator[Made]:
     replicas = count(1 if raw.spec.replicas is None else raw.spec.replicas, "spec.replicas")
     key = (raw.metadata.annotations or {}).get(EXCLUSIVE_GROUPS, "")
     size = raw.spec.leader_worker_template.size
-    parts = {k: text for k, text in (raw.metadata.annotations or {}).items() if k == slices.SUBGROUP_TOPOLOGY}
     found = list(templates_of(owners.LEADER_WORKER_SET, raw))
     for group in range(replicas):
         for role in found:
             common = _pod(raw.metadata, (api_version, owners.LEADER_WORKER_SET), role)
             for index in range(role.first, role.first + role.at_once):
                 meta = common.metadata
-                name = f"{meta.name}-{group}" + ("" if role.name == LEADER else f"-{index}")
+                leader = f"{meta.name}-{group}"
+                name = leader if role.name == LEADER else f"{leader}-{index}"
                 labels = {
                     owners.NAME: meta.name,
                     owners.GROUP_INDEX: str(group),
                     owners.WORKER_INDEX: str(index),
-                    _GROUP_KEY: f"{meta.name}-{group}",
+                    _GROUP_KEY: leader,
                 }
+                spec = common.spec
+                if key and role.name == LEADER:
+                    spec = exclusive(spec, key, _GROUP_KEY, leader)
+                part = _sub_group(raw, leader, index, spec)
                 named = msgspec.structs.replace(
                     meta,
                     name=name,
-                    labels={**(meta.labels or {}), **labels},
-                    annotations={**(meta.annotations or {}), **parts, owners.SIZE: str(size)},
+                    labels={**(meta.labels or {}), **labels, **part.labels},
+                    annotations={**(meta.annotations or {}), **part.annotations, owners.SIZE: str(size)},
                 )
-                alone = key and role.name == LEADER
-                spec = exclusive(common.spec, key, _GROUP_KEY, labels[_GROUP_KEY]) if alone else common.spec
-                yield Made(wire.Pod(named, spec), role.field)
+                yield Made(wire.Pod(named, part.spec), role.field)
+
+
+class _SubGroup(NamedTuple):
+    """What a pod of a LeaderWorkerSet has of its subgroup."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    spec: wire.PodSpec
+
+
+def _sub_group(raw: OperatorObject, leader: str, index: int, spec: wire.PodSpec) -> _SubGroup:
+    """Return the labels and annotations of the subgroup of a pod with this index, and the pod's spec with the affinity
+    that keeps the subgroup in a domain of its own, as the webhook of LeaderWorkerSet writes them.
+    """
+    template = raw.spec.leader_worker_template
+    policy, size = template.sub_group_policy, template.size
+    topology = (raw.metadata.annotations or {}).get(slices.SUBGROUP_TOPOLOGY, "")
+    notes = {slices.SUBGROUP_TOPOLOGY: topology} if topology else {}
+    if policy is None:
+        return _SubGroup({}, notes, spec)
+    field, each = "spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize", policy.sub_group_size or 0
+    excluded = policy.sub_group_policy_type == slices.LEADER_EXCLUDED
+    if each < 1 or ((size - 1) % each and (excluded or size % each)):
+        raise FieldError(field, invalid.subgroups_of_lws(size=size, each=each))
+    notes |= {slices.SUBGROUP_SIZE: str(each)} | ({slices.SUBGROUP_POLICY: slices.LEADER_EXCLUDED} if excluded else {})
+    if excluded and index == 0:
+        return _SubGroup({}, notes, spec)
+    alone = excluded or size % each != 0  # the leader is one more pod of the first subgroup, or of none
+    number = max(0, index - 1) // each if alone else index // each
+    value = hashlib.sha1(f"{leader}/{number}".encode(), usedforsecurity=False).hexdigest()
+    spec = exclusive(spec, topology, _SUBGROUP_KEY, value) if topology else spec
+    return _SubGroup({slices.SUBGROUP_INDEX: str(number), _SUBGROUP_KEY: value}, notes, spec)

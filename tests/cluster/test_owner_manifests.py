@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from gangsched.cli.main import main
 from gangsched.model.records import TIER
-from tests.cluster.stages import EXCLUSIVE, OWNERS, jobset, seen
+from tests.cluster.stages import EXCLUSIVE, OWNERS, groups, jobset, seen
 
 #: How many manifests of each kind are tried.
 SAMPLES = int(os.environ.get("GANGSCHED_SAMPLES", "8"))
@@ -140,6 +141,66 @@ def test_leaders_have_a_domain_of_their_own() -> None:
     assert len({pod.labels["jobset.sigs.k8s.io/job-key"] for pod in pods}) == 2
     for pod in pods:
         assert [term.topology_key for term in (*pod.shape.affinity, *pod.shape.anti_affinity)] == ["pool", "pool"]
+
+
+SUBGROUPS = {"leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology": "pool"}
+
+
+def divided(size: int, each: int, policy: str = "LeaderWorker", **notes: str) -> list[dict[str, Any]]:
+    """A LeaderWorkerSet of one group of this size, in subgroups."""
+    (found,) = copy.deepcopy(groups(**notes))
+    sub_groups = {"subGroupSize": each, "subGroupPolicyType": policy}
+    found["spec"]["leaderWorkerTemplate"] |= {"size": size, "subGroupPolicy": sub_groups}
+    return [found]
+
+
+@pytest.mark.parametrize(
+    ("size", "each", "policy", "indexes"),
+    [
+        (4, 2, "LeaderWorker", "0011"),
+        (5, 2, "LeaderWorker", "00011"),
+        (5, 2, "LeaderExcluded", "-0011"),
+        (3, 1, "LeaderWorker", "012"),
+        (3, 1, "LeaderExcluded", "-01"),
+    ],
+)
+def test_subgroups_of_a_leader_worker_set(size: int, each: int, policy: str, indexes: str) -> None:
+    """As its webhook divides the pods; each subgroup has a domain of its own, and an excluded leader is anywhere."""
+    _, pods = seen(divided(size, each, policy, **SUBGROUPS))
+    found = [pod.labels.get("leaderworkerset.sigs.k8s.io/subgroup-index", "-") for pod in pods]
+    assert "".join(found) == indexes
+    assert [pod.mistake for pod in pods] == [None] * size
+    terms = {pod.labels.get("leaderworkerset.sigs.k8s.io/subgroup-key"): pod.shape.affinity for pod in pods}
+    assert len(terms) == len(set(indexes))
+    for key, affinity in terms.items():
+        assert [term.topology_key for term in affinity] == (["pool"] if key else [])
+
+
+@pytest.mark.parametrize(("size", "each", "policy"), [(4, 0, ""), (6, 4, ""), (4, 2, "LeaderExcluded")])
+def test_subgroups_that_do_not_divide_a_group(size: int, each: int, policy: str) -> None:
+    """Its webhook refuses them."""
+    with pytest.raises(ValueError, match=r"subGroupSize: .* is no size of subgroups"):
+        seen(divided(size, each, policy))
+
+
+def test_subgroups_start_together_in_domains_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two and two, although one of three domains has room for three."""
+    room = {"a": 3, "b": 2, "c": 2}
+    nodes = [
+        {
+            **NODE,
+            "metadata": {"name": name, "labels": {"pool": name}},
+            "status": {"allocatable": {"cpu": str(cpus), "memory": "64Gi", "pods": "9"}},
+        }
+        for name, cpus in room.items()
+    ]
+    path = tmp_path / "all.yaml"
+    (lws,) = divided(4, 2, **SUBGROUPS)
+    path.write_text("\n---\n".join(json.dumps(each) for each in (*nodes, lws)))
+    assert main(["plan", "-f", str(path), "-o", "json"]) == 0
+    (decision,) = json.loads(capsys.readouterr().out)["decisions"]
+    assert (decision["outcome"], decision["required"]) == ("bind", 4)
+    assert sorted(Counter(decision["placements"].values()).values()) == [2, 2]
 
 
 def test_a_runtime_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

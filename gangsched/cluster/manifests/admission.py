@@ -196,7 +196,10 @@ def pods_of(job: wire.Job, count: int) -> Iterator[wire.Pod]:
     for index in itertools.islice(indexes, 1) if key else indexes:
         pod = children.indexed_pod(common, index, labelled=indexed)
         value = (pod.metadata.labels or {}).get(children.JOB_KEY, "")
-        yield wire.Pod(pod.metadata, children.exclusive(pod.spec, key, children.JOB_KEY, value)) if key else pod
+        if key:
+            everywhere = wire.LabelSelector()
+            pod = wire.Pod(pod.metadata, children.exclusive(pod.spec, key, children.JOB_KEY, value, everywhere))
+        yield pod
 
 
 def jobs_of(jobset: RawJobSet) -> Iterator[tuple[wire.Job, str]]:

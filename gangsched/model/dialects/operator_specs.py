@@ -75,10 +75,18 @@ class RayClusterSpec(wire.Wire):
     suspend: bool = False
 
 
+class SubGroupPolicy(wire.Wire):
+    """How the pods of each group are divided."""
+
+    sub_group_size: int | None = None
+    sub_group_policy_type: str = ""
+
+
 class LeaderWorkerTemplate(wire.Wire):
     """The pods of each group of a LeaderWorkerSet."""
 
     size: int = 1
+    sub_group_policy: SubGroupPolicy | None = None
     leader_template: wire.PodTemplate | None = None
     worker_template: wire.PodTemplate = msgspec.field(default_factory=wire.PodTemplate)
 

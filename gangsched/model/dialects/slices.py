@@ -14,6 +14,7 @@ from gangsched.model.dialects import owners
 from gangsched.model.errors import Mistake
 
 SUBGROUP_TOPOLOGY = f"{owners.HINT_PREFIX}subgroup-exclusive-topology"
+SUBGROUP_SIZE, SUBGROUP_INDEX = f"{owners.HINT_PREFIX}subgroup-size", f"{owners.HINT_PREFIX}subgroup-index"
 SUBGROUP_POLICY, LEADER_EXCLUDED = f"{owners.HINT_PREFIX}subgroup-policy-type", "LeaderExcluded"
 KUEUE = "kueue.x-k8s.io/"
 SLICE_TOPOLOGY = f"{KUEUE}podset-slice-required-topology"
