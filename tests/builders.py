@@ -208,7 +208,6 @@ class PodBuilder:
         """ResourceClaims by name; and claims from ``templates``, which are not made yet."""
         old = self._fields.get("devices") or PodDevices()
         made = (*(PodClaim(name, name) for name in claims), *(PodClaim(name, "", name) for name in templates))
-        self.shape(resource_claims=True)
         return self.field(devices=PodDevices((*old.claims, *made), extended))
 
     def disk(self, kind: str, *ident: str, read_only: bool = False, monitors: tuple[str, ...] = ()) -> Self:

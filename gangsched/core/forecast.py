@@ -16,6 +16,7 @@ from gangsched.core.decision import (
     group_key,
     names_of,
 )
+from gangsched.core.devices.index import Assumed
 from gangsched.core.events import Event
 from gangsched.core.ledger.condemned import Cause, Eviction, Grounds
 from gangsched.core.options import Options
@@ -50,6 +51,7 @@ def forecast(
     ``drained``, if it is given, with those that cannot leave now.
     """
     scheduler = Scheduler(options)
+    scheduler.world.snapshot.devices.foresees_claims = True
     scheduler.handle([*events], now)  # without leadership: what is under way is neither finished nor taken back
     yield from foretell(scheduler, drained)
 
@@ -59,6 +61,7 @@ def foretell(scheduler: Scheduler, drained: list[DrainPlan] | None = None) -> It
     ledger until it learns again that it does not lead.
     """
     decider, condemned = scheduler.decider, scheduler.ledger.condemned
+    scheduler.world.snapshot.devices.foresees_claims = True  # until it leads
     for each in list(all_leaving(scheduler.world, condemned, scheduler.options)):
         if drained is not None:
             drained.append(each)
@@ -171,6 +174,9 @@ def _leave(gangs: tuple[GangId, ...], verdict: Verdict, decider: Decider) -> Non
     for binding in claims if not isinstance(claims, str) else ():
         world.snapshot.volumes.assume(binding.key, binding.target)
     if fits:
+        for each in (each for place in verdict.placements for each in place.claims):
+            given = Assumed(each.uid, each.allocation, each.consumers)
+            world.snapshot.devices.assume((each.namespace, each.name), given)
         for place in verdict.placements:
             world.assume(place.uid, place.node)
     elif verdict.placements:

@@ -10,6 +10,7 @@ INCOMPLETE = "is being updated: not all of its slices are there"
 device_twice = Text("has two devices {name}")
 counter_set_twice = Text("has two counter sets {name}")
 no_counter = Text("has no counter {counter} in a set {counter_set}, which device {device} consumes")
+BINDING_CONDITIONS = "has devices with binding conditions, which are not supported"
 compatibility_groups = Text("device {device} has compatibility groups")
 COUNTER_SET_TWICE_IN_SLICE = "a counter set appears twice"
 
@@ -20,7 +21,25 @@ NO_ATTRIBUTE = "constraint without matchAttribute or distinctAttribute"
 NOT_UNDERSTOOD = "it cannot be understood"
 NO_EXPRESSION = "selector without cel"
 
+# Nodes
+
+CLAIM_ELSEWHERE = "node(s) cannot use the devices that a resource claim has"
+NO_SUCH_DEVICES = "node(s) do not have the devices of the pod's resource claims"
+NO_SLICES = "no driver publishes any devices (there is no ResourceSlice)"
+pool_in_trouble = Text("node(s) have a pool of devices that {why}")
+DEVICES_IN_USE = "node(s) have too few free devices for the pod's resource claims"
+
 # Claims
+
+no_device_class = Text("there is no DeviceClass {name}")
+claim_not_made = Text("waiting for the claim controller to create the ResourceClaim {name}")
+no_template = Text("ResourceClaimTemplate {name} not found")
+no_claim = Text("ResourceClaim {name} not found")
+claim_deleted = Text("ResourceClaim {name} is being deleted")
+claim_of_another = Text("ResourceClaim {name} was made for another pod")
+of_a_group = Text("entry {name} of resourceClaims names neither a claim nor a template, which is not supported")
+reserved = Text("ResourceClaim {name} is reserved for {most} pods, and for no more")
+claim_problem = Text("ResourceClaim {name}: {why}")
 
 refused = Text("claim {claim}: {why}")
 too_many = Text("claim {claim} asks for more than {most} devices")

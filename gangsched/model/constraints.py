@@ -200,7 +200,6 @@ class PodShape(Record, frozen=True):
     spread: tuple[SpreadConstraint, ...] = ()
     images: tuple[str, ...] = ()
     image_volumes: tuple[str, ...] = ()
-    resource_claims: bool = False
     node_features: tuple[str, ...] = ()
     is_part: bool = False
     within: tuple[tuple[str, str], ...] = ()

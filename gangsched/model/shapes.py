@@ -241,7 +241,6 @@ def pod_shape(meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus,
         ),
         images=tuple(_image_name(c.image) for c in (*(spec.init_containers or ()), *spec.containers)),
         image_volumes=tuple(_image_name(v.image.reference) for v in spec.volumes or () if v.image is not None),
-        resource_claims=bool(spec.resource_claims),
         node_features=required_node_features(spec),
     )
 
@@ -355,7 +354,6 @@ def shape_key(spec: wire.PodSpec, status: wire.PodStatus) -> tuple[object, ...] 
         spec.overhead,
         spec.node_selector,
         spec.tolerations,
-        bool(spec.resource_claims),
         spec.host_network,
         spec.host_users,
         status.container_statuses,

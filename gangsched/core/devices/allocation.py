@@ -7,7 +7,7 @@ allocation is found exactly when its allocator finds one. Of devices that differ
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from gangsched.core.devices.pools import InUse, Pool
 from gangsched.messages import devices
 from gangsched.model import cel
+from gangsched.model.constraints import IN, NodeTerm, Requirement
 from gangsched.model.devices import (
     MAX_RESULTS,
     AllocatedDevice,
@@ -31,6 +32,8 @@ from gangsched.model.devices import (
 
 #: Steps of one search. Searches that end without an answer after so many are reported as such.
 MAX_STEPS = 20_000
+#: The id of a share that is not written yet.
+NEW_SHARE = "new"
 
 
 class ClaimError(Exception):
@@ -81,10 +84,19 @@ class Allocator:
     """Allocates the claims of one pod on one node.
 
     ``classes`` are all DeviceClasses by name, ``pools`` those that the node reaches, ``used`` what other claims have.
+    Devices of a pool with one ``kind`` are interchangeable for the claims that are asked about.
     """
 
-    def __init__(self, node: str, pools: Sequence[Pool], used: InUse, classes: Mapping[str, DeviceClass]) -> None:
+    def __init__(
+        self,
+        node: str,
+        pools: Sequence[Pool],
+        used: InUse,
+        classes: Mapping[str, DeviceClass],
+        kind: Callable[[Pool, Device], Hashable] = lambda _, device: device.alike,
+    ) -> None:
         self._node = node
+        self._kind = kind
         self._pools = pools
         self._used = used
         self._classes = classes
@@ -174,7 +186,7 @@ class Allocator:
         picks = Counter(
             (
                 pool.key,
-                device.alike,
+                self._kind(pool, device),
                 device.name if device.shared else "",
                 each.claim.name if ask.alternative.admin else "",
             )
@@ -229,7 +241,7 @@ class Allocator:
         ident = pool.ident(device)
         if ask.all_of is not None or device.shared or ask.alternative.admin:
             return (ident,)
-        return (pool.key, device.alike, device.binds_to_node)
+        return (pool.key, self._kind(pool, device), device.binds_to_node)
 
     def _pick(self, claim: _Claim, ask: _Ask, pool: Pool, device: Device) -> bool:
         """Take a device for the claim if counters, taints, constraints and capacity allow it."""
@@ -321,11 +333,26 @@ class Allocator:
                 ask.name,
                 pool.ident(device),
                 ask.alternative.admin,
+                share=NEW_SHARE if device.shared else "",
                 consumed=tuple(sorted((n, a) for n, a in amounts.items() if n)) if device.shared else (),
+                tolerations=ask.alternative.tolerations,
+                conditions=device.conditions,
+                failure_conditions=device.failure_conditions,
             )
             for ask, pool, device, amounts in claim.picks
         )
-        return Allocation(given)
+        return Allocation(given, self._terms([(pool, device) for _, pool, device, _ in claim.picks]))
+
+    def _terms(self, picks: Sequence[tuple[Pool, Device]]) -> tuple[NodeTerm, ...] | None:
+        """The nodes from which all of these devices can be used."""
+        places = [pool.places[device.name] for pool, device in picks]
+        if any(place.node for place in places) or any(device.binds_to_node for _, device in picks):
+            return (NodeTerm(fields=(Requirement("metadata.name", IN, (self._node,)),)),)
+        terms = list(dict.fromkeys(place.term for place in places if place.term is not None))
+        if not terms:
+            return None
+        expressions = dict.fromkeys(each for term in terms for each in term.expressions)
+        return (NodeTerm(tuple(expressions), tuple(dict.fromkeys(each for term in terms for each in term.fields))),)
 
 
 def _fits(values: Sequence[Any], constraint: Constraint, device: Device) -> bool:
@@ -362,6 +389,11 @@ def _amounts(
         if _violates(amount, capacity) or total > capacity.value:
             return None
     return found
+
+
+def fills(request: DeviceRequest, device: Device) -> bool:
+    """Return whether the device, if no claim had any of it, has the capacity that is asked for."""
+    return _amounts(_Ask(Request(request.name, (request,)), request, ()), device, {}, {}) is not None
 
 
 def _rounded(asked: Decimal | None, capacity: Capacity) -> Decimal:

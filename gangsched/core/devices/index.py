@@ -7,14 +7,19 @@ reserved for is gone: the claim controller gives them back a little later, and b
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import msgspec
 
+from gangsched.core.devices.kinds import Kinds, NodeState
 from gangsched.core.devices.pools import InUse, Inventory
+from gangsched.messages import devices
 from gangsched.model.constraints import Record
 from gangsched.model.devices import (
     OF_CLASS,
     Allocation,
     ClaimKey,
+    ClaimSpec,
     DeviceClass,
     DeviceId,
     DeviceObject,
@@ -25,8 +30,8 @@ from gangsched.model.devices import (
 )
 from gangsched.model.records import Pod
 
-#: The resource of consumers that are pods.
-PODS = "pods"
+#: Combinations of claims of which the kinds of devices are kept.
+_KINDS = 256
 
 
 class Assumed(Record, frozen=True):
@@ -42,7 +47,8 @@ class DeviceIndex:
 
     ``generation`` changes with everything that a decision about devices depends on. ``users`` are the pods that take
     room and name a claim, by claim. ``gone`` are pods (UIDs) that claims are reserved for and that no longer exist, or
-    have finished. ``assumed`` are the claims that are being allocated or reserved by us.
+    have finished. ``assumed`` are the claims that are being allocated or reserved by us. If it
+    ``foresees_claims``, pods have the claims of their templates before these are made.
     """
 
     def __init__(self) -> None:
@@ -56,9 +62,18 @@ class DeviceIndex:
         self.gone: set[str] = set()
         self.assumed: dict[ClaimKey, Assumed] = {}
         self.generation = 0
+        self.foresees_claims = False
         self._reserving: dict[str, dict[ClaimKey, None]] = {}
         self._holders: dict[DeviceId, set[ClaimKey]] = {}
         self._in_use: tuple[int, InUse] = (-1, InUse())
+        self.specs: list[ClaimSpec] = []
+        self._numbers: dict[ClaimSpec, int] = {}
+        self._kinds: dict[tuple[int, ...], Kinds] = {}
+        self._kinds_made = 0
+        #: Whether claims fit into a state of a node, and states of nodes in this generation: see :mod:`.simulated`.
+        self.answers: dict[Hashable, bool] = {}
+        self.states: dict[Hashable, NodeState] = {}
+        self._states_of = -1
 
     # -- objects -------------------------------------------------------------------------------------------
 
@@ -74,6 +89,7 @@ class DeviceIndex:
             case DeviceClass():
                 news = self.classes.get(record.name) != record
                 self.classes[record.name] = record
+                self._forget_kinds()
             case DeviceTaintRule():
                 news = self.rules.get(record.name) != record
                 self.rules[record.name] = record
@@ -94,6 +110,7 @@ class DeviceIndex:
             self.inventory.drop(name)
         elif kind == "DeviceClass":
             self.classes.pop(name, None)
+            self._forget_kinds()
         elif kind == "DeviceTaintRule":
             if self.rules.pop(name, None) is not None:
                 self._taint_all()
@@ -144,7 +161,9 @@ class DeviceIndex:
                 self._holders.pop(each.device, None)
 
     def _tainted(self, each: ResourceSlice) -> ResourceSlice:
-        """The slice with the taints of rules."""
+        """The slice with the taints of rules; one with devices that are not supported is refused."""
+        if any(device.conditions for device in each.devices):
+            return msgspec.structs.replace(each, refused=devices.BINDING_CONDITIONS)
         rules = [self.rules[name] for name in sorted(self.rules)]
         out, changed = [], False
         for device in each.devices:
@@ -237,6 +256,39 @@ class DeviceIndex:
             self._in_use = (self.generation, found)
         return self._in_use[1]
 
+    def number(self, spec: ClaimSpec) -> int:
+        """Return the number of a spec; equal specs have the same."""
+        found = self._numbers.get(spec)
+        if found is None:
+            found = self._numbers[spec] = len(self.specs)
+            self.specs.append(spec)
+        return found
+
+    def kinds(self, numbers: tuple[int, ...]) -> Kinds:
+        """Return the kinds of devices that claims with these specs can tell apart."""
+        found = self._kinds.get(numbers)
+        if found is None:
+            if len(self._kinds) >= _KINDS:
+                self._forget_kinds()
+            key = (self._kinds_made, numbers)
+            found = self._kinds[numbers] = Kinds(key, [self.specs[n] for n in numbers], self.classes)
+        return found
+
+    def known_states(self) -> dict[Hashable, NodeState]:
+        """States of nodes as the cluster is now, for those who know them to add to."""
+        if self._states_of != self.generation:
+            self._states_of = self.generation
+            self.states.clear()
+        return self.states
+
+    def _forget_kinds(self) -> None:
+        """Classes have changed, or too many kinds are known."""
+        self._kinds_made += 1
+        self._kinds.clear()
+        self.answers.clear()
+        self.states.clear()
+        self.inventory.forget_kinds()
+
     # -- binding -------------------------------------------------------------------------------------------
 
     def assume(self, key: ClaimKey, given: Assumed) -> None:
@@ -252,4 +304,5 @@ class DeviceIndex:
     def forget_all(self) -> None:
         """No claim is being written by us any more."""
         self.generation += 1
+        self.foresees_claims = False
         self.assumed.clear()

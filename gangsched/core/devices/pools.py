@@ -6,10 +6,10 @@ are those of k8s.io/dynamic-resource-allocation/structured, with what Kubernetes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from gangsched.messages import devices
 from gangsched.model.constraints import Labels
@@ -32,6 +32,10 @@ class Pool:
     counters: dict[tuple[str, str], Decimal] = field(default_factory=dict)
     #: Why nothing of it can be allocated.
     trouble: str = ""
+    #: By device name, the nodes that reach it.
+    places: dict[str, Place] = field(default_factory=dict)
+    #: What selectors in play see of each of its devices (:mod:`.kinds`).
+    kinds: dict[Hashable, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
 
     def ident(self, device: Device) -> DeviceId:
         """Return the identity of one of its devices."""
@@ -72,6 +76,23 @@ class Inventory:
         del self._pools[key][name]
         if not self._pools[key]:
             del self._pools[key]
+
+    def forget_kinds(self) -> None:
+        """Nothing is kept of what selectors see of devices."""
+        for _, pools in self._found.values():
+            for pool in pools:
+                pool.kinds.clear()
+
+    @property
+    def wide(self) -> bool:
+        """True if some devices are not those of one node."""
+        return bool(self._wide)
+
+    def nodes_of(self, key: PoolKey) -> list[str] | None:
+        """Return the nodes that reach a pool, by name; None if that depends on labels."""
+        if key in self._wide:
+            return None
+        return [each.place.node for each in self._pools.get(key, {}).values()]
 
     def forget_node(self, name: str) -> None:
         """A node is gone."""
@@ -124,6 +145,9 @@ def _relevant(each: ResourceSlice, node: str, labels: Labels) -> bool:
 
 def _pool(key: PoolKey, slices: Sequence[ResourceSlice], node: str, labels: Labels) -> Pool | None:
     here = [each for each in slices if not each.refused and _relevant(each, node, labels)]
+    refused = next((each.refused for each in slices if each.refused and _relevant(each, node, labels)), "")
+    if refused:
+        return Pool(key, trouble=refused)
     if not here:
         return None
     newest = max(each.generation for each in here)
@@ -150,6 +174,7 @@ def _pool(key: PoolKey, slices: Sequence[ResourceSlice], node: str, labels: Labe
             away = [device for device in each.devices if not reaches(device.place, node, labels)]
             pool.devices = [device for device in pool.devices if device not in away]
             pool.elsewhere += away
+        pool.places |= {device.name: device.place if each.per_device else each.place for device in each.devices}
     return pool
 
 
@@ -188,6 +213,8 @@ class InUse:
     devices: set[DeviceId] = field(default_factory=set)
     #: Devices that several claims share, with the amounts that are taken of them.
     shares: dict[DeviceId, dict[str, Decimal]] = field(default_factory=dict)
+    #: How many shares there are of each.
+    number: dict[DeviceId, int] = field(default_factory=dict)
 
     def take(self, allocation: Allocation) -> None:
         """Add the devices of a claim."""
@@ -197,9 +224,29 @@ class InUse:
             if not each.share:
                 self.devices.add(each.device)
                 continue
+            self.number[each.device] = self.number.get(each.device, 0) + 1
             taken = self.shares.setdefault(each.device, {})
             for name, amount in each.consumed:
                 taken[name] = taken.get(name, Decimal(0)) + amount
+
+    def give_back(self, allocation: Allocation) -> None:
+        """Remove the devices of a claim that has been added."""
+        for each in allocation.devices:
+            if each.admin:
+                continue
+            if not each.share:
+                self.devices.discard(each.device)
+                continue
+            self.number[each.device] -= 1
+            for name, amount in each.consumed:
+                self.shares[each.device][name] -= amount
+            if not self.number[each.device]:
+                del self.number[each.device], self.shares[each.device]
+
+    def copy(self) -> InUse:
+        """Return a copy that may be changed."""
+        shares = {device: dict(taken) for device, taken in self.shares.items()}
+        return InUse(set(self.devices), shares, dict(self.number))
 
     def free_counters(self, pool: Pool) -> dict[tuple[str, str], Decimal]:
         """Return what is left of the pool's counters; negative where more is in use than there is."""

@@ -12,6 +12,7 @@ from gangsched.core.arrays import Bools, Floats
 from gangsched.core.decision import Reason
 from gangsched.core.framework.registry import GuardedFilter, GuardedScore, PluginSet
 from gangsched.core.plugins.base import Filter, Score
+from gangsched.core.plugins.devices import DynamicResources
 from gangsched.core.plugins.node import NodeResourcesFit
 from gangsched.core.plugins.topology_spread import PodTopologySpread
 from gangsched.core.plugins.volumes import VolumeFilter
@@ -95,6 +96,7 @@ class Pipeline:
         self.pod_labels = _pod_labels([*filters, *(score for score, _ in scores)])
         self._watching = [rule for rule in filters if rule.sees_pods and not isinstance(rule, VolumeFilter)]
         self._volumes = [rule for rule in filters if isinstance(rule, VolumeFilter)]
+        self._refusing = [rule for rule in filters if isinstance(rule, VolumeFilter | DynamicResources)]
         self._static: dict[int, tuple[tuple[int, int], Any, Bools]] = {}
 
     @_timed("filter_seconds")
@@ -176,8 +178,10 @@ class Pipeline:
         )
 
     def _refusal(self, pod: PodClass, sim: Simulation) -> str:
-        """Return why a pod cannot be placed on any node, because of its volumes."""
-        rules = (rule for rule in self._volumes if rule.applies(pod, sim))
+        """Return why a pod cannot be placed on any node, because of its volumes or devices."""
+        if pod.volumes is None and pod.devices is None:
+            return ""
+        rules = (rule for rule in self._refusing if rule.applies(pod, sim))
         return next((text for rule in rules if (text := rule.refusal(sim.state(rule, pod)))), "")
 
     @_timed("filter_seconds")

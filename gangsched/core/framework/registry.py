@@ -28,7 +28,7 @@ from gangsched.core.framework.arguments import (
     NodeResourcesFitArgs,
     PodTopologySpreadArgs,
 )
-from gangsched.core.plugins import inter_pod_affinity, node, resources, topology_spread, volumes
+from gangsched.core.plugins import devices, inter_pod_affinity, node, resources, topology_spread, volumes
 from gangsched.core.plugins.base import MAX_SCORE, Failure, Filter, Score
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
@@ -245,7 +245,7 @@ BUILT_IN: tuple[Plugin, ...] = (
     ),
     Plugin(
         "DynamicResources",
-        lambda _: (node.DynamicResources(),),
+        lambda _: (devices.DynamicResources(),),
         indispensable="pods with resource claims would run without their devices",
     ),
     Plugin("NodeDeclaredFeatures", lambda _: (node.NodeDeclaredFeatures(),)),

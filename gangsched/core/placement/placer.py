@@ -348,7 +348,7 @@ class Streak:
         seen = (snapshot.generation, snapshot.charged_last[0], snapshot.charged_last[1])
         if not self._left or self._ident != pod.ident or self._expected != seen:
             self._left = 0
-            if pod.volumes is not None or not self._begin(pod, snapshot):
+            if pod.volumes is not None or pod.devices is not None or not self._begin(pod, snapshot):
                 return None
         sim, ranking = self._sim, self._ranking
         if sim is None or ranking is None or not self._heap:

@@ -12,6 +12,7 @@ from gangsched.core.arrays import Ints, union
 from gangsched.core.decision import (
     BIND,
     Awaited,
+    ClaimAllocation,
     Decision,
     Fits,
     FitsWhenFreed,
@@ -417,7 +418,10 @@ class Outcomes:
         context, names = self.context, self._snapshot.nodes
         members = [p for p in context.pending if p.uid in rows and p.uid not in context.announced]
         announced = tuple((pod, names[rows[uid]].name) for uid, pod in context.announced.items() if uid in rows)
-        placements = [Placement(p.namespace, p.name, p.uid, names[rows[p.uid]].name) for p in members]
+        devices = self._devices(members, rows) if kind is Fits else {}
+        placements = [
+            Placement(p.namespace, p.name, p.uid, names[rows[p.uid]].name, devices.get(p.uid, ())) for p in members
+        ]
         placed = {p.uid for p in members}
         victims, awaiting = fields.get("victims", ()), fields.get("awaiting", ())
         return verdict(
@@ -435,6 +439,16 @@ class Outcomes:
             quota=context.gate.use(uid for uid in rows if uid in context.announced or uid in placed),
             **{"stopped": context.left_out, **fields},
         )
+
+    def _devices(self, members: Sequence[Pod], rows: Mapping[str, int]) -> dict[str, tuple[ClaimAllocation, ...]]:
+        """The devices of the members' claims that have none, by UID: chosen for all of them at once."""
+        if all(p.devices is None for p in members):
+            return {}
+        sim = self.context.simulation()
+        placed = [(p, sim.class_of(p), rows[p.uid]) for p in members]
+        for _, pod_class, row in placed:
+            sim.place(pod_class, row)
+        return sim.devices.chosen([(p, c.ident, row) for p, c, row in placed if p.devices is not None])
 
     def _texts(self, pod: Pod, sim: Simulation) -> tuple[str, ...]:
         quota = self.context.gate.refused.get(pod.uid)

@@ -108,21 +108,6 @@ class NodeDeclaredFeatures(NodeFilter):
         return np.array([needed.issubset(n.features) for n in sim.snapshot.nodes], dtype=np.bool_)
 
 
-class DynamicResources(NodeFilter):
-    """Pods with resource claims are not placed at all yet: binding one as if the claim were not there would run it
-    without its device.
-    """
-
-    name = "DynamicResources"
-    text = causes.RESOURCE_CLAIMS
-
-    def applies(self, pod: PodClass, sim: Simulation) -> bool:
-        return pod.shape.resource_claims
-
-    def prepare(self, pod: PodClass, sim: Simulation) -> Bools:
-        return np.zeros(sim.snapshot.size, dtype=np.bool_)
-
-
 class TaintToleration(NodeFilter):
     """Every NoSchedule and NoExecute taint of the node must be tolerated."""
 

@@ -34,6 +34,7 @@ _SILENT: Mapping[str, Callable[[PodClass], bool]] = {
     "NodeVolumeLimits": lambda pod: pod.volumes is None,
     "VolumeBinding": lambda pod: pod.volumes is None,
     "VolumeZone": lambda pod: pod.volumes is None,
+    "DynamicResources": lambda pod: pod.devices is None,
 }
 
 

@@ -51,7 +51,6 @@ _NEAR: dict[str, Hint] = {
     "NodeAffinity": Hint.NODE_ADDED | Hint.NODE_LABELS,
     "NodePorts": Hint.NODE_ADDED | Hint.ROOM,
     "NodeResourcesFit": Hint.NODE_ADDED | Hint.NODE_ROOM | Hint.ROOM,
-    "DynamicResources": Hint(0),
 }
 #: As integers: this is asked for every event and every gang that waits, and members of Flag are ten times as slow.
 ON_THE_NODE: dict[str, int] = {name: hint.value for name, hint in _NEAR.items()}
@@ -284,7 +283,7 @@ class _Judge:
         if len(self.classes) != 1 or not self.job.required or (self.preempts and self.may_leave is not None):
             return True
         (pod,) = self.classes
-        if pod.volumes is not None:
+        if pod.volumes is not None or pod.devices is not None:
             return True  # room or not, a claim that has turned up is not "not found" any more
         table = self.sim.snapshot.table
         slots = table.occupied()

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
+from gangsched.core.devices.demand import DeviceDemand
 from gangsched.model.constraints import Labels, LabelSelector, PodShape, PodVolumes
 from gangsched.model.records import JOB, SINGLE, GangId, Pod
 
@@ -22,7 +23,7 @@ class PodClass(msgspec.Struct, frozen=True, gc=False):
     Made by :meth:`gangsched.core.state.snapshot.Snapshot.class_of`; pods of one class share one object. ``ident`` is
     its number there. ``spread_selector`` is what default spread constraints select for it
     (:meth:`gangsched.core.state.termcounts.SelectorIndex.selector_of`). ``volumes`` are those of its pods; ``name`` and
-    ``uid`` are given where one of them must belong to the very pod.
+    ``uid`` are given where one of them must belong to the very pod. ``devices`` is what its pods ask of devices.
     """
 
     shape: PodShape
@@ -33,6 +34,7 @@ class PodClass(msgspec.Struct, frozen=True, gc=False):
     volumes: PodVolumes | None = None
     name: str = ""
     uid: str = ""
+    devices: DeviceDemand | None = None
 
 
 K = TypeVar("K")

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Counts, Floats, Ints, distinct
+from gangsched.core.devices.simulated import DevicesInThought
 from gangsched.core.state.podtable import TERMINATING, PodClass
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.state.termcounts import Carried, Selection, selection_of
@@ -150,6 +151,7 @@ class Simulation:
         self.told_of_terminating = False
         self._pulling_guests = 0
         self._volumes: VolumesInThought | None = None
+        self._devices: DevicesInThought | None = None
         classes = classes or Classes(snapshot)
         self.class_of, self.classes_of = classes.class_of, classes.of_all
         row_of = snapshot.row_of
@@ -185,6 +187,9 @@ class Simulation:
         if self._volumes is not None and pod.volumes is not None:
             for row in rows.tolist():
                 self._volumes.apply(pod, row, sign, real=False)
+        if self._devices is not None and pod.devices is not None:
+            for row in rows.tolist():
+                self._move_devices(pod, row, sign, real=False)
         for rule, state in self._watchers:
             for row in rows.tolist():
                 rule.apply(state, pod, row, sign)
@@ -233,7 +238,7 @@ class Simulation:
     @property
     def _watched(self) -> bool:
         """Return True if any watcher needs every single pod."""
-        return bool(self._watchers) or self._volumes is not None
+        return bool(self._watchers) or self._volumes is not None or self._devices is not None
 
     def mark(self) -> int:
         """A point to return to."""
@@ -266,6 +271,8 @@ class Simulation:
         self._account(step.pod, step.row, sign)
         if self._volumes is not None and step.pod.volumes is not None:
             self._volumes.apply(step.pod, step.row, sign, real=step.slot >= 0)
+        if self._devices is not None and step.pod.devices is not None:
+            self._move_devices(step.pod, step.row, sign, real=step.slot >= 0)
         for rule, state in self._watchers:
             rule.apply(state, step.pod, step.row, sign)
         self.told_of_terminating = False
@@ -327,6 +334,32 @@ class Simulation:
                     made.apply(pod, row, +1, real=False)
             self._volumes = made
         return self._volumes
+
+    @property
+    def devices(self) -> DevicesInThought:
+        """The effect of placed and lifted pods on devices, computed at first use and updated afterwards."""
+        if self._devices is None:
+            snapshot = self.snapshot
+            self._devices = DevicesInThought(snapshot.devices, snapshot.nodes, snapshot.volume_choices.reach.mask)
+            for slot in self.lifted().tolist():
+                step = self._lifting(slot)
+                if step.pod.devices is not None:
+                    self._move_devices(step.pod, step.row, -1, real=True)
+            for pod, row in self.visitors():
+                if pod.devices is not None:
+                    self._move_devices(pod, row, +1, real=False)
+        return self._devices
+
+    def _move_devices(self, pod: PodClass, row: int, sign: int, *, real: bool) -> None:
+        """A pod with claims comes to a node or leaves it; a ``real`` one has its devices."""
+        assert pod.devices is not None
+        assert self._devices is not None
+        if real:
+            self._devices.lift(pod.devices, -sign)
+        elif sign > 0:
+            self._devices.place(pod.ident, pod.devices, row)
+        else:
+            self._devices.unplace(pod.ident, row)
 
     def lifted(self) -> Ints:
         """Slots of the pods that have been lifted, ascending."""

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
+from gangsched.core.devices.demand import demand_of
 from gangsched.core.devices.index import DeviceIndex
 from gangsched.core.state.columns import NodeColumns
 from gangsched.core.state.podtable import TERMINATING, NodeIds, PodClass, PodTable
@@ -417,13 +418,18 @@ class Snapshot:
             if volumes.owned:
                 name, uid = pod.name, pod.uid
             key = (*key, volumes, pod.namespace, uid)
+        devices = None
+        if pod.devices is not None:
+            placed = bool(pod.node) or pod.uid in self.table.slot_of
+            devices = demand_of(self.devices, pod, placed=placed)
+            key = (*key, devices)
         found = self._classes.get(key)
         if found is None:
             if len(self._classes) > 50_000:
                 self._classes.clear()
             self._next_class += 1
             shape, number = self.shapes[number], self._next_class
-            found = PodClass(shape, pod.namespace, pod.labels, number, selector, volumes, name, uid)
+            found = PodClass(shape, pod.namespace, pod.labels, number, selector, volumes, name, uid, devices)
             self._classes[key] = found
         return found
 

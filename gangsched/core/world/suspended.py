@@ -18,7 +18,7 @@ from gangsched.core.state.jobs import OwnerKey, Suspendable, family_of, gang_of,
 from gangsched.core.world.world import World
 from gangsched.messages import causes
 from gangsched.model.children import merged
-from gangsched.model.constraints import PodVolumes
+from gangsched.model.constraints import PodDevices, PodVolumes
 from gangsched.model.errors import FieldError
 from gangsched.model.jobsets import MAX_WITHOUT_PODS, JobSet, ReplicatedJob, why_it_cannot_wait
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, GangId, Job, Pod
@@ -172,6 +172,7 @@ def _stand_ins(world: World, owner: Suspendable) -> list[Expected]:
             started=owner.created,
             gates=(),
             volumes=_claims_that_stay(template.volumes),
+            devices=_claims_to_come(template.devices),
         )
         out.append(Expected(like, job.name, job.uid, job.wanted, planned.indexes))
     if _refused_by_quota(world, owner.namespace, classes, out):
@@ -266,6 +267,11 @@ def _priority(world: World, template: Pod) -> tuple[str, int, str]:
     if found is None:
         return template.priority_class, 0, PREEMPT_LOWER
     return found.name, found.value, found.preemption_policy
+
+
+def _claims_to_come(devices: PodDevices | None) -> PodDevices | None:
+    """The claims that a pod will have: those of templates are made with it."""
+    return None if devices is None else msgspec.structs.replace(devices, planned=True)
 
 
 def _claims_that_stay(volumes: PodVolumes | None) -> PodVolumes | None:

@@ -171,7 +171,6 @@ class _Maker:
             preferred_anti_affinity=((chance.randint(1, 100), self._term(namespace)),) if self._maybe(0.15) else (),
             spread=self._spread() if self._maybe(0.25) else (),
             images=self._some(tuple(f"registry.example.com/image-{i}:1" for i in range(4))),
-            resource_claims=self._maybe(0.03),
             node_features=("FeatureOne",) if self._maybe(0.05) else (),
         )
 

@@ -23,7 +23,7 @@ from gangsched.core.plugins.node import (
 )
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Phantom, Simulation
-from gangsched.model.constraints import HostPort, NodeTerm, PodShape, Requirement, Taint, Toleration
+from gangsched.model.constraints import HostPort, NodeTerm, Requirement, Taint, Toleration
 from tests.builders import NodeBuilder, PodBuilder, node, pod
 from tests.core.harness import Built, plan, world
 
@@ -230,11 +230,9 @@ def test_diagnosis(wanted: PodBuilder, reasons: list[tuple[str, int]], helpful: 
 
 def test_pods_with_resource_claims_are_refused() -> None:
     """A pod that claims a device is never bound as if the claim were not there, and says why."""
-    shape = PodShape(requests=(("cpu", 1000),), resource_claims=True)
-    claiming = msgspec.structs.replace(pod("p").cpu(1).obj(), shape=shape)
-    found = plan(node("n1"), claiming)["d/p"]
+    found = plan(node("n1"), pod("p").cpu(1).devices("c"))["d/p"]
     assert found.outcome == UNSCHEDULABLE
-    assert "resource claims" in found.message
+    assert "ResourceClaim c not found" in found.message
 
 
 def test_declared_features() -> None:

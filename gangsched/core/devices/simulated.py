@@ -1,0 +1,405 @@
+"""Devices in a simulation: which nodes can give a pod its devices when pods have been placed and lifted.
+
+A placed pod gets no devices in particular. What is known is that the claims of all pods that were placed on a node can
+be allocated together there, which is asked anew with each of them. So no choice for one pod takes the last fitting
+device of another. The devices are chosen at the end, for all pods of a node at once. Only devices that several nodes
+reach are chosen when a pod is placed: no node may count on those that another has taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gangsched.core.arrays import Bools
+from gangsched.core.decision import ClaimAllocation
+from gangsched.core.devices.allocation import Allocator, ClaimError, SearchStoppedError
+from gangsched.core.devices.demand import DeviceDemand, own_claims
+from gangsched.core.devices.index import DeviceIndex
+from gangsched.core.devices.kinds import Kinds, NodeState
+from gangsched.core.devices.pools import InUse
+from gangsched.messages import devices
+from gangsched.model.constraints import NodeTerm
+from gangsched.model.devices import MAX_RESERVED, Allocation, ClaimKey, ResourceClaim
+from gangsched.model.records import Node, Pod
+
+#: Answers that are kept of all decisions.
+_ANSWERS = 100_000
+#: In the list of changed rows: all of them.
+_ALL = -1
+
+
+class Guest(NamedTuple):
+    """A pod that was placed on a node: the specs of its own claims, claims that get devices here, and those that have
+    some.
+    """
+
+    ident: int
+    own: tuple[int, ...]
+    fresh: tuple[ClaimKey, ...]
+    held: tuple[ClaimKey, ...]
+
+
+class DevicesInThought:
+    """The devices of a simulation. ``mask_of`` returns the nodes that match the terms of an allocation."""
+
+    def __init__(
+        self,
+        index: DeviceIndex,
+        nodes: Sequence[Node],
+        mask_of: Callable[[tuple[NodeTerm, ...] | None], Bools],
+    ) -> None:
+        self.index = index
+        self._nodes = nodes
+        self._mask_of = mask_of
+        self._used = index.in_use()
+        self._copied = False
+        self._left: dict[ClaimKey, int] = {}
+        self._joined: dict[ClaimKey, int] = {}
+        #: Claims that get devices in this simulation: the row, and how many pods use them.
+        self._given: dict[ClaimKey, tuple[int, int]] = {}
+        self._guests: dict[int, list[Guest]] = {}
+        #: Devices that several nodes reach, by the row of the pods that have them.
+        self._wide: dict[int, list[Allocation]] = {}
+        self._numbers: tuple[int, ...] = ()
+        self._changed: list[int] = []
+        #: Rows whose devices are not those of the index.
+        self._altered: set[int] = set()
+        self._masks: dict[tuple[int, ...], tuple[Bools, int]] = {}
+        self._states: dict[int, NodeState] = {}
+
+    # -- changes -------------------------------------------------------------------------------------------
+
+    def lift(self, demand: DeviceDemand, by: int) -> None:
+        """A pod that uses claims leaves its node (+1), or returns to it (-1)."""
+        for key in demand.named:
+            self._move(key, left=by)
+
+    def _move(self, key: ClaimKey, *, left: int = 0, joined: int = 0) -> None:
+        """Pods leave a claim or join it: it gives its devices back with the last one."""
+        before = self.allocation(key)
+        self._left[key] = self._left.get(key, 0) + left
+        self._joined[key] = self._joined.get(key, 0) + joined
+        after = self.allocation(key)
+        if before == after:
+            return
+        if not self._copied:
+            self._used, self._copied = self._used.copy(), True
+        if before is not None:
+            self._used.give_back(before)
+        if after is not None:
+            self._used.take(after)
+        for each in (before or after or Allocation(())).devices:
+            self._alter(each.device.driver, each.device.pool)
+
+    def _alter(self, driver: str, pool: str) -> None:
+        nodes = self.index.inventory.nodes_of((driver, pool))
+        if nodes is None:
+            self._changed.append(_ALL)
+            self._altered.update(range(len(self._nodes)))
+            self._states.clear()
+            return
+        for name in nodes:
+            row = self._row_of(name)
+            if row >= 0:
+                self._changed.append(row)
+                self._altered.add(row)
+                self._states.pop(row, None)
+
+    def _row_of(self, name: str) -> int:
+        if not hasattr(self, "_rows"):
+            self._rows = {node.name: row for row, node in enumerate(self._nodes)}
+        return self._rows.get(name, -1)
+
+    def allocation(self, key: ClaimKey) -> Allocation | None:
+        """Return the devices that a claim has, unless all of its users have left it here."""
+        found = self.index.allocation(key)
+        if found is None or not self._left.get(key):
+            return found
+        users = len(self.index.users_of(key))
+        return found if users - self._left[key] + self._joined.get(key, 0) > 0 else None
+
+    def place(self, ident: int, demand: DeviceDemand, row: int) -> None:
+        """A pod comes to a node."""
+        held = tuple(key for key in demand.named if self.allocation(key) is not None)
+        fresh = tuple(key for key in demand.named if key not in held and key in self.index.claims)
+        for key in held:
+            self._move(key, joined=1)
+        for key in fresh:
+            at, users = self._given.get(key, (row, 0))
+            self._given[key] = at, users + 1
+        self._guests.setdefault(row, []).append(Guest(ident, demand.own, fresh, held))
+        self._settle(row)
+
+    def unplace(self, ident: int, row: int) -> None:
+        """The last pod of this class that came to the node leaves it again."""
+        guests = self._guests[row]
+        guest = guests.pop(max(n for n, each in enumerate(guests) if each.ident == ident))
+        if not guests:
+            del self._guests[row]
+        for key in guest.fresh:
+            at, users = self._given.pop(key)
+            if users > 1:
+                self._given[key] = at, users - 1
+        for key in guest.held:
+            self._move(key, joined=-1)
+        self._settle(row)
+
+    def _settle(self, row: int) -> None:
+        """Other pods are on the node: what of its devices other nodes reach is chosen now."""
+        self._changed.append(row)
+        if not self.index.inventory.wide:
+            return
+        for each in self._wide.pop(row, ()):
+            self._used.give_back(each)
+        if not self._copied:
+            self._used, self._copied = self._used.copy(), True
+        found = self._allocate(row, self._guests.get(row, ()))
+        wide = [self._reached_by_several(each) for each in found or ()]
+        for each in wide:
+            self._used.take(each)
+        self._wide[row] = wide
+        self._changed.append(_ALL)
+        self._altered.update(range(len(self._nodes)))
+        self._states.clear()
+
+    def _reached_by_several(self, given: Allocation) -> Allocation:
+        nodes_of = self.index.inventory.nodes_of
+        return Allocation(
+            tuple(d for d in given.devices if len(nodes_of((d.device.driver, d.device.pool)) or (1, 2)) > 1)
+        )
+
+    # -- questions -----------------------------------------------------------------------------------------
+
+    def mask(self, demand: DeviceDemand) -> Bools:
+        """``(N,)``: the nodes that can give a further pod its devices."""
+        out = np.ones(len(self._nodes), dtype=np.bool_)
+        if demand.problem:
+            return ~out
+        numbers = list(demand.own)
+        for key in demand.named:
+            found = self.allocation(key)
+            if found is not None:
+                if self.reserved(key) >= MAX_RESERVED:
+                    return np.zeros(len(self._nodes), dtype=np.bool_)
+                out &= self._mask_of(found.terms)
+            elif key in self._given:
+                at = np.zeros(len(self._nodes), dtype=np.bool_)
+                at[self._given[key][0]] = self._given[key][1] < MAX_RESERVED
+                out &= at
+            elif key in self.index.claims:
+                numbers.append(self.index.number(self.index.claims[key].spec))
+            else:
+                return np.zeros(len(self._nodes), dtype=np.bool_)
+        return out & self._with_devices(tuple(sorted(numbers))) if numbers else out
+
+    def problem(self, demand: DeviceDemand) -> str:
+        """Return why no node at all will do for the claims of a pod; empty if one may."""
+        specs = [(n, "") for n in demand.own]
+        for key in demand.named:
+            claim = self.index.claims.get(key)
+            if claim is None:
+                return devices.no_claim(name=key[1])
+            if self.allocation(key) is None:
+                specs.append((self.index.number(claim.spec), key[1]))
+            elif self.reserved(key) >= MAX_RESERVED:
+                return devices.reserved(name=key[1], most=MAX_RESERVED)
+        for number, name in specs:
+            kinds = self.index.kinds((number,))
+            if kinds.problems[0]:
+                return devices.claim_problem(name=name, why=kinds.problems[0]) if name else kinds.problems[0]
+        if specs and not self.index.slices:
+            return devices.NO_SLICES
+        return ""
+
+    def hopes(self, demand: DeviceDemand) -> tuple[Bools, Bools]:
+        """``(N,)`` twice: nodes that reach the devices that claims have, and those that could give the others theirs if
+        no pod had any.
+        """
+        reach = np.ones(len(self._nodes), dtype=np.bool_)
+        numbers = list(demand.own)
+        for key in demand.named:
+            found = self.allocation(key)
+            if found is not None:
+                reach &= self._mask_of(found.terms)
+            elif key in self._given:
+                row = self._given[key][0]
+                reach[:row] = reach[row + 1 :] = False
+            elif key in self.index.claims:
+                numbers.append(self.index.number(self.index.claims[key].spec))
+        ever = np.array([not numbers or self._fits_empty(row, tuple(numbers)) for row in range(len(self._nodes))])
+        return reach, ever.astype(np.bool_)
+
+    def troubles(self) -> dict[str, Bools]:
+        """Return ``(N,)`` the nodes with a pool that cannot be used, by what is wrong with the first one."""
+        out: dict[str, Bools] = {}
+        for row, node in enumerate(self._nodes):
+            pools = self.index.inventory.pools(node.name, node.labels)
+            why = next((pool.trouble for pool in pools if pool.trouble), "")
+            if why:
+                out.setdefault(why, np.zeros(len(self._nodes), dtype=np.bool_))[row] = True
+        return out
+
+    def reserved(self, key: ClaimKey) -> int:
+        """Return for how many pods a claim is reserved here."""
+        return len(self.index.users_of(key)) - self._left.get(key, 0) + self._joined.get(key, 0)
+
+    def _with_devices(self, numbers: tuple[int, ...]) -> Bools:
+        """``(N,)``: nodes on which claims with these specs can be allocated beside those of the pods there."""
+        self._widen(numbers)
+        known = self._masks.get(numbers)
+        if known is None:
+            mask = np.zeros(len(self._nodes), dtype=np.bool_)
+            rows: Iterable[int] = range(len(self._nodes))
+        else:
+            mask, seen = known
+            changed = self._changed[seen:]
+            rows = range(len(self._nodes)) if _ALL in changed else dict.fromkeys(changed)
+        for row in rows:
+            mask[row] = self._fits(row, numbers)
+        self._masks[numbers] = mask, len(self._changed)
+        return mask
+
+    def _widen(self, numbers: Iterable[int]) -> None:
+        """Claims with these specs are in play from now on."""
+        guests = (n for each in self._guests.values() for guest in each for n in self._asked([guest]))
+        wanted = {*self._numbers, *numbers, *guests}
+        if len(wanted) > len(self._numbers):
+            self._numbers = tuple(sorted(wanted))
+            self._states.clear()
+
+    def _asked(self, guests: Iterable[Guest]) -> list[int]:
+        """The specs of all claims that get devices with these pods, each shared one once."""
+        out: list[int] = []
+        shared: set[ClaimKey] = set()
+        for guest in guests:
+            out += guest.own
+            shared.update(guest.fresh)
+        return out + [self.index.number(self.index.claims[key].spec) for key in sorted(shared)]
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds of devices that the claims in play can tell apart."""
+        return self.index.kinds(self._numbers)
+
+    def _fits(self, row: int, numbers: tuple[int, ...]) -> bool:
+        guests = self._guests.get(row)
+        asked = tuple(sorted((*self._asked(guests), *numbers))) if guests else numbers
+        state = self._state(row)
+        return self._answer(row, state, asked, self._used)
+
+    def _fits_empty(self, row: int, numbers: tuple[int, ...]) -> bool:
+        """Return whether claims with these specs could be allocated if no pod had devices of the node."""
+        self._widen(numbers)
+        node = self._nodes[row]
+        state = self.kinds.state(self.index.inventory.pools(node.name, node.labels), self._used, empty=True)
+        return self._answer(row, state, tuple(sorted(numbers)), InUse())
+
+    def _answer(self, row: int, state: NodeState, asked: tuple[int, ...], used: InUse) -> bool:
+        if state == ((),):
+            return False
+        answers = self.index.answers
+        key = (self.kinds.key, state, asked)
+        found = answers.get(key)
+        if found is None:
+            if len(answers) >= _ANSWERS:
+                answers.clear()
+            found = answers[key] = self._can(row, asked, used)
+        return found
+
+    def _can(self, row: int, asked: tuple[int, ...], used: InUse) -> bool:
+        claims = [ResourceClaim("", "", spec=self.index.specs[n]) for n in asked]
+        try:
+            return self._allocator(row, used).allocate(claims) is not None
+        except (ClaimError, SearchStoppedError):
+            return False
+
+    def _allocator(self, row: int, used: InUse) -> Allocator:
+        node = self._nodes[row]
+        pools = self.index.inventory.pools(node.name, node.labels)
+        return Allocator(node.name, pools, used, self.index.classes, self.kinds.of)
+
+    def _state(self, row: int) -> NodeState:
+        found = self._states.get(row)
+        if found is not None:
+            return found
+        index, node = self.index, self._nodes[row]
+        known = index.known_states()
+        key = (self._numbers, node.name)
+        if row not in self._altered and key in known:
+            found = known[key]
+        else:
+            found = self.kinds.state(index.inventory.pools(node.name, node.labels), self._used)
+            if row not in self._altered:
+                known[key] = found
+        self._states[row] = found
+        return found
+
+    # -- the devices of each pod ---------------------------------------------------------------------------
+
+    def _allocate(self, row: int, guests: Sequence[Guest]) -> list[Allocation] | None:
+        """Allocations for :meth:`_claims` of the pods on a node."""
+        self._widen(())
+        specs = [spec for _, _, spec in self._claims(guests)]
+        claims = [ResourceClaim("", "", spec=self.index.specs[n]) for n in specs]
+        try:
+            return self._allocator(row, self._used).allocate(claims)
+        except (ClaimError, SearchStoppedError):
+            return None
+
+    def _claims(self, guests: Sequence[Guest]) -> Iterator[tuple[int, ClaimKey | int, int]]:
+        """The claims of these pods that get devices: the pod's place, the claim's key or place, and its spec."""
+        seen: set[ClaimKey] = set()
+        for n, guest in enumerate(guests):
+            yield from ((n, i, number) for i, number in enumerate(guest.own))
+            for key in guest.fresh:
+                if key not in seen:
+                    seen.add(key)
+                    yield n, key, self.index.number(self.index.claims[key].spec)
+
+    def chosen(self, members: Sequence[tuple[Pod, int, int]]) -> dict[str, tuple[ClaimAllocation, ...]]:
+        """Return the devices of claims that have none, by the UID of the member. All ``members`` have been placed:
+        each with its class and row.
+        """
+        out: dict[str, tuple[ClaimAllocation, ...]] = {}
+        by_row: dict[int, list[tuple[Pod, int]]] = {}
+        for pod, ident, row in members:
+            by_row.setdefault(row, []).append((pod, ident))
+        users = self._users(members)
+        for row, pods in by_row.items():
+            guests = self._guests.get(row, [])
+            for each in self._wide.get(row, ()):
+                self._used.give_back(each)
+            found = self._allocate(row, guests)
+            for each in self._wide.get(row, ()):
+                self._used.take(each)
+            given: dict[int, dict[ClaimKey | int, Allocation]] = {}
+            for (n, what, _), allocation in zip(self._claims(guests), found or (), strict=False):
+                given.setdefault(n, {})[what] = allocation
+            free = list(range(len(guests)))
+            for pod, ident in pods:
+                place = next(n for n in reversed(free) if guests[n].ident == ident)
+                free.remove(place)
+                out[pod.uid] = tuple(self._of_pod(pod, given.get(place, {}), users))
+        return out
+
+    def _users(self, members: Sequence[tuple[Pod, int, int]]) -> dict[ClaimKey, tuple[str, ...]]:
+        out: dict[ClaimKey, tuple[str, ...]] = {}
+        for pod, _, _ in members:
+            for name in pod.devices.names if pod.devices is not None else ():
+                key = (pod.namespace, name)
+                out[key] = (*out.get(key, ()), pod.uid)
+        return out
+
+    def _of_pod(
+        self, pod: Pod, given: dict[ClaimKey | int, Allocation], users: dict[ClaimKey, tuple[str, ...]]
+    ) -> Iterator[ClaimAllocation]:
+        for i, claim in enumerate(own_claims(self.index, pod)):
+            if i in given:
+                yield ClaimAllocation(pod.namespace, claim.name, claim.uid, given[i], (pod.uid,))
+        for what, allocation in given.items():
+            if isinstance(what, tuple):
+                uid = self.index.claims[what].uid
+                yield ClaimAllocation(*what, uid, allocation, users.get(what, ()))
