@@ -24,7 +24,7 @@ OURS = "py-gang-scheduler"
 class Wish(NamedTuple):
     """What a gang asks for: how many of its ``pods`` start together, the priority of its PriorityClass ``high``, one
     rack for all, so many of each role, room for so many further members of one core that do not exist yet, ``least`` of
-    the roles whole.
+    the roles whole, or each role in one rack (``apart``).
     """
 
     pods: int
@@ -34,6 +34,7 @@ class Wish(NamedTuple):
     roles: Mapping[str, int] | None = None
     announced: int = 0
     least: int = 0
+    apart: bool = False
 
 
 class NoWayError(Exception):
@@ -53,7 +54,7 @@ def _group(api: str, spec: Object, notes: Mapping[str, str] | None = None) -> Ob
 def _only(wish: Wish, **can: bool) -> None:
     """Refuse a wish that the dialect cannot express."""
     asked = {"minimum": wish.minimum < wish.pods, "high": wish.high, "rack": wish.rack, "roles": bool(wish.roles)}
-    asked |= {"announced": bool(wish.announced), "least": bool(wish.least)}
+    asked |= {"announced": bool(wish.announced), "least": bool(wish.least), "apart": wish.apart}
     if any(yes and not can.get(name, False) for name, yes in asked.items()):
         raise NoWayError
 
@@ -106,17 +107,20 @@ def _hyper_node(name: str) -> Object:
 
 
 def _volcano(wish: Wish) -> tuple[list[Object], Members]:
-    _only(wish, minimum=True, high=True, roles=True, announced=True, rack=True, least=True)
+    _only(wish, minimum=True, high=True, roles=True, announced=True, rack=True, least=True, apart=True)
     spec: Object = {"minMember": wish.minimum, "minTaskMember": dict(wish.roles or {}), **_sum(wish)}
-    if wish.least and wish.roles:
+    rack = {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
+    if wish.roles and (wish.least or wish.apart):
         key, (size,) = "example.com/part", set(wish.roles.values())
-        policy = {"name": "p", "matchLabelKeys": [key], "subGroupSize": size, "minSubGroups": wish.least}
+        least = wish.least or len(wish.roles)
+        policy: Object = {"name": "p", "matchLabelKeys": [key], "subGroupSize": size, "minSubGroups": least}
+        policy |= rack if wish.apart else {}
         spec = {"minMember": wish.minimum, "subGroupPolicy": [policy]}
     if wish.high:
         spec["priorityClassName"] = "high"
     racks: list[Object] = []
-    if wish.rack:
-        spec["networkTopology"] = {"mode": "hard", "highestTierAllowed": 1}
+    spec |= rack if wish.rack else {}
+    if wish.rack or wish.apart:
         racks = [_hyper_node(name) for name in ("n0", "n1")]
     notes = {"scheduling.k8s.io/group-name": "g"}
     return [*racks, _group("scheduling.volcano.sh/v1beta1", spec)], lambda role: {
@@ -126,17 +130,19 @@ def _volcano(wish: Wish) -> tuple[list[Object], Members]:
 
 
 def _kai(wish: Wish) -> tuple[list[Object], Members]:
-    _only(wish, minimum=True, high=True, roles=True, rack=True, least=True)
+    _only(wish, minimum=True, high=True, roles=True, rack=True, least=True, apart=True)
     spec: Object = {"minMember": wish.minimum}
+    rack = {"topologyConstraint": {"topology": "racks", "requiredTopologyLevel": "example.com/rack"}}
     if wish.roles:
-        spec = {"subGroups": [{"name": role, "minMember": count} for role, count in wish.roles.items()]}
+        own = rack if wish.apart else {}
+        spec = {"subGroups": [{"name": role, "minMember": count, **own} for role, count in wish.roles.items()]}
     if wish.least:
         spec["minSubGroup"] = wish.least
     if wish.high:
         spec["priorityClassName"] = "high"
     racks: list[Object] = []
-    if wish.rack:
-        spec["topologyConstraint"] = {"topology": "racks", "requiredTopologyLevel": "example.com/rack"}
+    spec |= rack if wish.rack else {}
+    if wish.rack or wish.apart:
         levels = {"levels": [{"nodeLabel": "example.com/rack"}]}
         racks = [
             {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "racks"}, "spec": levels}
@@ -169,14 +175,14 @@ def _yunikorn(wish: Wish) -> tuple[list[Object], Members]:
 
 
 def _grove(wish: Wish) -> tuple[list[Object], Members]:
-    _only(wish, minimum=True, high=True, roles=True, rack=True)
-    groups = wish.roles or {"all": wish.minimum}
-    listed = [{"name": name, "minReplicas": count, "podReferences": []} for name, count in groups.items()]
+    _only(wish, minimum=True, high=True, roles=True, rack=True, apart=True)
+    rack = {"topologyConstraint": {"packConstraint": {"required": "example.com/rack"}}}
+    groups, own = wish.roles or {"all": wish.minimum}, rack if wish.apart else {}
+    listed = [{"name": name, "minReplicas": count, "podReferences": [], **own} for name, count in groups.items()]
     spec: Object = {"podgroups": listed}
     if wish.high:
         spec["priorityClassName"] = "high"
-    if wish.rack:
-        spec["topologyConstraint"] = {"packConstraint": {"required": "example.com/rack"}}
+    spec |= rack if wish.rack else {}
     gang = {**_group("scheduler.grove.io/v1alpha1", spec), "kind": "PodGang"}
     return [gang], lambda role: {
         "labels": {"grove.io/podgang": "g", "grove.io/podclique": role if wish.roles else "all"}
@@ -331,7 +337,7 @@ def members(dialect: Dialect, wish: Wish, on: str = "") -> tuple[list[Object], l
     objects, extra = dialect(wish)
     # The member of the role that has one comes last by name.
     names = ["worker"] * (wish.pods - 1) + ["ps"] if wish.roles else ["worker"] * wish.pods
-    if wish.least and wish.roles:
+    if wish.roles and (wish.least or wish.apart):
         names = list(wish.roles) * (wish.pods // len(wish.roles))
     pods = []
     for number in range(wish.pods):
@@ -409,6 +415,16 @@ def topology(api: Api) -> bool:
     return (apart.outcome, together.outcome, domain) == ("unschedulable", "bind", "n1")
 
 
+def topology_of_parts(api: Api) -> bool:
+    """Two parts of two members go into a rack each, and wait where only one rack has room for a part."""
+    objects, pods = members(api.write, Wish(4, 4, roles={"a": 2, "b": 2}, apart=True))
+    few = decisions(node("n0", 3), node("n1", 1), *objects, *pods)[api.gang]
+    found = decisions(node("n0", 3), node("n1", 2), *objects, *pods)[api.gang]
+    places = [found.placements.get(f"ns/g-{number}") for number in range(4)]
+    apart = places[0] == places[2] != places[1] == places[3]
+    return (few.outcome, found.outcome, apart) == ("unschedulable", "bind", True)
+
+
 def evicted_whole(api: Api) -> bool:
     """For the room of one of two members both are evicted, also on a node that nobody needs."""
     objects, pods = members(api.write, Wish(2, 2), on="n")
@@ -450,6 +466,7 @@ BEHAVIOURS: Mapping[str, Callable[[Api], bool]] = {
     "priority of its own": own_priority,
     "announced room": announced_room,
     "topology": topology,
+    "topology of a part": topology_of_parts,
     "restart of a member": restarted,
     "evicted whole": evicted_whole,
     "status is written": status,
