@@ -56,7 +56,7 @@ class Server:
         self.takes_effect = False
         self.bucket = self
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         """A token of the bucket."""
 
     async def attempt(self, method: str, path: str, *, body: bytes | None, **_: Any) -> bytes:
