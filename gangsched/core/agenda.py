@@ -1,14 +1,15 @@
-"""Timers of all kinds: the one place that knows which time comes next.
+"""Timers of all kinds.
 
-A search is bounded in steps, and steps may turn out dearer than they were when they were measured. A running scheduler
-therefore has a watchdog with a clock, which may cancel the decision under way. The question at which a search noticed
-is recorded. Recorded inputs then end the search at the same question and give the same actions.
+A :class:`Page` holds the timers of one kind, one for each key. ``at`` sets a timer. When it is over, the agenda calls
+``on_due`` of the page with the key. A page without ``on_due`` is read by ``due``, which returns and clears what is
+over.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
@@ -87,12 +88,23 @@ class Agenda:
         self.intended: Agenda | None = None
         self.soonest = Soonest()
         self._pages: list[Page[Any]] = []
+        self._called: list[tuple[Page[Any], Callable[[Any], None]]] = []
 
-    def page(self, made: Page[Any] | None = None) -> Page[Any]:
-        """A new kind of things, or one whose page is ``made`` already."""
+    def page(self, made: Page[Any] | None = None, *, on_due: Callable[[Any], None] | None = None) -> Page[Any]:
+        """Return a new page, or the one that is ``made`` already. ``on_due`` is called with each key that is over."""
         self._pages.append(page := Page() if made is None else made)
         page.soonest = self.soonest
+        if on_due is not None:
+            self._called.append((page, on_due))
         return page
+
+    def call_due(self, now: float) -> None:
+        """Call ``on_due`` of each page with the keys that are over, page by page."""
+        for page, on_due in self._called:
+            for key in page.due(now):
+                on_due(key)
+        if self.intended is not None:
+            self.intended.call_due(now)
 
     def due(self, now: float) -> bool:
         """Return True if any timer is over."""

@@ -89,6 +89,11 @@ def agenda(core: Scheduler) -> None:
     core.world.agenda.intended.soonest.when = 1e300  # type: ignore[union-attr]
 
 
+def unread(core: Scheduler) -> None:
+    """A timer is over, and its page has no ``on_due``."""
+    core.ledger.agenda.page().at("forgotten", core.world.now - 60.0)
+
+
 ALTERED: dict[str, tuple[str, Callable[[Scheduler], Any]]] = {
     "used": ("node matrix used", lambda c: c.world.snapshot.used.__setitem__((1, 0), 7.0)),
     "allocatable": ("node matrix allocatable", lambda c: c.world.snapshot.allocatable.__setitem__((1, 0), 7.0)),
@@ -128,6 +133,7 @@ ALTERED: dict[str, tuple[str, Callable[[Scheduler], Any]]] = {
     "hint rows": ("hint index rows", lambda c: hints(c).asks.fill(0)),
     "hint selections": ("hint index selections", lambda c: hints(c).selecting.add("other", 0)),
     "agenda": ("the next time of the agenda", agenda),
+    "unread": ("timers of page", unread),
     "kept room": ("kept room by node", lambda c: c.ledger._holders_on.clear()),
     "awaited": ("pods that groups wait for", lambda c: c.ledger.awaited.clear()),
     "suspends": ("pods of Jobs that are suspended", lambda c: c.ledger.condemned.suspends.update(["x"])),

@@ -130,6 +130,9 @@ def agenda(core: Scheduler) -> Iterator[str]:
                 all(page.heap[(n - 1) // 2][:2] <= page.heap[n][:2] for n in range(1, len(page.heap))),
                 True,
             )
+            if core._acts:
+                late = {k for k, entry in page._entries.items() if entry[0] < core.world.now - 1.0}
+                yield from unlike(f"timers of page {number} that are over and that nothing reads", late, set())
             earliest = min([earliest, *(entry[0] for entry in page._entries.values())])
         yield from unlike("the next time of the agenda comes too late", kept.soonest.when > earliest, False)
         kept = kept.intended

@@ -44,7 +44,7 @@ class AnnouncedRoom:
         self._decider = decider
         self._reporter = reporter
         self.rooms: dict[str, _StandIns] = {}
-        self._until = self._ledger.agenda.page()
+        self._until = self._ledger.agenda.page(on_due=self._release)
 
     def hold(self, group: Group, places: Sequence[tuple[Pod, str]]) -> None:
         """The group has a plan: from now on exactly this is kept for what it announces; of one that runs, what is."""
@@ -71,16 +71,15 @@ class AnnouncedRoom:
         if (key := group_key(tuple(gangs))) in self._until:
             self._give_back(key)
 
-    def time_over(self) -> None:
-        """Room of members that were not created in time is released."""
-        for key in self._until.due(self._world.now):
-            room = self.rooms[key]
-            about = report.stands_for(self._world, room.gangs[0])
-            if about is not None:
-                kept = ", ".join(f"{count} {what}" for what, count in sorted(self._sizes(room, room.places).items()))
-                note = notes.announced_room_released(seconds=int(self._hold_seconds), kept=kept)
-                self._reporter.event(about, report.ROOM_RELEASED, note)
-            self._keep(key, msgspec.structs.replace(room, places=[]))
+    def _release(self, key: str) -> None:
+        """Release the room of members that were not created in time."""
+        room = self.rooms[key]
+        about = report.stands_for(self._world, room.gangs[0])
+        if about is not None:
+            kept = ", ".join(f"{count} {what}" for what, count in sorted(self._sizes(room, room.places).items()))
+            note = notes.announced_room_released(seconds=int(self._hold_seconds), kept=kept)
+            self._reporter.event(about, report.ROOM_RELEASED, note)
+        self._keep(key, msgspec.structs.replace(room, places=[]))
 
     def take_over(self) -> None:
         """Gangs of which members run already have the rest of their time, the strongest first."""

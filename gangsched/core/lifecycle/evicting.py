@@ -49,7 +49,7 @@ class Evictions:
         self._actuator = actuator
         self._reporter = reporter
         #: When more victims are removed, by the key of the eviction.
-        self.removals: Page[str] = ledger.agenda.page()
+        self.removals: Page[str] = ledger.agenda.page(on_due=ledger.work.phases.add)
 
     def begin(self, eviction: Eviction, *, for_gang: bool = False) -> None:
         """The victims are condemned from now on."""

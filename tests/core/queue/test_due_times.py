@@ -31,6 +31,21 @@ def test_the_agenda_knows_what_a_look_at_everything_would_find(settings: list[tu
     assert pages[0].due(5.0) == []
 
 
+def test_a_page_may_be_called_with_what_is_over() -> None:
+    """``on_due`` gets each key once, when its time has come, also of what is intended."""
+    seen: list[str] = []
+    agenda, intended = Agenda(), Agenda()
+    agenda.intended = intended
+    pages: list[Page[str]] = [each.page(on_due=seen.append) for each in (agenda, intended)]
+    for page, key in zip(pages, ("observed", "intended"), strict=True):
+        page.at(key, 3.0)
+    agenda.call_due(2.9)
+    assert seen == []
+    agenda.call_due(3.0)
+    agenda.call_due(4.0)
+    assert seen == ["observed", "intended"]
+
+
 def test_the_earliest_comes_first() -> None:
     """Keys are told in the order of their times, equal ones in the order in which they were set, and not before."""
     page: Page[str] = Page()
