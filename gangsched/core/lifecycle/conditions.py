@@ -38,6 +38,7 @@ from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.quota.stop_policy import Stop
 from gangsched.core.state.incomplete import without
 from gangsched.core.state.jobs import WITHOUT_PODS
+from gangsched.core.world.waiting_since import waits_since
 from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.messages.text import listed
@@ -308,21 +309,11 @@ class Reporter:
         for gang in group.gangs:
             group.written.pop(_told_as(gang), None)
         condition = _has_quota(use.queue)
-        waited = max(0, int(self._world.now - self._waits_since(group)))
+        waited = max(0, int(self._world.now - waits_since(self._world, group.gangs)))
         note = notes.quota_reserved_after(condition=condition[3], waited=waited)
         for about in self._objects(group.gangs):
             self.event(about, RESERVED, note)
             self.set_conditions(about, condition)
-
-    def _waits_since(self, group: Group) -> float:
-        """Since when the group waits (seconds): it has its pods, or it is suspended. A preempted one may be old."""
-        if group.gangs[0].family in WITHOUT_PODS:
-            owner = report.job_of(self._world, group.gangs[0])
-            if owner is not None:
-                return owner.suspended_since or owner.created
-        membership = self._world.membership
-        pods = (p.created for gang in group.gangs for p in membership.census(gang).kinds)
-        return max(membership.created(group.gangs), min(pods, default=0.0))
 
     def admitted(self, group: Group) -> None:
         """The group runs: its members are bound, or its suspension has ended."""

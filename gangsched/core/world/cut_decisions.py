@@ -39,8 +39,8 @@ class CutDecisions:
         """It came to an end because of the clock."""
         self._slow[gang] = now
 
-    def waits_since(self, gang: str, created: float) -> float:
-        """From when on the gang counts as waiting (seconds)."""
+    def age_in_queue(self, gang: str, created: float) -> float:
+        """Return from when on the gang counts for its place in the queue (seconds)."""
         return max(created, self._slow.get(gang, created))
 
     def not_before(self, gang: str) -> float:

@@ -312,7 +312,7 @@ def queue_order(world: World, gangs: Sequence[GangId]) -> Order:
     since = -math.inf if first else membership.created(gangs)
     if world.cut:
         name = names_of(gangs)
-        return _LAST - priority if name in world.cut else -priority, world.cut.waits_since(name, since) + late, key
+        return _LAST - priority if name in world.cut else -priority, world.cut.age_in_queue(name, since) + late, key
     return -priority, since + late, key
 
 
