@@ -28,7 +28,7 @@ from gangsched.cli.said import PENDING, Said, said_instead, said_of
 from gangsched.core.decision import SCHEDULER, Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Gone
 from gangsched.core.preemption.drain_plan import DrainPlan
-from gangsched.messages import absent, advice, failures
+from gangsched.messages import absent, advice, explanations, failures
 from gangsched.messages.text import and_nearest, are, counted, listed
 from gangsched.model.children import JOBSET_NAME
 from gangsched.model.dialects.upstream import FAMILY as UPSTREAM
@@ -150,7 +150,7 @@ def _pod(state: State, pod: Pod) -> Explanation:
     if pod.node:
         title += f" · on {pod.node}"
     if pod.finished:
-        return Explanation(title, pod.phase.lower(), "it has finished and takes no room", tuple(conditions([pod])))
+        return Explanation(title, pod.phase.lower(), explanations.FINISHED, tuple(conditions([pod])))
     if not pod.node:
         others = without_pods.of_others(state, [pod])
         if others is not None:
@@ -158,7 +158,7 @@ def _pod(state: State, pod: Pod) -> Explanation:
         return (
             _as_said(state, title, pod)
             if state.partial
-            else Explanation(title, PENDING, "its gang is not decided now", tuple(conditions([pod])))
+            else Explanation(title, PENDING, explanations.GANG_NOT_DECIDED, tuple(conditions([pod])))
         )
     return _placed(state, title, [pod])
 
@@ -187,7 +187,7 @@ def _running_gang(state: State, gang: GangId) -> Explanation:
     placed = [*census.bound, *census.terminating]
     title = f"{gang.key}  {_kind(spec)} · {counted(len(placed), 'pod')} on nodes"
     if not placed:
-        return Explanation(title, "finished" if census.succeeded else "empty", "none of its pods takes room", ())
+        return Explanation(title, "finished" if census.succeeded else "empty", explanations.NO_POD_TAKES_ROOM, ())
     return _placed(state, title, placed)
 
 
@@ -209,17 +209,21 @@ def _placed(state: State, title: str, pods: Sequence[Pod]) -> Explanation:
         return Explanation(title, "running" if running else "starting", absent.on_nodes(where=where), sections)
     first = taking[0]
     taken = sum(1 for v in first.victims if v.uid in uids)
-    what = "it" if len(pods) == 1 else f"{taken} of its {len(pods)} pods" if taken < len(pods) else "all of it"
-    sentence = f"{what} is evicted for {first.kind} {first.gang.key} (priority {first.priority})"
+    kind, gang, priority = first.kind, first.gang.key, first.priority
+    if len(pods) > 1 and taken == len(pods):
+        sentence = explanations.all_evicted_for(kind=kind, gang=gang, priority=priority)
+    else:
+        some = explanations.some_of_its_pods(taken=taken, pods=len(pods)) if len(pods) > 1 else explanations.IT
+        sentence = explanations.evicted_for(what=some, kind=kind, gang=gang, priority=priority)
     return Explanation(title, "victim", sentence, sections, tuple(taking))
 
 
 def _drained(state: State, title: str, pod: Pod, found: DrainPlan) -> Explanation:
     """A pod whose queue is drained, or one of a gang with such a queue."""
     sections = tuple(drained_sections(state, pod, found))
-    word, sentence = "drained", f"it is evicted because {found.stop} is stopped (HoldAndDrain)"
+    word, sentence = "drained", explanations.drained(stop=found.stop)
     if found.blocked:
-        word, sentence = "held up", f"{found.stop} is drained, and it is evicted as soon as it can be"
+        word, sentence = "held up", explanations.drain_blocked(stop=found.stop)
     return Explanation(title, word, sentence, sections, drained=(found,))
 
 
@@ -235,7 +239,7 @@ def _unknown(state: State, key: str, kind: str) -> str:
     if kind and kinds:
         return absent.of_another_kind(kind=kind, key=key, found=kinds[0])
     known = {g.key for g in state.world.membership.gangs()} | {p.key for p in state.world.pods.values()}
-    return f"there is no gang or pod {key} among {len(state.world.pods)} pods{and_nearest(key, known, 0.6)}"
+    return explanations.unknown(key=key, pods=len(state.world.pods), nearest=and_nearest(key, known, 0.6))
 
 
 def gang_sections(
@@ -263,8 +267,8 @@ def gang_sections(
 def _member(pod: Pod, decision: Decision) -> str:
     where = next((p.node for p in decision.placements if p.key == pod.key), None)
     if where is not None:
-        return f"{pod.key} is a member of {decision.kind} {decision.gang.key} and goes to {where}"
-    return f"{pod.key} is a member of {decision.kind} {decision.gang.key} and has no node"
+        return explanations.member_goes_to(pod=pod.key, kind=decision.kind, gang=decision.gang.key, node=where)
+    return explanations.member_without_node(pod=pod.key, kind=decision.kind, gang=decision.gang.key)
 
 
 def _needs(state: State, decision: Decision) -> Iterator[str]:
@@ -272,23 +276,22 @@ def _needs(state: State, decision: Decision) -> Iterator[str]:
     spec = membership.spec(decision.gang)
     census = membership.census(decision.gang)
     if decision.gang.family != SINGLE and spec is not None:
-        yield (
-            f"{counted(spec.min_member, 'member')} to run (from {spec.source or spec.kind});"
-            f" {len(census.bound)} on nodes, {len(census.pending)} pending"
-            + (f", {len(census.gated)} held by scheduling gates" if census.gated else "")
-        )
+        members, source = counted(spec.min_member, "member"), spec.source or spec.kind
+        bound, pending = len(census.bound), len(census.pending)
+        gated = explanations.and_gated(gated=len(census.gated)) if census.gated else ""
+        yield explanations.needs_members(members=members, source=source, bound=bound, pending=pending, gated=gated)
     if len(decision.group) > 1:
-        yield f"the GangGroup {', '.join(decision.group)} starts together or not at all"
+        yield explanations.starts_with_group(gangs=", ".join(decision.group))
     gangs = _gangs(state, decision)
     own = membership.own_priority(decision.gang) is not None
     said = spec.priority if spec is not None else None
     mixed = not own and said is not None and any(pod.priority != said for pod in census.pending)
-    whose = "its own" if own or decision.gang.family == SINGLE else _lowest(state, decision)
+    whose = explanations.ITS_OWN if own or decision.gang.family == SINGLE else _lowest(state, decision)
     if mixed:
         whose = absent.lower_of(own=said, lowest=min(pod.priority for pod in census.pending))
-    text = f"it preempts with priority {decision.priority} ({whose})"
+    text = explanations.preempts(priority=decision.priority, whose=whose)
     if membership.policy(gangs) == PREEMPT_NEVER:
-        text = f"priority {decision.priority}, but preemptionPolicy Never: it evicts no pod"
+        text = explanations.never_preempts(priority=decision.priority)
     yield text
     if mixed and decision.gang.family == UPSTREAM:
         yield absent.MIXED_IS_REFUSED
@@ -299,7 +302,7 @@ def _lowest(state: State, decision: Decision) -> str:
     pods = list(state.world.membership.pods(decision.gang))
     low = [pod for pod in pods if pod.priority == decision.priority]
     if not low or len(low) == len(pods):
-        return "that of its members"
+        return explanations.OF_ITS_MEMBERS
     named = listed(sorted(pod.name for pod in low), 3)
     without = absent.WITHOUT_CLASS if not any(pod.priority_class for pod in low) else ""
     highest = max(pod.priority for pod in pods)
@@ -309,15 +312,15 @@ def _lowest(state: State, decision: Decision) -> str:
 def _because(decision: Decision) -> Iterator[str]:
     match decision:
         case Fits():
-            yield "there is room for them now: no pod is evicted"
+            yield explanations.FITS_NOW
         case Preempt():
-            yield "they do not fit now, and fit when the victims are gone"
-            yield from choice(decision, "the victims are")
+            yield explanations.FITS_WITHOUT_VICTIMS
+            yield from choice(decision, explanations.THE_VICTIMS)
             broken = sum(v.over_budget for v in decision.victims)
             if broken:
-                yield f"{broken} of them beyond a PodDisruptionBudget: no choice without that was found"
+                yield explanations.beyond_budgets(pods=broken)
         case _ if not decision.message:  # otherwise the decision says it
-            yield "it has its minimum; there is no room for further members"
+            yield explanations.HAS_ITS_MINIMUM
 
 
 def _stopping(state: State, decision: Decision) -> Iterator[str]:
@@ -354,13 +357,13 @@ def first_action(state: State, decision: Decision) -> str:
 def _would_help(state: State, decision: Unschedulable) -> Iterator[str]:
     """Yield changes that make an unschedulable gang fit. Each was tried."""
     if decision.failed_plugin == SCHEDULER:
-        yield "a version of the scheduler without this error; please report it with `gangsched snapshot`"
+        yield explanations.REPORT_ERROR
         return
     if decision.failed_plugin:
-        yield f"a plug-in {decision.failed_plugin} that does not fail, or a profile without it"
+        yield explanations.other_plugin(plugin=decision.failed_plugin)
         return
     if not decision.required:
-        yield "room for one more member; no pod is evicted for members beyond the minimum"
+        yield explanations.ROOM_FOR_ONE_MORE
         return
     yield from cures(state, (pod for pod in state.world.pods.values() if decision.gang.key in evicted_for(pod)))
     found = itertools.chain(_nowhere(state, decision), Advisor(state, decision, _nodes(state)).found())
