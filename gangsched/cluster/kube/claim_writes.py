@@ -118,7 +118,7 @@ class ClaimWrites(KindOfWrite[A]):
             return None, None  # it has changed since it was read: it is read again
         return await super().judge(action, request, error)
 
-    def again(self, action: A, request: Request | None) -> Request | None:
+    def retry_request(self, action: A, request: Request | None) -> Request | None:
         return None  # the claim may be in another version by then
 
     async def _read(self, claim: ClaimRef) -> _Claim:
