@@ -181,7 +181,7 @@ def test_a_mark_means_nothing_to_a_job_without_a_queue() -> None:
     marked = msgspec.structs.replace(marked, template=owned("x", 8).label(**{STARTED: "main"}).obj())
     cluster = Cluster(big(cpu=4), *objects(queue("a", cpu=4)), marked)
     cluster.run()
-    [gang_of_it] = cluster.core.world.membership.members
+    [gang_of_it] = cluster.core.world.membership.gangs()
     assert cluster.core.world.jobs.kueue.mark_on(gang_of_it) == ""
     cluster.show(big("n2", cpu=8))
     assert [a.job.name for a in cluster.pass_time(60) if isinstance(a, ResumeJob)] == ["x"]
