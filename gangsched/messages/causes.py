@@ -265,6 +265,10 @@ scheduling_gate = Text("scheduling gate {gate}")
 and_bound = Text(", {count} of them bound")
 names_scheduler = Text("{pod} has schedulerName {scheduler}, so it does not count")
 name_scheduler = Text("{pod} and {more} more have schedulerName {scheduler}, so they do not count")
+part_lacks = Text(
+    "part {part} needs one domain of {keys}: {domain} comes nearest, with room for {found} of {members} members"
+)
+parts_lack = Text("the parts do not fit together in the domains of {keys} ({count})")
 of_part = Text("part {part}: {problem}")
 role_missing = Text("{short} of the members with the role {role} missing")
 gang_of_group_missing = Text("gang {key} of the GangGroup does not exist yet")

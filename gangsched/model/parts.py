@@ -63,21 +63,37 @@ def needed(part: Part, there: Mapping[str, int], placed: Mapping[str, int]) -> d
     """How many members of each role must start together. ``there`` counts members by role, with those ``placed``."""
     if part.least is None:
         return {part.name: part.count}
-    found = [needed(each, there, placed) for each in part.parts]
-    if not part.parts:
-        divisions = (role for role in there if role == part.name or role.startswith(f"{part.name}/"))
-        found = [{role: part.count} for role in sorted(divisions)]
-
-    def rank(wanted: dict[str, int]) -> tuple[int, int, list[str]]:
-        lack = sum(max(0, count - there.get(role, 0)) for role, count in wanted.items())
-        return lack, -sum(min(count, placed.get(role, 0)) for role, count in wanted.items()), sorted(wanted)
-
+    found = _ranked(part, there, placed)
     out: dict[str, int] = {}
-    for wanted in sorted(found, key=rank)[: part.least]:
+    for _, wanted in found[: part.least]:
         out |= wanted
     if len(found) < part.least:  # those that are not there yet
         out[f"{part.name}/"] = (part.least - len(found)) * part.count
     return out
+
+
+def further(part: Part, there: Mapping[str, int], placed: Mapping[str, int]) -> list[dict[str, int]]:
+    """Return what may join those that must start: for each further part how many members of each role it needs."""
+    if part.least is None:
+        return []
+    found = _ranked(part, there, placed)
+    within = [more for each, _ in found if each is not part for more in further(each, there, placed)]
+    return within + [wanted for _, wanted in found[part.least :]]
+
+
+def _ranked(part: Part, there: Mapping[str, int], placed: Mapping[str, int]) -> list[tuple[Part, dict[str, int]]]:
+    """The parts within a part, or its divisions, with what each needs: those that start first come first."""
+    found = [(each, needed(each, there, placed)) for each in part.parts]
+    if not part.parts:
+        divisions = (role for role in there if role == part.name or role.startswith(f"{part.name}/"))
+        found = [(part, {role: part.count}) for role in divisions]
+
+    def rank(one: tuple[Part, dict[str, int]]) -> tuple[int, int, list[str]]:
+        wanted = one[1]
+        lack = sum(max(0, count - there.get(role, 0)) for role, count in wanted.items())
+        return lack, -sum(min(count, placed.get(role, 0)) for role, count in wanted.items()), sorted(wanted)
+
+    return sorted(found, key=rank)
 
 
 def members_to_keep(gang: Gang) -> tuple[int, dict[str, int]]:

@@ -18,10 +18,9 @@ from gangsched.core.ledger.ledger import Ledger, announced_by
 from gangsched.core.ledger.reservation import Turn
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placed, Placer, Want
-from gangsched.core.planning.part_costs import RoomPrices, Shortage
-from gangsched.core.planning.part_table import PartTable
-from gangsched.core.planning.part_tree import Assignment, Labels, PartTree, Wanted, is_made_of_parts, tree_of
-from gangsched.core.planning.topology import MAX_PLACEMENTS, Domain, DomainDemand, Topology, all_as_nominated
+from gangsched.core.planning.part_tree import Assignment
+from gangsched.core.planning.parts import Lack, Parts, is_made_of_parts
+from gangsched.core.planning.topology import Domain, DomainDemand, Topology, all_as_nominated
 from gangsched.core.preemption.patience import Patience
 from gangsched.core.quota.assignment import NO_QUOTA, NoQuota, QuotaAssignment
 from gangsched.core.state.podtable import TERMINATING
@@ -29,14 +28,12 @@ from gangsched.core.state.simulation import Classes, Phantom, Restriction, Simul
 from gangsched.core.watchdog import Watchdog
 from gangsched.core.world.kept_room import renew_classes
 from gangsched.core.world.world import World, queue_order
-from gangsched.model.constraints import NOT_IN, NodeTerm, PodShape, Requirement
-from gangsched.model.dialects import role_of
+from gangsched.model.constraints import NOT_IN, NodeTerm, Requirement
 from gangsched.model.queues import foreign_queue
 from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
 
-#: No slots, and no members that have a row.
+#: No slots.
 NO_PODS: Ints = np.zeros(0, dtype=np.int64)
-NO_ROWS: Mapping[str, int] = {}
 
 
 class Pause(NamedTuple):
@@ -174,14 +171,14 @@ class SchedulingContext:
             *world.managed.rooms_of(p for c in self.census.values() for p in c.kinds),
         }
         #: The parts of the gangs, where some part has a topology of its own.
-        self.parts = self._tree() if any(map(is_made_of_parts, map(member.spec, self.gangs))) else None
-        self.assignment: Assignment | None = None
-        self._unassigned = {gang: census.pending for gang, census in self.census.items()}
-        self._shapes: dict[object, tuple[PodShape, PodShape]] = {}
+        self.parts: Parts | None = None
+        if any(map(is_made_of_parts, map(member.spec, self.gangs))):
+            asked_for = (p for want in self.wants for p in want.members)
+            self.parts = Parts(world, placer, self.census, self._constraints(), asked_for)
         around = self._constraints() if self.parts is None else ()
         self.topology = Topology(self.world.snapshot, around, self._bound())
         if self.parts is not None:
-            self.topology.problem = self.parts.problem
+            self.topology.problem = self.parts.tree.problem
         #: Where the gang is being tried; None while that is not settled or is the whole cluster.
         self.domain: Domain | None = None
         self.left_out = False
@@ -221,99 +218,51 @@ class SchedulingContext:
 
     # -- parts ---------------------------------------------------------------------------------------------
 
-    def _tree(self, *, everybody: bool = False, placed: Mapping[str, int] = NO_ROWS) -> PartTree:
-        """The parts with the required members, or with ``everybody`` who is pending. Those ``placed`` (UIDs) count as
-        bound.
-        """
-        member, table = self.world.membership, self.world.snapshot.table
-        asked = {p.uid for want in self.wants for p in want.members}
-        wanted = []
-        for gang, census in self.census.items():
-            spec = member.spec(gang)
-            if spec is None:
-                continue
-            rows = ((p, int(table.row[table.slot_of[p.uid]])) for p in census.bound if p.uid in table.slot_of)
-            bound = [(p, row) for p, row in rows if row >= 0]
-            bound += [(p, placed[p.uid]) for p in census.pending if p.uid in placed]
-            members = [p for p in census.pending if (everybody or p.uid in asked) and p.uid not in placed]
-            wanted.append(Wanted(gang, spec, members, bound))
-        return tree_of(self.world.snapshot, member, wanted, self._constraints())
-
-    @cached_property
-    def _all_parts(self) -> PartTree:
-        return self._tree(everybody=True)
-
     def assign(self, assignment: Assignment | None) -> None:
         """From now on each part is tried in the domain that it has by this; None: anywhere."""
-        self.assignment, self._joining, self._classes = assignment, None, Classes(self.world.snapshot)
-        now: dict[str, Pod] = {}
-        for gang, census in self.census.items():
-            census.pending = [self._assigned(gang, pod) for pod in self._unassigned[gang]]
-            now.update((pod.uid, pod) for pod in census.pending)
-        self.announced = {uid: now[uid] for uid in self.announced}
-        self.wants = [Want(tuple(now[p.uid] for p in want.members), want.required) for want in self.wants]
+        if self.parts is not None:
+            now = self.parts.assign(assignment)
+            self._joining, self._classes = None, Classes(self.world.snapshot)
+            self.announced = {uid: now[uid] for uid in self.announced}
+            self.wants = [Want(tuple(now[p.uid] for p in want.members), want.required) for want in self.wants]
 
-    def _assigned(self, gang: GangId, pod: Pod) -> Pod:
-        """A member as it is in the domain of its part."""
-        spec = self.world.membership.spec(gang)
-        if self.assignment is None or spec is None:
-            return pod
-        labels = self._labels_of(gang, role_of(pod, spec))
-        if not labels:
-            return pod
-        key = id(pod.shape), labels
-        if key not in self._shapes:  # the shape is kept beside it so that its id cannot become another's
-            self._shapes[key] = msgspec.structs.replace(pod.shape, within=labels), pod.shape
-        return msgspec.structs.replace(pod, shape=self._shapes[key][0])
-
-    def _labels_of(self, gang: GangId, role: str) -> Labels | None:
-        """The node labels for members of a role; None while their part is in no domain."""
-        if self.assignment is None or self.parts is None:
-            return ()
-        found = self.assignment.within.get((gang, role))
-        if found is None and not role:  # of no part: where the parts are together
-            found = next(iter(self.assignment.within.values()), ())[: len(self.parts.root.keys)]
-        return found
-
-    def _in_parts(self, leaving: Ints, later: frozenset[str]) -> tuple[Simulation, Placed] | None:
+    def _in_parts(self, parts: Parts, leaving: Ints, later: frozenset[str]) -> tuple[Simulation, Placed] | None:
         """The members where they would go, each part in a domain of its own."""
         self._later = later
         self.assign(None)
         sim = self.simulation(leaving)
         wishes = self.nominated(sim)
-        for assignment, as_wished in self._assignments(sim, wishes):
+        for assignment in parts.assignments(sim, wishes):
             self.assign(assignment)
             sim = self.simulation(leaving)
             placed = self.placer.required(self.wants, sim, wishes)
-            fits = placed.complete and (not (as_wished or self._later) or all_as_nominated(wishes, placed.rows))
-            if fits and self._all_parts.at(placed.rows) is not None and self.anything(placed, sim):
+            fits = placed.complete and (not self._later or all_as_nominated(wishes, placed.rows))
+            if fits and parts.allow(placed.rows) and self.anything(placed, sim):
                 return sim, placed
+        self.left_out |= parts.left_out
         return None
 
-    def _assignments(self, sim: Simulation, wishes: Mapping[str, int]) -> Iterator[tuple[Assignment, bool]]:
-        """Where to try the parts: where they are nominated to, then those in which least room is left over."""
+    def further_parts(self, sim: Simulation, placed: Mapping[str, int]) -> tuple[dict[str, int], Assignment | None]:
+        """The rows of whole parts that may join the members ``placed`` (UIDs), and the assignment with these parts."""
         if self.parts is None:
-            return
-        members = [p for want in self.wants for p in want.members]
-        if members and all(pod.uid in wishes for pod in members):
-            home = self.parts.at({pod.uid: wishes[pod.uid] for pod in members})
-            if home is not None:
-                yield home, False
-        tried = 0
-        table = PartTable(self.parts, RoomPrices(self.placer.pipeline, sim, members))
-        for candidate in table.cheapest(MAX_PLACEMENTS):
-            tried += 1
-            yield candidate.assignment, False
-        self.left_out |= tried == MAX_PLACEMENTS
+            return {}, None
+        return self.parts.further(sim, self._classes, placed, self.nominated(sim))
 
-    def assign_nearest(self, leaving: Ints) -> None:
-        """Assign the parts to the domains that come nearest to holding them once these pods (slots) are gone."""
+    def assign_nearest(self, leaving: Ints) -> bool:
+        """Assign the parts to the domains that come nearest to holding them once these pods (slots) are gone. Returns
+        whether members lack room even then.
+        """
         self.assign(None)
-        if self.parts is not None:
-            sim = self.simulation(leaving)
-            members = [p for want in self.wants for p in want.members]
-            table = PartTable(self.parts, Shortage(self.placer.pipeline, sim, members))
-            self.assign(next((found.assignment for found in table.cheapest(1)), None))
+        if self.parts is None:
+            return False
+        assignment, short = self.parts.nearest(self.simulation(leaving))
+        self.assign(assignment)
+        return short
+
+    def lack(self, leaving: Ints = NO_PODS) -> Lack | None:
+        """The part that lacks most room where it is tried, once these pods (slots) are gone."""
+        members = [pod for want in self.wants for pod in want.members]
+        return self.parts.lack(members, self.simulation(leaving)) if self.parts is not None else None
 
     # -- simulations ---------------------------------------------------------------------------------------
 
@@ -434,7 +383,9 @@ class SchedulingContext:
         mark = sim.mark()
         extras = self.placer.extras(self.others(placed), sim, self.nominated(sim))
         sim.rollback(mark)
-        return bool(extras.rows)
+        found = bool(extras.rows or self.further_parts(sim, placed.rows)[0])
+        sim.rollback(mark)
+        return found
 
     @property
     def pending(self) -> list[Pod]:
@@ -449,14 +400,11 @@ class SchedulingContext:
         """Further members that may join."""
         if self._joining is None:
             asked = {p.uid for want in self.wants for p in want.members}
-            self._joining = self.gate.joining([p for p in self.pending if p.uid not in asked and self._may_join(p)])
+            free = [p for p in self.pending if p.uid not in asked]
+            parts = self.parts
+            self._joining = self.gate.joining(free if parts is None else [p for p in free if parts.may_join(p)])
         candidates = [p for want in self.wants for p in want.members] + [*self._joining]
         return [p for p in candidates if p.uid not in placed.rows]
-
-    def _may_join(self, pod: Pod) -> bool:
-        """Return True if a further member may join by itself: its part is in its domain."""
-        spec = self.world.membership.spec(pod.gang) if self.parts is not None else None
-        return spec is None or self._labels_of(pod.gang, role_of(pod, spec)) is not None
 
     def usable(self, sim: Simulation) -> Bools:
         """``(N,)``: nodes that some member might use."""
@@ -482,7 +430,7 @@ class SchedulingContext:
     def _fit(self, leaving: Ints, later: frozenset[str]) -> tuple[Simulation, Placed] | None:
         """The same with the room of these ``later`` plans, if there are any just where the gang's own plan has it."""
         if self.parts is not None:
-            return self._in_parts(leaving, later)
+            return self._in_parts(self.parts, leaving, later)
         self.domain, self._later = None, later
         sim = self.simulation(leaving)
         wishes = self.nominated(sim)
@@ -521,7 +469,7 @@ class SchedulingContext:
         found = {p.uid: rows[p.node] for p in placements if p.node in rows}
         if not self.topology.allows([*found.values()]):
             return False
-        if self.parts is not None and self._all_parts.at(found) is None:
+        if self.parts is not None and not self.parts.allow(found):
             return False
         pending = {p.uid: p for p in self.pending}
         if not all(place.uid in pending and place.node in rows for place in placements):

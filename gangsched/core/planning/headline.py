@@ -15,6 +15,7 @@ import numpy as np
 from gangsched.core.arrays import Bools, Floats
 from gangsched.core.decision import Headline, Reason
 from gangsched.core.planning.context import SchedulingContext
+from gangsched.core.planning.parts import Lack, Parts
 from gangsched.core.planning.topology import Level
 from gangsched.core.plugins.node import tolerates
 from gangsched.core.quota.assignment import QuotaAssignment
@@ -58,10 +59,45 @@ def headline(context: SchedulingContext, first: Pod | None, placed: int, reasons
         return Headline(answers.WAITS, answers.NO_NODES)
     anywhere, context.domain = context.domain, None
     try:
-        never = _never(context, context.simulation())
+        if context.parts is not None:
+            never = _parts_never(context, context.parts)
+        else:
+            never = _never(context, context.simulation())
     finally:
         context.domain = anywhere
-    return never or Headline(answers.NOT_NOW, _not_now(context, first, placed, reasons))
+    why = _parts_not_now(context) if context.parts is not None else ""
+    return never or Headline(answers.NOT_NOW, why or _not_now(context, first, placed, reasons))
+
+
+def _parts_never(context: SchedulingContext, parts: Parts) -> Headline | None:
+    """Why the parts would not fit if the nodes were empty; nothing if they might."""
+    tried = parts.assignment
+    context.assign(None)
+    try:
+        found = _never_now(context, list(_classes(context, context.simulation())), context.required)
+        everything = context.world.snapshot.table.occupied()
+        if found is not None or not context.assign_nearest(everything):
+            return found
+        lack, (keys, count) = context.lack(everything), parts.levels
+        if lack is None:
+            return Headline(answers.NEVER_FITS, answers.too_few_domains(keys=keys, count=count))
+        return Headline(answers.NEVER_FITS, _too_large_part(lack))
+    finally:
+        context.assign(tried)
+
+
+def _parts_not_now(context: SchedulingContext) -> str:
+    """The part that does not fit now; empty if each part by itself does."""
+    lack = context.lack()
+    if lack is None:
+        return ""
+    return answers.part_fits(found=lack.found, members=lack.members, part=lack.part, domain=lack.domain)
+
+
+def _too_large_part(lack: Lack) -> str:
+    return answers.part_too_large(
+        part=lack.part, keys=lack.keys, members=lack.members, domain=lack.domain, found=lack.found
+    )
 
 
 def out_of_quota(gate: QuotaAssignment) -> Headline:

@@ -41,7 +41,11 @@ from gangsched.core.state.census import Census
 from gangsched.core.state.simulation import Restriction, Simulation
 from gangsched.core.world.world import World
 from gangsched.messages import causes, notes
+from gangsched.messages.text import listed
 from gangsched.model.records import SINGLE, GangId, Pod
+
+#: So many domains of parts are named.
+_NAMED = 4
 
 
 def verdict(
@@ -201,6 +205,10 @@ class Outcomes:
         """Further members, in the gang's domain where they fit there, else as far around as is allowed."""
         context = self.context
         rows: dict[str, int] = {}
+        if context.parts is not None:
+            rows, assignment = context.further_parts(sim, placed.rows)
+            context.assign(assignment)
+            placed = Placed({**placed.rows, **rows}, placed.failed)
         left = context.others(placed)
         if left:
             context.hold_later(sim)
@@ -335,11 +343,23 @@ class Outcomes:
             else None,
             reasons=reasons,
             message=(causes.FOR_ANNOUNCED if first is not None and first.uid in context.announced else "")
-            + explain.message(sim.snapshot.size, reasons, why_not, context.topology.sentence(domain)),
+            + explain.message(sim.snapshot.size, reasons, why_not, self._about_domains(domain)),
             unplaced=unplaced,
             blockers=tuple(sorted(p.key for p in blocked if p.uid not in context.announced)),
             spared=explain.not_considered(units, explain.in_the_way(in_the_way, context.options)),
         )
+
+    def _about_domains(self, domain: Domain) -> str:
+        """What people should know of domains beside the reasons of the nodes."""
+        context, lack = self.context, self.context.lack()
+        if context.parts is None or context.topology.problem:
+            return context.topology.sentence(domain)
+        if lack is not None:
+            return causes.part_lacks(
+                part=lack.part, keys=lack.keys, domain=lack.domain, found=lack.found, members=lack.members
+            )
+        keys, count = context.parts.levels
+        return causes.parts_lack(keys=keys, count=count)
 
     def behind(self, found: Verdict) -> Verdict:
         """A verdict that the gang does not fit, with the gangs ahead named if it would fit but for what they keep."""
@@ -357,10 +377,11 @@ class Outcomes:
         context = self.context
         context.domain = None
         if context.parts is not None:
-            nothing = np.zeros(self._snapshot.size, dtype=np.bool_)
-            if context.topology.problem:
+            if not context.topology.problem:
+                context.assign_nearest(NO_PODS if units is None else union(context.terminating(), units.everything()))
+            if context.topology.problem or context.parts.assignment is None:
+                nothing = np.zeros(self._snapshot.size, dtype=np.bool_)
                 return Domain(0, -1, "", Restriction(nothing, ((OUTSIDE, ~nothing),)))
-            context.assign_nearest(NO_PODS if units is None else union(context.terminating(), units.everything()))
         if context.topology.problem or not context.topology.constrained:
             return context.topology.nowhere
         sim = context.simulation() if units is None else context.planned(units.everything())
@@ -435,7 +456,7 @@ class Outcomes:
             placements,
             announced=announced,
             warnings=(*warnings, *priority_warnings(context.census)),
-            topology_domain=context.topology.label_of([rows[p.uid] for p in members]) if members else None,
+            topology_domain=self._domain_of([rows[p.uid] for p in members]) if members else None,
             quota=context.gate.use(uid for uid in rows if uid in context.announced or uid in placed),
             **{"stopped": context.left_out, **fields},
         )
@@ -449,6 +470,11 @@ class Outcomes:
         for _, pod_class, row in placed:
             sim.place(pod_class, row)
         return sim.devices.chosen([(p, c.ident, row) for p, c, row in placed if p.devices is not None])
+
+    def _domain_of(self, rows: Sequence[int]) -> str | None:
+        """The label of the domain of the members in these rows, or those of their parts."""
+        parts = self.context.parts
+        return self.context.topology.label_of(rows) if parts is None else listed(parts.domains(), _NAMED) or None
 
     def _texts(self, pod: Pod, sim: Simulation) -> tuple[str, ...]:
         quota = self.context.gate.refused.get(pod.uid)

@@ -33,7 +33,7 @@ def _sets(request: Floats) -> list[list[int]]:
     kinds = len(request)
     share = (request / np.maximum(request.max(axis=0, initial=0.0), 1e-9)).max(axis=1, initial=0.0)
     order: list[int] = np.argsort(-share, kind="stable").tolist()
-    return [[k] for k in order] + [order[:n] for n in range(kinds, 1, -(1 + (kinds - 1) // _EACH))]
+    return [[k] for k in order] + [order[:n] for n in range(kinds, 1, -(1 + max(0, kinds - 1) // _EACH))]
 
 
 class RoomPrices:

@@ -16,7 +16,7 @@ from gangsched.core.state.membership import Membership
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.messages import causes
 from gangsched.model.dialects import role_of
-from gangsched.model.parts import constrained, is_divided
+from gangsched.model.parts import is_divided
 from gangsched.model.records import Gang, GangId, Part, Pod
 
 Keys = tuple[str, ...]
@@ -72,11 +72,6 @@ class Wanted(NamedTuple):
     spec: Gang
     members: Sequence[Pod]
     bound: Sequence[tuple[Pod, int]]
-
-
-def is_made_of_parts(spec: Gang | None) -> bool:
-    """Return True if some part of the gang has a topology of its own."""
-    return spec is not None and spec.parts is not None and constrained(spec.parts) is not None
 
 
 class PartTree:

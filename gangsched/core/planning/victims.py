@@ -78,6 +78,8 @@ class PartsPlan(NamedTuple):
         return self.choice.harm[:-1], self.assignment.misses, self.choice.harm.names
 
 
+#: So many assignments are tried after the best one.
+MAX_IN_VAIN = 4
 #: Nothing is known of how little harm is possible.
 _UNKNOWN = Floor(0, ())
 
@@ -102,7 +104,7 @@ class VictimsOf:
         """
         context = self._context
         if context.parts is not None:
-            units, choice = self._in_parts(context.parts)
+            units, choice = self._in_parts(context.parts.tree)
         elif context.topology.constrained:
             units, choice = self._in_domains()
         else:
@@ -129,10 +131,13 @@ class VictimsOf:
         search = self._least_harm(units, sim, 0)
         least = None
         best: PartsPlan | None = None
-        left, tried = context.options.search_steps, 0
+        left, tried, in_vain = context.options.search_steps, 0, 0
         for candidate in PartTable(tree, VictimPrices(search)).cheapest(MAX_SEARCHES):
             floor = search.floor_of(candidate.price)
             if best is not None and floor is not None and gap(best.choice.harm, floor) is None:
+                break
+            if in_vain == MAX_IN_VAIN:
+                context.left_out = True
                 break
             tried += 1
             context.assign(candidate.assignment)
@@ -140,7 +145,9 @@ class VictimsOf:
             left = max(0, left - spent)
             plan = PartsPlan(candidate.assignment, found, choice) if choice is not None else None
             if plan is not None and (best is None or plan.order < best.order):
-                best = plan
+                best, in_vain = plan, 0
+            elif best is not None:
+                in_vain += 1
         context.left_out |= tried == MAX_SEARCHES
         units.unproven |= tried > 0 and best is None
         if best is None:

@@ -105,6 +105,11 @@ class Classes:
         """The class of each of these pending pods."""
         return [*map(self.class_of, pods)]
 
+    def forget(self, pods: Iterable[Pod]) -> None:
+        """Forget the classes of these pods, which ask for something else from now on."""
+        for pod in pods:
+            self._found.pop(pod.uid, None)
+
     def class_of(self, pod: Pod) -> PodClass:
         """Return the class of a pending pod."""
         if self._told_apart != self._snapshot.told_apart:

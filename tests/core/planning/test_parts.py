@@ -154,3 +154,50 @@ def test_parts_apart_keep_off_those_that_run() -> None:
     runs = [each.on("r1-0") for each in members("a", 2)]
     decision = plan(*racks(r1=[4], r2=[2]), made_of(*parts), *runs, *members("b", 2))["d/g"]
     assert where(decision) == {"b": {"r2"}}
+
+
+def test_further_parts_join_whole() -> None:
+    """Of three parts two have to start. The third joins if a rack has room for all of it, and else none of it does."""
+    parts = [Part(name, 2, topology=(RACK,)) for name in "abc"]
+    pods = [each for name in "abc" for each in members(name, 2)]
+    found = plan(*racks(r1=[1, 1], r2=[1, 1], r3=[1, 1]), made_of(*parts, least=2), *pods)["d/g"]
+    assert sorted(map(sorted, where(found).values())) == [["r1"], ["r2"], ["r3"]]
+    found = plan(*racks(r1=[1, 1], r2=[1, 1], r3=[1], r4=[1]), made_of(*parts, least=2), *pods)["d/g"]
+    assert sorted(where(found)) == ["a", "b"]
+
+
+def test_a_part_joins_those_that_run() -> None:
+    """A gang that runs takes a further part when there is room, and further members of a part in its rack."""
+    parts = [Part(name, 2, topology=(RACK,), distinct="rack") for name in "ab"]
+    runs = [each.on("r1-0") for each in members("a", 2)]
+    more = members("a", 3)[2]
+    nodes = racks(r1=[3], r2=[2])
+    found = plan(*nodes, made_of(*parts, least=1), *runs, more, *members("b", 2))["d/g"]
+    assert where(found) == {"a": {"r1"}, "b": {"r2"}}
+    found = plan(*racks(r1=[2], r2=[3]), made_of(*parts, least=1), *runs, more, *members("b", 2))["d/g"]
+    assert where(found) == {"b": {"r2"}}
+
+
+def test_a_refusal_names_the_part_and_its_nearest_domain() -> None:
+    """It says how many members of the part find room there, now and if the nodes were empty."""
+    parts = [Part("a", 1, topology=(RACK,)), Part("b", 3, topology=(RACK,))]
+    pods = [*members("a", 1), *members("b", 3)]
+    decision = plan(*racks(r1=[1, 1], r2=[1]), node("x").cpu(9), made_of(*parts), *pods)["d/g"]
+    assert decision.headline is not None
+    assert decision.headline.word == "never fits"
+    assert decision.headline.why == "part b needs one rack for 3 members; the nearest (rack=r1) takes 2"
+    filler = pod("v").cpu(1).on("r1-0").priority(100)
+    decision = plan(*racks(r1=[1, 1, 1], r2=[1]), filler, made_of(*parts), *pods)["d/g"]
+    assert decision.headline is not None
+    assert decision.headline.word == "not now"
+    assert decision.headline.why.startswith("2 of 3 members of part b fit in rack=r1")
+    assert "part b needs one domain of rack: rack=r1 comes nearest, with room for 2 of 3 members" in decision.message
+
+
+def test_parts_that_need_more_domains_than_there_are() -> None:
+    """It is said that parts which are to be apart lack a domain."""
+    parts = [Part(name, 1, topology=(RACK,), distinct="rack") for name in "abc"]
+    pods = [each for name in "abc" for each in members(name, 1)]
+    decision = plan(*racks(r1=[3], r2=[3]), made_of(*parts), *pods)["d/g"]
+    assert decision.headline is not None
+    assert decision.headline.why == "the parts need more domains of rack than there are (2)"
