@@ -32,6 +32,7 @@ DEVICES_IN_USE = "node(s) have too few free devices for the pod's resource claim
 # Claims
 
 no_device_class = Text("there is no DeviceClass {name}")
+more_than = Text("a claim asks for more than {most} devices")
 claim_not_made = Text("waiting for the claim controller to create the ResourceClaim {name}")
 no_template = Text("ResourceClaimTemplate {name} not found")
 no_claim = Text("ResourceClaim {name} not found")

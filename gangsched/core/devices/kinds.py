@@ -6,14 +6,14 @@ its own (an UUID, a bus address) is of the same kind as its neighbour unless a s
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from gangsched.core.devices.allocation import ClaimError, fills
 from gangsched.core.devices.pools import InUse, Pool
 from gangsched.messages import devices
 from gangsched.model import cel
-from gangsched.model.devices import ClaimSpec, Device, DeviceClass, DeviceId, DeviceRequest
+from gangsched.model.devices import MAX_RESULTS, ClaimSpec, Device, DeviceClass, DeviceId, DeviceRequest
 
 #: What a node has for some claims. Equal states give equal answers.
 NodeState: TypeAlias = tuple[Hashable, ...]
@@ -37,6 +37,9 @@ class Kinds:
         self._sees_used = self._all or any(each.admin for each in _requests(fine))
         self._numbers: dict[Hashable, int] = {}
         self._memo: dict[tuple[tuple[str, ...], str], bool | str] = {}
+        self._of_spec = [self._places(spec, classes) for spec in specs]
+        self._countable = all(map(_counted, fine))
+        self._kinds: list[tuple[tuple[int, ...], bool]] = [((), True)]
         #: Why a selector has failed on some device, the first time.
         self.error = ""
 
@@ -59,7 +62,54 @@ class Kinds:
         name = device.name if device.shared else ""
         kind = (serves, device.counters, name, len(self._attributes) > 1)
         values = tuple(device.attribute(each) for each in self._attributes)
-        return self._numbers.setdefault(kind, len(self._numbers) + 1), values
+        number = self._numbers.setdefault(kind, len(self._numbers) + 1)
+        if number == len(self._kinds):
+            self._kinds.append((serves, not device.counters and not device.shared))
+        return number, values
+
+    # -- numbers -------------------------------------------------------------------------------------------
+
+    def _places(self, spec: ClaimSpec, classes: Mapping[str, DeviceClass]) -> list[tuple[int, int]]:
+        """The requests of a spec that must have a number of devices: their places among all, and the numbers."""
+        if _problem(spec, classes):
+            return []
+        must = [request.alternatives[0] for request in spec.requests if len(request.alternatives) == 1]
+        return [
+            (self._asks.index(((*classes[each.device_class].selectors, *each.selectors), each)), each.count)
+            for each in must
+            if each.count is not None and not each.admin
+        ]
+
+    @property
+    def countable(self) -> bool:
+        """True if numbers of devices say whether claims can be allocated."""
+        return self._countable and not self.error and all(plain for _, plain in self._kinds)
+
+    def asked(self, places: Iterable[int]) -> list[tuple[int, int]]:
+        """Return the requests of these specs (by place) that must have a number of devices."""
+        return [ask for place in places for ask in self._of_spec[place]]
+
+    def served(self, ask: tuple[int, int]) -> frozenset[int]:
+        """Return the kinds that serve such a request."""
+        return frozenset(n for n, (serves, _) in enumerate(self._kinds) if serves and serves[ask[0]] == 2)
+
+    def devices(self, pools: Sequence[Pool]) -> list[tuple[DeviceId, int]]:
+        """Return the devices that some request can have, with their kinds."""
+        out: list[tuple[DeviceId, int]] = []
+        for pool in pools:
+            if not pool.trouble:
+                known: list[tuple[DeviceId, int]] | None = pool.numbered.get(self.key)
+                if known is None:
+                    kinds = self._of_pool(pool).items()
+                    known = [(DeviceId(*pool.key, name), number) for name, (number, _) in kinds if number]
+                    pool.numbered[self.key] = known
+                out += known
+        return out
+
+    @property
+    def number(self) -> int:
+        """How many kinds have been seen, with that of devices that serve nothing."""
+        return len(self._kinds)
 
     def _serves(self, selectors: tuple[str, ...], ask: DeviceRequest, device: Device) -> int:
         """0 if the device does not match, 2 if it does, 1 if the request cannot have it all the same."""
@@ -120,9 +170,18 @@ def _requests(specs: Sequence[ClaimSpec]) -> Iterator[DeviceRequest]:
     return (each for spec in specs for request in spec.requests for each in request.alternatives)
 
 
+def _counted(spec: ClaimSpec) -> bool:
+    """Whether a claim asks for numbers of devices alone."""
+    alone = all(len(r.alternatives) == 1 and not r.alternatives[0].admin for r in spec.requests)
+    return alone and not spec.constraints and all(each.count is not None for each in _requests([spec]))
+
+
 def _problem(spec: ClaimSpec, classes: Mapping[str, DeviceClass]) -> str:
     """Return why no node can have devices for this."""
     if spec.refused:
         return spec.refused
+    least = sum(min(each.count or 0 for each in request.alternatives) for request in spec.requests)
+    if least > MAX_RESULTS:
+        return devices.more_than(most=MAX_RESULTS)
     missing = [each.device_class for each in _requests([spec]) if each.device_class not in classes]
     return devices.no_device_class(name=missing[0]) if missing else ""

@@ -36,6 +36,7 @@ class Pool:
     places: dict[str, Place] = field(default_factory=dict)
     #: What selectors in play see of each of its devices (:mod:`.kinds`).
     kinds: dict[Hashable, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
+    numbered: dict[Hashable, list[Any]] = field(default_factory=dict, compare=False, repr=False)
 
     def ident(self, device: Device) -> DeviceId:
         """Return the identity of one of its devices."""
@@ -82,6 +83,7 @@ class Inventory:
         for _, pools in self._found.values():
             for pool in pools:
                 pool.kinds.clear()
+                pool.numbered.clear()
 
     @property
     def wide(self) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gangsched.core.arrays import Bools
+from gangsched.core.arrays import Bools, Floats
 from gangsched.core.decision import ClaimAllocation
 from gangsched.core.devices.allocation import Allocator, ClaimError, SearchStoppedError
 from gangsched.core.devices.demand import DeviceDemand, own_claims
@@ -22,7 +22,7 @@ from gangsched.core.devices.kinds import Kinds, NodeState
 from gangsched.core.devices.pools import InUse
 from gangsched.messages import devices
 from gangsched.model.constraints import NodeTerm
-from gangsched.model.devices import MAX_RESERVED, Allocation, ClaimKey, ResourceClaim
+from gangsched.model.devices import MAX_RESERVED, Allocation, ClaimKey, DeviceId, ResourceClaim
 from gangsched.model.records import Node, Pod
 
 #: Answers that are kept of all decisions.
@@ -130,7 +130,9 @@ class DevicesInThought:
         for key in fresh:
             at, users = self._given.get(key, (row, 0))
             self._given[key] = at, users + 1
-        self._guests.setdefault(row, []).append(Guest(ident, demand.own, fresh, held))
+        guest = Guest(ident, demand.own, fresh, held)
+        self._guests.setdefault(row, []).append(guest)
+        self._widen(self._asked([guest]))
         self._settle(row)
 
     def unplace(self, ident: int, row: int) -> None:
@@ -264,8 +266,7 @@ class DevicesInThought:
 
     def _widen(self, numbers: Iterable[int]) -> None:
         """Claims with these specs are in play from now on."""
-        guests = (n for each in self._guests.values() for guest in each for n in self._asked([guest]))
-        wanted = {*self._numbers, *numbers, *guests}
+        wanted = {*self._numbers, *numbers}
         if len(wanted) > len(self._numbers):
             self._numbers = tuple(sorted(wanted))
             self._states.clear()
@@ -337,11 +338,45 @@ class DevicesInThought:
         self._states[row] = found
         return found
 
+    # -- numbers -------------------------------------------------------------------------------------------
+
+    def counts(self, numbers: Iterable[int]) -> tuple[Kinds, dict[DeviceId, int], Floats]:
+        """Return the kinds of devices for claims with these specs and those of pods here, that of each device that some
+        of them can have, and ``(K, N)`` how many of each are free where no pod of this simulation has any.
+        """
+        self._widen(numbers)
+        kinds, used, pools_of = self.kinds, self._used.devices, self.index.inventory.pools
+        rows, found, kind_of = list[int](), list[int](), dict[DeviceId, int]()
+        for row, node in enumerate(self._nodes):
+            here = kinds.devices(pools_of(node.name, node.labels))
+            kind_of.update(here)
+            free = [kind for device, kind in here if device not in used]
+            found += free
+            rows += [row] * len(free)
+        size = kinds.number, len(self._nodes)
+        flat = np.array(found, dtype=np.int64) * size[1] + np.array(rows, dtype=np.int64)
+        return kinds, kind_of, np.bincount(flat, minlength=size[0] * size[1]).reshape(size).astype(np.float64)
+
+    def place_of(self, numbers: Iterable[int]) -> list[int]:
+        """Return the places of specs among those in play."""
+        return [self._numbers.index(n) for n in numbers]
+
+    def guests(self) -> Iterator[tuple[int, Guest]]:
+        """Yield the pods that were placed here, with their rows."""
+        return ((row, guest) for row, found in self._guests.items() for guest in found)
+
+    def can_take(self, demand: DeviceDemand, row: int) -> bool:
+        """Return whether a node can give a further pod its devices. The pod has claims of its own alone."""
+        return not demand.own or self._fits(row, tuple(sorted(demand.own)))
+
+    def alone(self, demand: DeviceDemand) -> bool:
+        """Return whether such a pod changes what its own node has, and nothing else."""
+        return not demand.named and not demand.problem and not self.index.inventory.wide
+
     # -- the devices of each pod ---------------------------------------------------------------------------
 
     def _allocate(self, row: int, guests: Sequence[Guest]) -> list[Allocation] | None:
         """Allocations for :meth:`_claims` of the pods on a node."""
-        self._widen(())
         specs = [spec for _, _, spec in self._claims(guests)]
         claims = [ResourceClaim("", "", spec=self.index.specs[n]) for n in specs]
         try:

@@ -237,6 +237,12 @@ def _only_counts(watching: Iterable[Filter]) -> bool:
     return all(rule.name == NodeResourcesFit.name for rule in watching)
 
 
+def _only_own_node(watching: Iterable[Filter], pod: PodClass, sim: Simulation) -> bool:
+    """Return whether such a pod changes only what its own node can take."""
+    names = {NodeResourcesFit.name, DynamicResources.name}
+    return pod.devices is not None and sim.devices.alone(pod.devices) and all(rule.name in names for rule in watching)
+
+
 def _pod_labels(parts: Iterable[Filter | Score]) -> tuple[str, ...] | None:
     foreign = [part for part in parts if isinstance(part, GuardedFilter | GuardedScore)]
     return tuple(sorted({key for part in foreign for key in part.pod_labels})) if foreign else None
@@ -246,7 +252,7 @@ class Ranking:
     """Weighted scores of one class over the nodes that pass its filters; re-scored where pods have been placed.
 
     ``by_room`` is True while placing a pod changes the score of its own node only, and nothing but free resources
-    limits how many pods of the class a passing node takes.
+    limits how many pods of the class a passing node takes. ``by_node`` is True also if devices of the node do.
     """
 
     def __init__(self, pipeline: Pipeline, pod: PodClass, sim: Simulation) -> None:
@@ -255,6 +261,7 @@ class Ranking:
         watching = pipeline.watching(pod, sim)
         self._counts = _only_counts(watching)
         self.by_room = self._counts
+        self._own_node = self._counts or _only_own_node(watching, pod, sim)
         self._begin(pipeline.mask(pod, sim, watching))
 
     @_timed("score_seconds")
@@ -273,10 +280,10 @@ class Ranking:
         """The totals: local scores as they are known, all others as they are now, with those that apply only now."""
         pipeline, pod, sim = self._asked
         totals = self._scores
-        self.by_room = self._counts
+        self.by_room, self.by_node = self._counts, self._own_node
         for score, weight in pipeline.scores:
             if weight and not score.local and score.applies(pod, sim):
-                self.by_room = False
+                self.by_room = self.by_node = False
                 totals = totals + weight * score.values(score.prepare(pod, sim, mask))
         self.totals = np.where(mask, totals, -np.inf)
 

@@ -201,6 +201,9 @@ class Placer:
         if ranking.by_room:
             self._draw(pod, members, sim, prefer, ranking, rows, failed)
             return
+        if ranking.by_node:
+            self._draw_by_node(pod, members, sim, prefer, ranking, rows, failed)
+            return
         for n, member in enumerate(members):
             wish = prefer.get(member.uid, -1)
             row = wish if wish >= 0 and ranking.totals[wish] != -np.inf else ranking.best()
@@ -234,6 +237,41 @@ class Placer:
                 failed.extend(left[n:])
                 return
             rows[member.uid] = _take_best(pod, sim, ranking, heap)
+
+    @staticmethod
+    def _draw_by_node(
+        pod: PodClass,
+        members: list[Pod],
+        sim: Simulation,
+        prefer: Mapping[str, int],
+        ranking: Ranking,
+        rows: dict[str, int],
+        failed: list[Pod],
+    ) -> None:
+        """Equal pods limited by resources and devices of their own node: only that node is looked at again."""
+        index, amounts = sim.snapshot.vector(pod.shape)
+
+        def takes(row: int) -> bool:
+            """Whether the node, which has passed all filters, takes one more."""
+            room = bool((sim.free[index, row] >= amounts).all())
+            return room and (pod.devices is None or sim.devices.can_take(pod.devices, row))
+
+        heap = [(score, row, 0) for score, row in ranking.leaders(len(members))]
+        visits: dict[int, int] = {}
+        for n, member in enumerate(members):
+            row = prefer.get(member.uid, -1)
+            if row < 0 or ranking.totals[row] == -np.inf or not takes(row):
+                while heap and heap[0][2] != visits.get(heap[0][1], 0):
+                    heapq.heappop(heap)
+                if not heap:
+                    failed.extend(members[n:])
+                    return
+                row = heap[0][1]
+            sim.place(pod, row)
+            rows[member.uid] = row
+            visits[row] = visits.get(row, 0) + 1
+            if takes(row):
+                heapq.heappush(heap, (-ranking.value(row), row, visits[row]))
 
     @staticmethod
     def _draw_many(

@@ -12,9 +12,11 @@ import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints, distinct, runs
+from gangsched.core.devices.columns import DeviceColumns
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.placement.arrangement import whole
 from gangsched.core.placement.placer import Want
+from gangsched.core.plugins.devices import DynamicResources
 from gangsched.core.plugins.node import NodeResourcesFit
 from gangsched.core.plugins.volumes import NodeVolumeLimits
 from gangsched.core.preemption.rules import Rules, rules_of
@@ -38,16 +40,19 @@ class Pairs(msgspec.Struct):
 
 
 class Resources:
-    """The demand of members in numbers: rows ``index`` of the snapshot, and volumes of ``drivers`` with an attach
-    limit. ``free`` is ``(R, N)``: what the simulation has left of them.
+    """The demand of members in numbers: rows ``index`` of the snapshot, volumes of ``drivers`` with an attach limit,
+    and sets of ``devices``. ``free`` is ``(R, N)``: what the simulation has left of them.
     """
 
-    def __init__(self, sim: Simulation, index: Ints, drivers: Sequence[str] = ()) -> None:
+    def __init__(
+        self, sim: Simulation, index: Ints, drivers: Sequence[str] = (), devices: DeviceColumns | None = None
+    ) -> None:
         snapshot = sim.snapshot
         self.table = snapshot.table
         self.index = index
         self._matrix: Floats = np.ascontiguousarray(snapshot.shape_matrix()[:, index].T)
         self.free: Floats = np.ascontiguousarray(sim.free[index])
+        #: ``(columns, slots)``: what each pod gives back of volumes and devices.
         self._attached: Floats | None = None
         if drivers:
             self.free = np.vstack([self.free, *(_attachable(sim, driver) for driver in drivers)])
@@ -56,6 +61,10 @@ class Resources:
                 for uid in _sole_users(snapshot.volumes, driver):
                     if uid in self.table.slot_of:
                         self._attached[n, self.table.slot_of[uid]] += 1
+        if devices is not None:
+            self.free = np.vstack([self.free, devices.free])
+            held = devices.held(self.table.pods[: self.table.size], self.table.row[: self.table.size].tolist())
+            self._attached = held if self._attached is None else np.vstack([self._attached, held])
 
     def held(self, slots: Ints) -> Floats:
         """``(R, n)`` what these pods give back when they leave: no volume that others keep attached."""
@@ -248,15 +257,20 @@ class Demand(msgspec.Struct, eq=False):
 def demands_of(sim: Simulation, pipeline: Pipeline, wants: Sequence[Want]) -> list[Demand]:
     """The demand of the required members; several where they can be chosen in several ways, the easiest first."""
     kind_of, classes, attached = _kinds(sim, pipeline, wants)
+    asked = [c.devices for c in classes if c.devices is not None]
+    devices = DeviceColumns(sim.devices, asked) if asked else None
     vectors = [sim.snapshot.vector(c.shape) for c in classes]
     index = distinct(np.concatenate([i for i, _ in vectors]))
     drivers = sorted({driver for each in attached if each is not None for driver in each})
-    resources = Resources(sim, index, drivers)
-    request = np.zeros((len(classes), len(index) + len(drivers)))
+    resources = Resources(sim, index, drivers, devices)
+    request = np.zeros((len(classes), len(resources.free)))
     for n, (rows, amounts) in enumerate(vectors):
         request[n, np.searchsorted(index, rows)] = amounts
-        request[n, len(index) :] = [(attached[n] or {}).get(driver, 0) for driver in drivers]
-    only_room = all(each is not None for each in attached)
+        counted = [(attached[n] or {}).get(driver, 0) for driver in drivers]
+        request[n, len(index) : len(index) + len(drivers)] = counted
+        if devices is not None:
+            request[n, len(index) + len(drivers) :] = devices.request(classes[n].devices)
+    only_room = all(each is not None for each in attached) and (devices is None or devices.exact)
     rules = rules_of(sim, pipeline, classes)
     rules.complete |= only_room
     mask = np.array([pipeline.static_mask(c, sim) for c in classes]) & rules.allowed
@@ -304,7 +318,8 @@ def _kinds(
                 key: object = pod_class.ident
                 if attached is not None:
                     mask = pipeline.static_mask(pod_class, sim)
-                    key = id(pod_class.shape), mask.tobytes(), tuple(sorted(attached.items()))
+                    own = pod_class.devices.own if pod_class.devices is not None else ()
+                    key = id(pod_class.shape), mask.tobytes(), tuple(sorted(attached.items())), own
                 if key not in known:
                     known[key] = len(classes)
                     classes.append(pod_class)
@@ -319,7 +334,9 @@ def _attached(sim: Simulation, pipeline: Pipeline, pod: PodClass) -> dict[str, i
     node than room, or others may have those volumes too.
     """
     names = {rule.name for rule in pipeline.watching(pod, sim)}
-    if not names <= {NodeResourcesFit.name, NodeVolumeLimits.name}:
+    if not names <= {NodeResourcesFit.name, NodeVolumeLimits.name, DynamicResources.name}:
+        return None
+    if pod.devices is not None and not sim.devices.alone(pod.devices):
         return None
     out: dict[str, int] = {}
     if pod.volumes is None or NodeVolumeLimits.name not in names:

@@ -28,7 +28,7 @@ def pool(node: str, *devices: dict[str, Any], driver: str = GPU, name: str = "",
     what = {"name": name or node or "all", "generation": 1, "resourceSliceCount": 1}
     place = {"nodeName": node} if node else {"allNodes": True}
     body = {"driver": driver, "pool": what, "devices": list(devices), **place, **spec}
-    raw = {"metadata": {"name": f"{driver}-{what['name']}"}, "spec": body}
+    raw = {"metadata": {"name": f"{driver}-{name or what['name']}"}, "spec": body}
     return convert.resource_slice(msgspec.convert(raw, convert.RawResourceSlice))
 
 

@@ -1,0 +1,154 @@
+"""Gangs that get devices in one decision, and evictions that free devices for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gangsched.core.decision import Decision
+from tests.builders import gang, node, pod
+from tests.core.devices.worlds import CLASSES, GPU, NIC, ROOT, ask, claim, device, device_class, gpus, held, pool
+from tests.core.harness import Built, plan
+
+CHANNEL = "channel.example.com"
+
+
+def given(decision: Decision) -> dict[str, list[str]]:
+    """The devices that each member gets."""
+    return {
+        place.name: [d.device.name for c in place.claims for d in c.allocation.devices] for place in decision.placements
+    }
+
+
+def victims(decision: Decision) -> list[str]:
+    """Names of the pods that are evicted."""
+    return sorted(victim.name for victim in getattr(decision, "victims", ()))
+
+
+def halves(node_name: str) -> list[Built]:
+    """A GPU that is given out as a whole or as two halves."""
+    counters: dict[str, Any] = {"sharedCounters": [{"name": "gpu", "counters": {"slices": {"value": "2"}}}]}
+
+    def part(name: str, slices: int) -> dict[str, Any]:
+        takes = [{"counterSet": "gpu", "counters": {"slices": {"value": str(slices)}}}]
+        return {**device(name, size=slices), "consumesCounters": takes}
+
+    of = {"name": node_name, "generation": 1, "resourceSliceCount": 2}
+    first = pool(node_name, part("whole", 2), part("half-0", 1), part("half-1", 1), pool=of)
+    second = pool(node_name, pool=of, name=f"{node_name}-counters", devices=None, **counters)
+    return [first, second]
+
+
+def either(name: str = "r") -> dict[str, Any]:
+    """A request for the whole GPU, or else for a half of it."""
+
+    def of(size: int) -> dict[str, Any]:
+        where = [{"cel": {"expression": f"device.attributes['{GPU}'].size == {size}"}}]
+        return {"name": f"of-{size}", "deviceClassName": "gpu", "selectors": where, "count": 1}
+
+    return {"name": name, "firstAvailable": [of(2), of(1)]}
+
+
+def test_no_member_takes_what_another_needs() -> None:
+    """One GPU for two members that would each like all of it: both get a half."""
+    members = [pod(f"p{i}").devices(f"c{i}").gang("g") for i in range(2)]
+    claims = [claim(f"c{i}", either(), owner=f"p{i}") for i in range(2)]
+    found = plan(node("n1"), *CLASSES, *halves("n1"), gang("g").min(2), *members, *claims)["d/g"]
+    assert found.outcome == "bind"
+    assert sorted(given(found).values()) == [["half-0"], ["half-1"]]
+    alone = plan(node("n1"), *CLASSES, *halves("n1"), pod("p0").devices("c0"), claims[0])["d/p0"]
+    assert given(alone) == {"p0": ["whole"]}
+
+
+def test_a_half_that_is_freed_is_no_whole() -> None:
+    """Both halves have to leave."""
+    running = [pod(f"r{i}").priority(-i).devices(f"h{i}").on("n1") for i in range(2)]
+    use = [held(f"h{i}", "n1", f"half-{i}", users=(f"r{i}",)) for i in range(2)]
+    whole = claim("c", ask(where=f"device.attributes['{GPU}'].size == 2"), owner="p")
+    objects: list[Built] = [node("n1"), *CLASSES, *halves("n1"), *running, *use]
+    assert victims(plan(*objects, pod("p").priority(5).devices("c"), whole)["d/p"]) == ["r0", "r1"]
+    half = claim("c", ask(where=f"device.attributes['{GPU}'].size == 1"), owner="p")
+    assert victims(plan(*objects, pod("p").priority(5).devices("c"), half)["d/p"]) == ["r1"]
+
+
+def test_devices_that_are_shared() -> None:
+    """Claims share a device as long as its capacity suffices."""
+    shared = {**device("g", memory="10Gi"), "allowMultipleAllocations": True}
+    members = [pod(f"p{i}").devices(f"c{i}").gang("g") for i in range(3)]
+    wanted = ask(capacity={"requests": {"memory": "4Gi"}})
+    claims = [claim(f"c{i}", wanted, owner=f"p{i}") for i in range(3)]
+    objects: list[Built] = [node("n1"), *CLASSES, pool("n1", shared), *members, *claims]
+    assert plan(*objects, gang("g").min(2))["d/g"].outcome == "bind"
+    assert plan(*objects, gang("g").min(3))["d/g"].outcome == "unschedulable"
+
+
+def test_a_claim_that_another_pod_keeps_frees_nothing() -> None:
+    """The pod that shares it is of higher priority: the other claim is freed."""
+    running = [
+        pod("low").priority(-9).devices("shared").on("n1"),
+        pod("high").priority(9).devices("shared").on("n1"),
+        pod("other").priority(-1).devices("own").on("n1"),
+    ]
+    use = [
+        held("shared", "n1", "gpu-0", users=("low", "high")),
+        held("own", "n1", "gpu-1", users=("other",)),
+    ]
+    objects: list[Built] = [node("n1"), *CLASSES, gpus("n1", 2), *running, *use, claim("c", owner="p")]
+    assert victims(plan(*objects, pod("p").priority(5).devices("c"))["d/p"]) == ["other"]
+
+
+def test_a_claim_that_victims_share_is_freed_with_the_last() -> None:
+    """Both users go, or none."""
+    running = [pod(f"r{i}").priority(-1).devices("shared").on("n1") for i in range(2)]
+    objects: list[Built] = [
+        node("n1"),
+        *CLASSES,
+        gpus("n1", 1),
+        *running,
+        held("shared", "n1", "gpu-0", users=("r0", "r1")),
+    ]
+    assert victims(plan(*objects, pod("p").priority(5).devices("c"), claim("c", owner="p"))["d/p"]) == ["r0", "r1"]
+
+
+def test_the_node_of_devices_is_where_room_is_made() -> None:
+    """A member that shares a claim with devices on a node needs CPU there."""
+    running = [pod(f"r{i}").cpu(1).priority(-i).on(f"n{i}") for i in (1, 2)]
+    objects: list[Built] = [*(node(f"n{i}").cpu(1) for i in (1, 2)), *CLASSES, gpus("n1", 1), *running]
+    given_ = held("c", "n1", "gpu-0", users=("elsewhere",))
+    assert victims(plan(*objects, given_, pod("p").cpu(1).priority(5).devices("c"))["d/p"]) == ["r1"]
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_devices_on_one_root_for_each_member(busy: bool) -> None:
+    """32 members on 16 nodes: four GPUs and four network cards on one root each, and a channel."""
+    objects: list[Built] = [*CLASSES, device_class("channel", CHANNEL), gang("g").min(32)]
+    for i in range(16):
+        name = f"n{i:02}"
+        places = [(k, f"pci{k // 4}") for k in range(8)]
+        objects += [
+            node(name),
+            pool(name, *(device(f"gpu-{k}", uuid=f"{name}-{k}", root=root) for k, root in places)),
+            pool(name, *(device(f"nic-{k}", rdma=True, root=root) for k, root in places), driver=NIC),
+            pool(name, *(device(f"channel-{k}", id=k) for k in range(4)), driver=CHANNEL),
+        ]
+        if busy:
+            objects += [
+                pod(f"r{i:02}").priority(-1).devices(f"h{i:02}").on(name),
+                held(f"h{i:02}", name, "gpu-0", users=(f"r{i:02}",)),
+            ]
+    four = (ask(4, name="gpu"), ask(4, of="nic", name="nic", where=f"device.attributes['{NIC}'].rdma"))
+    for i in range(32):
+        objects += [
+            pod(f"w{i:02}").priority(5).devices(f"c{i:02}", f"l{i:02}").gang("g"),
+            claim(f"c{i:02}", *four, match=ROOT, owner=f"w{i:02}"),
+            claim(f"l{i:02}", ask(of="channel"), owner=f"w{i:02}"),
+        ]
+    found = plan(*objects)["d/g"]
+    assert found.outcome == ("preempt" if busy else "bind")
+    assert len(found.placements) == 32
+    assert len(victims(found)) == (16 if busy else 0)
+    for names in given(found).values():
+        roots = {int(name.split("-")[1]) // 4 for name in names if not name.startswith("channel")}
+        assert len(names) == (0 if busy else 9)
+        assert len(roots) <= 1
