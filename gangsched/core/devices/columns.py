@@ -1,8 +1,8 @@
 """Devices as numbers for each node, where numbers are enough: one column for each set of devices that requests have.
 
 Requests for a number of devices, without constraints between these, are counted. If any two of the sets are disjoint or
-one contains the other, the requests of some pods fit on a node exactly if in each set no more devices are asked for than
-are free (Hall's condition). With other requests the columns are a necessary condition.
+one contains the other, the requests of some pods fit on a node exactly if in each set no more devices are asked
+for than are free (Hall's condition). With other requests the columns are a necessary condition.
 Constraints, shared counters, shares and claims of several pods cannot be columns: what they take depends on the choice.
 """
 
@@ -55,8 +55,8 @@ class DeviceColumns:
         return out
 
     def held(self, pods: Sequence[Pod | None], rows: Sequence[int]) -> Floats:
-        """``(C, slots)``: devices of each set that a pod in the slot gives back. If several have to leave for them, each
-        counts as giving back all, and the columns are no longer ``exact``.
+        """``(C, slots)``: devices of each set that a pod in the slot gives back. If several have to leave for them,
+        each counts as giving back all, and the columns are no longer ``exact``.
         """
         out = np.zeros((len(self._sets), len(pods)))
         thought = self._thought
