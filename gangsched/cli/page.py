@@ -7,9 +7,9 @@ that is not enough, each rack is drawn as one node.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
 from typing import NamedTuple
 
+from gangsched.cli.html_text import escape
 from gangsched.cli.pictures import racks as by_rack
 from gangsched.messages import pictures
 from gangsched.messages.text import counted

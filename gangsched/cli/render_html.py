@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from html import escape
 from itertools import groupby
 
 import msgspec
 
 from gangsched.cli import page as pages
+from gangsched.cli.html_text import escape
 from gangsched.cli.page import Box, Row
 from gangsched.cli.pictures import amount, quantity, scarcest
 from gangsched.cli.simulation import Happened, Simulation, clock, records_of, summary_of, timeline

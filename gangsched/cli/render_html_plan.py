@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from html import escape
 from itertools import groupby
 
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from gangsched.cli import page
 from gangsched.cli.answers import natural
 from gangsched.cli.contracts import Planned
 from gangsched.cli.decisions import sentence, word
+from gangsched.cli.html_text import escape
 from gangsched.cli.page import Box, Row
 from gangsched.cli.pictures import Painter, Placed, amount, before_and_after, changed, quantity
 from gangsched.cli.render import evidence_of, in_short

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import NamedTuple
 
 from gangsched.cli import get
 from gangsched.cli.answers import clean
+from gangsched.cli.html_text import escape
 
 #: The class of a state decides its colour.
 _STATES = {

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -19,6 +18,7 @@ from gangsched.cli.answers import clean, natural
 from gangsched.cli.contracts import Planned
 from gangsched.cli.explanation import Explanation
 from gangsched.cli.history import Record
+from gangsched.cli.html_text import escape
 from gangsched.cli.page import Content
 from gangsched.cli.queue_rows import Row as QueueRow
 from gangsched.cli.queues import entry

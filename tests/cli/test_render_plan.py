@@ -241,11 +241,11 @@ def test_pods_of_other_schedulers_are_not_forgotten():
 
 
 def test_names_cannot_steer_the_terminal():
-    """Escape sequences and markup in names are shown as they are."""
-    gang = GangId("scheduling.sigs.k8s.io", "ns", "a\x1b[31m[bold]b", "me")
+    """ESC, RLO and markup in names are shown as they are."""
+    gang = GangId("scheduling.sigs.k8s.io", "ns", "a\x1b[31m[bold]\u202eb", "me")
     text = shown(decided(gang=gang))
-    assert "\x1b" not in text
-    assert "ns/a\\x1b[31m[bold]b" in text
+    assert not {"\x1b", "\u202e"}.intersection(text)
+    assert "ns/a\\x1b[31m[bold]\\u202eb" in text
 
 
 def test_narrow_terminals_lose_nothing():

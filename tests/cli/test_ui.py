@@ -150,27 +150,31 @@ def test_bars_of_queues_show_what_is_used_reserved_and_borrowed():
         assert re.findall(r"<i (.*?)></i>", text) == parts
 
 
-def test_nothing_of_the_objects_is_markup():
-    """Names of nodes, pods, gangs, labels, namespaces, messages and what is asked for are text."""
-    condition = Condition("False", BAD, f"not now: {BAD}")
+@pytest.mark.parametrize("bad", [BAD, "\x1b[2Jx", "\u202etxt.exe"], ids=["markup", "ESC", "RLO"])
+def test_markup_esc_and_rlo_in_names_are_text_on_every_page(bad: str) -> None:
+    """Names of nodes, pods, gangs, labels, namespaces, messages and what is asked for are text. None clears a terminal
+    to which a page is copied (ESC), or turns the text behind it around (RLO).
+    """
+    condition = Condition("False", bad, f"not now: {bad}")
     events = [
-        Changed(builders.node(BAD).cpu(4).label(rack=BAD).obj()),
-        Changed(builders.gang(BAD, BAD).min(2).obj()),
+        Changed(builders.node(bad).cpu(4).label(rack=bad).obj()),
+        Changed(builders.gang(bad, bad).min(2).obj()),
         *(
-            Changed(builders.pod(f"{BAD}{n}", BAD).gang(BAD).cpu(4).field(scheduled_condition=condition).obj())
+            Changed(builders.pod(f"{bad}{n}", bad).gang(bad).cpu(4).field(scheduled_condition=condition).obj())
             for n in (1, 2)
         ),
-        Changed(builders.pod(f"{BAD}3", BAD).cpu(1).on(BAD).obj()),
+        Changed(builders.pod(f"{bad}3", bad).cpu(1).on(bad).obj()),
     ]
-    site = Site(Objects(events, lines=[Line("1970-01-01T00:10:00Z", BAD, BAD, BAD, [(BAD, BAD, BAD)])]), LOCAL)
-    quoted = urllib.parse.urlencode({"name": BAD, "namespace": BAD, "kind": "PodGroup"})
-    other = urllib.parse.urlencode({"name": "x" + BAD.replace("/", ""), "namespace": BAD})
+    site = Site(Objects(events, lines=[Line("1970-01-01T00:10:00Z", bad, bad, bad, [(bad, bad, bad)])]), LOCAL)
+    quoted = urllib.parse.urlencode({"name": bad, "namespace": bad, "kind": "PodGroup"})
+    other = urllib.parse.urlencode({"name": "x" + bad.replace("/", ""), "namespace": bad})
     for path in (*render_html_ui.TABS, f"/ui/explain?{quoted}", f"/ui/explain?{other}", f"/ui?namespace={quoted}"):
         status, text, _ = asked(site, path)
         assert status in (HTTPStatus.OK, HTTPStatus.NOT_FOUND)
         assert "<img" not in text
         assert "onerror=alert(1)&gt;'" not in text
-    text = asked(site, "/ui/plan", {"manifest": f"kind: '</textarea>{BAD.replace(chr(39), '')}"})[1]
+        assert not {"\x1b", "\u202e"}.intersection(text)
+    text = asked(site, "/ui/plan", {"manifest": f"kind: '</textarea>{bad.replace(chr(39), '')}"})[1]
     assert text.count("</textarea>") == 1
     assert "<img" not in text
 

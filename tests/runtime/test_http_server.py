@@ -107,13 +107,40 @@ def test_a_thousand_slow_clients_do_not_silence_probes() -> None:
                 assert server.connections <= CONNECTIONS
 
 
+@pytest.mark.usefixtures("_many_files")
+def test_half_open_connections_and_sixteen_scrapers_do_not_silence_probes() -> None:
+    """500 connections never send a byte. Each scraper gets every answer meanwhile, and so does the kubelet."""
+    scrape, statuses = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", []
+    with serving(patience=FOR_EVER) as (server, _, connected):
+        for _ in range(500):
+            with contextlib.suppress(ConnectionError):
+                connected()
+
+        def scrapes() -> None:
+            for _ in range(20):
+                with socket.create_connection(server.server_address, timeout=60) as connection:
+                    statuses.append(answer_to(connection, scrape)[0])
+
+        scrapers = [threading.Thread(target=scrapes) for _ in range(16)]
+        for each in scrapers:
+            each.start()
+        probes = {answer_to(connected(), PROBE) for _ in range(20)}
+        for each in scrapers:
+            each.join()
+        assert probes == {(200, b"xx")}
+        assert statuses == [200] * 320
+        assert server.connections <= CONNECTIONS
+
+
 def test_up_to_the_bound_no_client_is_closed() -> None:
     """CONNECTIONS slow clients stay; for one more the oldest is closed."""
     with serving(patience=FOR_EVER) as (server, _, connected):
         slow = [connected() for _ in range(CONNECTIONS)]
         for each in slow:
             each.sendall(b"GET ")
-        while server.connections < CONNECTIONS:
+        for _ in range(3000):
+            if server.connections == CONNECTIONS:
+                break
             threading.Event().wait(0.01)
         assert all(map(is_open, slow))
         assert answer_to(connected(), PROBE)[0] == 200

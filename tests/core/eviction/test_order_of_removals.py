@@ -45,6 +45,19 @@ def test_the_longest_grace_period_comes_first() -> None:
     assert set(nodes_of(cluster.log)) == {"m1", "m2"}
 
 
+def test_victims_that_do_not_go_cost_no_honest_pod() -> None:
+    """On each node a pod with a grace period of ten minutes stays for all of it: the honest ones beside them run on."""
+    cluster = Cluster(
+        *(node(f"n{i}") for i in range(4)),
+        *(pod(f"slow{i}").cpu(2).priority(1).on(f"n{i}").field(grace_seconds=600.0) for i in range(4)),
+        *(pod(f"honest{i}").cpu(2).priority(1).on(f"n{i}").field(grace_seconds=30.0) for i in range(4)),
+        gang("g").min(4).timeout(3600),
+        *(pod(f"m{i}").cpu(4).priority(5).gang("g") for i in range(4)),
+    )
+    cluster.pass_time(240)
+    assert sorted(removed(cluster)) == [f"slow{i}" for i in range(4)]
+
+
 def test_each_victim_is_reported_when_it_is_removed() -> None:
     """Events name those that leave, not those that may yet stay."""
     cluster = preempting()
