@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gangsched.cli import answers
 from gangsched.cli.answers import Contract
@@ -33,8 +33,9 @@ from gangsched.core.decision import BIND, Gathering, Unschedulable
 from gangsched.core.events import Event, records
 from gangsched.core.options import Options
 from gangsched.messages import advice, failures, invalid, pictures
+from gangsched.messages.text import and_nearest
 from gangsched.model.errors import Problem
-from gangsched.model.records import GangId, Pod
+from gangsched.model.records import GangId, Namespace, Pod
 
 #: Advice is tried for so many gangs, and not started after so much work.
 _TRIED, _MOST_WORK = 3, 10_000
@@ -145,13 +146,23 @@ def _input(args: argparse.Namespace) -> tuple[Loaded, Options, float, bool]:
             raise answers.UsageError(failures.NOTHING_TO_PLAN)
         options, space = read_options(args), args.namespace or ""
         loaded = load(args.sources, skip_invalid=args.skip_invalid, namespace=space)
+        loaded.warnings.extend(_unknown_namespace(loaded.events, args.namespace))
         return loaded, options, loaded.now if now is None else now, False
     found = read_cluster(args)  # a decision rests on all of it
     above = Loaded([], [], [], 0.0)
     if args.sources:
         above = load_above(found, args.sources, skip_invalid=args.skip_invalid, namespace=args.namespace or "")
     loaded = Loaded(overlaid(found.events, above.events), [], above.warnings, found.now)
+    loaded.warnings.extend(_unknown_namespace(loaded.events, args.namespace))
     return loaded, found.options, found.now if now is None else now, found.leads
+
+
+def _unknown_namespace(events: Iterable[Event], name: str | None) -> Iterator[Problem]:
+    """Yield a warning if namespaces are known, and none has the name of ``-n``."""
+    known = [each.name for each in records(events, Namespace)]
+    if name is not None and known and name not in known:
+        text = failures.no_such_namespace(name=name, nearest=and_nearest(name, known, 0.6))
+        yield Problem(file="", document=None, object="", field="-n", message=text)
 
 
 def load_above(

@@ -28,6 +28,9 @@ _FEW = 4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_cluster_arguments(parser, "")
+    parser.add_argument(
+        "-n", "--namespace", metavar="NS", help="only the gangs of this namespace, and nodes that are held for them"
+    )
     parser.add_argument("--config", metavar="FILE", help="a GangSchedulerConfiguration (default: the leader's)")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
     parser.epilog = (
@@ -62,7 +65,8 @@ class Held(NamedTuple):
 
 class Found(NamedTuple):
     """The running scheduler, and its work. ``replicas`` are the scheduler's pods by name, and whether each is ready;
-    ``gangs`` are counted by state, pods without a node by the scheduler of others that they name.
+    ``gangs`` are counted by state, pods without a node by the scheduler of others that they name. ``partial``: only
+    one namespace could be read.
     """
 
     running: Running
@@ -71,6 +75,7 @@ class Found(NamedTuple):
     oldest: Oldest | None
     foreign: Counter[str]
     held: Sequence[Held]
+    partial: bool = False
 
     @property
     def healthy(self) -> bool:
@@ -135,7 +140,7 @@ class Found(NamedTuple):
 
     def _replicas(self) -> str:
         if not self.replicas:
-            return standing.RUNS_OUTSIDE
+            return standing.UNKNOWN if self.partial else standing.RUNS_OUTSIDE
         names = listed([name for name, _ in self.replicas], _FEW)
         return standing.replicas(ready=sum(r for _, r in self.replicas), count=len(self.replicas), names=names)
 
@@ -182,17 +187,20 @@ CONTRACT: Contract[Found] = Contract("gangsched.dev/status/v1", {"healthy": Fals
 
 
 def _read(args: argparse.Namespace) -> tuple[Found, list[Problem]]:
-    read = read_cluster(args)
+    only: str | None = args.namespace
+    read = read_cluster(args, only)
     assert read.running is not None
     pods = list(records(read.events, Pod))
     scheduler = Scheduler(read.options)
     scheduler.handle(read.events, read.now)
-    rows = list(get.rows(scheduler, {}, read.now))
+    rows = [row for row in get.rows(scheduler, {}, read.now) if only in (None, row.namespace)]
     waiting = [row for row in rows if row.state in get.WAITS and row.created and row.pending]
     oldest = min(waiting, key=lambda row: row.created, default=None)
     space = read.running.lease.partition("/")[0]
     mine = [p for p in pods if p.namespace == space and p.labels.get(_OURS[0]) == _OURS[1] and p.live]
-    others = (p.scheduler for p in pods if p.live and not p.node and p.scheduler not in read.options.scheduler_names)
+    ours = read.options.scheduler_names
+    pending = (p for p in pods if p.live and not p.node and only in (None, p.namespace))
+    others = (p.scheduler for p in pending if p.scheduler not in ours)
     gangs = gangs_by_plan(pods, {f"{row.namespace}/{row.name}" for row in waiting})
     held = [
         Held(n.name, n.held.value, gangs.get(n.held.value.partition(".")[0], ""))
@@ -205,7 +213,8 @@ def _read(args: argparse.Namespace) -> tuple[Found, list[Problem]]:
         Counter(row.state for row in rows),
         None if oldest is None else _oldest(oldest, read.now),
         Counter(others),
-        sorted(held),
+        sorted(each for each in held if only is None or each.gang.startswith(f"{only}/")),
+        read.partial,
     )
     return found, []
 

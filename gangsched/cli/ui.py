@@ -24,6 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_input_arguments(parser, required=False)
     add_cluster_arguments(parser)
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        metavar="NS",
+        help="without -f: the namespace that is read if you may not read the whole cluster (default: that of the"
+        " context, else default)",
+    )
     parser.epilog = (
         "It serves until Ctrl-C, on this machine only. The address that it prints has a secret: without it nothing is"
         " shown. With -f the manifests are shown, and read anew for each page; without, a cluster is followed with your"

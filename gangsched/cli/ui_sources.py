@@ -50,7 +50,8 @@ class Cluster:
     schedules = False
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self._found: Followed = follow_cluster(args, "")
+        self._found: Followed = follow_cluster(args, args.namespace or "")
+        self._namespace = args.namespace or self._found.namespace or "default"
         self._known = Known()
         self._now, self._scope = time.time(), Scope()
         self._failure: UserError | None = None
@@ -95,7 +96,7 @@ class Cluster:
     def evictions(self) -> Sequence[Line]:
         """See :class:`~gangsched.cli.ui_site.Source`."""
         reach = self._found.reach
-        return asyncio.run(lines_in(reach.configuration, reach.connection, self._found.namespace or "default"))
+        return asyncio.run(lines_in(reach.configuration, reach.connection, self._namespace))
 
 
 class Own:

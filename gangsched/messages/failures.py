@@ -12,6 +12,7 @@ NOTHING_ON_RECORD = "nothing is on record"
 NOT_DECIDED = "no scheduler has decided about it yet"
 WATCH_FORMS = "--watch follows a cluster, as table, wide or name"
 nodes_at_least_one = Text("{count} more nodes: at least 1 is needed")
+no_such_namespace = Text("there is no namespace {name}{nearest}")
 no_node = Text("there is no node {name}{nearest}")
 nothing_of_that_name = Text("there is no node or pod {name}")
 until_not_positive = Text("until_seconds: {seconds:g} is not more than 0")

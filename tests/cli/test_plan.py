@@ -193,6 +193,17 @@ def test_an_unknown_kind_is_a_warning(plan, file):
     assert len(answer["decisions"]) == 1
 
 
+@pytest.mark.parametrize(("given", "hint"), [("ml", None), ("mll", "; did you mean ml?"), ("web", "")])
+def test_a_namespace_that_does_not_exist(plan, file, given, hint):
+    """-n names a namespace. If the input has namespaces, and not this one, a warning says so."""
+    path = file("{apiVersion: v1, kind: Namespace, metadata: {name: ml}}", NODE, POD % ("p", OURS, 1))
+    code, answer, _ = plan("-f", path, "-n", given)
+    assert code == 0
+    assert [(each["field"], each["message"]) for each in answer["warnings"]] == (
+        [] if hint is None else [("-n", f"there is no namespace {given}{hint}")]
+    )
+
+
 def test_nothing_pending_gives_no_entry(plan, file):
     """An empty plan is a plan."""
     assert plan("-f", file(NODE))[:2] == (

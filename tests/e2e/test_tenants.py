@@ -87,6 +87,11 @@ async def test_tenants_ask_about_their_namespace(
                 assert line.endswith("ask for the ClusterRole gangsched-reader")
         viewer = people[0]
         await follows_the_page(viewer, namespace)
+        status = await ask(viewer, "status", *here)
+        facts = {line[:15].strip(): line[15:].strip() for line in status.stdout.splitlines()}
+        assert (facts["leader"].partition(" leads ")[1], facts["replicas"]) == (" leads ", "not known"), status
+        assert facts["gangs"].endswith("1 Running"), status
+        assert "you may not read nodes, pods" in status.stderr, status
         for command in (["why-evicted", "job/night"], ["history"]):
             answer = await ask(viewer, *command, *here)
             assert f"{namespace}/train" in answer.stdout, answer
