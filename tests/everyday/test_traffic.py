@@ -18,5 +18,7 @@ async def test_ordinary_traffic_runs_clean(tmp_path: Path) -> None:
 def test_what_is_wrong_is_told() -> None:
     """Late pods, an end of the process, errors, and memory that grows."""
     assert Traffic(waits=[0.1], memory=[100] * 40).wrong() == []
-    bad = Traffic([6.0], ["pod-1"], [100] * 20 + [110] * 20, ["{}"], 1)
-    assert [text.split()[0] for text in bad.wrong()] == ["1", "1", "the", "error", "memory"]
+    bad = Traffic(
+        waits=[6.0], late=["pod-0"], unbound=["pod-1"], memory=[100] * 20 + [110] * 20, errors=["{}"], ended=1
+    )
+    assert [text.split()[0] for text in bad.wrong()] == ["1", "pod-0", "1", "the", "error", "memory"]

@@ -42,6 +42,7 @@ class Traffic:
     """What was seen: seconds from creation to binding, bytes of memory every second, and what the API server did."""
 
     waits: list[float] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
     unbound: list[str] = field(default_factory=list)
     memory: list[int] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -61,6 +62,7 @@ class Traffic:
         """What is not as it should be, in words."""
         late = [wait for wait in self.waits if wait > BOUND_WITHIN]
         found = [f"{len(late)} pods waited up to {max(late):.1f} s"] if late and measured else []
+        found += self.late[:10] if measured else []
         found += [f"{len(self.unbound)} pods were never bound: {self.unbound[:3]}"] if self.unbound else []
         found += [f"the process has ended with {self.ended}"] if self.ended is not None else []
         found += [f"error in the log: {line}" for line in self.errors[:5]]
@@ -78,12 +80,13 @@ class _Play:
         self._numbers = itertools.count()
         self._down: list[tuple[float, float]] = []
         self._nodes = [f"node-{number:03d}" for number in range(NODES)]
-        self._end = time.monotonic() + seconds
+        self._began = time.monotonic()
+        self._end = self._began + seconds
 
     # -- what others do ------------------------------------------------------------------------------------
 
     async def run(self) -> Traffic:
-        began = time.monotonic()
+        self._began = began = time.monotonic()
         self._end = began + self.seconds
         async with asyncio.TaskGroup() as work:
             watching = [work.create_task(self._watch()), work.create_task(self._measure())]
@@ -245,6 +248,8 @@ class _Play:
             del self._created[name]
             if name.startswith("pod-") and not self._is_down(at, now):
                 self.seen.waits.append(now - at)
+                if now - at > BOUND_WITHIN:
+                    self.seen.late.append(_told(pod, now - self._began))
 
     async def _measure(self) -> None:
         while True:
@@ -254,6 +259,13 @@ class _Play:
     def _log(self) -> list[str]:
         lines = self.scheduler.log.read_text(errors="replace").splitlines()
         return [line for line in lines if line.startswith("{")]
+
+
+def _told(pod: Object, at: float) -> str:
+    """A late pod: when it was seen on its node, and the times that its object bears."""
+    meta, status = pod["metadata"], pod.get("status", {})
+    times = {each["type"]: each.get("lastTransitionTime") for each in status.get("conditions", ())}
+    return f"{meta['name']}: created {meta['creationTimestamp']}, {times}, seen {at:.1f} s after the start"
 
 
 def _resident_bytes(pid: int) -> list[int]:
