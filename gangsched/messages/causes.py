@@ -51,6 +51,7 @@ claim_bound_to_nothing = Text('persistentvolumeclaim "{name}" bound to non-exist
 claim_being_deleted = Text('persistentvolumeclaim "{name}" is being deleted')
 resource_claim_being_deleted = Text('resourceclaim "{name}" is being deleted')
 claim_allocated_elsewhere = Text('resourceclaim "{name}" was allocated by another client')
+claim_of_template_not_made = Text("the resourceclaim {name} of pod {pod} is not made yet")
 claim_without_devices = Text('resourceclaim "{name}" has no devices any more')
 device_given_twice = Text('resourceclaim "{name}" has a device that resourceclaim "{other}" has too')
 waits_for_devices = Text("waiting for devices of claims: {names}")

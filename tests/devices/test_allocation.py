@@ -4,39 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from gangsched.core.devices.allocation import Allocator, ClaimError, SearchStoppedError, in_use
-from gangsched.core.devices.pools import Inventory
+from gangsched.core.devices.allocation import ClaimError, SearchStoppedError, in_use
 from gangsched.messages.devices import INCOMPLETE
-from gangsched.model import convert_devices, devices
-from gangsched.model.devices import Allocation, DeviceClass, ResourceClaim
+from gangsched.model import devices
+from gangsched.model.devices import Allocation
 from tests.devices import oracle
-from tests.devices.claims import DRIVER, LABELS, NODE, Cluster
-
-
-def slices_of(question: dict[str, Any]) -> list[devices.ResourceSlice]:
-    """The slices of a question."""
-    return [
-        convert_devices.resource_slice(msgspec.convert(raw, convert_devices.RawResourceSlice))
-        for raw in question["slices"]
-    ]
-
-
-def claims_of(raw: list[dict[str, Any]]) -> list[ResourceClaim]:
-    """The claims."""
-    return [convert_devices.resource_claim(msgspec.convert(each, convert_devices.RawResourceClaim)) for each in raw]
-
-
-def allocator(question: dict[str, Any]) -> Allocator:
-    """The allocator for the node of a question."""
-    classes: dict[str, DeviceClass] = {}
-    for raw in question["classes"]:
-        found = convert_devices.device_class(msgspec.convert(raw, convert_devices.RawDeviceClass))
-        classes[found.name] = found
-    pools = Inventory(slices_of(question)).pools("n1", LABELS)
-    return Allocator("n1", pools, in_use(claims_of(question["allocated"])), classes)
+from tests.devices.claims import DRIVER, NODE, Cluster
+from tests.devices.questions import allocator, claims_of, slices_of
 
 
 def allocate(question: dict[str, Any]) -> list[Allocation] | str | None:

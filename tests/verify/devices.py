@@ -31,6 +31,7 @@ def devices(world: World) -> Iterator[str]:
     for name, ours, theirs in (
         ("users of claims for devices", kept.users, fresh.users),
         ("claims by the pods that they are reserved for", kept._reserving, fresh._reserving),
+        ("claims by device", kept._holders, fresh._holders),
         ("devices in use", kept.in_use().devices, fresh.in_use().devices),
         ("shares of devices in use", kept.in_use().shares, fresh.in_use().shares),
         ("pods that are gone and hold devices", kept.gone, fresh.gone),

@@ -59,13 +59,14 @@ class ClaimController:
             self._store.put_pod(msgspec.structs.replace(pod, devices=devices), Cause(CLAIM_CONTROLLER, MAKE_CLAIM))
 
     def _made(self, pod: Pod, entry: PodClaim) -> PodClaim:
-        template = self._store.claim_template(pod.namespace, entry.template) if not entry.claim else None
-        if template is None:
+        if not entry.template:
             return entry
+        template = self._store.claim_template(pod.namespace, entry.template)
         name = f"{pod.name}-{entry.entry}"
         known = self._store.claim(pod.namespace, name)
-        if known is not None and known.owner_uid != pod.uid:
-            return entry  # that of an earlier pod of the name, which goes first
+        if template is None or (known is not None and (known.owner_uid != pod.uid or known.deleting)):
+            # An earlier pod of this name has left its claim, which goes first.
+            return msgspec.structs.replace(entry, claim="") if known is not None and not known.deleting else entry
         if known is None:
             uid = f"sim:ResourceClaim/{pod.namespace}/{name}/{pod.uid}"
             made = ResourceClaim(pod.namespace, name, uid, template.spec, owner_uid=pod.uid)

@@ -10,7 +10,7 @@ import msgspec
 from gangsched.cluster.sim.history import Cause, History
 from gangsched.core.events import Changed, Event, Gone, ObjectRefused
 from gangsched.core.keys import ObjectKey, key_of, object_key
-from gangsched.model.devices import ResourceClaim, ResourceClaimTemplate
+from gangsched.model.devices import ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from gangsched.model.jobsets import JOBSET, JobSet
 from gangsched.model.records import JOB, Budget, Gang, Job, Node, Pod
 from gangsched.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageObject
@@ -75,6 +75,10 @@ class Store:
     def claim_template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
         """The ResourceClaimTemplate, or None."""
         return self._others.get(object_key("ResourceClaimTemplate", "", namespace, name))
+
+    def slices(self) -> list[ResourceSlice]:
+        """All ResourceSlices, in the order in which they were created."""
+        return self._all(ResourceSlice)
 
     def device_claims(self) -> list[ResourceClaim]:
         """All ResourceClaims, in the order in which they were created."""

@@ -57,9 +57,13 @@ def users_of(claim: ResourceClaim) -> set[str]:
 
 
 def lacks_devices(index: DeviceIndex, pods: Iterable[Pod]) -> bool:
-    """Return True if a claim of one of these pods has no devices yet, or is not reserved for the pod."""
+    """Return True if a claim of one of these pods is not made yet, has no devices, or is not reserved for the pod."""
     for pod in pods:
-        for name in pod.devices.names if pod.devices is not None else ():
+        if pod.devices is None:
+            continue
+        if not all(each.claim for each in pod.devices.claims):
+            return True
+        for name in pod.devices.names:
             claim = index.claims.get((pod.namespace, name))
             if claim is None or claim.allocation is None or pod.uid not in users_of(claim):
                 return True
@@ -74,7 +78,12 @@ def bindings(
     """
     users: dict[ClaimKey, list[Pod]] = {}
     for pod in pods:
-        for name in pod.devices.names if pod.devices is not None else ():
+        if pod.devices is None:
+            continue
+        unmade = next((each for each in pod.devices.claims if not each.claim), None)
+        if unmade is not None:
+            return causes.claim_of_template_not_made(name=unmade.entry, pod=pod.key)
+        for name in pod.devices.names:
             users.setdefault((pod.namespace, name), []).append(pod)
     found = []
     for key, consumers in users.items():

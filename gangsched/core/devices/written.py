@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ _FROM_CLASS, _FROM_CLAIM = "FromClass", "FromClaim"
 def written(spec: ClaimSpec, allocation: Allocation, classes: Mapping[str, DeviceClass]) -> str:
     """Return the JSON of an allocation, with the settings for drivers that class and claim have."""
     devices: dict[str, Any] = {"results": [_result(each) for each in allocation.devices]}
-    config = [*_of_classes(spec, allocation, classes), *_of_claim(spec, allocation)]
+    config = list(_settings(spec, allocation, classes))
     if config:
         devices["config"] = config
     out: dict[str, Any] = {"devices": devices}
@@ -57,25 +57,28 @@ def _requirement(each: Requirement) -> dict[str, Any]:
     return found | ({"values": list(each.values)} if each.values else {})
 
 
-def _of_classes(
-    spec: ClaimSpec, allocation: Allocation, classes: Mapping[str, DeviceClass]
-) -> Iterator[dict[str, Any]]:
-    """The settings of each class, once, for the requests that it serves."""
-    requests: dict[str, list[str]] = {}
-    for name, device_class in _served(spec, allocation):
-        requests.setdefault(device_class, []).append(name)
-    for device_class, names in requests.items():
+def _settings(spec: ClaimSpec, allocation: Allocation, classes: Mapping[str, DeviceClass]) -> Iterator[dict[str, Any]]:
+    """The settings of each class, once, for the requests that it serves; then those of the claim for all requests, or
+    for those that they name, as far as these were chosen. Without names they are for all.
+    """
+    served = dict(_served(spec, allocation))
+    by_class: dict[str, list[str]] = {}
+    for name, device_class in served.items():
+        by_class.setdefault(device_class, []).append(name)
+    for device_class, names in by_class.items():
         found = classes.get(device_class)
         for each in found.config if found is not None else ():
-            yield _entry(each, _FROM_CLASS, names)
-
-
-def _of_claim(spec: ClaimSpec, allocation: Allocation) -> Iterator[dict[str, Any]]:
-    """The settings of the claim, for all requests or for those that they name, as far as these were chosen."""
-    served = {name for name, _ in _served(spec, allocation)} | {each.name for each in spec.requests}
+            yield _entry(each, _FROM_CLASS, () if _all_of(spec, names) else names)
+    known = served.keys() | {each.name for each in spec.requests}
     for each in spec.config:
-        if not each.requests or served & set(each.requests):
-            yield _entry(each, _FROM_CLAIM, each.requests)
+        if not each.requests or known & set(each.requests):
+            left_out = served.keys() - set(each.requests)
+            everything = all(name.partition("/")[0] in each.requests for name in left_out)
+            yield _entry(each, _FROM_CLAIM, () if everything else each.requests)
+
+
+def _all_of(spec: ClaimSpec, names: Iterable[str]) -> bool:
+    return {name.partition("/")[0] for name in names} == {each.name for each in spec.requests}
 
 
 def _served(spec: ClaimSpec, allocation: Allocation) -> Iterator[tuple[str, str]]:
@@ -88,7 +91,6 @@ def _served(spec: ClaimSpec, allocation: Allocation) -> Iterator[tuple[str, str]
                 yield name, each.device_class
 
 
-def _entry(config: Config, source: str, requests: Iterable[str]) -> dict[str, Any]:
+def _entry(config: Config, source: str, requests: Sequence[str]) -> dict[str, Any]:
     found = {"source": source, **msgspec.json.decode(config.body)}
-    names = list(requests)
-    return found | ({"requests": names} if names else {})
+    return found | ({"requests": list(requests)} if requests else {})

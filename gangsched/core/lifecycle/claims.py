@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gangsched.core.actuation import desired
 from gangsched.core.actuation.actuator import Actuator, Aspect
+from gangsched.core.agenda import Page
 from gangsched.core.devices import binding as claims
 from gangsched.core.devices.binding import DeviceBinding
 from gangsched.core.devices.index import Assumed
@@ -22,6 +23,10 @@ from gangsched.messages import causes
 from gangsched.model.devices import Allocation, ClaimKey
 from gangsched.model.records import Pod
 
+#: Other schedulers do not look for what was given out since they decided. So long they may take from a decision to the
+#: write that shows it.
+SETTLE_SECONDS = 1.0
+
 
 class DeviceClaims:
     """Asks ``actuator`` for what gives devices to claims and takes them back."""
@@ -31,6 +36,8 @@ class DeviceClaims:
         self._ledger = ledger
         self._actuator = actuator
         self._groups = groups
+        #: When the devices of a group, by key, may be taken as its own.
+        self._settling: Page[str] = ledger.agenda.page(on_due=ledger.work.phases.add)
         #: By claim the UIDs of pods whose reservation is being taken back.
         self._leaving: dict[ClaimKey, set[str]] = {}
 
@@ -69,7 +76,25 @@ class DeviceClaims:
             if problem:
                 return False, problem
             everything = everything and done
-        return everything, ""
+        return everything and not self._contested(group, plan), ""
+
+    def _contested(self, group: Group, plan: Plan) -> bool:
+        """Return True while another scheduler may have given out the same devices before it saw whose they are.
+
+        Claims are shown in the order of their writes. So this concerns only pods that waited already when the last
+        claim of the plan was written.
+        """
+        if plan.given_at is None:
+            plan.given_at = self._world.now
+            plan.contested = bool(plan.devices) and self._others_wait()
+            if plan.contested:
+                self._settling.at(group.key, plan.given_at + SETTLE_SECONDS)
+        return plan.contested and self._world.now < plan.given_at + SETTLE_SECONDS
+
+    def _others_wait(self) -> bool:
+        ours = self._world.membership.ours
+        waiting = (p for p in self._world.pods.values() if p.devices is not None and not p.node and p.live)
+        return any(pod.scheduler not in ours for pod in waiting)
 
     def _write(self, group: Group, each: DeviceBinding) -> str:
         """Ask for a write unless its devices are still shown for another claim; returns why they will stay there."""
@@ -89,7 +114,7 @@ class DeviceClaims:
         was asked for, and until it is given back it counts as theirs.
         """
         index, now = self._world.snapshot.devices, plan.devices
-        plan.devices = []
+        plan.devices, plan.given_at = [], None
         for each in now:
             left = {pod.uid for pod in each.consumers if not self._is_bound(pod.uid)}
             if each.asked and left:
