@@ -65,6 +65,12 @@ def run(seed: int, parts: Collection[str] | None = None) -> Result:
         e.changed and e.outcome == log.OK
         for e in history.with_verbs(log.BIND_VOLUME, log.SELECT_NODE, actor=log.SCHEDULER)
     )
+    seen["claims given devices"] = sum(
+        e.changed and e.outcome == log.OK for e in history.with_verbs(log.ALLOCATE, actor=log.SCHEDULER)
+    )
+    seen["claims released"] = sum(
+        e.changed and e.outcome == log.OK for e in history.with_verbs(log.RELEASE_CLAIM, actor=log.SCHEDULER)
+    )
     seen["Jobs complete"] = sum(1 for _ in history.with_verbs(log.COMPLETE))
     seen["writes that failed"] = sum(1 for e in history if e.actor == log.SCHEDULER and e.outcome != log.OK)
     seen["bindings refused"] = sum(e.outcome == REFUSED for e in history.with_verbs(log.BIND, actor=log.SCHEDULER))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gangsched.cluster.sim.history import History
 from tests.chaos import endings
+from tests.chaos.given_devices import Devices
 from tests.chaos.play import RACE_SECONDS, Played
 from tests.chaos.removals import Allowed, Charged
 from tests.chaos.rooms import Room, Whole
@@ -65,6 +66,8 @@ PROMISE = (
     Sentence(DESIGN, "no gang is bound in part because of a plan", _by_knowledge(Whole)),
     Sentence(DESIGN, "no node is given out twice", _by_knowledge(Room)),
     Sentence(DESIGN, "all volumes are ready", _in_history(invariants.bound_before_volumes)),
+    Sentence(DESIGN, "no device is given out twice", _by_knowledge(Devices)),
+    Sentence(DESIGN, "a member that is not bound gives its devices back", endings.left_claims),
     Sentence(DESIGN, "an eviction that did not help is not repeated at once", endings.repeated_at_once),
     Sentence(PREEMPTION, "of strictly lower priority than the gang", _by_knowledge(Allowed)),
     Sentence(

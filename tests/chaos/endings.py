@@ -52,6 +52,24 @@ def left_held(played: Played) -> list[str]:
     return out + (_lost_taints(world.history) if "others" in played.scenario.parts else [])
 
 
+def left_claims(played: Played) -> list[str]:
+    """Reservations of claims for pods of ours that wait, which have outlived every plan."""
+    world, options = played.world, played.scenario.options
+    since = {
+        e.object: e.at_seconds
+        for e in world.history.with_verbs(log.ALLOCATE, log.RESERVE, actor=log.SCHEDULER)
+        if e.changed
+    }
+    least = world.clock.elapsed_seconds - options.bind_timeout_seconds - options.timeout_seconds - _TAKEN_BACK_SECONDS
+    waiting = {p.uid: p for p in world.store.pods.values() if not p.node and p.scheduler in options.scheduler_names}
+    return [
+        f"at {at:.3f} s: {claim.name} was reserved for {waiting[uid].key}, and still is"
+        for claim in world.store.device_claims()
+        for _, _, uid in claim.reserved_for
+        if uid in waiting and (at := since.get(f"{claim.namespace}/{claim.name}", 0.0)) < least
+    ]
+
+
 def _lost_taints(history: History) -> list[str]:
     """Nodes that have lost a taint of others by a write of ours."""
     last: dict[str, Node] = {}

@@ -11,7 +11,19 @@ import msgspec
 
 from gangsched.cluster.sim import World
 from gangsched.cluster.sim.faults import BEFORE, NEVER, Faults, WriteFault
-from gangsched.core.actions import Action, AskRemoval, Bind, BindVolume, Mark, Nominate, Remove, SelectNode
+from gangsched.core.actions import (
+    Action,
+    AllocateClaim,
+    AskRemoval,
+    Bind,
+    BindVolume,
+    Mark,
+    Nominate,
+    ReleaseClaim,
+    Remove,
+    ReserveClaim,
+    SelectNode,
+)
 from gangsched.core.events import Event, Outcome
 
 #: An outcome that no repetition changes.
@@ -38,6 +50,8 @@ class Rule(msgspec.Struct, frozen=True):
                 about = action.pod.uid if self.anywhere else f"{action.pod.uid}/{node}"
             case BindVolume() | SelectNode():
                 about = action.claim_uid
+            case AllocateClaim() | ReserveClaim() | ReleaseClaim():
+                about = action.claim.uid
             case Mark() | Nominate() | Remove() | AskRemoval():
                 about = action.pod.uid
             case _:
@@ -85,6 +99,11 @@ def refuse_members(world: World, chance: random.Random) -> None:
 def refuse_volumes(world: World, chance: random.Random) -> None:
     """What binds claims, or asks for new volumes, for a while."""
     _refuse(world, chance, (BindVolume, SelectNode))
+
+
+def refuse_claims(world: World, chance: random.Random) -> None:
+    """What gives devices to claims, or takes them back, for a while."""
+    _refuse(world, chance, chance.choice(((AllocateClaim, ReserveClaim), (ReleaseClaim,))))
 
 
 KINDS: tuple[Callable[[World, random.Random], None], ...] = (refuse_bindings, refuse_bindings, refuse_others)

@@ -21,6 +21,7 @@ from tests import generators
 from tests.chaos import (
     bursts,
     changes,
+    claims,
     clocks,
     losses,
     marks,
@@ -63,6 +64,7 @@ PARTS: dict[str, tuple[float, Callable[[int, list[Event]], Part]]] = {
     "bursts": (0.3, bursts.part),
     "notices": (0.08, notices.part),
     "others": (0.1, others.part),
+    "claims": (0.1, claims.part),
 }
 
 

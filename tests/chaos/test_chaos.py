@@ -41,8 +41,10 @@ def test_the_seeds_are_worth_playing() -> None:
     kinds |= {"refuse_bindings", "refuse_others"}
     kinds |= {"delete_job", "recreate_job", "suspend_job", "resume_job", "resize_job"}
     kinds |= {"refuse_members", "refuse_volumes", "take_volume", "recreate_claim", "fail_provisioning"}
+    kinds |= {"refuse_claims", "take_devices", "delete_claim", "republish", "lose_device"}
     kinds |= {"stop_queue", "recreate_group", "move_minimum", "forbid_disruptions", *(f"with {name}" for name in PARTS)}
     assert seen["claims bound or asked for"] > SEEDS // 20
+    assert seen["claims given devices"] > SEEDS // 20
     assert kinds | {"tighten_budget", "delete_group", "change_minimum"} <= set(seen)
 
 

@@ -13,9 +13,11 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Cause
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, WithdrawNomination
 from gangsched.core.actuation.records import EvictionOwner, Intent, Owners, written
+from gangsched.core.devices import binding
 from gangsched.core.events import Changed, Outcome
 from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.ledger.ledger import Ledger
+from gangsched.core.lifecycle.claims import DeviceClaims
 from gangsched.core.lifecycle.evicting import Evictions
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.core.preemption.harm import Budgets
@@ -57,7 +59,7 @@ def _highest(self: Membership, gangs: Any) -> int:
 
 _required = Membership.required
 #: What is broken in the scheduler; the sentence that it breaks; lives in which that shows.
-BROKEN: dict[str, tuple[type, str, Callable[..., Any], str, tuple[tuple[int, str], ...]]] = {
+BROKEN: dict[str, tuple[Any, str, Callable[..., Any], str, tuple[tuple[int, str], ...]]] = {
     "plans do not know of each other": (
         Condemned,
         "counts_on",
@@ -92,6 +94,20 @@ BROKEN: dict[str, tuple[type, str, Callable[..., Any], str, tuple[tuple[int, str
         lambda self, *of: max(0, _required(self, *of) - 1),
         "no gang is bound in part because of a plan",
         tuple((seed, "") for seed in range(10)),
+    ),
+    "devices of pods that are gone are given at once": (
+        binding,
+        "waits_for",
+        lambda *_: ("", False),
+        "no device is given out twice",
+        ((1002, "claims"), (1005, "claims"), (1025, "claims")),
+    ),
+    "claims stay reserved": (
+        DeviceClaims,
+        "_take_back",
+        lambda self, key, _: self._world.snapshot.devices.forget(key),
+        "a member that is not bound gives its devices back",
+        ((1003, "claims"), (1040, "claims"), (1043, "claims")),
     ),
     "marks stay": (
         Evictions,
