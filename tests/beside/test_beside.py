@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.beside import free_room
+from tests.amounts import amount
+from tests.beside import claims, free_room
 from tests.beside.rounds import OTHERS, Round, play
 from tests.beside.troubles import TROUBLES, Stage
 from tests.controlplane.client import Client
@@ -65,6 +66,15 @@ async def test_no_pod_is_evicted_for_nothing_when_another_takes_free_room(stage:
     async with running_scheduler(stage.kubeconfig, tmp_path):
         outcome = await free_room.play(stage.admin)
         assert outcome.good, outcome
+
+
+async def test_no_device_is_used_twice(stage: Stage, tmp_path: Path) -> None:
+    """A gang and pods of kube-scheduler want the same devices: the gang starts whole or waits."""
+    await claims.set_up(stage.admin)
+    async with running_scheduler(stage.kubeconfig, tmp_path):
+        for number in range(amount(20, 3)):
+            outcome = await claims.play(stage.admin, number)
+            assert outcome.good, outcome
 
 
 @pytest.mark.parametrize("trouble", SHORT)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from tests.controlplane.client import Object
+from tests.controlplane.client import Change, Object
 
 DRIVER, CLASS = "gpu.example.com", "gpu.example.com"
 API = "resource.k8s.io/v1"
@@ -72,3 +73,29 @@ def pod(
             **spec,
         },
     }
+
+
+def devices_of(claim: Object) -> list[tuple[str, str, str]]:
+    """The devices that a claim has: driver, pool and name."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    results = (allocation.get("devices") or {}).get("results") or []
+    return [(each["driver"], each["pool"], each["device"]) for each in results]
+
+
+def users_of(claim: Object) -> list[str]:
+    """The UIDs of all for which it is reserved."""
+    return [each["uid"] for each in (claim.get("status") or {}).get("reservedFor") or []]
+
+
+def given_twice(changes: Iterable[Change]) -> list[str]:
+    """Devices that two claims had at a time, as a watch has shown."""
+    holder: dict[tuple[str, str, str], str] = {}
+    out = []
+    for change in changes:
+        name = change.object["metadata"]["name"]
+        holder = {device: claim for device, claim in holder.items() if claim != name}
+        for device in devices_of(change.object) if change.type != "DELETED" else ():
+            if device in holder:
+                out.append(f"{'/'.join(device)}: {holder[device]} and {name}")
+            holder[device] = name
+    return out
