@@ -51,7 +51,7 @@ from gangsched.core.decision import UnitRef as Unit
 from gangsched.core.events import Changed, Event, records
 from gangsched.core.options import Options
 from gangsched.messages import failures
-from gangsched.messages.text import and_nearest, counted
+from gangsched.messages.text import and_nearest, pluralize
 from gangsched.model.records import Node, Pod
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Cluster:
 
     def __repr__(self) -> str:
         counts = Counter(type(event.record).__name__ for event in self.loaded.events if isinstance(event, Changed))
-        return f"<Cluster: {', '.join(counted(count, name) for name, count in sorted(counts.items())) or 'empty'}>"
+        return f"<Cluster: {', '.join(pluralize(count, name) for name, count in sorted(counts.items())) or 'empty'}>"
 
     @property
     def warnings(self) -> list[Problem]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gangsched.messages.text import Text, counted
+from gangsched.messages.text import Text, pluralize
 from tests.pages import ROOT
 
 PRODUCT = ROOT / "gangsched"
@@ -196,4 +196,4 @@ def test_a_text_refuses_other_values(positional: tuple[object, ...], named: dict
 )
 def test_counted_nouns_have_their_plural(noun: str, many: str) -> None:
     """One is singular; none and several are plural, also of nouns that end with s or y."""
-    assert [counted(number, noun) for number in (0, 1, 2)] == [f"0 {many}", f"1 {noun}", f"2 {many}"]
+    assert [pluralize(number, noun) for number in (0, 1, 2)] == [f"0 {many}", f"1 {noun}", f"2 {many}"]

@@ -15,7 +15,7 @@ from gangsched.core.decision import Decision, Fits, FitsWhenFreed, Preempt, Unsc
 from gangsched.core.planning.headline import amounts, why_refused, written
 from gangsched.core.preemption.removal import budgets_of
 from gangsched.messages import advice
-from gangsched.messages.text import counted, listed
+from gangsched.messages.text import join_names, pluralize
 from gangsched.model.constraints import PodShape, Record, Taint, Toleration
 from gangsched.model.jobsets import JobSet
 from gangsched.model.node_taints import is_of_removal, is_of_state
@@ -143,7 +143,7 @@ class Advisor:
         if then:
             names = [text.split('"')[1] for text in missing if '"' in text]
             space = self._decision.gang.namespace
-            claims = listed([f"PersistentVolumeClaim {space}/{name}" for name in names], _FEW)
+            claims = join_names([f"PersistentVolumeClaim {space}/{name}" for name in names], _FEW)
             yield advice.create_claim(claims=claims, then=then)
 
     def _reasons(self) -> set[str]:
@@ -158,7 +158,7 @@ class Advisor:
         }
         for taints in sorted(found, key=lambda each: (len(each), *map(written, each))):
             new = tuple(Toleration(key=t.key, operator="Exists", effect=t.effect) for t in taints)
-            names = listed(list(map(written, taints)), _FEW)
+            names = join_names(list(map(written, taints)), _FEW)
             change = self._of_shapes(partial(_with_tolerations, new))
             yield Option(advice.tolerate(taint=names), change, one=True)
 
@@ -170,7 +170,7 @@ class Advisor:
                 kinds.setdefault(kind, []).append(node.name)
         for some in (*([kind] for kind in sorted(kinds)), [*sorted(kinds)] if len(kinds) > 1 else []):
             away = {name for kind in some for name in kinds[kind]}
-            said = " and ".join(_BACK[kind](listed(sorted(kinds[kind]), _FEW)) for kind in some)
+            said = " and ".join(_BACK[kind](join_names(sorted(kinds[kind]), _FEW)) for kind in some)
 
             def back(record: Record, away: set[str] = away) -> Record:
                 mine = isinstance(record, Node) and record.name in away
@@ -244,7 +244,7 @@ class Advisor:
             then = self._try(_of_size(spec, self._pending, middle, bound))
             low, high, best = (middle, high, then) if then else (low, middle, best)
         if best and low:
-            yield advice.fewer_members(members=counted(low, "member"), then=best)
+            yield advice.fewer_members(members=pluralize(low, "member"), then=best)
 
     def _priorities(self) -> Iterator[str]:
         levels = {pod.priority for pod in self._members.values()}
@@ -253,7 +253,7 @@ class Advisor:
             then = how_it_starts(self._state.with_priority(self._gangs, self._decision.gang, max(levels)))
             if then:
                 low = sorted(pod.name for pod in self._members.values() if pod.priority < max(levels))
-                yield advice.same_class(pods=listed(low, _FEW), lowest=min(levels), highest=max(levels), then=then)
+                yield advice.same_class(pods=join_names(low, _FEW), lowest=min(levels), highest=max(levels), then=then)
                 return
         yield from self._priority()
 
@@ -283,13 +283,13 @@ class Advisor:
         if isinstance(found, Preempt):
             budgets, pods = budgets_of(state.world, state.scheduler.ledger.condemned), state.world.pods
             names = {budget.key for victim in found.victims for budget in budgets.matching(pods[victim.uid])}
-            yield advice.more_disruptions(budgets=listed(sorted(names), _FEW), then=how_it_starts(found))
+            yield advice.more_disruptions(budgets=join_names(sorted(names), _FEW), then=how_it_starts(found))
 
     def _foreign_filters(self) -> Iterator[str]:
         """Filters of others, which refuse nodes for reasons of their own."""
         found, names = self._state.without_foreign_filters(self._decision.gang)
         if then := how_it_starts(found):
-            yield advice.without_filters(filters=listed(names, _FEW), then=then)
+            yield advice.without_filters(filters=join_names(names, _FEW), then=then)
 
     def _waiting(self) -> Iterator[str]:
         """Yield changes that time alone brings."""
@@ -326,7 +326,7 @@ class Advisor:
                 middle = (low + high) // 2
                 found = self._with_nodes(like, middle)
                 low, high, then = (low, middle, found) if found else (middle, high, then)
-            yield advice.more_nodes(nodes=counted(high, "node"), node=like.name, then=then)
+            yield advice.more_nodes(nodes=pluralize(high, "node"), node=like.name, then=then)
         if not self._nodes:
             yield from self._first_nodes()
 
@@ -338,7 +338,7 @@ class Advisor:
         labels = {key: value for pod in self._pending for key, value in pod.shape.node_selector}
         count, room = self._decision.required, tuple(sorted(largest.items()))
         if then := self._with_nodes(Node("node", labels=labels, allocatable=(*room, ("pods", 1))), count):
-            yield advice.first_nodes(nodes=counted(count, "node"), room=amounts(room), then=then)
+            yield advice.first_nodes(nodes=pluralize(count, "node"), room=amounts(room), then=then)
 
     def _with_nodes(self, like: Node, count: int) -> str:
         more = [
@@ -359,7 +359,7 @@ def how_it_starts(decision: Decision | None) -> str:
         return ""
     when = can_start(decision)
     if isinstance(decision, Preempt):
-        return f"it {when} ({listed([v.key for v in decision.victims], _FEW)})"
+        return f"it {when} ({join_names([v.key for v in decision.victims], _FEW)})"
     return f"it {when}"
 
 

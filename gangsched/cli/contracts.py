@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gangsched.cli.decisions import IS_NOW, WOULD_DECIDE
-from gangsched.cli.said import Said
+from gangsched.cli.said import SchedulerCondition
 from gangsched.core import decision as decided
 from gangsched.core.decision import Reason, Spared
 from gangsched.core.decision import UnitRef as Unit
@@ -156,7 +156,11 @@ class Decision(_Result, frozen=True):
 
     @classmethod
     def of(
-        cls, decision: decided.Decision, milliseconds: float, eta: Eta | None = None, said: Said | None = None
+        cls,
+        decision: decided.Decision,
+        milliseconds: float,
+        eta: Eta | None = None,
+        said: SchedulerCondition | None = None,
     ) -> Decision:
         """In the words of the contract; it took so many ``milliseconds``."""
         refusal = decision if isinstance(decision, decided.Unschedulable) else None
@@ -252,7 +256,7 @@ class Planned(NamedTuple):
     whole: bool = False
     actions: Mapping[GangId, str] = {}
     events: Sequence[Event] = ()
-    said: Mapping[GangId, Said] = {}
+    said: Mapping[GangId, SchedulerCondition] = {}
     changed: bool = False
     failed: bool = False
 
@@ -264,7 +268,7 @@ class Planned(NamedTuple):
     def beside(self, decision: decided.Decision) -> Iterator[tuple[str, Sequence[str]]]:
         """Further facts about a gang: its decision or its state."""
         said = self.said.get(decision.gang)
-        lines = said.beside(decision) if said is not None else ()
+        lines = said.differing_decision(decision) if said is not None else ()
         if said is not None and lines:
             yield (IS_NOW, [said.first]) if self.changed else (WOULD_DECIDE, lines)
 

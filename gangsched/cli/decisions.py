@@ -29,7 +29,7 @@ from gangsched.core.preemption.drain_plan import DrainPlan
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.world.world import World
 from gangsched.messages import answers
-from gangsched.messages.text import are, counted
+from gangsched.messages.text import are, pluralize
 from gangsched.model.constraints import Record
 from gangsched.model.dialects.objects import PREEMPTION_DELAY
 from gangsched.model.errors import Problem
@@ -288,11 +288,11 @@ def can_start(decision: Decision) -> str:
             return "can start now"
         case FitsWhenFreed():
             leaving = len(decision.awaiting)
-            pods = counted(leaving, "pod" if any(a.plan for a in decision.awaiting) else "terminating pod")
+            pods = pluralize(leaving, "pod" if any(a.plan for a in decision.awaiting) else "terminating pod")
             return f"can start when {pods} {are(leaving)} gone"
         case Preempt():
             victims = len(decision.victims)
-            text = f"can start after {counted(victims, 'pod')} {are(victims)} evicted"
+            text = f"can start after {pluralize(victims, 'pod')} {are(victims)} evicted"
             return f"{text}{beyond_budgets(decision.victims)}"
     return ""
 
@@ -302,13 +302,13 @@ def sentence(decision: Decision) -> str:
     when = can_start(decision)
     if when:
         left = len(decision.unplaced)
-        more = f"; {counted(left, 'more member')} cannot be placed" if left else ""
-        return f"{counted(len(decision.placements), 'member')} {when}{more}"
+        more = f"; {pluralize(left, 'more member')} cannot be placed" if left else ""
+        return f"{pluralize(len(decision.placements), 'member')} {when}{more}"
     if isinstance(decision, Gathering):
         if decision.message:
             return decision.message
         found = len(decision.unplaced)
-        missing = f": {found} of {counted(decision.required, 'pod')} exist" if found < decision.required else ""
+        missing = f": {found} of {pluralize(decision.required, 'pod')} exist" if found < decision.required else ""
         return f"the gang is not complete yet{missing}"
     if isinstance(decision, Unschedulable) and decision.failed_plugin == SCHEDULER:
         return "nothing can be decided: the scheduler itself fails over it"
@@ -332,4 +332,4 @@ def word(decision: Decision) -> str:
 
 def _together(members: int) -> str:
     """So many pods of one gang."""
-    return f"{counted(members, 'pod')}{' that must start together' if members > 1 else ''}"
+    return f"{pluralize(members, 'pod')}{' that must start together' if members > 1 else ''}"

@@ -24,7 +24,7 @@ from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Entry, moment
 from gangsched.core.decision import Decision, UnitRef, Victim
 from gangsched.core.options import Options
-from gangsched.messages.text import counted, nearest
+from gangsched.messages.text import nearest, pluralize
 from gangsched.model.errors import one_line
 from gangsched.model.records import SINGLE, Pod
 
@@ -151,7 +151,7 @@ def in_short(simulation: Simulation) -> str:
             )
     parts += _suspended(simulation)
     stayed = sum(p["phase"] == "Running" for p in pods.values())
-    parts.append(f"{counted(summary['preempted'], 'pod')} evicted, {counted(stayed, 'pod')} running at the end.")
+    parts.append(f"{pluralize(summary['preempted'], 'pod')} evicted, {pluralize(stayed, 'pod')} running at the end.")
     return " ".join(parts)
 
 

@@ -29,7 +29,7 @@ from gangsched.cli.past_evictions import Past, evictions_on_record, last_of, of_
 from gangsched.cli.pod_explanation import under
 from gangsched.core.decision import Gathering
 from gangsched.messages import causes, failures
-from gangsched.messages.text import counted
+from gangsched.messages.text import pluralize
 from gangsched.model.errors import Problem
 from gangsched.model.records import JOB, SINGLE, GangId
 
@@ -207,7 +207,7 @@ def _render_refused(each: Refused, now: float) -> str:
         return f"{owner}: {each.note}"
     ago = f", {age_of(now - each.at)} ago" if each.at else ""
     return causes.cannot_create(
-        owner=owner, note=each.note, reason=each.reason, times=counted(each.times, "time"), ago=ago
+        owner=owner, note=each.note, reason=each.reason, times=pluralize(each.times, "time"), ago=ago
     )
 
 

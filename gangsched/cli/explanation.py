@@ -24,12 +24,12 @@ from gangsched.cli.pod_explanation import (
     pod_sections,
     under,
 )
-from gangsched.cli.said import PENDING, Said, said_instead, said_of
+from gangsched.cli.said import PENDING, SchedulerCondition, said_instead, said_of
 from gangsched.core.decision import SCHEDULER, Decision, Fits, FitsWhenFreed, Gathering, Preempt, Unschedulable
 from gangsched.core.events import Changed, Gone
 from gangsched.core.preemption.drain_plan import DrainPlan
 from gangsched.messages import absent, advice, explanations, failures
-from gangsched.messages.text import and_nearest, are, counted, listed
+from gangsched.messages.text import and_nearest, are, join_names, pluralize
 from gangsched.model.children import JOBSET_NAME
 from gangsched.model.dialects.upstream import FAMILY as UPSTREAM
 from gangsched.model.records import PREEMPT_NEVER, SINGLE, Gang, GangId, Node, Pod
@@ -51,7 +51,7 @@ class Explanation(msgspec.Struct, frozen=True):
     decisions: tuple[Decision, ...] = ()
     own: Decision | None = None
     drained: tuple[DrainPlan, ...] = ()
-    said: Said | None = None
+    said: SchedulerCondition | None = None
 
     @property
     def head(self) -> tuple[str, str]:
@@ -125,7 +125,7 @@ def _owner(state: State, namespace: str, name: str, kind: str, owned: Sequence[P
     if not first.node or not first.live:
         return _pod(state, first)
     placed = sorted((p for p in owned if p.node and p.live), key=lambda p: p.name)
-    return _placed(state, f"{namespace}/{name}  {kind or 'owner'} · {counted(len(placed), 'pod')} on nodes", placed)
+    return _placed(state, f"{namespace}/{name}  {kind or 'owner'} · {pluralize(len(placed), 'pod')} on nodes", placed)
 
 
 def _owns(state: State, kind: str, name: str, pod: Pod) -> bool:
@@ -185,7 +185,7 @@ def _running_gang(state: State, gang: GangId) -> Explanation:
     census = state.world.membership.census(gang)
     spec = state.world.membership.spec(gang)
     placed = [*census.bound, *census.terminating]
-    title = f"{gang.key}  {_kind(spec)} · {counted(len(placed), 'pod')} on nodes"
+    title = f"{gang.key}  {_kind(spec)} · {pluralize(len(placed), 'pod')} on nodes"
     if not placed:
         return Explanation(title, "finished" if census.succeeded else "empty", explanations.NO_POD_TAKES_ROOM, ())
     return _placed(state, title, placed)
@@ -205,7 +205,7 @@ def _placed(state: State, title: str, pods: Sequence[Pod]) -> Explanation:
             return Explanation(title, "leaving", leaving(pods, state.now), sections)
         running = all(p.phase == "Running" for p in pods)
         nodes = sorted({p.node for p in pods})
-        where = nodes[0] if len(nodes) == 1 else counted(len(nodes), "node")
+        where = nodes[0] if len(nodes) == 1 else pluralize(len(nodes), "node")
         return Explanation(title, "running" if running else "starting", absent.on_nodes(where=where), sections)
     first = taking[0]
     taken = sum(1 for v in first.victims if v.uid in uids)
@@ -243,13 +243,13 @@ def _unknown(state: State, key: str, kind: str) -> str:
 
 
 def gang_sections(
-    state: State, decision: Decision, asked: Pod | None, said: Said | None = None
+    state: State, decision: Decision, asked: Pod | None, said: SchedulerCondition | None = None
 ) -> Iterator[contracts.Section]:
     """Facts beside the decision itself; ``asked`` is the member that was asked for, if one was, and ``said`` what the
     scheduler says instead.
     """
     if said is not None:
-        yield from under(WOULD_DECIDE, said.beside(decision))
+        yield from under(WOULD_DECIDE, said.differing_decision(decision))
     if asked is not None and asked.gang.family != SINGLE:
         yield from under("asked for", [_member(asked, decision)])
     yield from under("needs", _needs(state, decision))
@@ -276,7 +276,7 @@ def _needs(state: State, decision: Decision) -> Iterator[str]:
     spec = membership.spec(decision.gang)
     census = membership.census(decision.gang)
     if decision.gang.family != SINGLE and spec is not None:
-        members, source = counted(spec.min_member, "member"), spec.source or spec.kind
+        members, source = pluralize(spec.min_member, "member"), spec.source or spec.kind
         bound, pending = len(census.bound), len(census.pending)
         gated = explanations.and_gated(gated=len(census.gated)) if census.gated else ""
         yield explanations.needs_members(members=members, source=source, bound=bound, pending=pending, gated=gated)
@@ -303,7 +303,7 @@ def _lowest(state: State, decision: Decision) -> str:
     low = [pod for pod in pods if pod.priority == decision.priority]
     if not low or len(low) == len(pods):
         return explanations.OF_ITS_MEMBERS
-    named = listed(sorted(pod.name for pod in low), 3)
+    named = join_names(sorted(pod.name for pod in low), 3)
     without = absent.WITHOUT_CLASS if not any(pod.priority_class for pod in low) else ""
     highest = max(pod.priority for pod in pods)
     return absent.lowest_of(names=named, without=without, highest=highest)
@@ -338,11 +338,11 @@ def _stopping(state: State, decision: Decision) -> Iterator[str]:
         ends = [pods[each.uid].deleting_since for each in group if each.uid in pods]
         last = max((end for end in ends if end is not None), default=None)
         until = absent.until(time=clock_time(last, state.now)) if last is not None else ""
-        count, names = len(group), listed([each.pod for each in group], 3)
+        count, names = len(group), join_names([each.pod for each in group], 3)
         if group[0] in own:
-            yield absent.stopping_for_it(pods=counted(count, "pod"), are=are(count), names=names, until=until)
+            yield absent.stopping_for_it(pods=pluralize(count, "pod"), are=are(count), names=names, until=until)
         else:
-            yield absent.stopping(pods=counted(count, "pod"), are=are(count), names=names, until=until)
+            yield absent.stopping(pods=pluralize(count, "pod"), are=are(count), names=names, until=until)
 
 
 def first_action(state: State, decision: Decision) -> str:

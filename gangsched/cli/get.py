@@ -34,7 +34,7 @@ from gangsched.core.state.jobs import family_of
 from gangsched.core.world.obstacles import obstacle
 from gangsched.core.world.world import World
 from gangsched.messages import absent, failures, standing
-from gangsched.messages.text import are, counted
+from gangsched.messages.text import are, pluralize
 from gangsched.model.dialects.upstream import FAMILY as UPSTREAM
 from gangsched.model.errors import Problem
 from gangsched.model.records import SINGLE, GangId, Job, Pod
@@ -321,7 +321,7 @@ def _idle(world: World, gang: GangId) -> Row:
         needed = owner.parallelism if isinstance(owner, Job) else None
     pending = len(census.pending) + len(census.gated)
     if pending:
-        reason = absent.not_ours(pods=counted(pending, "pod"), are=are(pending), scheduler=gang.scheduler)
+        reason = absent.not_ours(pods=pluralize(pending, "pod"), are=are(pending), scheduler=gang.scheduler)
     return Row(
         namespace=gang.namespace,
         name=gang.name,

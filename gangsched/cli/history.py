@@ -16,7 +16,7 @@ from gangsched.cli import answers
 from gangsched.cli.answers import Contract, age_of, print_lines
 from gangsched.cli.inputs import add_cluster_arguments, connect
 from gangsched.messages import failures
-from gangsched.messages.text import listed
+from gangsched.messages.text import join_names
 from gangsched.model.errors import Problem
 from gangsched.model.times import parse_duration, parse_time
 
@@ -72,7 +72,7 @@ class Record(NamedTuple):
         for line in self.lines:
             names = [f"{space}/{name}" + (f" ({node})" if node else "") for space, name, node in line.objects]
             age = age_of(self.now - parse_time(line.time, "time"))
-            yield age, line.time, line.reason, line.kind, listed(names, most), line.note
+            yield age, line.time, line.reason, line.kind, join_names(names, most), line.note
 
     def print(self, _: str = "") -> None:
         """Print the table, as kubectl does it; on a terminal without most of the names of many objects."""

@@ -17,7 +17,7 @@ from gangsched.cluster.kinds import KINDS
 from gangsched.cluster.manifests.objects import makes_its_own_pods, parsed, read
 from gangsched.core.options import Options
 from gangsched.messages import failures
-from gangsched.messages.text import counted
+from gangsched.messages.text import pluralize
 from gangsched.model.dialects.koordinator import GROUP_LABEL
 from gangsched.model.dialects.operators import TRAIN_JOB
 from gangsched.model.dialects.owners import GANG, LEADER_WORKER_SET
@@ -112,14 +112,14 @@ def _changed(
     if grouped_by := _pod_group_policy(value):
         for template, _ in found:
             template["spec"]["schedulerName"] = scheduler
-        count = counted(len(found), "template")
+        count = pluralize(len(found), "template")
         return [failures.gang_of_its_policy(policy=grouped_by, templates=count, scheduler=scheduler)]
     field, key, mark = ("labels", GROUP_LABEL, name[1]) if grouped else ("annotations", GANG, "true")
     before = [_of_meta(each, field) for each in found]
     for (template, _), has in zip(found, before, strict=True):
         template["metadata"] = {**(template.get("metadata") or {}), field: {**has, key: mark}}
         template["spec"]["schedulerName"] = scheduler
-    count = counted(len(found), "template")
+    count = pluralize(len(found), "template")
     said = failures.made_a_gang(templates=count, field=field[:-1], key=key, scheduler=scheduler)
     return [said, *_stages(value)]
 

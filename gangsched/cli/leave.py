@@ -16,7 +16,7 @@ from gangsched.cli.inputs import add_cluster_arguments, add_namespace_argument, 
 from gangsched.cli.release import release
 from gangsched.cluster.kinds import KINDS, SERVED_KINDS
 from gangsched.messages import leaving
-from gangsched.messages.text import counted, listed
+from gangsched.messages.text import join_names, pluralize
 from gangsched.model.convert import SUSPENDED_BY
 from gangsched.model.dialects.operators import FAMILIES
 
@@ -154,9 +154,9 @@ async def _leave_namespace(client: Client, args: argparse.Namespace, space: str,
     answers.complain(not_read)
     todo = steps(objects, names, args.to)
     if not todo:
-        print(leaving.NOTHING(space=space, names=listed(names, 3)))
+        print(leaving.NOTHING(space=space, names=join_names(names, 3)))
         return answers.OK
-    print(leaving.HEAD(space=space, count=counted(len(todo), "object"), names=listed(names, 3), to=args.to))
+    print(leaving.HEAD(space=space, count=pluralize(len(todo), "object"), names=join_names(names, 3), to=args.to))
     answers.print_lines([(s.verb, s.object, s.text) for s in todo])
     file, again = Path(args.save or f"leave-{space}.json"), [s.body for s in todo if s.verb == _AGAIN]
     if not args.yes:
@@ -183,7 +183,7 @@ def _save(file: Path, again: Sequence[Object]) -> None:
         raise answers.UsageError(leaving.FILE_EXISTS(file=file)) from None
     except OSError as error:
         raise answers.UsageError(leaving.FAILED(what=file, error=error.strerror or error)) from None
-    print(leaving.SAVED(file=file, count=counted(len(again), "object")))
+    print(leaving.SAVED(file=file, count=pluralize(len(again), "object")))
 
 
 # ----------------------------------------------------------------------------------------------------------------- read
@@ -273,9 +273,9 @@ def _step(
     if _is_over(each):
         return None
     if running[uid]:
-        text = leaving.STAYS(pods=counted(running[uid], "pod"), name=listed(names, 1))
+        text = leaving.STAYS(pods=pluralize(running[uid], "pod"), name=join_names(names, 1))
         return Step(_STAYS, _name(each), text, path)
-    text = leaving.AGAIN(pods=counted(waiting[uid], "pod"))
+    text = leaving.AGAIN(pods=pluralize(waiting[uid], "pod"))
     return Step(_AGAIN, _name(each), text, path, uid, _anew(each, places, to), *_held(each))
 
 
@@ -399,7 +399,7 @@ async def _carry_out(
             lost = deleted and step.verb == _AGAIN
             said = leaving.NOT_CREATED(what=step.object, error=error, file=file)
             answers.complain([said if lost else leaving.FAILED(what=step.object, error=error)])
-    print(leaving.DONE(done=done, count=counted(len(todo), "step")))
+    print(leaving.DONE(done=done, count=pluralize(len(todo), "step")))
     return answers.OK if done == len(todo) else answers.FAILED
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gangsched.cli.html_text import escape
 from gangsched.cli.pictures import racks as by_rack
 from gangsched.messages import pictures
-from gangsched.messages.text import counted
+from gangsched.messages.text import pluralize
 from gangsched.model.records import Node
 
 #: The nodes of a page are no longer than this, and neither is the rest, in bytes.
@@ -127,7 +127,7 @@ def alike(rows: Iterable[Row]) -> list[Row]:
         found[0]
         if len(found) == 1
         else found[0]._replace(
-            name=pictures.alike(first=found[0].name, last=found[-1].name, nodes=counted(len(found), "node"))
+            name=pictures.alike(first=found[0].name, last=found[-1].name, nodes=pluralize(len(found), "node"))
         )
         for found in same.values()
     ]
@@ -143,7 +143,7 @@ def racked(
     found = []
     for name, some in by_rack(nodes):
         if level == RACKS:
-            rows = [row(some)._replace(name=pictures.whole_rack(nodes=counted(len(some), "node")))]
+            rows = [row(some)._replace(name=pictures.whole_rack(nodes=pluralize(len(some), "node")))]
         else:
             rows = [row([node]) for node in some]
         found.append(Rack(title(name or pictures.NO_RACK, some), rows if level == EVERY_POD else alike(rows)))

@@ -16,7 +16,7 @@ from gangsched.cli.contracts import Section
 from gangsched.cli.decisions import WOULD_HELP
 from gangsched.cli.explanation import Explanation
 from gangsched.messages import absent
-from gangsched.messages.text import are, counted, listed
+from gangsched.messages.text import are, join_names, pluralize
 from gangsched.model.times import clock_time, parse_time
 
 if TYPE_CHECKING:
@@ -107,11 +107,11 @@ def of_gone(past: Past, title: str, held: Collection[str], now: float) -> Explan
 
 def sentence(past: Past, held: Collection[str], now: float) -> str:
     """Which pods were evicted when, for which gang, and which of their nodes are held for it."""
-    pods = counted(len(past.pods), "pod")
+    pods = pluralize(len(past.pods), "pod")
     text = absent.made_room(pods=pods, gang=past.gang, time=clock_time(past.at, now))
     kept = sorted(set(held) & set(past.nodes))
     if kept:
-        text += absent.and_held(nodes=listed(kept, _FEW), are=are(len(kept)), gang=past.gang)
+        text += absent.and_held(nodes=join_names(kept, _FEW), are=are(len(kept)), gang=past.gang)
     return text
 
 

@@ -16,7 +16,7 @@ from gangsched.core.preemption.removal import budgets_of
 from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.state.lingering import cure
 from gangsched.messages import absent, lingering
-from gangsched.messages.text import are, counted, listed
+from gangsched.messages.text import are, join_names, pluralize
 from gangsched.model.preemptible import OF_DAEMONSET, protection
 from gangsched.model.records import SINGLE, Pod
 from gangsched.model.times import clock_time, render_duration, render_time
@@ -53,7 +53,7 @@ def drained_sections(state: State, pod: Pod, found: DrainPlan) -> Iterator[Secti
     if not found.blocked:
         methods = {v.method for v in found.victims}
         lines = [
-            f"all of {found.name} leaves: {listed([v.key for v in found.victims], MANY)}",
+            f"all of {found.name} leaves: {join_names([v.key for v in found.victims], MANY)}",
             *map(_removed, sorted(methods)),
         ]
     yield from under("because", lines)
@@ -78,11 +78,11 @@ def _why(victim: Victim, decision: Decision) -> Iterator[str]:
     if victim.unit.kind != "Pod":
         together = [v.key for v in decision.victims if v.unit == victim.unit]
         if len(together) > 1:
-            rest = listed([k for k in together if k != victim.key], MANY)
+            rest = join_names([k for k in together if k != victim.key], MANY)
             yield f"with it leave {rest} of {victim.unit.kind} {victim.unit.name}"
     here = [p.key for p in decision.placements if p.node == victim.node]
     if here:
-        yield f"its node {victim.node} is then taken by {listed(here, MANY)}"
+        yield f"its node {victim.node} is then taken by {join_names(here, MANY)}"
     yield _removed(victim.method)
 
 
@@ -103,7 +103,7 @@ def _others(decision: Decision) -> Iterator[str]:
     for spared in decision.spared:
         alike.setdefault(spared.reason, []).append(f"{spared.unit.kind} {spared.unit.name}")
     for reason, names in alike.items():
-        yield f"{listed(names, MANY)} {are(len(names))} spared: {reason}"
+        yield f"{join_names(names, MANY)} {are(len(names))} spared: {reason}"
     if not decision.spared and decision.quota is None:
         yield "no other pods of lower priority that may be evicted run on nodes that the gang can use"
 
@@ -131,7 +131,7 @@ def _if_it_stayed(state: State, pod: Pod, decision: Decision) -> Iterator[str]:
         yield absent.would_wait(gang=decision.gang.key)
         return
     now, then = {v.key for v in decision.victims}, {v.key for v in other.victims}
-    yield f"{decision.gang.key} would evict {listed(sorted(then), MANY)} instead"
+    yield f"{decision.gang.key} would evict {join_names(sorted(then), MANY)} instead"
     for text, count in (("pods", len), ("pods beyond a budget", _beyond)):
         before, after = count(decision.victims), count(other.victims)
         if before != after:
@@ -181,7 +181,7 @@ def _why_it_stays(state: State, pod: Pod) -> Iterator[str]:
             yield f"it has been deleted and is gone by {render_time(pod.deleting_since)} at the latest"
         waiting = [d.gang.key for d, _ in state.decisions if any(a.uid == pod.uid for a in d.awaiting)]
         if waiting:
-            yield f"{listed(waiting, MANY)} waits for its room"
+            yield f"{join_names(waiting, MANY)} waits for its room"
         return
     never = protection(pod, state.options.evict_daemonset_pods)
     if never:
@@ -236,7 +236,7 @@ def leaving(pods: Sequence[Pod], now: float) -> str:
         until = lingering.WAS_DUE(time=clock_time(last, now))
     if not gangs:
         return absent.terminating(until=until)
-    return absent.evicted_for_gang(gang=listed(list(gangs), 3), until=until)
+    return absent.evicted_for_gang(gang=join_names(list(gangs), 3), until=until)
 
 
 # -- both ------------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def _budgets(state: State, pod: Pod, taking: Sequence[Decision]) -> Iterator[str
         yield "no PodDisruptionBudget selects it"
     for budget in matching:
         left = budgets.allowed[budget.key]
-        yield f"{budget.key} allows {counted(left, 'more disruption')} now"
+        yield f"{budget.key} allows {pluralize(left, 'more disruption')} now"
     if any(v.uid == pod.uid and v.over_budget for d in taking for v in d.victims):
         yield "its eviction goes beyond that: no choice without that was found"
 
@@ -274,7 +274,7 @@ def conditions(pods: Sequence[Pod]) -> Iterator[Section]:
             alike.setdefault((name, found.status, said), []).append((pod.key, found.since))
     for (name, status, said), on in alike.items():
         keys, first = [key for key, _ in on], min(since for _, since in on)
-        whose = keys[0] if len(keys) == 1 else f"{counted(len(keys), 'pod')} ({listed(keys, _NAMES)})"
+        whose = keys[0] if len(keys) == 1 else f"{pluralize(len(keys), 'pod')} ({join_names(keys, _NAMES)})"
         since = f" since {render_time(first)}" if first else ""
         lines.append(f"{whose}: {name}={status}{since}{f' ({said})' if said else ''}")
     if len(lines) > MANY:

@@ -12,7 +12,7 @@ from gangsched.core.decision import Lack, QuotaUse
 from gangsched.core.events import records
 from gangsched.core.quota.workloads import quantity
 from gangsched.messages import advice
-from gangsched.messages.text import and_nearest, closest, listed, nearest
+from gangsched.messages.text import and_nearest, closest, join_names, nearest
 from gangsched.model.constraints import LabelSelector, Record
 from gangsched.model.queues import (
     QUEUE_LABEL,
@@ -114,9 +114,9 @@ class QuotaAdvisor:
         if absent:
             more += [ResourceFlavor(flavor) for flavor in absent]
             hint = _hint(absent[0], quota.flavors)
-            texts.append(advice.create_flavor(flavors=listed(absent, _FEW), hint=hint))
+            texts.append(advice.create_flavor(flavors=join_names(absent, _FEW), hint=hint))
         if spec.checks:
-            texts.append(advice.without_checks(checks=listed(spec.checks, _FEW), queue=name))
+            texts.append(advice.without_checks(checks=join_names(spec.checks, _FEW), queue=name))
         if spec.cohort in quota.tree.cyclic:
             texts.append(advice.no_circle(queue=name, cohort=spec.cohort))
         if not quota.selects(name, self._space, self._state.world.snapshot.namespaces.get(self._space)):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gangsched.cli import answers
 from gangsched.cli.inputs import add_cluster_arguments, connect
 from gangsched.messages import leaving
-from gangsched.messages.text import counted, listed
+from gangsched.messages.text import join_names, pluralize
 
 if TYPE_CHECKING:
     from gangsched.cluster.kube.client import Client
@@ -60,12 +60,12 @@ async def release(client: Client, names: Collection[str], *, yes: bool, quiet: b
     """
     from gangsched.cluster.kube.held_nodes import held_nodes, release_nodes  # noqa: PLC0415 - see cli.inputs
 
-    held, who = await held_nodes(client, names), listed(sorted(names), 3) or leaving.ANY_SCHEDULER
+    held, who = await held_nodes(client, names), join_names(sorted(names), 3) or leaving.ANY_SCHEDULER
     if not held:
         if not quiet:
             print(leaving.NONE_HELD(names=who))
         return answers.OK
-    print(leaving.HELD_HEAD(nodes=counted(len(held), "node"), names=who))
+    print(leaving.HELD_HEAD(nodes=pluralize(len(held), "node"), names=who))
     answers.print_lines([(each.node.name, leaving.HELD_FOR(plan=each.value)) for each in held])
     if not yes:
         print(leaving.HELD_DRY)
@@ -80,6 +80,6 @@ async def release(client: Client, names: Collection[str], *, yes: bool, quiet: b
             break
     answers.complain([leaving.FAILED(what=name, error=why) for name, why in problems.items()])
     still = sorted(each.node.name for each in held if each.node.name not in problems)
-    answers.complain([leaving.HELD_STILL(nodes=listed(still, 5))] if still else [])
-    print(leaving.HELD_DONE(nodes=counted(len(done.difference(still)), "node")))
+    answers.complain([leaving.HELD_STILL(nodes=join_names(still, 5))] if still else [])
+    print(leaving.HELD_DONE(nodes=pluralize(len(done.difference(still)), "node")))
     return answers.FAILED if problems or still else answers.OK

@@ -41,7 +41,7 @@ from gangsched.core.preemption.drain_plan import DrainPlan
 from gangsched.core.quota.workloads import quantity
 from gangsched.messages import advice, failures, pictures, sums
 from gangsched.messages.advice import NONE_FOUND
-from gangsched.messages.text import are, counted, listed
+from gangsched.messages.text import are, join_names, pluralize
 
 #: On a terminal longer lists end in "… and 12 more": a gang may have thousands of members.
 MAX_ROWS = 40
@@ -155,7 +155,7 @@ def _draw(out: Console, plan: Planned) -> None:
         table = painter.nodes(now, out.width // 4, nodes, out.width - 2)
         out.print(Padding(Group(Text(caption, style="italic dim"), table, ""), (0, 0, 0, 2), expand=False))
     if same := len(before.nodes) - len(nodes):
-        out.print(Text(f"  {pictures.as_they_are(nodes=counted(same, 'node'))}\n", style="dim"))
+        out.print(Text(f"  {pictures.as_they_are(nodes=pluralize(same, 'node'))}\n", style="dim"))
 
 
 def _drained(found: DrainPlan, most: int) -> RenderableType:
@@ -186,7 +186,7 @@ def gang_panel(
     style = _STYLES.get(decision.outcome, "bold") if (first, said) == own else _EXPLAINED.get(first, "bold red")
     lines = [labelled(first, style, said), *action]
     if decision.group:
-        group = listed(decision.group, len(decision.group) if whole else _FEW)
+        group = join_names(decision.group, len(decision.group) if whole else _FEW)
         lines.append(Text(clean(f"decided together with {group}"), style="dim"))
     before, after = ([each for each in given if (each[0] == WOULD_HELP) == is_last] for is_last in (False, True))
     evidence = [*starmap(Evidence, before), *evidence_of(decision, whole), *starmap(Evidence, after)]
@@ -265,7 +265,7 @@ def _victims(victims: Sequence[Victim]) -> list[Text]:
         if unit.kind == "Pod" and len(pods) == 1:
             out.append(_unit_line(unit, f"on {first.node}, {_why(first)}", first.over_budget))
             continue
-        extent = f"{len(pods)} of its pods" if first.partial else f"all of it, {counted(len(pods), 'pod')}"
+        extent = f"{len(pods)} of its pods" if first.partial else f"all of it, {pluralize(len(pods), 'pod')}"
         out.append(_unit_line(unit, f"{extent}, {_why(first)}"))
         width = max(len(p.key) for p in pods)
         for pod in pods:
@@ -313,7 +313,7 @@ def _grouped(rows: Iterable[tuple[str, str]]) -> list[Text]:
         if len(names) <= _FEW:
             out += [(name, text) for name in names]
         else:
-            out.append((listed(names, _FEW), text))
+            out.append((join_names(names, _FEW), text))
     return _two_columns(out)
 
 
@@ -323,10 +323,10 @@ def in_short(plan: Planned) -> Text:
     counts = Counter(d.outcome for d in decisions)
     parts = [f"{counts[o]} {o}" for o in _STYLES if counts[o]]
     victims = {v.key for d in decisions for v in d.victims}
-    tail = f", {counted(len(victims), 'victim')}" if victims else ""
+    tail = f", {pluralize(len(victims), 'victim')}" if victims else ""
     tail += beyond_budgets({v.key: v for d in decisions for v in d.victims}.values())
     text, again, apart = (
-        Text(f"{counted(len(decisions), 'gang')}: {', '.join(parts)}{tail}", "bold"),
+        Text(f"{pluralize(len(decisions), 'gang')}: {', '.join(parts)}{tail}", "bold"),
         " waiting too",
         "\n",
     )
@@ -336,7 +336,9 @@ def in_short(plan: Planned) -> Text:
     if plan.others:
         name, count = min(plan.others.items(), key=lambda item: (-item[1], item[0]))
         made = "" if again else "gangsched init makes a gang of their manifest; "
-        others = f"{counted(count, 'pod')} of {name} {are(count)}{again}: {made}--scheduler-name {name} plans for them."
+        others = (
+            f"{pluralize(count, 'pod')} of {name} {are(count)}{again}: {made}--scheduler-name {name} plans for them."
+        )
         text.append(apart).append(clean(others), style="not bold")
     return text
 
@@ -385,7 +387,7 @@ def render_past(last: Past, earlier: Sequence[Past], console: Console | None = N
 
 
 def _past(past: Past) -> str:
-    return sums.evicted_earlier(ago=past.ago, kind=past.kind, names=listed(past.names, _FEW), note=past.note)
+    return sums.evicted_earlier(ago=past.ago, kind=past.kind, names=join_names(past.names, _FEW), note=past.note)
 
 
 #: Width of a bar in characters.

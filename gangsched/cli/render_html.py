@@ -15,7 +15,7 @@ from gangsched.cli.pictures import amount, quantity, scarcest
 from gangsched.cli.simulation import Happened, Simulation, clock, records_of, summary_of, timeline
 from gangsched.cluster.sim import history as log
 from gangsched.messages import pictures
-from gangsched.messages.text import counted, listed
+from gangsched.messages.text import join_names, pluralize
 from gangsched.model.records import SINGLE, GangId, Node, Pod
 
 #: Stays that begin and end within so many seconds of each other are the same where pods are drawn together.
@@ -104,7 +104,7 @@ class _Drawn:
         """All of them by rack, with so much of each."""
 
         def title(name: str, nodes: Sequence[Node]) -> str:
-            return pictures.rack_of_run(name=name, nodes=counted(len(nodes), "node"))
+            return pictures.rack_of_run(name=name, nodes=pluralize(len(nodes), "node"))
 
         found = pages.racked(self._nodes.values(), level, partial(self._row, level=level), title)
         return pages.nodes_html(found, 1, "t", self._axis())
@@ -218,7 +218,9 @@ def _lines(told: Sequence[Happened]) -> Iterator[str]:
             yield from (_line(each, each.object, each.detail) for each in same)
             continue
         details = {each.detail for each in same}
-        yield _line(same[0], listed([each.object for each in same], _NAMES), details.pop() if len(details) == 1 else "")
+        yield _line(
+            same[0], join_names([each.object for each in same], _NAMES), details.pop() if len(details) == 1 else ""
+        )
 
 
 def _line(each: Happened, what: str, detail: str) -> str:

@@ -19,7 +19,7 @@ from gangsched.cli.render import evidence_of, in_short
 from gangsched.core.decision import Decision
 from gangsched.core.events import Event, records
 from gangsched.messages import pictures
-from gangsched.messages.text import counted
+from gangsched.messages.text import pluralize
 from gangsched.model.quantity import render
 from gangsched.model.records import SINGLE, GangId, Node, Pod
 
@@ -83,7 +83,7 @@ def summary(events: Sequence[Event], waiting: int) -> str:
         used=render(resource, used),
         room=pictures.gpus(count=render(resource, room)) if resource.endswith("/gpu") else quantity(resource, room),
         held=render(resource, kept),
-        gangs=counted(waiting, "gang"),
+        gangs=pluralize(waiting, "gang"),
         wait="waits" if waiting == 1 else "wait",
     )
 
@@ -121,7 +121,7 @@ class _Drawn:
 
     def _title(self, name: str, nodes: Sequence[Node]) -> str:
         resource, room, before, after = self._used(nodes)
-        count, has = counted(len(nodes), "node"), quantity(resource, room)
+        count, has = pluralize(len(nodes), "node"), quantity(resource, room)
         used = render(resource, before)
         if before == after:
             return pictures.rack(name=name, nodes=count, used=used, room=has)

@@ -16,7 +16,7 @@ from gangsched.cli.render import headline, make_console, most_rows, printed
 from gangsched.cli.simulation import Simulation, clock, pods_of, records_of, summary_of, timeline
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import moment
-from gangsched.messages.text import counted, listed
+from gangsched.messages.text import join_names, pluralize
 from gangsched.model.errors import one_line
 
 #: On a terminal longer tables end in a line that says so; ``-o json`` has everything.
@@ -178,7 +178,7 @@ def _pending(pods: dict[str, dict[str, Any]]) -> list[Text]:
     lines = []
     for message, keys in alike.items():
         if len(message) > _WHY:
-            whose = keys[0] if len(keys) == 1 else f"{counted(len(keys), 'pod')} ({listed(keys, _NAMED)})"
+            whose = keys[0] if len(keys) == 1 else f"{pluralize(len(keys), 'pod')} ({join_names(keys, _NAMED)})"
             lines.append(Text(f"{whose}: {message}"))
     return lines
 

@@ -23,7 +23,7 @@ INCOMPLETE = (GANG_NOT_READY, REFUSED, TWO_ADMITTERS)
 NOMINATED, PENDING = "nominated", "pending"
 
 
-class Said(NamedTuple):
+class SchedulerCondition(NamedTuple):
     """A condition: its word, why in a sentence, what it says beside that, and since when it stands."""
 
     word: str
@@ -37,7 +37,7 @@ class Said(NamedTuple):
         """As people read it."""
         return answers.first_sentence(word=self.word, why=self.why)
 
-    def beside(self, decision: Decision) -> Sequence[str]:
+    def differing_decision(self, decision: Decision) -> Sequence[str]:
         """What is decided here, where that is another word."""
         if self.word == word(decision):
             return ()
@@ -50,7 +50,7 @@ def condition_of(pods: Iterable[Pod]) -> Condition | None:
     return next((c for c in conditions if c is not None and c.status == "False" and c.message), None)
 
 
-def said_of(census: Census) -> Said | None:
+def said_of(census: Census) -> SchedulerCondition | None:
     """Return the scheduler's statement about the gang with these members; None where it says nothing."""
     found = condition_of(census.pending) or condition_of(census.gated)
     if found is None:
@@ -60,10 +60,10 @@ def said_of(census: Census) -> Said | None:
         nominated = any(pod.on_record for pod in census.pending)
         known = NOMINATED if nominated else PENDING
         known = {**dict.fromkeys(INCOMPLETE, answers.WAITS), SCHEDULER_ERROR: UNSCHEDULABLE}.get(found.reason, known)
-    return Said(known, why, more, found.since, found.message)
+    return SchedulerCondition(known, why, more, found.since, found.message)
 
 
-def said_instead(state: State, decision: Decision) -> Said | None:
+def said_instead(state: State, decision: Decision) -> SchedulerCondition | None:
     """How it is with a gang, where that is not what is decided here; None where nothing is known of that."""
     found = said_of(state.world.membership.census(decision.gang)) if state.leads else None
     if found is None or found.text == decision.said or found.word == PENDING:

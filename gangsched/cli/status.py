@@ -14,7 +14,7 @@ from gangsched.core.actuation.records import read_intent, read_owners
 from gangsched.core.events import records
 from gangsched.core.scheduler import Scheduler
 from gangsched.messages import standing
-from gangsched.messages.text import counted, listed
+from gangsched.messages.text import join_names, pluralize
 from gangsched.model.errors import FieldError, Problem
 from gangsched.model.records import Node, Pod
 from gangsched.model.times import parse_time, render_time
@@ -116,7 +116,7 @@ class Found(NamedTuple):
         settings = running.configuration
         yield "leader", running.leader
         if running.published is not None:
-            yield "version", standing.version(version=status.version, names=listed(status.names, _FEW))
+            yield "version", standing.version(version=status.version, names=join_names(status.names, _FEW))
         yield "configuration", running.whose
         yield "lacks rights", _lacks(running)
         yield "replicas", self._replicas()
@@ -129,19 +129,21 @@ class Found(NamedTuple):
         yield "writes", standing.writes(waiting=status.writes_waiting, failed=status.writes_failed)
         wanted = settings.client_connection
         yield "rate limit", standing.limits(qps=wanted.qps, burst=wanted.burst)
-        foreign = (standing.foreign(name=n, pods=counted(c, "pending pod")) for n, c in self.foreign.most_common(_FEW))
+        foreign = (
+            standing.foreign(name=n, pods=pluralize(c, "pending pod")) for n, c in self.foreign.most_common(_FEW)
+        )
         yield "others", ", ".join(foreign) or standing.NO_FOREIGN
         for each in status.quarantined:
             yield "left out", left_out.line_of(each)
         held = [standing.held(node=each.node, gang=each.gang) for each in self.held if each.gang]
-        yield "holds", listed(held, _FEW) if held else standing.NO_HOLD
+        yield "holds", join_names(held, _FEW) if held else standing.NO_HOLD
         if stale := [each.node for each in self.held if not each.gang]:
-            yield "stale holds", standing.stale_holds(nodes=listed(stale, _FEW))
+            yield "stale holds", standing.stale_holds(nodes=join_names(stale, _FEW))
 
     def _replicas(self) -> str:
         if not self.replicas:
             return standing.UNKNOWN if self.partial else standing.RUNS_OUTSIDE
-        names = listed([name for name, _ in self.replicas], _FEW)
+        names = join_names([name for name, _ in self.replicas], _FEW)
         return standing.replicas(ready=sum(r for _, r in self.replicas), count=len(self.replicas), names=names)
 
 
@@ -149,7 +151,7 @@ def _lacks(running: Running) -> str:
     lacks = running.status.lacks
     if lacks is None:
         return standing.LACKS_UNKNOWN if running.published is not None else running.unpublished
-    return listed(lacks, 99) or standing.LACKS_NOTHING
+    return join_names(lacks, 99) or standing.LACKS_NOTHING
 
 
 def _caches(running: Running) -> str:
@@ -157,7 +159,9 @@ def _caches(running: Running) -> str:
     if status.stale:
         return status.stale
     ages = [standing.cache(resource=name, age=age_of(age)) for name, age in sorted(status.cache_ages.items())]
-    return standing.caches(ages=listed(ages, 99), written=_ago(running, status.written)) if ages else standing.UNKNOWN
+    return (
+        standing.caches(ages=join_names(ages, 99), written=_ago(running, status.written)) if ages else standing.UNKNOWN
+    )
 
 
 def _last(running: Running) -> str:

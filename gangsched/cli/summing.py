@@ -9,7 +9,7 @@ from itertools import groupby
 from gangsched.cli.answers import natural
 from gangsched.core.decision import Placement, Victim
 from gangsched.messages import sums
-from gangsched.messages.text import counted, listed
+from gangsched.messages.text import join_names, pluralize
 
 #: Longer lists are summed.
 MOST_LINES = 20
@@ -30,8 +30,8 @@ def members(placements: Sequence[Placement]) -> list[str]:
         names = sorted(set(nodes[group]), key=natural)
         lines.append(
             sums.members(
-                members=counted(len(nodes[group]), "member"),
-                nodes=counted(len(names), "node"),
+                members=pluralize(len(nodes[group]), "member"),
+                nodes=pluralize(len(names), "node"),
                 names=names[0] if len(names) == 1 else sums.first_to_last(first=names[0], last=names[-1]),
             )
         )
@@ -55,12 +55,12 @@ def victims(found: Sequence[Victim]) -> list[str]:
         lines.append(
             sums.victims(
                 namespace=space,
-                pods=counted(len(pods), "pod"),
-                units=counted(len(units), "unit"),
-                names=listed(units, _NAMES),
+                pods=pluralize(len(pods), "pod"),
+                units=pluralize(len(units), "unit"),
+                names=join_names(units, _NAMES),
                 priority=str(low) if low == high else sums.first_to_last(first=low, last=high),
             )
-            + (sums.beyond_budgets(pods=counted(beyond, "pod")) if beyond else "")
+            + (sums.beyond_budgets(pods=pluralize(beyond, "pod")) if beyond else "")
         )
     return _few(lines)
 
@@ -72,7 +72,7 @@ def leaving(pods: Iterable[str]) -> list[str]:
         space = pod.partition("/")[0]
         spaces[space] = spaces.get(space, 0) + 1
     lines = [
-        sums.leaving(namespace=space, pods=counted(spaces[space], "pod"))
+        sums.leaving(namespace=space, pods=pluralize(spaces[space], "pod"))
         for space in sorted(spaces, key=lambda s: (-spaces[s], natural(s)))
     ]
     return _few(lines)

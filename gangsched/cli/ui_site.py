@@ -33,7 +33,7 @@ from gangsched.cluster.manifests.objects import Source as Text
 from gangsched.cluster.manifests.overlay import overlaid
 from gangsched.core.events import Event, record_of, records
 from gangsched.messages import pictures, standing, ui
-from gangsched.messages.text import counted, listed
+from gangsched.messages.text import join_names, pluralize
 from gangsched.model.errors import UserError, render_problem
 from gangsched.model.jobsets import JobSet
 from gangsched.model.records import Gang, Job, Node, Pod
@@ -250,7 +250,7 @@ class Site:
         decisions = {decision.gang: decision for decision, _ in state.decisions}
         lead = [self._source.lead(seen), *([seen.scope.notice] if seen.scope is not None and seen.partial else [])]
         if decides and state.partial:
-            lead.append(ui.cut(decided=counted(len(decisions), "gang"), seconds=PLAN_SECONDS))
+            lead.append(ui.cut(decided=pluralize(len(decisions), "gang"), seconds=PLAN_SECONDS))
         found = list(get.rows(state.scheduler, decisions, seen.now, as_said=seen.partial or seen.leads))
         summed = summary(seen.events, sum(row.state in get.WAITS for row in found))
         ended = self._clock()
@@ -286,9 +286,9 @@ class Site:
         values = [(node.name, node.held.value) for node in nodes if node.held is not None]
         held = [standing.held(node=n, gang=gangs.get(plan.partition(".")[0], plan)) for n, plan in values]
         if held:
-            lead.append(ui.held(held=listed(held, _FEW)))
+            lead.append(ui.held(held=join_names(held, _FEW)))
         if pods := waiting_for_room(events):
-            lead.append(ui.nominated(pods=listed([f"{p.key} ({p.nominated_node})" for p in pods], _FEW)))
+            lead.append(ui.nominated(pods=join_names([f"{p.key} ({p.nominated_node})" for p in pods], _FEW)))
         return Page(pictures.NODES, nodes_content(events, lead, render.link))
 
     def _queues(self, _: dict[str, str]) -> Page:
@@ -331,7 +331,7 @@ class Site:
         mine = [each for each in state.decisions if (each[0].gang.namespace, each[0].gang.name) in own]
         others = len(state.decisions) - len(mine)
         if state.partial and not mine:
-            raise UsageError(ui.not_reached(seconds=PLAN_SECONDS, decided=counted(others, "gang")))
+            raise UsageError(ui.not_reached(seconds=PLAN_SECONDS, decided=pluralize(others, "gang")))
         names = state.options.scheduler_names
         actions = {} if self._source.schedules or state.partial else plan.actions_for(state)
         found = Planned(
@@ -342,7 +342,7 @@ class Site:
             actions=actions,
             events=state.drawn(),
         )
-        more = [ui.others(others=counted(others, "other gang"))] if mine and others else []
+        more = [ui.others(others=pluralize(others, "other gang"))] if mine and others else []
         return Page(pictures.PLAN, render.planned(found, text, [render_problem(each) for each in above.warnings], more))
 
 

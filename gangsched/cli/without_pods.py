@@ -10,7 +10,7 @@ from gangsched.cli.contracts import Section
 from gangsched.cli.decisions import WOULD_HELP, State
 from gangsched.core.state.jobs import Suspendable, family_of
 from gangsched.messages import absent
-from gangsched.messages.text import are, counted, nearest
+from gangsched.messages.text import are, nearest, pluralize
 from gangsched.model.dialects import coscheduling, koordinator
 from gangsched.model.dialects.keys import misspelt
 from gangsched.model.dialects.operators import OPERATORS
@@ -80,7 +80,7 @@ def _group(spec: Gang) -> Answer:
         low = spec.kind.lower()
         action = absent.see_events(kind=low, name=spec.name, namespace=spec.namespace)
         return absent.title(what=f"{spec.key}  {spec.kind}"), "waits", absent.NO_PODS, action
-    members = counted(spec.min_member, "pod")
+    members = pluralize(spec.min_member, "pod")
     label = f"{LABELS[spec.family]}={spec.name}" if spec.family in LABELS else spec.name
     title = absent.title(what=f"{spec.key}  {spec.kind}")
     action = absent.label_pods(members=members, namespace=spec.namespace, label=label)
@@ -105,8 +105,8 @@ def of_others(state: State, pods: Sequence[Pod]) -> Answer | None:
         return None
     pod, count = waiting[0], len(waiting)
     name = pod.owner.name if pod.owner is not None and count > 1 else pod.name
-    title = absent.title_of_others(what=f"{pod.namespace}/{name}", pods=counted(count, "pod"))
-    sentence = absent.not_ours(pods=counted(count, "pod"), are=are(count), scheduler=pod.scheduler)
+    title = absent.title_of_others(what=f"{pod.namespace}/{name}", pods=pluralize(count, "pod"))
+    sentence = absent.not_ours(pods=pluralize(count, "pod"), are=are(count), scheduler=pod.scheduler)
     names = " or ".join(ours)
     refused = next((_REPLACED[each.owner.kind] for each in waiting if each.owner and each.owner.kind in _REPLACED), "")
     if refused:
@@ -132,7 +132,7 @@ def no_gang(state: State, namespace: str, name: str, annotations: Mapping[str, s
         action = absent.near_annotation(found=near.found, meant=near.meant)
     if not action and annotations.get(GANG, "true") not in ("true", "false"):
         action = absent.neither(key=GANG, found=annotations[GANG])
-    sentence = absent.no_gang(pods=counted(len(pods), "pod"), are=are(len(pods)))
+    sentence = absent.no_gang(pods=pluralize(len(pods), "pod"), are=are(len(pods)))
     return (f"{namespace}/{name}  Job", "no gang", sentence, action) if action else None
 
 

@@ -33,6 +33,7 @@ class Page(Generic[K]):
         self._made = 0
         #: That of all pages of one agenda.
         self.soonest = Soonest()
+        self.on_due: Callable[[K], None] | None = None
 
     def __contains__(self, key: object) -> bool:
         return key in self._entries
@@ -88,21 +89,19 @@ class Agenda:
         self.intended: Agenda | None = None
         self.soonest = Soonest()
         self._pages: list[Page[Any]] = []
-        self._called: list[tuple[Page[Any], Callable[[Any], None]]] = []
 
     def page(self, made: Page[Any] | None = None, *, on_due: Callable[[Any], None] | None = None) -> Page[Any]:
         """Return a new page, or the one that is ``made`` already. ``on_due`` is called with each key that is over."""
         self._pages.append(page := Page() if made is None else made)
-        page.soonest = self.soonest
-        if on_due is not None:
-            self._called.append((page, on_due))
+        page.soonest, page.on_due = self.soonest, on_due
         return page
 
     def call_due(self, now: float) -> None:
         """Call ``on_due`` of each page with the keys that are over, page by page."""
-        for page, on_due in self._called:
-            for key in page.due(now):
-                on_due(key)
+        for page in self._pages:
+            if page.on_due is not None:
+                for key in page.due(now):
+                    page.on_due(key)
         if self.intended is not None:
             self.intended.call_due(now)
 

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 import msgspec
 
 from gangsched.messages import answers, causes
-from gangsched.messages.text import counted, listed
+from gangsched.messages.text import join_names, pluralize
 from gangsched.model.devices import Allocation
 from gangsched.model.records import GangId, Pod
 
@@ -117,7 +117,7 @@ def beyond_budgets(victims: Iterable[Victim]) -> str:
     """``, 2 of them beyond PodDisruptionBudget ns/name``; empty if none of the victims goes beyond a budget."""
     over = [victim for victim in victims if victim.over_budget]
     names = sorted({name for victim in over for name in victim.budgets})
-    return causes.and_beyond(pods=len(over), budgets=listed(names, _FEW_BUDGETS)) if names else ""
+    return causes.and_beyond(pods=len(over), budgets=join_names(names, _FEW_BUDGETS)) if names else ""
 
 
 #: So many budgets are named.
@@ -230,7 +230,7 @@ class Gap(msgspec.Struct, frozen=True):
         """The text for people, such as ``at most 3 pods more than needed at priority 0``."""
         noun = "gang" if self.component == GANGS else "pod"
         where = "beyond PodDisruptionBudgets" if self.component == PDB else causes.at_priority(priority=self.priority)
-        return causes.more_than_needed(at_most=counted(self.at_most, noun), where=where)
+        return causes.more_than_needed(at_most=pluralize(self.at_most, noun), where=where)
 
 
 class Headline(msgspec.Struct, frozen=True):

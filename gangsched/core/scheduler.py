@@ -408,7 +408,7 @@ class Scheduler:
         declared, deleted = may_declare and gangs.declared_in(name), name in self.world.deleted_namespaces
         news = kind == "Node" and now is not None and self._other_node(name, now.uid)
         if isinstance(now, Budget):
-            self.ledger.condemned.counted(now, self.world.budgets.get((namespace, name), now))
+            self.ledger.condemned.budget_changed(now, self.world.budgets.get((namespace, name), now))
         change = take_in(self.world, kind, namespace, name, now)
         if change is not None:
             self._note(change)

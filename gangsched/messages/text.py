@@ -48,7 +48,7 @@ def and_nearest(name: str, known: Iterable[str], cutoff: float = 0.8) -> str:
     return f"; {hint}" if hint else ""
 
 
-def counted(number: int, what: str) -> str:
+def pluralize(number: int, what: str) -> str:
     """``1 pod``, ``2 pods``, ``2 policies``, ``2 PriorityClasses``."""
     return f"{number} {what if number == 1 else plural(what)}"
 
@@ -61,11 +61,11 @@ def plural(noun: str) -> str:
 
 
 def are(number: int) -> str:
-    """The verb behind :func:`counted`."""
+    """The verb behind :func:`pluralize`."""
     return "is" if number == 1 else "are"
 
 
-def listed(names: Sequence[str], most: int) -> str:
+def join_names(names: Sequence[str], most: int) -> str:
     """The first names, and how many there are beside them."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -13,7 +13,7 @@ Condition: TypeAlias = tuple[str, str, str, str]
 _MESSAGE_LIMIT = 1024
 
 
-def listed(current: Mapping[str, Any]) -> list[dict[str, Any]]:
+def conditions_in(current: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The conditions of a status."""
     found = current.get("conditions")
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

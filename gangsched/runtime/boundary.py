@@ -195,7 +195,7 @@ class Boundary(Generic[C]):
         for each in events:
             if isinstance(each, Synced):
                 self._synced = True
-                self.quarantine.listed()
+                self.quarantine.forget_deleted()
             elif isinstance(each, LeadershipChanged):
                 self._leading = each.leading
                 self._writes.forget()

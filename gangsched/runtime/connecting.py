@@ -19,7 +19,7 @@ from gangsched.cluster.kube.connection import Connection, ConnectionConfigError,
 from gangsched.cluster.kube.retry import TokenBucket
 from gangsched.core.events import Event, LeadershipChanged, Synced
 from gangsched.messages import failures
-from gangsched.messages.text import listed
+from gangsched.messages.text import join_names
 from gangsched.model.errors import UserError
 from gangsched.runtime.guard import Certificate
 from gangsched.runtime.settings import ClientConnection, Configuration, Http
@@ -190,7 +190,7 @@ class Scope(NamedTuple):
     @property
     def notice(self) -> str:
         """What is unknown, in one line."""
-        closed = listed(sorted(self.closed, key=_first), _NAMED)
+        closed = join_names(sorted(self.closed, key=_first), _NAMED)
         return failures.of_one_namespace(namespace=self.within, closed=closed, role=READER)
 
 
@@ -214,10 +214,10 @@ def by_cause(problems: Mapping[str, str]) -> str:
     for name, problem in sorted(problems.items()):
         if name not in refused:
             causes.setdefault(problem, []).append(name)
-    found = [f"{listed(names, _NAMED)}: {problem}" for problem, names in causes.items()]
+    found = [f"{join_names(names, _NAMED)}: {problem}" for problem, names in causes.items()]
     if refused:
         first = sorted(refused, key=_first)
-        found.insert(0, failures.may_not_list(resources=listed(first, _NAMED)))
+        found.insert(0, failures.may_not_list(resources=join_names(first, _NAMED)))
     return "; ".join(found)
 
 

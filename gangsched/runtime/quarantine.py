@@ -124,8 +124,8 @@ class Quarantine:
             return [about]
         return self._instead(entry, raw) if raw is not None else []  # else it has not been listed yet
 
-    def listed(self) -> None:
-        """All objects are known by now: what is not is gone."""
+    def forget_deleted(self) -> None:
+        """Forget what is not known although all objects have been listed."""
         left = [key for key in self._entries if _gang_of(key) is None and self._known.get(key) is None]
         for key in left:
             del self._entries[key]

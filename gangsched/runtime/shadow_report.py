@@ -13,7 +13,7 @@ from gangsched import logs
 from gangsched.core.actions import Action
 from gangsched.core.events import Event
 from gangsched.messages import beside
-from gangsched.messages.text import counted, listed
+from gangsched.messages.text import join_names, pluralize
 from gangsched.model.times import render_time
 from gangsched.runtime.loop import Observer
 from gangsched.runtime.shadow_figures import Comparison, Difference, Figures, Side
@@ -164,11 +164,11 @@ def lines_of(figures: Figures, until: float, names: Sequence[str], own: str, oth
     lines += [f"{name:<{_WIDTH}}{_cells(value(side) for side in sides)}" for name, value in rows]
     lines += ["", beside.OF_BOTH(count=both) if both else beside.NO_WAITS]
     if figures.only_real:
-        known = listed(figures.only_real_names, 3)
-        lines.append(beside.NEVER_HERE(count=counted(figures.only_real, "gang"), names=known))
+        known = join_names(figures.only_real_names, 3)
+        lines.append(beside.NEVER_HERE(count=pluralize(figures.only_real, "gang"), names=known))
     if figures.only_own:
-        known = listed(figures.only_own_names, 3)
-        lines.append(beside.NOT_STARTED_THERE(count=counted(figures.only_own, "gang"), names=known))
+        known = join_names(figures.only_own_names, 3)
+        lines.append(beside.NOT_STARTED_THERE(count=pluralize(figures.only_own, "gang"), names=known))
     if figures.differences:
         lines += ["", beside.LARGEST, *(f"  {_render_difference(row)}" for row in figures.differences)]
     if others:
@@ -187,7 +187,7 @@ def _render_difference(row: Difference) -> str:
     pods = [*row.would_evict_pods, *([f"{more} more"] if more else [])]
     waited = _span(row.waited)
     return beside.DIFFERENCE(
-        gang=f"{row.gang} ({counted(row.pods, 'pod')})",
+        gang=f"{row.gang} ({pluralize(row.pods, 'pod')})",
         real=row.evicted,
         own=row.would_evict,
         whom=beside.WHOM(pods=", ".join(pods)) if pods else "",

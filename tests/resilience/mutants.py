@@ -461,7 +461,7 @@ MUTANTS = (
     ),
     Mutant(
         "members join a gang that is being evicted",
-        ((_OBSTACLES, "elif not leave:", "elif False:"),),
+        ((_OBSTACLES, 'text = "" if leave else _leaving(world, condemned, gangs)', 'text = ""'),),
         ("tests/core/eviction/test_evicted_gangs_wait.py::test_a_gang_that_leaves_is_not_healed",),
     ),
     Mutant(

@@ -55,7 +55,7 @@ def nodes(world: World) -> Iterator[str]:
     for pod, node in charged(world).values():
         if node in snapshot.row_of:
             row = snapshot.row_of[node]
-            index, amounts = snapshot._counted(pod.shape)
+            index, amounts = snapshot._charged(pod.shape)
             used[index, row] += amounts
             scored[:, row] += scored_vector(pod.shape)
     for what, kept, fresh in (
@@ -96,7 +96,7 @@ def _shapes(snapshot: Snapshot) -> Iterator[str]:
     yield from unlike("shape numbers", snapshot._known_shapes, {snapshot.shapes[n]: n for n in numbers})
     for number in numbers:
         shape = snapshot.shapes[number]
-        index, amounts = snapshot._counted(shape)
+        index, amounts = snapshot._charged(shape)
         row = np.zeros(len(snapshot.resources))
         row[index] = amounts
         kept_index, kept_amounts = snapshot._vectors[number]

@@ -64,7 +64,7 @@ def _nodes(nodes: dict[str, Node]) -> dict[str, Any]:
             n.local,
             n.potential,
             n.parent.name if n.parent is not None else "",
-            [sorted(o.name for o in over) for over in n.over],
+            [sorted(o.name for o in over) for over in n.over_quota],
         )
         for name, n in nodes.items()
     }

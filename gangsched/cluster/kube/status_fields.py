@@ -33,7 +33,7 @@ def changed_fields(
         told, generation = _of_job(desired["conditions"], current), 0
     else:
         return changed_status(family, desired, dialect.CurrentObject(version, generation, current, now))
-    listed = conditions.with_these(conditions.listed(current), told, generation, now)
+    listed = conditions.with_these(conditions.conditions_in(current), told, generation, now)
     if listed or current.get("conditions"):
         wanted["conditions"] = listed
     return {name: value for name, value in wanted.items() if current.get(name) != value}
@@ -45,7 +45,7 @@ def _of_job(desired: Iterable[Condition], current: Mapping[str, Any]) -> list[Co
     if any(name == _RESERVED and status == "True" for name, status, _, _ in out):
         told = {name for name, *_ in out}
         for name in _OF_EVICTION:
-            old = conditions.named(conditions.listed(current), name)
+            old = conditions.named(conditions.conditions_in(current), name)
             if name not in told and old is not None and old.get("status") == "True":
                 out.append((name, "False", _RESERVED, f"Previously: {old.get('message', '')}"))
     return out

@@ -23,7 +23,7 @@ from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Phantom, Restriction, Simulation
 from gangsched.core.state.snapshot import Bools
 from gangsched.messages import answers, causes
-from gangsched.messages.text import listed
+from gangsched.messages.text import join_names
 
 STRICT, BACKFILL = "strict", "backfill"
 
@@ -163,7 +163,7 @@ def kept_nodes(ahead: Iterable[Blocked], sim: Simulation) -> Restriction | None:
             names.append(gang.name)
     if not names:
         return None
-    return Restriction(~kept, ((causes.kept_for_others(names=listed(names, 1)), kept),))
+    return Restriction(~kept, ((causes.kept_for_others(names=join_names(names, 1)), kept),))
 
 
 def both(one: Restriction | None, other: Restriction | None) -> Restriction | None:
@@ -176,5 +176,5 @@ def both(one: Restriction | None, other: Restriction | None) -> Restriction | No
 def waits_behind(found: Verdict, names: Sequence[str], strict: bool) -> Verdict:
     """The verdict on a gang that would fit but for what is kept for the gangs of these names."""
     why = causes.UNDER_STRICT_POLICY if strict else causes.FOR_RESERVED_ROOM
-    ahead = f"behind {listed(names, 1)} {why}"
+    ahead = f"behind {join_names(names, 1)} {why}"
     return found.but(headline=Headline(answers.NOT_NOW, ahead))

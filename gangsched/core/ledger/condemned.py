@@ -385,7 +385,7 @@ class Condemned:
             found.owner = found.named = None
             self._tidy(uid, found)
 
-    def counted(self, budget: Budget, before: Budget) -> None:
+    def budget_changed(self, budget: Budget, before: Budget) -> None:
         """A budget is shown, which was as ``before``. Its status counts the pods that it names. One that the disruption
         controller has computed since counts those that have been seen to leave, too: not the same status once more, nor
         one with further names, which the API server adds.

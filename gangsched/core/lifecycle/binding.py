@@ -29,7 +29,7 @@ from gangsched.core.world.kept_room import keep_room
 from gangsched.core.world.suspended import held
 from gangsched.core.world.world import World
 from gangsched.messages import causes
-from gangsched.messages.text import listed
+from gangsched.messages.text import join_names
 from gangsched.model.constraints import NO_DIRECTIVES, Directives, PodShape
 from gangsched.model.records import GangId, Job, Pod
 
@@ -181,9 +181,9 @@ class Bindings:
             self._actuator.fail(group.key, Failure(plan.placements[0].uid, Outcome.CONFLICT, problem))
             return
         if found:
-            group.message = causes.waits_for_volumes(names=listed(sorted("/".join(b.key) for b in found), 5))
+            group.message = causes.waits_for_volumes(names=join_names(sorted("/".join(b.key) for b in found), 5))
         elif plan.devices:
-            group.message = causes.waits_for_devices(names=listed(sorted(b.name for b in plan.devices), 5))
+            group.message = causes.waits_for_devices(names=join_names(sorted(b.name for b in plan.devices), 5))
         else:
             group.message = causes.NOMINATED_ELSEWHERE
         for binding in found:

@@ -41,7 +41,7 @@ from gangsched.core.state.jobs import WITHOUT_PODS
 from gangsched.core.world.waiting_since import waits_since
 from gangsched.core.world.world import World
 from gangsched.messages import notes
-from gangsched.messages.text import listed
+from gangsched.messages.text import join_names
 from gangsched.model.jobsets import JOBSET
 from gangsched.model.records import JOB, SINGLE, GangId, Pod
 from gangsched.model.times import render_time
@@ -222,7 +222,7 @@ class Reporter:
         uids = self._ledger.waits(group.key) if group.evicts(Phase.LEAVING) else ()
         stay = {pod.uid for pod in group.plan.eviction.to_go(self._world.pods)} if group.plan is not None else ()
         names = sorted(self._world.pods[uid].key for uid in uids if uid in self._world.pods and uid not in stay)
-        return notes.still_terminating(message=group.message, names=listed(names, 5)) if names else group.message
+        return notes.still_terminating(message=group.message, names=join_names(names, 5)) if names else group.message
 
     def room_taken(self, group: Group, plan: Plan, why: str) -> str:
         """Say who took the room that was freed, on the gang's first member too."""
@@ -373,7 +373,7 @@ class Reporter:
             for gang in gangs if below else ():
                 stay = [reference(pod) for pod in membership.census(gang).bound if pod.uid not in gone]
                 if stay:
-                    names = listed(sorted(ref.key for ref in stay), 5)
+                    names = join_names(sorted(ref.key for ref in stay), 5)
                     on = eviction.grounds
                     note = notes.left_broken(preemptor=on.owner, plan=on.ident, staying=names, why=why)
                     self.event(self._spokesman(gang, stay), report.GANG_BROKEN, note)

@@ -64,7 +64,7 @@ class Gangs:
         self.waiting = Waiting(decider, queue)
         self.unschedulable = UnschedulableGangs(world, decider, decider.options.strict_budgets, queue, self._wake)
         self._group_of: dict[GangId, str] = {}
-        self._listed: set[GangId] = set()
+        self._to_refresh: set[GangId] = set()
         self._do: dict[Do, Callable[[Group], None]] = {
             Do.NOMINATE: self._nominate,
             Do.MARK: self._mark,
@@ -217,7 +217,7 @@ class Gangs:
             for gang in sorted(left):
                 if gang not in seen:
                     seen.update(self.refresh(gang))
-            left, self._listed = self._listed - seen, set()
+            left, self._to_refresh = self._to_refresh - seen, set()
 
     def leave(self, scheduler: str) -> None:
         """The gangs of this scheduler name are another's from now on: nothing is held for them or reported."""
@@ -235,7 +235,7 @@ class Gangs:
         if seen is None:
             return ()
         if seen.alone:  # what others of its GangGroup wait for may be something else now
-            self._listed.update(membership.listed(gang))
+            self._to_refresh.update(membership.gangs_of_its_group(gang))
         gangs = seen.gangs
         self._room_touched(gangs)
         group = self.group_of(gang)

@@ -41,7 +41,7 @@ from gangsched.core.lifecycle.table import State
 from gangsched.core.planning.held_nodes import NEVER, contested, scarce_nodes, uses_free_room
 from gangsched.core.world.world import World
 from gangsched.messages import notes
-from gangsched.messages.text import listed
+from gangsched.messages.text import join_names
 from gangsched.model.held import HELD, MOST_AGE_SECONDS, made_at, value_of
 from gangsched.model.records import Node, Pod
 
@@ -268,7 +268,7 @@ class Holding:
             return ""
         asked = (self._asked.get(node) for node in missing)
         why = next((each.problem for each in asked if each is not None and each.problem), "")
-        return notes.not_held_yet(nodes=listed(missing, 5), why=f" ({why})" if why else "")
+        return notes.not_held_yet(nodes=join_names(missing, 5), why=f" ({why})" if why else "")
 
     def not_held_in_time(self) -> list[str]:
         """The keys of groups of which the nodes could not all be held in the time in which they may be."""

@@ -39,7 +39,7 @@ from gangsched.core.preemption.job_failures import failing
 from gangsched.core.state.lingering import kept_by
 from gangsched.core.volumes.binding import needs_binding
 from gangsched.messages import notes
-from gangsched.messages.text import counted
+from gangsched.messages.text import pluralize
 
 
 class Phases:
@@ -120,7 +120,7 @@ class Phases:
         if isinstance(action, Nominate) and outcome is Outcome.REFUSED:
             self._not_nominated(group, action)
         if isinstance(action, ResumeJob) and group.plan is not None and outcome is Outcome.OK:
-            note = notes.job_resumed(pods=counted(len(group.plan.placements), "pod"))
+            note = notes.job_resumed(pods=pluralize(len(group.plan.placements), "pod"))
             note = f"{note}; {message}" if message else note
             self._reporter.event(action.job, report.RESUMED, note)
             self._reporter.admitted(group)

@@ -14,7 +14,7 @@ from gangsched.core.world import obstacles
 from gangsched.core.world.suspended import LENIENT
 from gangsched.core.world.world import World
 from gangsched.messages import notes
-from gangsched.messages.text import counted, listed
+from gangsched.messages.text import join_names, pluralize
 from gangsched.model.dialects import DIALECTS, has_status
 from gangsched.model.dialects.operators import FAMILIES
 from gangsched.model.jobsets import GROUP, JOBSET, VERSION
@@ -195,16 +195,16 @@ def _referred(about: About) -> Reference:
 def members_scheduled(about: Reference, bound: Iterable[tuple[PodRef, str]]) -> Report:
     """These members of a gang were bound, each to its node."""
     places = sorted((pod.name, node) for pod, node in bound)
-    shown = listed([f"{name} to {node}" for name, node in places], _NAMES)
+    shown = join_names([f"{name} to {node}" for name, node in places], _NAMES)
     nodes = len({node for _, node in places})
-    return event(about, SCHEDULED, notes.pods_assigned(pods=counted(len(places), "pod"), nodes=nodes, names=shown))
+    return event(about, SCHEDULED, notes.pods_assigned(pods=pluralize(len(places), "pod"), nodes=nodes, names=shown))
 
 
 def evicted_for(preemptor: str, victims: Iterable[Victim], plan: str) -> str:
     """Report evicted pods and their preemptor, on the preemptor and on the victims' owners."""
     names = sorted(v.key for v in victims)
     note = notes.preempted_pods(
-        pods=counted(len(names), "pod"), preemptor=preemptor, plan=plan, names=listed(names, _NAMES)
+        pods=pluralize(len(names), "pod"), preemptor=preemptor, plan=plan, names=join_names(names, _NAMES)
     )
     return note[:_NOTE_LIMIT]
 

@@ -47,7 +47,7 @@ from gangsched.core.quota.flavors import Mode
 from gangsched.core.watchdog import Watchdog
 from gangsched.core.world.world import World, queue_order
 from gangsched.messages import answers, causes
-from gangsched.messages.text import are, counted, listed
+from gangsched.messages.text import are, join_names, pluralize
 from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
 from gangsched.model.times import render_duration, render_time
 
@@ -296,7 +296,7 @@ class GangCycle:
         elif gate.mode.needs_preemption:
             why = causes.NO_WORKLOADS_TO_DISPLACE
         spared = self._units.protected if self._units is not None else ()
-        return f"{why}; {listed(spared, _NAMED)}" if spared else why
+        return f"{why}; {join_names(spared, _NAMED)}" if spared else why
 
 
 def one_of_many(
@@ -437,7 +437,7 @@ class Decider:
         """
         until = self._gone_at(awaited.uid for awaited in found.awaiting)
         if until > self.world.now + self.options.max_wait_seconds:
-            text = causes.not_held_for_long(pods=counted(len(found.awaiting), "pod"), time=render_time(until))
+            text = causes.not_held_for_long(pods=pluralize(len(found.awaiting), "pod"), time=render_time(until))
             return self._not_held(found, asked, text, until - self.options.max_wait_seconds)
         if isinstance(found.first, FitsWhenFreed) and asked.no_hold_until > self.world.now:
             text = causes.held_in_vain(time=render_time(asked.no_hold_until))
@@ -462,7 +462,7 @@ class Decider:
         most = math.ceil(self.options.held_share * len(self.world.snapshot.nodes))
         if nodes - others and len(nodes | others) > most:
             text = causes.over_held_share(
-                nodes=counted(len(others), "node"), are=are(len(others)), namespace=namespace, most=most
+                nodes=pluralize(len(others), "node"), are=are(len(others)), namespace=namespace, most=most
             )
             return self._not_held(found, asked, text, self.world.now + _SHARE_SECONDS)
         return found

@@ -24,7 +24,7 @@ from gangsched.core.quota.workloads import quantity
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.messages import answers, causes
-from gangsched.messages.text import are, counted
+from gangsched.messages.text import are, pluralize
 from gangsched.model.constraints import Taint
 from gangsched.model.node_taints import CORDONED, is_of_removal, is_of_state
 from gangsched.model.records import Node, Pod
@@ -159,8 +159,8 @@ def _never_now(context: SchedulingContext, asked: Sequence[_Asked], needed: int)
     if len(asked) == 1 and most < needed:
         return Headline(answers.NEVER_FITS, _too_many(context, asked[0], needed))
     if most < needed:
-        nodes = counted(int(np.logical_or.reduce([each.usable for each in asked]).sum()), "node")
-        why = answers.more_than_nodes_take(nodes=_may_use(nodes), most=most, pods=counted(needed, "pod"))
+        nodes = pluralize(int(np.logical_or.reduce([each.usable for each in asked]).sum()), "node")
+        why = answers.more_than_nodes_take(nodes=_may_use(nodes), most=most, pods=pluralize(needed, "pod"))
         return Headline(answers.NEVER_FITS, why)
     return None
 
@@ -193,7 +193,7 @@ def _no_domain(context: SchedulingContext, sim: Simulation, needed: int) -> Head
     domain = ", ".join(level.names[best])
     why = answers.domain_too_small(
         keys=", ".join(level.keys),
-        members=counted(needed, "member"),
+        members=pluralize(needed, "member"),
         domain=domain,
         most=int(capacity.members[best]),
     )
@@ -206,7 +206,7 @@ def _may_use(nodes: str) -> str:
 
 def _too_large(context: SchedulingContext, asked: _Asked, needed: int) -> str:
     snapshot = context.world.snapshot
-    nodes = _may_use(counted(int(asked.usable.sum()), "node"))
+    nodes = _may_use(pluralize(int(asked.usable.sum()), "node"))
     each = answers.THE_POD if needed == 1 else answers.EACH_POD
     for resource, amount in asked.pod.shape.requests:
         row = snapshot.resource_row.get(resource)
@@ -224,7 +224,7 @@ def _too_large(context: SchedulingContext, asked: _Asked, needed: int) -> str:
 def _too_many(context: SchedulingContext, asked: _Asked, needed: int) -> str:
     """By the resource of which there is least for so many pods."""
     snapshot = context.world.snapshot
-    count, most = counted(int(asked.usable.sum()), "node"), int(asked.slots.sum())
+    count, most = pluralize(int(asked.usable.sum()), "node"), int(asked.slots.sum())
     found = []
     for resource, amount in asked.pod.shape.requests:
         row = snapshot.resource_row.get(resource)
@@ -233,7 +233,7 @@ def _too_many(context: SchedulingContext, asked: _Asked, needed: int) -> str:
             found.append((int(np.floor(there / amount).sum()), resource, amount, int(there.sum())))
     fewest = min(found, default=None)
     if fewest is None or fewest[2] * needed <= fewest[3]:
-        return answers.more_than_nodes_take(nodes=_may_use(count), most=most, pods=counted(needed, "pod"))
+        return answers.more_than_nodes_take(nodes=_may_use(count), most=most, pods=pluralize(needed, "pod"))
     _, resource, amount, there = fewest
     return answers.more_than_there_is(
         pods=needed,
@@ -260,7 +260,7 @@ def asked_by(pod: Pod) -> str:
 
 
 def _not_now(context: SchedulingContext, first: Pod, placed: int, reasons: Sequence[Reason]) -> str:
-    members = counted(max(context.required, placed + 1), "member")
+    members = pluralize(max(context.required, placed + 1), "member")
     short = {reason.text for reason in reasons if reason.text.startswith("Insufficient ")}
     scarce = [(r, n) for r, n in first.shape.requests if f"Insufficient {r}" in short]
     if scarce and len(short) == len(reasons):
@@ -319,7 +319,7 @@ def written(taint: Taint) -> str:
 
 
 def _refusal(key: tuple[str, str], count: int) -> str:
-    nodes, have = counted(count, "node"), "has" if count == 1 else "have"
+    nodes, have = pluralize(count, "node"), "has" if count == 1 else "have"
     match key:
         case ("label", label):
             return answers.not_selected(nodes=nodes, have=have, label=label)

@@ -41,7 +41,7 @@ from gangsched.core.state.census import Census
 from gangsched.core.state.simulation import Restriction, Simulation
 from gangsched.core.world.world import World
 from gangsched.messages import causes, notes
-from gangsched.messages.text import listed
+from gangsched.messages.text import join_names
 from gangsched.model.records import SINGLE, GangId, Pod
 
 #: So many domains of parts are named.
@@ -474,7 +474,7 @@ class Outcomes:
     def _domain_of(self, rows: Sequence[int]) -> str | None:
         """The label of the domain of the members in these rows, or those of their parts."""
         parts = self.context.parts
-        return self.context.topology.label_of(rows) if parts is None else listed(parts.domains(), _NAMED) or None
+        return self.context.topology.label_of(rows) if parts is None else join_names(parts.domains(), _NAMED) or None
 
     def _texts(self, pod: Pod, sim: Simulation) -> tuple[str, ...]:
         quota = self.context.gate.refused.get(pod.uid)

@@ -43,7 +43,7 @@ from gangsched.core.state.refused_removals import RefusedRemoval
 from gangsched.core.state.simulation import Simulation
 from gangsched.core.world.world import World
 from gangsched.messages import causes
-from gangsched.messages.text import counted
+from gangsched.messages.text import pluralize
 from gangsched.model.records import GangId, Pod
 
 
@@ -282,7 +282,7 @@ class VictimsOf:
         if self._cap is None or not self._smallest:
             return ""
         return causes.no_choice_of_at_most(
-            victims=counted(self._cap.most, "victim"), setting=self._cap.setting, smallest=min(self._smallest)
+            victims=pluralize(self._cap.most, "victim"), setting=self._cap.setting, smallest=min(self._smallest)
         )
 
     # -- where quota decides -------------------------------------------------------------------------------

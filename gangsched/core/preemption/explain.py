@@ -32,7 +32,7 @@ from gangsched.core.quota.preemption import REASON_TEXT
 from gangsched.core.state.podtable import ASSUMED, PROTECTED, TERMINATING, PodClass, PodTable
 from gangsched.core.state.simulation import Simulation
 from gangsched.messages import causes
-from gangsched.messages.text import are, counted, listed
+from gangsched.messages.text import are, join_names, pluralize
 from gangsched.model.preemptible import BY_OWNER, OF_DAEMONSET, STATIC, protection
 from gangsched.model.records import GangId, Pod
 from gangsched.model.times import render_time
@@ -179,17 +179,17 @@ def no_plan(units: Units | None, budgets: Budgets | None = None) -> str:
     if units is not None and units.eligible_later and units.eligible_at is not None:
         run = "has" if units.eligible_later == 1 else "have"
         text += causes.and_minimum_run_times(
-            units=counted(units.eligible_later, "unit"), run=run, time=render_time(units.eligible_at)
+            units=pluralize(units.eligible_later, "unit"), run=run, time=render_time(units.eligible_at)
         )
     if units is not None and units.refused:
         slot = min(units.refused, key=lambda s: units.pod(s).key)
         text += causes.and_refused_removals(
-            pods=counted(len(units.refused), "pod"), pod=units.pod(slot).key, why=units.refused[slot].why
+            pods=pluralize(len(units.refused), "pod"), pod=units.pod(slot).key, why=units.refused[slot].why
         )
     kept = [units.pod(s) for s in sorted(units.inviolable - units.refused.keys())] if units is not None else []
     if kept and budgets is not None:
         names = sorted({b.key for p in kept for b in budgets.matching(p)})
-        text += causes.and_kept_pods(pods=counted(len(kept), "further pod"), names=_budgets(names))
+        text += causes.and_kept_pods(pods=pluralize(len(kept), "further pod"), names=_budgets(names))
     return text
 
 
@@ -207,14 +207,14 @@ def message(nodes: int, reasons: Iterable[Reason], why_not: str, topology: str =
 
 def summary(outcome: str, placed: int, gone: Sequence[Victim], awaiting: Sequence[Awaited], lost: str = "") -> str:
     """One sentence for an outcome with placements. ``lost`` is the work that is lost, where that is known."""
-    members = counted(placed, "member")
+    members = pluralize(placed, "member")
     if outcome == BIND:
         return causes.can_start_now(members=members)
-    waits = counted(len(awaiting), "pod" if any(a.plan for a in awaiting) else "terminating pod")
+    waits = pluralize(len(awaiting), "pod" if any(a.plan for a in awaiting) else "terminating pod")
     if outcome == WAIT:
         return causes.can_start_when(members=members, waits=waits, are=are(len(awaiting)))
     if outcome == PREEMPT:
-        text = causes.can_start_after(members=members, pods=counted(len(gone), "pod"), are=are(len(gone)))
+        text = causes.can_start_after(members=members, pods=pluralize(len(gone), "pod"), are=are(len(gone)))
         text += beyond_budgets(gone)
         text += causes.and_gone(waits=waits, are=are(len(awaiting))) if awaiting else ""
         return f"{text}; {lost}" if lost else text
@@ -225,7 +225,7 @@ def _budgets(names: Sequence[str]) -> str:
     """``PodDisruptionBudget ns/a allows`` or ``PodDisruptionBudgets ns/a, ns/b allow``; three are named at most."""
     if len(names) == 1:
         return f"PodDisruptionBudget {names[0]} allows"
-    return f"PodDisruptionBudgets {listed(names, 3)} allow"
+    return f"PodDisruptionBudgets {join_names(names, 3)} allow"
 
 
 #: So many are named in a message; the plan lists more.
@@ -276,7 +276,7 @@ def fits_without(pods: Sequence[Pod], options: Options) -> str:
     evicted``. From MOST_IN_THE_WAY pods on there may be more.
     """
     kinds = sorted(Counter(_kind(p, options) for p in pods).items())
-    parts = [f"{counted(number, 'pod')} of {name}" if many else name for (name, many), number in kinds[:_NAMED]]
+    parts = [f"{pluralize(number, 'pod')} of {name}" if many else name for (name, many), number in kinds[:_NAMED]]
     if len(kinds) > _NAMED:
         parts.append(f"{sum(number for _, number in kinds[_NAMED:])} more")
     listed = " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]

@@ -9,7 +9,7 @@ from gangsched.core.decision import Victim
 from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.preemption.blocks import uncounted, with_failed
 from gangsched.messages import causes
-from gangsched.messages.text import counted, listed
+from gangsched.messages.text import join_names, pluralize
 from gangsched.model.dialects import role_in
 from gangsched.model.dialects.operators import OPERATORS, Operator
 from gangsched.model.jobset_survival import BY_RESTARTS
@@ -57,7 +57,7 @@ def _with_jobs(failed: Sequence[tuple[Job, Fate, int]], world: World) -> Iterato
         elif after.restarted:
             yield causes.jobset_would_restart(jobset=key)
         else:
-            yield causes.jobset_would_make_jobs_anew(jobset=key, jobs=counted(len(jobs), "Job"))
+            yield causes.jobset_would_make_jobs_anew(jobset=key, jobs=pluralize(len(jobs), "Job"))
 
 
 def _would_fail_with(operator: Operator, namespace: str, name: str, pods: Iterable[Pod], world: World) -> str:
@@ -76,7 +76,7 @@ def _would_fail_by(job: Job, found: Fate, count: int) -> str:
         return causes.job_would_fail_by_backoff_limit(
             job=job.key, count=count, pods_exceed=exceed, backoff_limit=job.backoff_limit
         )
-    indexes = f"{'index' if len(found.lost) == 1 else 'indexes'} {listed([*map(str, found.lost)], _NAMED)}"
+    indexes = f"{'index' if len(found.lost) == 1 else 'indexes'} {join_names([*map(str, found.lost)], _NAMED)}"
     if found.cause == BY_INDEXES:
         return causes.job_would_fail_by_indexes(job=job.key, indexes=indexes, most=job.max_failed_indexes)
     return causes.job_would_lose_indexes(job=job.key, indexes=indexes, limit=job.limit_per_index)

@@ -13,7 +13,7 @@ from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.state.eviction_history import unit_of
 from gangsched.core.world.world import World
 from gangsched.messages import causes
-from gangsched.messages.text import counted
+from gangsched.messages.text import pluralize
 from gangsched.model.records import Pod
 from gangsched.model.times import render_time
 
@@ -54,5 +54,5 @@ class LoopGuard:
         if until <= self._now:
             return None
         times = max(self._evictions.times(unit, self._now) for unit in units)
-        why = causes.evicted_often(times=counted(times, "time"))
+        why = causes.evicted_often(times=pluralize(times, "time"))
         return Spared(causes.evictable_again(why=why, time=render_time(until)), until)

@@ -31,12 +31,12 @@ FINAL_SHARE, INITIAL_SHARE = "LessThanOrEqualToFinalShare", "LessThanInitialShar
 class Share(msgspec.Struct, frozen=True):
     """A dominant resource share: the largest ratio, over resources, of what is borrowed to what could be, in permille.
 
-    ``over`` are the cells in which the node is above its quota.
+    ``over_quota`` are the cells in which the node is above its quota.
     """
 
     ratio: float = 0.0
     weight: float = 1.0
-    over: tuple[int, ...] = ()
+    over_quota: tuple[int, ...] = ()
 
     @property
     def key(self) -> tuple[int, float]:
@@ -56,7 +56,7 @@ class Share(msgspec.Struct, frozen=True):
 
     def borrows(self, cells: Iterable[int]) -> bool:
         """Return True if the node is above its quota in any of these cells."""
-        return not set(self.over).isdisjoint(cells)
+        return not set(self.over_quota).isdisjoint(cells)
 
 
 class Shares:
@@ -248,7 +248,7 @@ class Walk:
             if child in self.closed:
                 continue
             share = self.search.shares.share_of(child)
-            if not share.over and child not in self.search.line:
+            if not share.over_quota and child not in self.search.line:
                 self.closed.add(child)
             elif share.key >= cohort_key:
                 best_cohort, cohort_key = child, share.key
@@ -269,7 +269,7 @@ class Walk:
             known, node = ranks[0]
             first = self._lines[node].first
             own = node is self.search.node
-            if node in self.closed or first is None or not (own or self.search.shares.share_of(node).over):
+            if node in self.closed or first is None or not (own or self.search.shares.share_of(node).over_quota):
                 self.closed.add(node)
                 heapq.heappop(ranks)
                 continue
@@ -307,7 +307,7 @@ class FairRules:
         self.line = frozenset(self.node.ancestors())
 
     @contextmanager
-    def counted(self) -> Iterator[None]:
+    def counting_workload(self) -> Iterator[None]:
         """The workload's own usage is in the tree."""
         self.tree.add(self.node, self.need.requests)
         try:
@@ -373,7 +373,7 @@ class FairRules:
 
     def eligible(self) -> Iterator[tuple[Holder, str]]:
         """All workloads that might be taken, before any was."""
-        with self.counted():
+        with self.counting_workload():
             return iter(list(self.walk(True)))
 
     def _first(self, walk: Walk) -> Iterator[tuple[Holder, str]]:

@@ -73,7 +73,7 @@ class QuotaRules(Protocol):
 
     tree: Tree
 
-    def counted(self) -> AbstractContextManager[object]:
+    def counting_workload(self) -> AbstractContextManager[object]:
         """While the walk lasts, usage in the tree is as these rules compare it."""
 
     def borrowing_choices(self) -> tuple[bool, ...]:
@@ -149,7 +149,7 @@ class VictimSearch:
 
     def run(self) -> list[Taken] | None:
         """The victims, those put back aside, in the order in which they were taken; None if no eviction helps."""
-        with self._rules.counted():
+        with self._rules.counting_workload():
             for borrowing in self._rules.borrowing_choices():
                 if self._in_order(borrowing):
                     for taken in self._taken:
@@ -427,7 +427,7 @@ class ClassicRules:
 
     # -- how much is enough --------------------------------------------------------------------------------
 
-    def counted(self) -> AbstractContextManager[object]:
+    def counting_workload(self) -> AbstractContextManager[object]:
         """Usage in the tree is compared as it is."""
         return nullcontext()
 

@@ -50,7 +50,7 @@ class Node:
         "name",
         "nominal",
         "number",
-        "over",
+        "over_quota",
         "parent",
         "potential",
         "stamp",
@@ -76,7 +76,7 @@ class Node:
         self.local = [0] * cells
         self.potential = [0] * cells
         self.usage = [0] * cells
-        self.over: list[set[Node]] = []
+        self.over_quota: list[set[Node]] = []
         self.watchers: list[set[Node]] = []
         self.stamp = 0
 
@@ -127,7 +127,7 @@ class Node:
 
     def cohorts_over(self, cells: Iterable[int]) -> list[Node]:
         """The cohorts below that are not within their quota in some of these, in the tree's order."""
-        found = {n for c in cells for n in self.over[c]}
+        found = {n for c in cells for n in self.over_quota[c]}
         return sorted(found, key=lambda n: n.number)
 
     # -- changes of usage ----------------------------------------------------------------------------------
@@ -153,9 +153,9 @@ class Node:
             self.changed()
         elif self.parent is not None:
             if usage > self.subtree[cell]:
-                self.parent.over[cell].add(self)
+                self.parent.over_quota[cell].add(self)
             else:
-                self.parent.over[cell].discard(self)
+                self.parent.over_quota[cell].discard(self)
 
     def changed(self) -> None:
         """The usage of this queue, or its holders, have changed."""
@@ -190,7 +190,7 @@ class Tree:
             _potentials(root)
         for number, node in enumerate((*self.queues.values(), *self.cohorts.values())):
             node.number = number
-            node.over = [set() for _ in names]
+            node.over_quota = [set() for _ in names]
             node.children.sort(key=lambda n: (n.is_queue, n.name))
 
     def _node(self, name: str, is_queue: bool, weight: float, groups: tuple[ResourceGroup, ...]) -> Node:

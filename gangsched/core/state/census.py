@@ -40,7 +40,7 @@ class Census(msgspec.Struct):
 
 def of_expected(gang: GangId, members: ExpectedMembers) -> Census:
     """Return that of a gang without pods: all of its expected members are pending."""
-    kinds = [each.like for each in members.of(gang)]
+    kinds = [each.like for each in members.members_of(gang)]
     owner = next((f"{pod.namespace}/{pod.owner.name}" for pod in kinds if pod.owner is not None), "")
     return Census(Pods(members, gang), [], [], [], members.number(gang), owner=owner, kinds=kinds)
 

@@ -103,19 +103,19 @@ class ExpectedMembers:
     def __iter__(self) -> Iterator[GangId]:
         return iter(self._expected)
 
-    def of(self, gang: GangId) -> tuple[Expected, ...]:
+    def members_of(self, gang: GangId) -> tuple[Expected, ...]:
         """Return the expected members of a gang."""
         return self._expected.get(gang, ())
 
     def number(self, gang: GangId) -> int:
         """Return how many members of a gang are expected."""
-        return sum(each.number for each in self.of(gang))
+        return sum(each.number for each in self.members_of(gang))
 
     def pods(self, gang: GangId) -> list[Pod]:
         """Return the expected members of a gang in name order. They are made if they are not there."""
         found = self._open.get(gang)
         if found is None:
-            made = (pod for each in self.of(gang) for pod in each.pods())
+            made = (pod for each in self.members_of(gang) for pod in each.pods())
             found = self._open[gang] = sorted(made, key=lambda pod: (pod.name, pod.uid))
             self.made.update((pod.uid, pod) for pod in found)
             self._ever_made.add(gang)

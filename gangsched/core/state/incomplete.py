@@ -38,7 +38,7 @@ def missing(membership: Membership, gang: GangId, census: Census) -> str:
         return f"{said}: {spec.mistake}"
     if spec.unowned:
         return spec.unowned
-    present = len(census.pending) + membership.counted(gang, spec, census)
+    present = len(census.pending) + membership.counts_towards_minimum(gang, spec, census)
     lacking = spec.min_member - present
     if lacking <= 0:
         return _without_roles(membership, gang, spec, census)
@@ -98,6 +98,6 @@ def without(membership: Membership, gang: GangId, uids: Container[str]) -> str:
     if spec is None or spec.match_policy == ONLY_WAITING:
         return ""
     leaving = sum(pod.uid in uids for pod in census.bound)
-    if not leaving or membership.counted(gang, spec, census) - leaving >= spec.min_member:
+    if not leaving or membership.counts_towards_minimum(gang, spec, census) - leaving >= spec.min_member:
         return ""
     return causes.members_leave(leaving=leaving, count=len(census.bound))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gangsched.messages import lingering
-from gangsched.messages.text import listed
+from gangsched.messages.text import join_names
 from gangsched.model.records import Node, Pod
 
 #: Names of finalizers in one sentence.
@@ -13,7 +13,7 @@ _FEW = 3
 def cause(pod: Pod, node: Node | None) -> str:
     """Return what keeps a terminating pod on its ``node``, in words."""
     if pod.finalizers:
-        return lingering.FINALIZERS(names=listed(pod.finalizers, _FEW))
+        return lingering.FINALIZERS(names=join_names(pod.finalizers, _FEW))
     if node is None:
         return lingering.NO_NODE(node=pod.node)
     return lingering.SILENT(node=node.name) if not node.ready else lingering.NOT_CONFIRMED(node=node.name)
@@ -27,7 +27,7 @@ def kept_by(pod: Pod, node: Node | None) -> str:
 def cure(pod: Pod, node: Node | None) -> str:
     """Return who has to act so that it goes."""
     if pod.finalizers:
-        return lingering.REMOVE_FINALIZERS(names=listed(pod.finalizers, _FEW), pod=pod.key)
+        return lingering.REMOVE_FINALIZERS(names=join_names(pod.finalizers, _FEW), pod=pod.key)
     if node is None or not node.ready:
         return lingering.REPAIR(node=pod.node)
     return lingering.LOOK_AT_KUBELET(node=pod.node, pod=pod.key)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gangsched.core.state import census as counted
+from gangsched.core.state import census as censuses
 from gangsched.core.state.census import Census
 from gangsched.core.state.expected_members import Expected, ExpectedMembers, announced_members, most_of
 from gangsched.core.state.scheduler_names import SchedulerNames
@@ -257,7 +257,7 @@ class Membership:
 
     def kinds(self, gang: GangId) -> Iterable[Pod]:
         """Return the gang's pods in name order; of expected members one of each kind."""
-        return [each.like for each in self.expected.of(gang)] or self.known_pods(gang)
+        return [each.like for each in self.expected.members_of(gang)] or self.known_pods(gang)
 
     def known_pods(self, gang: GangId) -> Iterator[Pod]:
         """Return the gang's pods that the cluster knows, in name order."""
@@ -345,10 +345,10 @@ class Membership:
 
     def _count(self, gang: GangId) -> Census:
         if gang in self.expected:
-            return counted.of_expected(gang, self.expected)
-        return counted.of_pods(gang, self.known_pods(gang), self.assumed)
+            return censuses.of_expected(gang, self.expected)
+        return censuses.of_pods(gang, self.known_pods(gang), self.assumed)
 
-    def listed(self, gang: GangId) -> list[GangId]:
+    def gangs_of_its_group(self, gang: GangId) -> list[GangId]:
         """The gangs that its GangGroup lists, those that do not list it included."""
         spec = self.spec(gang)
         return spec.grouped(gang.scheduler) if spec is not None else []
@@ -448,7 +448,7 @@ class Membership:
             if spec is None:
                 return False
             census = self.census(gang)
-            if self.counted(gang, spec, census) < max(1, spec.min_member):
+            if self.counts_towards_minimum(gang, spec, census) < max(1, spec.min_member):
                 return False
             if self.required(gang, census):
                 return False
@@ -459,7 +459,11 @@ class Membership:
         spec = self.spec(gang)
         if spec is None or (spec.match_policy == ONLY_WAITING and not census.pending):
             return 0
-        return max(0, spec.min_member - self.counted(gang, spec, census), sum(self.short_of(gang, spec).values()))
+        return max(
+            0,
+            spec.min_member - self.counts_towards_minimum(gang, spec, census),
+            sum(self.short_of(gang, spec).values()),
+        )
 
     def strict(self, gang: GangId) -> bool:
         """Return True if its bound members are removed when others cannot be bound."""
@@ -467,7 +471,7 @@ class Membership:
         return spec is None or spec.strict
 
     @staticmethod
-    def counted(gang: GangId, spec: Gang, census: Census) -> int:
+    def counts_towards_minimum(gang: GangId, spec: Gang, census: Census) -> int:
         """How many count towards the minimum already. That of a Job is what it runs from now on, so those of it that
         have succeeded do not.
         """
@@ -516,7 +520,7 @@ class Membership:
         """
         facts = self._facts_of(gang)
         if facts.of_members is None and gang in self.expected:
-            facts.of_members = self.expected.of(gang)
+            facts.of_members = self.expected.members_of(gang)
         elif facts.of_members is None:
             census = self.census(gang)
             looks = [(p.uid, id(p.shape), p.priority, p.preemption_policy, p.labels, p.hints) for p in census.pending]
@@ -578,7 +582,7 @@ class Membership:
 
     def _members(self, gang: GangId) -> Collection[Pod]:
         """Return the members as :meth:`kinds` does, in any order."""
-        return [each.like for each in self.expected.of(gang)] or self.members.get(gang, {}).values()
+        return [each.like for each in self.expected.members_of(gang)] or self.members.get(gang, {}).values()
 
     def _standing(self, gang: GangId) -> Standing:
         facts = self._facts_of(gang)

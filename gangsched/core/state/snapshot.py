@@ -210,7 +210,7 @@ class Snapshot:
         self._in_others -= names
         for number, shape in enumerate(self.shapes):
             if any(name in names for name, _ in shape.requests):
-                index, amounts = self._vectors[number] = self._counted(shape)
+                index, amounts = self._vectors[number] = self._charged(shape)
                 self._shape_matrix[number] = 0.0
                 self._shape_matrix[number, index] = amounts
         slots = np.flatnonzero(self.table.row[: self.table.size] >= 0)
@@ -219,7 +219,7 @@ class Snapshot:
         for row, total in enumerate(self.used):
             total[:] = np.bincount(at, weights=self._shape_matrix[shapes, row], minlength=len(total))
 
-    def _counted(self, shape: PodShape) -> tuple[Ints, Floats]:
+    def _charged(self, shape: PodShape) -> tuple[Ints, Floats]:
         """Rows and amounts of what a pod of this shape takes."""
         taken = {PODS: 1.0}
         for name, units in shape.requests:
@@ -335,7 +335,7 @@ class Snapshot:
             self.port_shapes.append(number)
         self._note_terms(number, shape)
         self._asked_for(name for name, _ in shape.requests)
-        index, amounts = self._counted(shape)
+        index, amounts = self._charged(shape)
         self._vectors.append((index, amounts))
         if number >= len(self._shape_matrix):
             extra = np.zeros((max(16, len(self._shape_matrix)), len(self.resources)))

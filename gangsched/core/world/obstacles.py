@@ -15,7 +15,7 @@ from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.state import incomplete
 from gangsched.core.world.world import World
 from gangsched.messages import causes
-from gangsched.messages.text import listed
+from gangsched.messages.text import join_names
 from gangsched.model.dialects import group_api, needs_object
 from gangsched.model.queues import DEFAULT_QUEUE, GROUP, QUEUE_LABEL, is_foreign, queue_api
 from gangsched.model.records import Gang, GangId
@@ -93,7 +93,7 @@ def _failed_indexes(world: World, gangs: Sequence[GangId]) -> Iterator[str]:
     jobs = {job.key: job for job in found if job is not None and job.failed_indexes}
     for key, job in sorted(jobs.items()):
         indexes = [str(a) if a == b else f"{a}-{b}" for a, b in job.failed_indexes]
-        yield causes.indexes_failed(indexes=listed(indexes, _NAMED), job=key)
+        yield causes.indexes_failed(indexes=join_names(indexes, _NAMED), job=key)
 
 
 def _queue_problem(world: World, gangs: Sequence[GangId]) -> str:

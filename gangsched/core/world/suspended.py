@@ -112,7 +112,7 @@ def renew(world: World, key: OwnerKey) -> set[GangId]:
     wanted = {kinds[0].like.gang: tuple(kinds)} if kinds else {}
     membership = world.membership
     gangs = [GangId(*key, scheduler) for scheduler in sorted(membership.ours)]
-    there = {gang: found for gang in gangs if (found := membership.expected.of(gang))}
+    there = {gang: found for gang in gangs if (found := membership.expected.members_of(gang))}
     if there == wanted:
         return set()
     for gang, before in there.items():

@@ -144,7 +144,7 @@ def status(told: CommonStatus, seen: CurrentObject) -> dict[str, Any]:
     """Return the phase and the condition that a scheduler writes; the operator's condition ``Initialized`` stays."""
     phase = "Starting" if told["scheduled"] and not told["succeeded"] else "Pending"
     ours = [*scheduled(told, _CONDITION), *evicted(told)]
-    listed = conditions.with_these(conditions.listed(seen.status), ours, seen.generation, seen.now)
+    listed = conditions.with_these(conditions.conditions_in(seen.status), ours, seen.generation, seen.now)
     return {"phase": _PHASES.get(told["phase"], phase), "conditions": listed}
 
 

@@ -306,7 +306,7 @@ def status(told: CommonStatus, seen: CurrentObject) -> dict[str, Any]:
             ours = [
                 {**ours[-1], "nodePool": _NODE_POOL, "reasons": [{"reason": reason, "message": ours[-1]["message"]}]}
             ]
-    listed = conditions.listed(seen.status)
+    listed = conditions.conditions_in(seen.status)
     return {
         "phase": told["phase"],
         **counts(told, seen, "running", "succeeded", "failed"),

@@ -377,7 +377,7 @@ def _waiting_time(notes: Labels) -> float | None:
 def status(told: CommonStatus, seen: CurrentObject) -> dict[str, Any]:
     """The fields of Koordinator's PodGroup, and conditions."""
     ours = [*scheduled(told, CONDITION), *evicted(told)]
-    listed = conditions.with_these(conditions.listed(seen.status), ours, seen.generation, seen.now)
+    listed = conditions.with_these(conditions.conditions_in(seen.status), ours, seen.generation, seen.now)
     return {**progress(told["phase"], told, seen), **counts(told, seen, "scheduled"), "conditions": listed}
 
 

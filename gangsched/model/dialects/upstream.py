@@ -109,7 +109,7 @@ def status(told: CommonStatus, seen: CurrentObject) -> dict[str, Any]:
     """One condition. By upstream's contract True is final, the gang was scheduled once; and it knows no gang that still
     gathers, and tools read it as it is defined.
     """
-    listed = conditions.listed(seen.status)
+    listed = conditions.conditions_in(seen.status)
     name = CONDITION if seen.version == "v1alpha2" else CONDITION_1_37
     old = conditions.named(listed, name)
     ours = [each for each in scheduled(told, name) if each[1] == "True" or each[2] == _UNSCHEDULABLE]

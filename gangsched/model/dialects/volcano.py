@@ -341,7 +341,7 @@ def status(told: CommonStatus, seen: CurrentObject) -> dict[str, Any]:
     keep = {_SCHEDULED, _UNSCHEDULABLE} & {each[0] for each in ours}
     others = [
         each
-        for each in conditions.listed(seen.status)
+        for each in conditions.conditions_in(seen.status)
         if each.get("type") in keep or each.get("type") not in (_SCHEDULED, _UNSCHEDULABLE)
     ]
     listed = conditions.with_these(others, [*ours, *evicted(told)], 0, seen.now)

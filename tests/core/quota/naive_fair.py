@@ -79,7 +79,7 @@ class NaiveFair:
         branches: list[tuple[tuple[Any, ...], Node]] = []
         for number, child in enumerate(cohort.children):
             own = child is self.node or child in self.line
-            found = self._next(child, left) if own or self.shares.share_of(child).over else None
+            found = self._next(child, left) if own or self.shares.share_of(child).over_quota else None
             if found is None:
                 continue
             key = self.shares.share_of(child).key

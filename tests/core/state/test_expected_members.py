@@ -28,7 +28,12 @@ def test_it_is_counted_without_being_made() -> None:
     """The number of members, and one of each kind, are known before there is any of them."""
     members = ExpectedMembers()
     assert members.replace(GANG, [alike("a", 3), alike("b", 2, range(4, 6))]) == []
-    assert (members.number(GANG), len(Pods(members, GANG)), len(members.of(GANG)), members.made) == (7, 7, 2, {})
+    assert (members.number(GANG), len(Pods(members, GANG)), len(members.members_of(GANG)), members.made) == (
+        7,
+        7,
+        2,
+        {},
+    )
     assert members.replace(GANG, []) == []
 
 
