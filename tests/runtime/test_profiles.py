@@ -135,6 +135,7 @@ def test_weights_are_those_of_kube_scheduler() -> None:
         "NodeResourcesFit": 1,
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
+        "DynamicResources": 2,
     }
 
 

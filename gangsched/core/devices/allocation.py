@@ -84,7 +84,8 @@ class Allocator:
     """Allocates the claims of one pod on one node.
 
     ``classes`` are all DeviceClasses by name, ``pools`` those that the node reaches, ``used`` what other claims have.
-    Devices of a pool with one ``kind`` are interchangeable for the claims that are asked about.
+    Devices of a pool with one ``kind`` are interchangeable for the claims that are asked about. With ``sizes``,
+    small ones are tried first.
     """
 
     def __init__(
@@ -94,9 +95,11 @@ class Allocator:
         used: InUse,
         classes: Mapping[str, DeviceClass],
         kind: Callable[[Pool, Device], Hashable] = lambda _, device: device.alike,
+        sizes: Mapping[DeviceId, float] | None = None,
     ) -> None:
         self._node = node
         self._kind = kind
+        self._sizes = sizes
         self._pools = pools
         self._used = used
         self._classes = classes
@@ -202,7 +205,11 @@ class Allocator:
     def _places(self, ask: _Ask) -> list[tuple[Pool, Device]]:
         if ask.all_of is not None:
             return ask.all_of
-        return [(pool, device) for pool in self._pools if not pool.trouble for device in pool.devices]
+        found = [(pool, device) for pool in self._pools if not pool.trouble for device in pool.devices]
+        sizes = self._sizes
+        if sizes:
+            found.sort(key=lambda each: sizes.get(each[0].ident(each[1]), 0.0))
+        return found
 
     def _devices(self, number: int, index: int, ask: _Ask, had: int, places: list[tuple[Pool, Device]]) -> bool:
         """Pick the devices of a request that are still missing from ``places``, then go on."""

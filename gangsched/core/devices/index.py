@@ -66,6 +66,7 @@ class DeviceIndex:
         self._reserving: dict[str, dict[ClaimKey, None]] = {}
         self._holders: dict[DeviceId, set[ClaimKey]] = {}
         self._in_use: tuple[int, InUse] = (-1, InUse())
+        self._sizes: tuple[int, dict[DeviceId, float]] = (-1, {})
         self.specs: list[ClaimSpec] = []
         self._numbers: dict[ClaimSpec, int] = {}
         self._kinds: dict[tuple[int, ...], Kinds] = {}
@@ -255,6 +256,22 @@ class DeviceIndex:
                     found.take(given)
             self._in_use = (self.generation, found)
         return self._in_use[1]
+
+    def sizes(self) -> dict[DeviceId, float]:
+        """Return the size of each device with capacity: 1 for the largest of its driver, on average over capacities."""
+        if self._sizes[0] != self.inventory.generation:
+            largest: dict[tuple[str, str], float] = {}
+            devices = [(each, device) for each in self.slices.values() for device in each.devices if device.capacity]
+            for each, device in devices:
+                for name, capacity in device.capacity.items():
+                    key = each.driver, name
+                    largest[key] = max(largest.get(key, 0.0), float(capacity.value))
+            found: dict[DeviceId, float] = {}
+            for each, device in devices:
+                parts = [float(c.value) / (largest[each.driver, n] or 1.0) for n, c in device.capacity.items()]
+                found[DeviceId(each.driver, each.pool, device.name)] = sum(parts) / len(parts)
+            self._sizes = self.inventory.generation, found
+        return self._sizes[1]
 
     def number(self, spec: ClaimSpec) -> int:
         """Return the number of a spec; equal specs have the same."""

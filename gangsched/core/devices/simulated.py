@@ -8,7 +8,7 @@ reach are chosen when a pod is placed: no node may count on those that another h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -69,6 +69,7 @@ class DevicesInThought:
         self._altered: set[int] = set()
         self._masks: dict[tuple[int, ...], tuple[Bools, int]] = {}
         self._states: dict[int, NodeState] = {}
+        self._serves: tuple[Hashable, frozenset[int]] = ((), frozenset())
 
     # -- changes -------------------------------------------------------------------------------------------
 
@@ -317,10 +318,10 @@ class DevicesInThought:
         except (ClaimError, SearchStoppedError):
             return False
 
-    def _allocator(self, row: int, used: InUse) -> Allocator:
+    def _allocator(self, row: int, used: InUse, sizes: Mapping[DeviceId, float] | None = None) -> Allocator:
         node = self._nodes[row]
         pools = self.index.inventory.pools(node.name, node.labels)
-        return Allocator(node.name, pools, used, self.index.classes, self.kinds.of)
+        return Allocator(node.name, pools, used, self.index.classes, self.kinds.of, sizes)
 
     def _state(self, row: int) -> NodeState:
         found = self._states.get(row)
@@ -369,6 +370,39 @@ class DevicesInThought:
         """Return whether a node can give a further pod its devices. The pod has claims of its own alone."""
         return not demand.own or self._fits(row, tuple(sorted(demand.own)))
 
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return len(self._nodes)
+
+    def usage(self, demand: DeviceDemand, row: int) -> tuple[float, float]:
+        """Return the share of such devices of a node that is in use, and the size of the others: 1 is that of the
+        largest of the cluster.
+        """
+        self._widen(demand.own)
+        node, kinds = self._nodes[row], self.kinds
+        pools = self.index.inventory.pools(node.name, node.labels)
+        serving, sizes = self._serving(demand.own), self.index.sizes()
+        mine = [device for device, kind in kinds.devices(pools) if kind in serving]
+        if not mine:
+            return 0.0, 0.0
+        free = [device for device in mine if device not in self._used.devices]
+        taken = sum(n for _, n in kinds.asked(self.place_of(self._asked(self._guests.get(row, ())))))
+        size = sum(sizes.get(device, 0.0) for device in free) / len(free) if free else 0.0
+        return min(1.0, (len(mine) - len(free) + taken) / len(mine)), size
+
+    def _serving(self, numbers: tuple[int, ...]) -> frozenset[int]:
+        kinds = self.kinds
+        key = (kinds.key, kinds.number, numbers)
+        if self._serves[0] != key:
+            found = (kinds.served(ask) for ask in kinds.asked(self.place_of(numbers)))
+            self._serves = key, frozenset[int]().union(*found)
+        return self._serves[1]
+
+    def look(self, row: int) -> Hashable:
+        """Return what tells a node from others for the claims in play: what it has, and what pods here take of it."""
+        return self._state(row), tuple(sorted(self._asked(self._guests.get(row, ()))))
+
     def alone(self, demand: DeviceDemand) -> bool:
         """Return whether such a pod changes what its own node has, and nothing else."""
         return not demand.named and not demand.problem and not self.index.inventory.wide
@@ -380,7 +414,7 @@ class DevicesInThought:
         specs = [spec for _, _, spec in self._claims(guests)]
         claims = [ResourceClaim("", "", spec=self.index.specs[n]) for n in specs]
         try:
-            return self._allocator(row, self._used).allocate(claims)
+            return self._allocator(row, self._used, self.index.sizes()).allocate(claims)
         except (ClaimError, SearchStoppedError):
             return None
 

@@ -167,6 +167,11 @@ class Pipeline:
         """True when nothing but free resources limits how many pods of the class a passing node takes."""
         return _only_counts(self.watching(pod, sim))
 
+    def only_own_node(self, pod: PodClass, sim: Simulation) -> bool:
+        """True when a pod of the class changes nothing but what its own node can take: room and devices."""
+        watching = self.watching(pod, sim)
+        return _only_counts(watching) or _only_own_node(watching, pod, sim)
+
     def monotone(self, pod: PodClass, sim: Simulation) -> bool:
         """True when no filter turns against a node because a pod has left, as those do that count pods or want company.
 

@@ -246,6 +246,8 @@ BUILT_IN: tuple[Plugin, ...] = (
     Plugin(
         "DynamicResources",
         lambda _: (devices.DynamicResources(),),
+        lambda _: devices.DynamicResourcesScore(),
+        2.0,
         indispensable="pods with resource claims would run without their devices",
     ),
     Plugin("NodeDeclaredFeatures", lambda _: (node.NodeDeclaredFeatures(),)),

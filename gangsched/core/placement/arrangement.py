@@ -10,13 +10,15 @@ fillings follow each other, until one more changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import groupby, product
 
 import msgspec
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats, Ints
+from gangsched.core.devices.columns import DeviceColumns
+from gangsched.core.devices.demand import DeviceDemand
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
@@ -161,6 +163,9 @@ class Arranger:
         classes = {c.ident: c for c in map(sim.snapshot.class_of, members)}.values()
         self._masks = [pipeline.static_mask(c, sim) for c in classes]
         self._alike = all(pipeline.only_counts(c, sim) for c in classes)
+        #: A member changes nothing but what its own node can take.
+        self._local = self._alike or all(pipeline.only_own_node(c, sim) for c in classes)
+        self._demands = [c.devices for c in classes if c.devices is not None]
 
     def tight(self, members: Sequence[Pod]) -> dict[str, int] | None:
         """Each member, in this order, on the node that it leaves fullest; None when one has no node. On success the
@@ -200,21 +205,25 @@ class Arranger:
         """Places for all members where they only ask for room, and are of a few kinds. On success the simulation holds
         the members.
         """
-        if not self._alike:
-            return Packed(known=False)
         sim = self._sim
-        kinds: dict[tuple[int, bytes], list[Pod]] = {}
+        columns = DeviceColumns(sim.devices, self._demands) if self._local and self._demands else None
+        if not self._local or (columns is not None and not columns.exact):
+            return Packed(known=False)
+        kinds: dict[tuple[int, bytes, DeviceDemand | None], list[Pod]] = {}
         for pod in members:
             pod_class = sim.class_of(pod)
             mask = self._pipeline.static_mask(pod_class, sim)
-            kinds.setdefault((id(pod_class.shape), mask.tobytes()), []).append(pod)
-        request: Floats = np.zeros((len(kinds), len(sim.free)))
+            kinds.setdefault((id(pod_class.shape), mask.tobytes(), pod_class.devices), []).append(pod)
+        free = sim.free if columns is None else np.vstack([sim.free, columns.free])
+        request: Floats = np.zeros((len(kinds), len(free)))
         for k, some in enumerate(kinds.values()):
             index, amounts = sim.snapshot.vector(sim.class_of(some[0]).shape)
             request[k, index] = amounts
-        masks = np.array([np.frombuffer(mask, dtype=np.bool_) for _, mask in kinds])
+            if columns is not None:
+                request[k, len(sim.free) :] = columns.request(sim.class_of(some[0]).devices)
+        masks = np.array([np.frombuffer(mask, dtype=np.bool_) for _, mask, _ in kinds])
         used = request.any(axis=0)
-        found = packed(request[:, used], masks, tuple(map(len, kinds.values())), sim.free[used])
+        found = packed(request[:, used], masks, tuple(map(len, kinds.values())), free[used])
         if found.counts is None:
             return found
         for some, counts in zip(kinds.values(), found.counts, strict=True):
@@ -269,10 +278,11 @@ class Arranger:
     def _rows(self, pod: PodClass) -> Iterator[int]:
         """Nodes that can take one, the fullest first; of nodes that look the same to this class, the first."""
         sim = self._sim
-        seen: set[tuple[float, ...]] = set()
+        seen: set[tuple[Hashable, ...]] = set()
         for row in self._ranked(pod).tolist():
-            if self._alike:
-                look = (*sim.free[:, row].tolist(), *(float(mask[row]) for mask in self._masks))
+            if self._local:
+                devices = sim.devices.look(row) if self._demands else ()
+                look = (*sim.free[:, row].tolist(), *(float(mask[row]) for mask in self._masks), devices)
                 if look in seen:
                     continue
                 seen.add(look)

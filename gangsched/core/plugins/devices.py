@@ -1,4 +1,5 @@
 """Devices of dynamic resource allocation: claims must exist, and the node must have devices for all of them together.
+Nodes are preferred that have the fewest such devices left, and the smallest.
 
 Claims that have devices already bind the pod to the nodes that reach these.
 """
@@ -7,11 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gangsched.core.arrays import Bools
+import numpy as np
+
+from gangsched.core.arrays import Bools, Floats
 from gangsched.core.devices.demand import DeviceDemand
 from gangsched.core.devices.simulated import DevicesInThought
 from gangsched.core.events import Hint
-from gangsched.core.plugins.base import Failure
+from gangsched.core.plugins.base import MAX_SCORE, Failure
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
 from gangsched.messages import devices
@@ -60,3 +63,31 @@ class DynamicResources:
 
     def apply(self, state: _State, pod: PodClass, row: int, sign: int) -> None:
         """Nothing to do: the simulation's devices are shared."""
+
+
+#: Points for the share of devices that are in use; the rest is for small devices.
+_FULL = 75.0
+
+
+class DynamicResourcesScore:
+    """Whole nodes and large devices stay free for claims that need them."""
+
+    name = "DynamicResources"
+    local = True
+
+    def applies(self, pod: PodClass, sim: Simulation) -> bool:
+        return pod.devices is not None and bool(pod.devices.own)
+
+    def prepare(self, pod: PodClass, sim: Simulation, feasible: Bools) -> _State:
+        assert pod.devices is not None
+        return _State(pod.devices, sim.devices)
+
+    def values(self, state: _State) -> Floats:
+        """``(N,)`` scores."""
+        rows = range(state.thought.size)
+        return np.fromiter((self.value(state, row) for row in rows), dtype=np.float64, count=state.thought.size)
+
+    def value(self, state: _State, row: int) -> float:
+        """The score of one node as it is now."""
+        use, size = state.thought.usage(state.demand, row)
+        return _FULL * use + (MAX_SCORE - _FULL) * (1.0 - size)
