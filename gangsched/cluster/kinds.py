@@ -26,6 +26,7 @@ from gangsched.model import (
 )
 from gangsched.model.convert import Converter, daemon_set, job_set, pod_selector
 from gangsched.model.dialects import DIALECTS, kai, koordinator, operators, upstream, volcano
+from gangsched.model.dialects.dialect import api_group
 from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.errors import FieldError
 from gangsched.model.unsubmitted import (
@@ -264,11 +265,11 @@ def _kinds() -> Iterator[Kind]:
     # Finished pods too: a member that has succeeded counts towards its gang's minimum, and one that is created again
     # after a failure must not wait for it.
     yield _everywhere("", "pods", wire.Pod, Converter.pod, refused=_refused_pod)
-    for each in DIALECTS:
+    for each in (*DIALECTS, upstream.COMPOSITE):
         if each.decoded_as is not None and each.gang_from_object is not None:
             record = _plain(each.gang_from_object)
             more = {"versions": each.versions, "family": each.family}
-            yield _where_served(each.kind, each.family, each.plural, each.decoded_as, record, **more)
+            yield _where_served(each.kind, api_group(each), each.plural, each.decoded_as, record, **more)
         if each.queue is not None:
             decoded, versions = each.queue[0], each.queue_versions or each.versions
             queue = _where_served("Queue", each.family, "queues", decoded, _plain(each.queue[1]), namespaced=False)
@@ -386,8 +387,8 @@ def _spec_of(kind: type[wire.Object]) -> type[Any]:
 #: All keys of the specs that are checked for misspelt keys: what is read, and what the API has beside that.
 SPEC_KEYS: dict[tuple[str, str], frozenset[str]] = {
     **{
-        (each.kind, each.family): _keys(_spec_of(each.decoded_as), ())
-        for each in DIALECTS
+        (each.kind, api_group(each)): _keys(_spec_of(each.decoded_as), ())
+        for each in (*DIALECTS, upstream.COMPOSITE)
         if each.decoded_as is not None
     },
     **{

@@ -36,8 +36,9 @@ def object_key(kind: str, group: str, namespace: str, name: str, uid: str = "") 
     """Return the key of an object of this API kind. Without a ``group``, it is the one that has such a kind."""
     if kind in OPERATORS and kind != STATEFUL_SET and group in ("", OPERATORS[kind].group):
         kind, group = "PodGroup", OPERATORS[kind].family
-    if f"{kind}.{group}" in GROUP_APIS:
-        kind = "PodGroup"
+    family = GROUP_APIS.get(f"{kind}.{group}")
+    if family is not None:
+        kind, group = "PodGroup", family
     return ObjectKey(kind, group or API_GROUPS.get(kind, ""), namespace, name, uid if kind == "Pod" else "")
 
 

@@ -342,7 +342,7 @@ class Scheduler:
         for key in groups:
             known = membership.objects.get(key)
             if known is not None and known.unowned != self._unowned(known):
-                self._group_object_is(key, known)
+                self._group_is(key, known)
             for scheduler in membership.ours:
                 self._touch(GangId(*key, scheduler))
 
@@ -352,7 +352,9 @@ class Scheduler:
             return ""
         if gang.deleting:
             return causes.group_being_deleted(gang=gang.key)
-        return self.world.ownership.unclear(gang.owner, gang.namespace)
+        trees, key = self.world.group_trees, (gang.family, gang.namespace, gang.name)
+        unclear = self.world.ownership.unclear(gang.owner, gang.namespace)
+        return unclear or (trees.problem(key) if key in trees else "")
 
     def _kind_read(self, kind: str, reading: ev.Reading) -> None:
         """So much is known of the objects of a kind."""
@@ -545,11 +547,23 @@ class Scheduler:
             self._run.work.gangs.update(GangId(*key, scheduler) for scheduler in self.world.membership.ours)
 
     def _group_object_is(self, key: tuple[str, str, str], now: Gang | None) -> None:
-        """A group object, known by its API, namespace and name."""
+        """A group object, known by its API, namespace and name. If it is in a tree, so are others."""
+        trees, membership = self.world.group_trees, self.world.membership
+        if (now is None or now.link is None) and not (trees.used and key in trees):
+            self._group_is(key, now)
+            return
+        changed = sorted(trees.put(key, now if now is None or now.link is not None else None))
+        for each in changed:
+            self._group_is(each, trees.gang(each) if each != key or each in trees else now)
+        moved = [pod for each in changed for pod in membership.pods_of_group(*each)]
+        self._pods_regrouped(self.world.owner_gangs.owner_changed(moved))
+
+    def _group_is(self, key: tuple[str, str, str], now: Gang | None) -> None:
+        """A group, or the gang of a tree of groups."""
         membership = self.world.membership
         known, matters = membership.objects.get(key), True
         if now is not None:
-            if now.owner is not None or now.deleting or now.unowned:
+            if now.owner is not None or now.deleting or now.unowned or now.link is not None:
                 now = msgspec.structs.replace(now, unowned=self._unowned(now))
             matters = membership.set_object(now)
         else:
@@ -575,6 +589,8 @@ class Scheduler:
             family = api_of(event)
             gang = group_refused(event, membership.objects.get((family, event.namespace, event.name)))
             membership.set_object(gang)
+            if (family, event.namespace, event.name) in self.world.group_trees:
+                self._group_object_is((family, event.namespace, event.name), gang)
             for scheduler in membership.ours:
                 self._touch(GangId(family, event.namespace, event.name, scheduler))
         if kind in QUEUE_KINDS and self.options.quota:

@@ -16,7 +16,7 @@ from gangsched.model import children, job_policies, wire
 from gangsched.model.children import COMPLETION_INDEX, WireDirectives, added_by_flavor, directives, without
 from gangsched.model.constraints import NAMESPACE_NAME, NO_LABELS, Labels, PodShape
 from gangsched.model.convert_devices import pod_devices
-from gangsched.model.dialects import HINT_PREFIXES, membership, remark, ungrouped, upstream
+from gangsched.model.dialects import GROUP_HINT, HINT_PREFIXES, IN_TREES, membership, remark, ungrouped, upstream
 from gangsched.model.dialects.dialect import EVICTED
 from gangsched.model.dialects.objects import GANG_OWNERS, owner_of
 from gangsched.model.dialects.owners import GANG, declared
@@ -112,6 +112,7 @@ class Converter:
             labels=self._intern_labels(meta.labels),
             hints=self._intern_labels(
                 {k: v for k, v in notes.items() if k.startswith(HINT_PREFIXES) and k not in STAKES}
+                | ({GROUP_HINT: gang.name} if gang.family in IN_TREES else {})
             ),
             priority=spec.priority or 0,
             preemption_policy=spec.preemption_policy or PREEMPT_LOWER,

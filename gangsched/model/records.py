@@ -286,6 +286,16 @@ class Part(Record, frozen=True):
     distinct: str = ""
 
 
+class GroupLink(Record, frozen=True):
+    """The place of a group in a tree of groups of one ``workload``: the group ``above`` it, empty for the root. A group
+    of groups needs ``least`` of these; None: it has members.
+    """
+
+    above: str = ""
+    workload: str = ""
+    least: int | None = None
+
+
 class Gang(Record, frozen=True):
     """One gang, in one form for all gang APIs.
 
@@ -321,6 +331,7 @@ class Gang(Record, frozen=True):
     topology: tuple[tuple[str, bool], ...] = ()
     roles: tuple[tuple[str, int], ...] = ()
     parts: Part | None = None
+    link: GroupLink | None = None
     source: str = ""
     status: Mapping[str, Any] | None = None
     priority_class: str = ""

@@ -439,7 +439,10 @@ _REFERENCE = used("only checked, in manifests: the Workload and its template exi
 class UpstreamPodGroupSpec(Wire):
     """``scheduling.k8s.io`` PodGroup in the shapes of v1alpha2 (1.36) and v1alpha3/v1beta1 (1.37)."""
 
-    parent_composite_pod_group_name: Annotated[str, refused(invalid.COMPOSITE)] = ""
+    parent_composite_pod_group_name: Annotated[
+        str,
+        used("the CompositePodGroup that it is a part of ([below](#groups-of-groups)); it needs `workloadRef` then"),
+    ] = ""
     pod_group_template_ref: Annotated[PodGroupTemplateRef | None, _REFERENCE] = None
     workload_ref: Annotated[WorkloadReference | None, _REFERENCE] = None
     scheduling_policy: SchedulingPolicy = msgspec.field(default_factory=SchedulingPolicy)
@@ -453,6 +456,37 @@ class UpstreamPodGroupSpec(Wire):
 
 class UpstreamPodGroup(Object):
     spec: UpstreamPodGroupSpec = msgspec.field(default_factory=UpstreamPodGroupSpec)
+
+
+class CompositeGangPolicy(Wire):
+    min_group_count: Annotated[int, used("so many of the groups in it start together; below 1 is refused")] = 1
+
+
+class CompositeSchedulingPolicy(Wire):
+    basic: Annotated[dict[str, Any] | None, refused(invalid.BASIC_OF_GROUPS)] = None
+    gang: CompositeGangPolicy | None = None
+
+
+class CompositePodGroupSpec(Wire):
+    """``scheduling.k8s.io`` CompositePodGroup (v1alpha3, 1.37)."""
+
+    parent_composite_pod_group_name: Annotated[str, used("the CompositePodGroup that it is a part of")] = ""
+    workload_ref: Annotated[WorkloadReference | None, used("one Workload for all groups of a tree")] = None
+    scheduling_policy: CompositeSchedulingPolicy = msgspec.field(default_factory=CompositeSchedulingPolicy)
+    scheduling_constraints: SchedulingConstraints | None = None
+    disruption_mode: Annotated[
+        str | dict[str, Any] | None,
+        used(
+            "of the root: `all`: the tree is evicted whole. `all` in a group below is refused if the root is `single`"
+        ),
+    ] = None
+    priority_class_name: Annotated[str, used("that of the root; another one below is refused")] = ""
+    priority: Annotated[int | None, used("the same")] = None
+    preemption_policy: Annotated[str | None, used("of the root: `Never`: the gang evicts no pod")] = None
+
+
+class CompositePodGroup(Object):
+    spec: CompositePodGroupSpec = msgspec.field(default_factory=CompositePodGroupSpec)
 
 
 class PodTemplate(Object):

@@ -93,6 +93,24 @@ def _upstream(wish: Wish) -> tuple[list[Object], Members]:
     return [_group("scheduling.k8s.io/v1beta1", spec)], lambda _: {"spec": {"schedulingGroup": {"podGroupName": "g"}}}
 
 
+def _composite(wish: Wish) -> tuple[list[Object], Members]:
+    _only(wish, minimum=True, rack=True, high=True, roles=True, least=True, apart=True)
+    groups = wish.roles or {"all": wish.minimum}
+    tree: Object = {"workloadRef": {"workloadName": "w", "templateName": "t"}}
+    tree |= {"priorityClassName": "high"} if wish.high else {}
+    rack = {"schedulingConstraints": {"topology": [{"key": "example.com/rack"}]}}
+    policy = {"gang": {"minGroupCount": wish.least or len(groups)}}
+    root = {"schedulingPolicy": policy, "disruptionMode": {"all": {}}, **tree, **(rack if wish.rack else {})}
+    own = {"parentCompositePodGroupName": "g", **tree, **(rack if wish.apart else {})}
+    api = "scheduling.k8s.io/v1alpha3"
+    made = [{**_group(api, root), "kind": "CompositePodGroup"}]
+    for name, count in groups.items():
+        leaf = _group(api, {"schedulingPolicy": {"gang": {"minCount": count}}, **own})
+        leaf["metadata"]["name"] = name
+        made.append(leaf)
+    return made, lambda role: {"spec": {"schedulingGroup": {"podGroupName": role if wish.roles else "all"}}}
+
+
 def _coscheduling(wish: Wish) -> tuple[list[Object], Members]:
     _only(wish, minimum=True, announced=True)
     group = _group("scheduling.x-k8s.io/v1alpha1", {"minMember": wish.minimum, **_sum(wish)})
@@ -289,6 +307,7 @@ APIS = (
     Api("`scheduling.sigs.k8s.io`", _sigs, "scheduling.sigs.k8s.io"),
     Api("Koordinator's annotations", _koordinator),
     Api("`scheduling.k8s.io`", _upstream, "scheduling.k8s.io"),
+    Api("trees of `scheduling.k8s.io`", _composite, "compositepodgroups.scheduling.k8s.io"),
     Api("`scheduling.x-k8s.io`", _coscheduling, "scheduling.x-k8s.io"),
     Api("Volcano", _volcano, "scheduling.volcano.sh"),
     Api("KAI", _kai, "scheduling.run.ai"),

@@ -65,6 +65,12 @@ _BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("ResourceClaimTemplate", "resource.k8s.io"): {"spec": {"spec": {"devices": {"requests": _REQUESTS}}}},
     ("Pod", ""): {"spec": _TEMPLATE["spec"]},
     ("PodGroup", "scheduling.k8s.io"): {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}},
+    ("CompositePodGroup", "scheduling.k8s.io"): {
+        "spec": {
+            "schedulingPolicy": {"gang": {"minGroupCount": 1}},
+            "workloadRef": {"workloadName": "w", "templateName": "t"},
+        }
+    },
     ("PodGang", "scheduler.grove.io"): {"spec": {"podgroups": [{"name": "a", "minReplicas": 1, "podReferences": []}]}},
     ("JobSet", "jobset.x-k8s.io"): {"spec": {"suspend": True, "replicatedJobs": _JOBS}},
     ("LocalQueue", "kueue.x-k8s.io"): {"spec": {"clusterQueue": "q"}},

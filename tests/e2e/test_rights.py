@@ -49,6 +49,7 @@ OF_OTHER_STORIES: dict[str, dict[tuple[str, str], str]] = {
         ("scheduling.volcano.sh", "queues"): "list watch",
         ("topology.volcano.sh", "hypernodes"): "list watch",
         ("kai.scheduler", "topologies"): "list watch",
+        ("scheduling.k8s.io", "compositepodgroups"): "list watch",
         ("scheduling.run.ai", "podgroups"): "list watch",
         ("scheduling.run.ai", "queues"): "list watch",
         ("scheduling.run.ai", "podgroups/status"): "patch",

@@ -36,6 +36,7 @@ CLUSTER_RIGHTS = {
     ("policy", "poddisruptionbudgets"): FOLLOW,
     ("scheduling.k8s.io", "priorityclasses"): FOLLOW,
     ("scheduling.k8s.io", "podgroups"): READ,
+    ("scheduling.k8s.io", "compositepodgroups"): FOLLOW,
     ("scheduling.k8s.io", "podgroups/status"): {"patch"},
     ("scheduling.sigs.k8s.io", "podgroups"): READ | {"patch"},
     ("scheduling.sigs.k8s.io", "podgroups/status"): {"patch"},

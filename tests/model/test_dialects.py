@@ -373,12 +373,11 @@ def test_wrong_scheduling_of_a_job_is_named(policy, more, field):
     assert raised.value.field == field
 
 
-def test_a_group_of_a_composite_group_is_refused():
-    """So many of these groups would have to start together."""
+def test_a_group_of_a_composite_group_names_its_workload():
+    """Which is the same for all groups of a tree."""
     with pytest.raises(FieldError) as raised:
         upstream(parentCompositePodGroupName="parent", schedulingPolicy={"gang": {"minCount": 1}})
-    assert raised.value.field == "spec.parentCompositePodGroupName"
-    assert "CompositePodGroup" in raised.value.message
+    assert raised.value.field == "spec.workloadRef"
 
 
 def test_upstream_priority_and_topology():

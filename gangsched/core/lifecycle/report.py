@@ -15,7 +15,7 @@ from gangsched.core.world.suspended import LENIENT
 from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.messages.text import join_names, pluralize
-from gangsched.model.dialects import DIALECTS, has_status
+from gangsched.model.dialects import BY_FAMILY, has_status
 from gangsched.model.dialects.operators import FAMILIES
 from gangsched.model.jobsets import GROUP, JOBSET, VERSION
 from gangsched.model.records import JOB, GangId, Pod
@@ -89,7 +89,6 @@ About: TypeAlias = Reference | PodRef | Victim
 
 #: The version under which the objects of gang APIs are named in Events, by group; v1 for others.
 _VERSIONS = {
-    **{each.family: each.versions[-1] for each in DIALECTS if each.versions},
     "kueue.x-k8s.io": "v1beta1",
     "jobset.x-k8s.io": "v1alpha2",
 }
@@ -113,8 +112,10 @@ def group_reference(family: str, kind: str, namespace: str, name: str, uid: str)
     operator = FAMILIES.get(family)
     if operator is not None:
         return (f"{operator.group}/{operator.versions[0]}", kind, namespace, name, uid)
-    version = _VERSIONS.get(family, "v1")
-    return (f"{family}/{version}" if family else version, kind, namespace, name, uid)
+    dialect = BY_FAMILY.get(family)
+    version = dialect.versions[-1] if dialect is not None and dialect.versions else _VERSIONS.get(family, "v1")
+    group = dialect.group or family if dialect is not None else family
+    return (f"{group}/{version}" if group else version, kind, namespace, name, uid)
 
 
 def job_of(world: World, gang: GangId) -> Suspendable | None:

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from gangsched.core.quota.gang_workloads import Managed
+from gangsched.core.state.group_trees import GroupTrees
 from gangsched.core.state.jobs import WITHOUT_PODS, Jobs, OwnerKey, Suspendable, family_of, gang_of, templates_of
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.ownership import Key, Ownership, same
 from gangsched.model.constraints import Labels
-from gangsched.model.dialects import owners
+from gangsched.model.dialects import BY_FAMILY, GROUP_HINT, owners
 from gangsched.model.dialects.objects import OWNER_GROUPS
 from gangsched.model.dialects.operators import FAMILIES, OPERATORS, RAY
 from gangsched.model.jobsets import JOBSET, MAX_WITHOUT_PODS, QUEUED_JOBSET, JobSet
@@ -42,6 +43,7 @@ class OwnerGangs:
         namespaces: Mapping[str, Labels],
         kinds: Iterable[str],
         ownership: Ownership,
+        trees: GroupTrees,
     ) -> None:
         self._jobs = jobs
         self._membership = membership
@@ -50,6 +52,7 @@ class OwnerGangs:
         self._namespaces = namespaces
         self._kinds = frozenset(kinds)
         self._ownership = ownership
+        self._trees = trees
 
     # -- questions -----------------------------------------------------------------------------------------
 
@@ -58,7 +61,7 @@ class OwnerGangs:
         with what the object of its group says about it. One that waits, and of which it is not clear whose it is, with
         the reason for that.
         """
-        found = self._grouped(pod)
+        found = self._grouped(self._in_tree(pod) if self._trees.used else pod)
         unowned = self.unowned(pod) if not pod.node and pod.live else ""
         return found if found.unowned == unowned else msgspec.structs.replace(found, unowned=unowned)
 
@@ -69,6 +72,15 @@ class OwnerGangs:
         named = key_in_labels(pod)
         found = self._ownership.unclear(pod.owner, pod.namespace)
         return found or (self._ownership.named(*named) if named is not None else "")
+
+    def _in_tree(self, pod: Pod) -> Pod:
+        """Return a pod as a member of the tree that its group is in, if it is in one."""
+        dialect = BY_FAMILY.get(pod.gang.family)
+        if dialect is None or not dialect.above:
+            return pod
+        key = dialect.below or pod.gang.family, pod.namespace, pod.hints.get(GROUP_HINT, pod.gang.name)
+        gang = GangId(*(self._trees.root_of(key) or key), pod.scheduler)
+        return pod if gang == pod.gang else msgspec.structs.replace(pod, gang=gang)
 
     def _grouped(self, pod: Pod) -> Pod:
         if pod.gang.family != SINGLE or pod.mistake is not None:

@@ -24,6 +24,7 @@ from gangsched.core.state.columns import HyperNodes
 from gangsched.core.state.eviction_history import EvictionHistory
 from gangsched.core.state.expected_members import Members
 from gangsched.core.state.foreign_nominations import ForeignNominations
+from gangsched.core.state.group_trees import GroupTrees
 from gangsched.core.state.jobs import Jobs, OwnerKey
 from gangsched.core.state.membership import Membership
 from gangsched.core.state.ownership import Ownership
@@ -38,6 +39,7 @@ from gangsched.core.world.held_taints import HeldTaints
 from gangsched.core.world.owner_gangs import OwnerGangs, key_in_labels
 from gangsched.core.world.resumes import Resumes
 from gangsched.model.devices import DEVICE_KINDS, DeviceObject
+from gangsched.model.dialects import GROUP_APIS
 from gangsched.model.dialects.objects import MAX_MEMBERS
 from gangsched.model.errors import Mistake
 from gangsched.model.held import with_held
@@ -132,6 +134,7 @@ class World:
         self.uid_of: dict[tuple[str, str], str] = {}
         self.managed = Managed(self.snapshot, self.membership, self.jobs, self.assumed, fair_sharing)
         self.members = Members(self.pods, self.membership.expected.made)
+        self.group_trees = GroupTrees()
         self.owner_gangs = OwnerGangs(
             self.jobs,
             self.membership,
@@ -140,6 +143,7 @@ class World:
             self.snapshot.namespaces,
             gang_owners,
             self.ownership,
+            self.group_trees,
         )
         self._evict_daemonset_pods = evict_daemonset_pods
         #: Members beyond the minimum are placed after the minimum of all gangs of their priority.
@@ -502,7 +506,7 @@ def group_refused(event: ObjectRefused, known: Gang | None) -> Gang:
 
 def api_of(event: ObjectRefused) -> str:
     """The gang API of a group_refused object."""
-    return event.kind.partition(".")[2]
+    return GROUP_APIS.get(event.kind) or event.kind.partition(".")[2]
 
 
 def queue_object_refused(event: ObjectRefused, quota: Quota) -> QueueObject | None:

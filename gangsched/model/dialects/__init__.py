@@ -24,7 +24,7 @@ from gangsched.model.dialects import (
     volcano,
     yunikorn,
 )
-from gangsched.model.dialects.dialect import CommonStatus, CurrentObject, Dialect
+from gangsched.model.dialects.dialect import CommonStatus, CurrentObject, Dialect, api_group
 from gangsched.model.dialects.objects import ALLOWED, delay_remark, is_subdomain, shown
 from gangsched.model.errors import Mistake
 from gangsched.model.records import SINGLE, Gang, GangId, Pod
@@ -57,9 +57,14 @@ DIALECTS = (
     yunikorn.DIALECT,
     grove.DIALECT,
 )
-BY_FAMILY: Mapping[str, Dialect] = {each.family: each for each in (*DIALECTS, owners.DIALECT, *operators.DIALECTS)}
+BY_FAMILY: Mapping[str, Dialect] = {
+    each.family: each for each in (*DIALECTS, upstream.COMPOSITE, owners.DIALECT, *operators.DIALECTS)
+}
 #: The kinds of the objects that describe groups, each with its API group after a dot.
-GROUP_APIS = frozenset(f"{each.kind}.{family}" for family, each in BY_FAMILY.items())
+GROUP_APIS: Mapping[str, str] = {f"{each.kind}.{api_group(each)}": family for family, each in BY_FAMILY.items()}
+#: Families of groups that may be in groups of groups, and the hint in which a pod has the name of its group.
+IN_TREES = frozenset(family for family, each in BY_FAMILY.items() if each.above and not each.below)
+GROUP_HINT = upstream.GROUP_HINT
 #: Of a pod that is its own gang, and of a family that no API describes by members or with a status: Jobs with a queue.
 #: By the scheduler name of pods that others put into groups.
 _GROUPED: Mapping[str, Dialect] = {each.scheduler_name: each for each in DIALECTS if each.grouped_by}
@@ -134,7 +139,8 @@ def needs_object(pod: Pod) -> bool:
 
 def group_api(family: str) -> str:
     """Return the kind of the objects that describe groups of this family, with its API group after a dot."""
-    return f"{_dialect_of(family).kind}.{family}"
+    found = _dialect_of(family)
+    return f"{found.kind}.{found.group or family}"
 
 
 def minimum_key(family: str) -> str:

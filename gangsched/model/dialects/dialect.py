@@ -46,6 +46,9 @@ class Dialect(NamedTuple):
     none, under ``minimum_key`` how many they must be. ``mistake_of`` and ``remark_of`` (of labels and annotations) name
     what is wrong in that.
 
+    A group may be in a group of groups of the family ``above``, and that in another of them; ``below`` is the family of
+    the groups that have members. ``group`` is the API group where the family is not called so.
+
     ``role_of`` tells members apart of which a gang needs so many each.
 
     ``status`` makes the fields that the group object's status should have; None: its status is not ours to write. The
@@ -64,6 +67,9 @@ class Dialect(NamedTuple):
     gang_from_object: Callable[[Any], Gang] | None = None
     kind: str = "PodGroup"
     plural: str = "podgroups"
+    above: str = ""
+    below: str = ""
+    group: str = ""
     scheduler_name: str = ""
     grouped_by: str = ""
     alone_key: str = ""
@@ -78,6 +84,11 @@ class Dialect(NamedTuple):
     queue: tuple[type[wire.Object], Callable[[Any], ClusterQueue]] | None = None
     queue_versions: tuple[str, ...] = ()
     documented: tuple[Documented, ...] = ()
+
+
+def api_group(dialect: Dialect) -> str:
+    """Return the API group of the group objects."""
+    return dialect.group or dialect.family
 
 
 def scheduled(told: CommonStatus, name: str) -> list[Condition]:

@@ -14,9 +14,13 @@ from gangsched.model.dialects.dialect import EVICTED, CommonStatus, CurrentObjec
 from gangsched.model.dialects.objects import described
 from gangsched.model.errors import FieldError
 from gangsched.model.fields import Documented, in_status
-from gangsched.model.records import Gang
+from gangsched.model.records import Gang, GroupLink
 
 FAMILY = "scheduling.k8s.io"
+#: The family of groups of groups.
+COMPOSITES, COMPOSITE_KIND = f"compositepodgroups.{FAMILY}", "CompositePodGroup"
+#: Where a pod keeps the name of its group, while it is a member of the tree that its group is in.
+GROUP_HINT = "spec.schedulingGroup.podGroupName"
 #: Served versions in the order of preference; which one a cluster has is found by discovery.
 VERSIONS = ("v1beta1", "v1alpha3", "v1alpha2")
 #: The condition by version: renamed when the API became beta (KEP-4671).
@@ -46,7 +50,40 @@ def gang_from_object(obj: wire.UpstreamPodGroup) -> Gang:
         disruption=_disruption(spec.disruption_mode),
         topology=_topology(spec.scheduling_constraints),
         priority_class=spec.priority_class_name,
+        link=_link(spec.parent_composite_pod_group_name, spec.workload_ref, None),
     )
+
+
+def composite_from_object(obj: wire.CompositePodGroup) -> Gang:
+    """One CompositePodGroup. Raises :class:`FieldError`."""
+    spec = obj.spec
+    gang = spec.scheduling_policy.gang
+    if gang is None:
+        raise FieldError("spec.schedulingPolicy", invalid.BASIC_OF_GROUPS)
+    least = gang.min_group_count
+    if least < 1:
+        raise FieldError("spec.schedulingPolicy.gang.minGroupCount", invalid.below(value=least, least=1))
+    return described(
+        COMPOSITES,
+        obj,
+        None,
+        kind=COMPOSITE_KIND,
+        priority=spec.priority,
+        preemption_policy=spec.preemption_policy,
+        disruption=_disruption(spec.disruption_mode),
+        topology=_topology(spec.scheduling_constraints),
+        priority_class=spec.priority_class_name,
+        link=_link(spec.parent_composite_pod_group_name, spec.workload_ref, least),
+    )
+
+
+def _link(above: str, workload: wire.WorkloadReference | None, least: int | None) -> GroupLink | None:
+    """Return the place of a group in its tree; None for a group of pods that is in none."""
+    if not above and least is None:
+        return None
+    if workload is None or not workload.workload_name:
+        raise FieldError("spec.workloadRef", invalid.NO_WORKLOAD_OF_TREE)
+    return GroupLink(above, workload.workload_name, least)
 
 
 def gang_of_job(job: wire.Job) -> Gang | None:
@@ -118,12 +155,26 @@ def status(told: CommonStatus, seen: CurrentObject) -> dict[str, Any]:
     return {"conditions": conditions.with_these(listed, [*ours, *evicted(told)], seen.generation, seen.now)}
 
 
+COMPOSITE = Dialect(
+    COMPOSITES,
+    lambda _meta, _spec: ("", ""),
+    ("v1beta1", "v1alpha3"),
+    wire.CompositePodGroup,
+    gang_from_object=composite_from_object,
+    kind=COMPOSITE_KIND,
+    plural="compositepodgroups",
+    above=COMPOSITES,
+    below=FAMILY,
+    group=FAMILY,
+    role_of=lambda pod, _: pod.hints.get(GROUP_HINT, ""),
+)
 DIALECT = Dialect(
     FAMILY,
     group_of,
     VERSIONS,
     wire.UpstreamPodGroup,
     gang_from_object=gang_from_object,
+    above=COMPOSITES,
     status=status,
     documented=(
         Documented(
@@ -139,5 +190,10 @@ DIALECT = Dialect(
             "on pods", None, {"`spec.schedulingGroup.podGroupName`": "the PodGroup that the pod is a member of"}
         ),
         Documented("Job `spec.scheduling` (1.37)", wire.JobScheduling),
+        Documented(
+            f"CompositePodGroup `{FAMILY}` (v1alpha3, v1beta1)",
+            wire.CompositePodGroupSpec,
+            in_status(conditions="left alone, as by kube-scheduler 1.37"),
+        ),
     ),
 )
