@@ -34,6 +34,7 @@ from gangsched.runtime.behind_faults import behind
 from gangsched.runtime.culprits import Suspect, suspects
 from gangsched.runtime.known import Known
 from gangsched.runtime.loop import Core, Rebuilt
+from gangsched.runtime.namespace_pauses import NamespacePauses
 from gangsched.runtime.quarantine import Quarantine
 from gangsched.runtime.unanswered import Unanswered
 
@@ -45,8 +46,6 @@ _MOST_TRIES = 12
 _MOST_TRIALS = 3
 #: So many pods of a gang get a condition that says why it is quarantined.
 _MOST_TOLD = 100
-#: So many gangs are remembered of which a decision has failed, and for so long (seconds).
-_MOST_FAILED, _LOOK_SECONDS = 1000, 60.0
 #: Events that say how this process stands.
 _CONTROL = frozenset({Quarantined, LeadershipChanged, Synced})
 
@@ -100,7 +99,8 @@ class Boundary(Generic[C]):
         self._now = 0.0
         self._later: list[Action] = []  # what follows from a rebuild that a question has made necessary
         self._untold: list[tuple[Hashable, Quarantined]] = []
-        self._looked_behind: dict[str, float] = {}  # gangs of which a decision has failed, and when
+        self._pauses = NamespacePauses()
+        self._doubts: dict[str, Fault] = {}  # by namespace, what may have left the core with half a change
 
     @property
     def core(self) -> C:
@@ -131,6 +131,8 @@ class Boundary(Generic[C]):
 
     def has_work(self, now: float) -> bool:
         """See :class:`gangsched.runtime.loop.Core`."""
+        self._now = now
+        self._renew_if_due()
         try:
             return bool(self._later) or self._core.has_work(now)
         except Exception as error:  # noqa: BLE001 - this is the boundary
@@ -161,6 +163,7 @@ class Boundary(Generic[C]):
             self._later = self._recover(error, ASKED, self._now)
             return self._now
         moments = [wake_at, self._writes.until(), self.quarantine.next_at() if self.quarantine else None]
+        moments.append(min(map(self._pauses.until, self._doubts), default=None))
         return min((moment for moment in moments if moment is not None), default=None)
 
     def next_gang(self) -> str:
@@ -177,7 +180,9 @@ class Boundary(Generic[C]):
         """See :class:`gangsched.runtime.loop.Core`."""
         faults = self._core.drain_faults()
         for fault in faults:
-            self._look_behind(fault)
+            self._doubts.setdefault(fault.gangs[0].namespace if fault.gangs else "", fault)
+        if faults:
+            self._renew_if_due()
         return [Fault(each.gang, each.error, each.trace) for each in faults]
 
     def cancelled(self) -> SearchCancelled | None:
@@ -271,26 +276,39 @@ class Boundary(Generic[C]):
             return True
         return False
 
-    def _look_behind(self, fault: Fault) -> None:
-        """If another object is to blame for a failed decision than the gang, quarantine that. That takes long, so it is
-        found out once a minute for each gang.
+    def _renew_if_due(self) -> None:
+        """Replace a core of which a question has failed: it may have been left with half a change. For one namespace
+        that is done ever less often.
         """
-        core, gang = self._core, fault.gang
-        if not isinstance(core, Scheduler) or self._now < self._looked_behind.get(gang, float("-inf")) + _LOOK_SECONDS:
+        due = [namespace for namespace in self._doubts if self._pauses.until(namespace) <= self._now]
+        if not due:
             return
-        self._looked_behind[gang] = self._now
-        if len(self._looked_behind) > _MOST_FAILED:
-            del self._looked_behind[next(iter(self._looked_behind))]
+        faults = [self._doubts.pop(namespace) for namespace in due]
+        for namespace in due:
+            self._pauses.begin(namespace, self._now)
+        culprits = [name for fault in faults for name in self._put_behind(fault)]
+        first = faults[0]
+        if self._answered:
+            self._writes.begin()
+        try:
+            actions = self._rebuild(self._now)
+        except Exception as error:  # noqa: BLE001 - this is the boundary
+            actions = self._recover(error, DECIDING, self._now)
+        else:
+            names = tuple(dict.fromkeys(culprits)) or tuple(fault.gang for fault in faults)
+            self._on_rebuild(Rebuilt(DECIDING, first.error, first.trace, names))
+        self._later = [*self._later, *actions]
+
+    def _put_behind(self, fault: Fault) -> list[str]:
+        """If another object is to blame for a failed decision than the gang, quarantine that; returns its name."""
+        core = self._core
+        if not isinstance(core, Scheduler):
+            return []
         with suppress(Exception):  # else the gang waits as before
             make = cast("Callable[[], Scheduler]", partial(self._make, self.lasting))
             found = behind(fault, core, self.known, self.quarantine.everything(), make, self._now)
-            culprits = self._put(found, fault.cause or RuntimeError(), self._now)
-            if found:
-                del self._looked_behind[gang]  # if it fails again, more is to be left out at once
-                if self._answered:
-                    self._writes.begin()
-                self._later = [*self._later, *self._rebuild(self._now)]
-                self._on_rebuild(Rebuilt(DECIDING, fault.error, fault.trace, tuple(culprits)))
+            return self._put(found, fault.cause or RuntimeError(), self._now)
+        return []
 
     def _can_take(self, suspect: Suspect, now: float) -> bool:
         return any(self.quarantine.can_take(key, now) for key in suspect)

@@ -19,10 +19,11 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.amounts import fresh_seed
 from tests.controlplane.client import Client
 from tests.controlplane.plane import ControlPlane
 from tests.everyday.answers import answers
-from tests.everyday.beside import EverydaySide, beside, fresh_seed
+from tests.everyday.beside import EverydaySide, beside
 from tests.everyday.lives import Life
 from tests.everyday.traffic import traffic
 from tests.sidebyside.kube_side import settings

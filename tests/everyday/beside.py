@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
-import os
-import secrets
 from collections.abc import Callable
 from random import Random
 
@@ -18,12 +16,6 @@ from tests.sidebyside.run import Tally, side_by_side
 
 #: What is created on the API server beside pods; namespaces and classes are there.
 _KINDS = ("Node", "Service", "ReplicaSet", "StatefulSet", "PersistentVolumeClaim", "PodDisruptionBudget")
-
-
-def fresh_seed() -> int:
-    """Return a seed that nobody has played yet, or the one of this commit where EVERYDAY_FIRST says it."""
-    given = os.environ.get("EVERYDAY_FIRST")
-    return int(given) if given else secrets.randbelow(10**9)
 
 
 def case(seed: int, number: int, most: int, scheduler: str) -> Case:

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from tests.amounts import amount
+from tests.amounts import amount, fresh_seed
 from tests.controlplane.client import Client
 from tests.controlplane.plane import ControlPlane
-from tests.everyday.beside import EverydaySide, beside, case, fresh_seed
+from tests.everyday.beside import EverydaySide, beside, case
 from tests.sidebyside.kube_side import settings
 from tests.sidebyside.profiles import DEFAULT
 

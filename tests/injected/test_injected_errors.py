@@ -1,7 +1,6 @@
 """An error in any function of the core, once or for one object, changes nothing for other pods.
 
-``python -m tests.injected`` plays all functions. Here comes a fixed share of them, since about one function in four
-hundred still fails: an error in the middle of a question to the core leaves other gangs pending.
+``python -m tests.injected`` plays all functions. Here comes a share of them, another one in each run.
 """
 
 from __future__ import annotations
@@ -19,11 +18,9 @@ from gangsched.runtime.loop import CoreFaults, Observer, Observers
 from gangsched.runtime.metrics import Metrics
 from gangsched.runtime.observers import DecisionLog
 from gangsched.runtime.standing import Standing
-from tests.amounts import amount
+from tests.amounts import amount, fresh_seed
 from tests.injected.inject import MODES, InjectedError, Place, at_call, called, outcome, raising
 from tests.injected.life import Life
-
-SEED = 1
 
 
 @cache
@@ -43,14 +40,15 @@ def test_a_life_without_errors_ends_with_all_pods_bound() -> None:
 
 def test_an_error_in_a_function_of_the_core_changes_nothing_for_other_pods() -> None:
     """All others are bound, and no mark, nomination, taint or room is left behind."""
-    expected = Life().run()
+    seed, expected = fresh_seed(), Life().run()
+    print(f"seed {seed}: play it again with EVERYDAY_FIRST={seed}")
     cases = [(place, mode) for place in functions() for mode in MODES]
     # A function is drawn by its own name, so that a new one elsewhere does not exchange all of them.
-    drawn = sorted(cases, key=lambda case: random.Random(f"{SEED}/{case[0]}/{case[1]}").random())
+    drawn = sorted(cases, key=lambda case: random.Random(f"{seed}/{case[0]}/{case[1]}").random())
     some = drawn[: amount(len(cases), 80)]
     found = {(str(place), mode): outcome(place, functions()[place], expected, mode) for place, mode in some}
     bad = {case: said for case, said in found.items() if said[0].isupper()}
-    assert bad == {}, f"seed {SEED}: {bad}"
+    assert bad == {}, f"seed {seed}: {bad}"
     assert any(said[0] == "ok" for said in found.values())
 
 

@@ -16,6 +16,7 @@ from gangsched.core.options import Options
 from gangsched.core.planning.cycle import GangCycle
 from gangsched.core.queue.hint_index import HintIndex
 from gangsched.core.scheduler import Scheduler
+from gangsched.core.state.columns import NodeColumns
 from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.world.world import World as Observed
 from gangsched.model.records import Pod
@@ -250,3 +251,44 @@ def test_a_pod_that_makes_the_decisions_of_others_fail_is_left_out(monkeypatch: 
     run = Run(*objects, contain_errors=True).until(30.0)
     assert run.nodes() == {"evil": "n0", "good": "n0"}
     assert [each.culprits for each in run.rebuilt] == [("Pod d/evil",)]
+
+
+def test_a_question_that_leaves_half_a_change_behind_stops_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error in the middle of an update within a decision: the next would be wrong, so a new core decides them."""
+    raised = raising(monkeypatch, NodeColumns, "update", lambda *_: True, times=1)
+    gangs = [
+        each for n in range(3) for each in (gang(f"g{n}").min(1), pod(f"m{n}").cpu(2).gang(f"g{n}").label(app="x"))
+    ]
+    run = Run(node("n0").cpu(8).label(zone="a"), *gangs, pod("good").cpu(1), contain_errors=True).until(100.0)
+    assert raised == [1]
+    assert set(run.nodes().values()) == {"n0"}
+    assert len(run.rebuilt) == 1
+
+
+def test_a_namespace_whose_decisions_fail_again_and_again_has_ever_fewer_new_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first two at once, then after pauses that double, however many of its gangs fail. Others are decided at once,
+    and an error in another namespace has a new core at once.
+    """
+    right = GangCycle.decide
+
+    def broken(self: GangCycle) -> Any:
+        if any("evil" in gang_of.name for gang_of in self._gangs):
+            raise KeyError("broken")
+        return right(self)
+
+    monkeypatch.setattr(GangCycle, "decide", broken)
+    run = Run(node("n0").cpu(64), contain_errors=True)
+    for minute in range(100):
+        for made in (pod(f"evil-{minute}").cpu(1), pod(f"good-{minute}", "e").cpu(0.1)):
+            run.world.create_after(60.0 * minute, event(made))
+    run.until(3600.0)
+    assert 4 <= len(run.rebuilt) <= 9
+    run.world.create_after(1.0, event(pod("evil-too", "f").cpu(1)))
+    run.until(3610.0)
+    assert sum("f/evil-too" in each.culprits for each in run.rebuilt) == 2
+    run.until(7300.0)
+    nodes = run.nodes()
+    assert all(bool(node_of) == name.startswith("good") for name, node_of in nodes.items())
+    assert len(run.rebuilt) <= 18

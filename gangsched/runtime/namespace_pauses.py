@@ -1,0 +1,30 @@
+"""How often the core may be replaced over one namespace, so that its users cannot keep it busy with that."""
+
+from __future__ import annotations
+
+from gangsched.core.world.cut_decisions import LONGEST_PAUSE_SECONDS, pause_seconds
+
+#: So many namespaces are remembered.
+_MOST = 1000
+
+
+class NamespacePauses:
+    """For each namespace the number of times in a row, and when the pause after the last one is over. There is none
+    after the first one, so that a single error is over at once. The others double.
+    """
+
+    def __init__(self) -> None:
+        self._by_namespace: dict[str, tuple[int, float]] = {}
+
+    def until(self, namespace: str) -> float:
+        """Return when the pause of a namespace is over."""
+        return self._by_namespace.get(namespace, (0, float("-inf")))[1]
+
+    def begin(self, namespace: str, now: float) -> None:
+        """The core is replaced now over this namespace."""
+        times, until = self._by_namespace.pop(namespace, (0, now))
+        if until + LONGEST_PAUSE_SECONDS < now:
+            times = 0
+        if len(self._by_namespace) >= _MOST:
+            del self._by_namespace[next(iter(self._by_namespace))]
+        self._by_namespace[namespace] = (times + 1, now + pause_seconds(times + 1))
