@@ -523,7 +523,10 @@ class Membership:
             facts.of_members = self.expected.members_of(gang)
         elif facts.of_members is None:
             census = self.census(gang)
-            looks = [(p.uid, id(p.shape), p.priority, p.preemption_policy, p.labels, p.hints) for p in census.pending]
+            looks = [
+                (p.uid, id(p.shape), p.priority, p.preemption_policy, p.labels, p.hints, p.devices)
+                for p in census.pending
+            ]
             facts.of_members = looks, [p.uid for p in census.bound]
         return facts.of_members
 

@@ -8,6 +8,7 @@ import pytest
 from gangsched.core.actions import AllocateClaim, Bind, ClaimWrite, ReleaseClaim, ReserveClaim, Write
 from gangsched.core.events import Outcome
 from gangsched.core.lifecycle.claims import SETTLE_SECONDS
+from gangsched.model.constraints import PodClaim, PodDevices
 from tests.builders import gang, node, pod
 from tests.core.devices.worlds import CLASSES, ask, claim, gpus, held
 from tests.core.harness import Cluster, Judge, nodes_of
@@ -211,3 +212,15 @@ def test_a_device_that_another_scheduler_gives_out_in_that_time_is_given_back() 
     cluster.pass_time(5)
     assert nodes_of(cluster.log) == {}
     assert given(cluster) == {"theirs": ["foreign"]}
+
+
+@pytest.mark.parametrize("last", [1, 2])
+def test_a_gang_is_decided_again_when_the_last_claim_is_made(last: int) -> None:
+    """The claim controller writes the names of claims into the status of one pod after another."""
+    cluster = story()
+    cluster.change(f"m{last}", devices=PodDevices((PodClaim("gpus", "", "t"),)))
+    cluster.run()
+    assert nodes_of(cluster.log) == {}
+    cluster.change(f"m{last}", devices=PodDevices((PodClaim("gpus", f"c{last}", "t"),)))
+    cluster.run()
+    assert nodes_of(cluster.log).keys() == {"m1", "m2"}
