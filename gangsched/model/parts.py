@@ -7,6 +7,7 @@ no member, then those that have most members in their places, then by name.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations, islice, product
 
 from gangsched.model.constraints import Labels
 from gangsched.model.records import Gang, Part
@@ -69,6 +70,30 @@ def needed(part: Part, there: Mapping[str, int], placed: Mapping[str, int]) -> d
         out |= wanted
     if len(found) < part.least:  # those that are not there yet
         out[f"{part.name}/"] = (part.least - len(found)) * part.count
+    return out
+
+
+def ways(part: Part, there: Mapping[str, int], placed: Mapping[str, int], most: int) -> list[dict[str, int]]:
+    """Return the ways to choose what must start together, as :func:`needed` has it, its own first; at most so many.
+    Parts that have placed members are in all of them, and parts that lack members in none.
+    """
+    if part.least is None or not part.parts:
+        return [needed(part, there, placed)]
+    found = _ranked(part, there, placed)
+    fixed = [each for each, wanted in found if any(placed.get(role, 0) for role in wanted)][: part.least]
+    free = [
+        each
+        for each, wanted in found
+        if each not in fixed and all(there.get(role, 0) >= count for role, count in wanted.items())
+    ]
+    if len(found) <= part.least or len(fixed) + len(free) <= part.least:
+        chosen = [[each for each, _ in found[: part.least]]]
+    else:
+        chosen = [[*fixed, *some] for some in islice(combinations(free, part.least - len(fixed)), most)]
+    out: list[dict[str, int]] = []
+    for some in chosen:
+        within = islice(product(*(ways(each, there, placed, most) for each in some)), most - len(out))
+        out += [{role: count for wanted in each for role, count in wanted.items()} for each in within]
     return out
 
 

@@ -32,6 +32,8 @@ from gangsched.model.constraints import NOT_IN, NodeTerm, Requirement
 from gangsched.model.queues import foreign_queue
 from gangsched.model.records import PREEMPT_NEVER, GangId, Pod
 
+#: So many choices of the parts that start are tried.
+MAX_CHOICES = 16
 #: No slots.
 NO_PODS: Ints = np.zeros(0, dtype=np.int64)
 
@@ -171,10 +173,8 @@ class SchedulingContext:
             *world.managed.rooms_of(p for c in self.census.values() for p in c.kinds),
         }
         #: The parts of the gangs, where some part has a topology of its own.
-        self.parts: Parts | None = None
-        if any(map(is_made_of_parts, map(member.spec, self.gangs))):
-            asked_for = (p for want in self.wants for p in want.members)
-            self.parts = Parts(world, placer, self.census, self._constraints(), asked_for)
+        made_of_parts = any(map(is_made_of_parts, map(member.spec, self.gangs)))
+        self.parts = Parts(world, placer, self.census, self._constraints(), self.wants) if made_of_parts else None
         around = self._constraints() if self.parts is None else ()
         self.topology = Topology(self.world.snapshot, around, self._bound())
         if self.parts is not None:
@@ -218,18 +218,42 @@ class SchedulingContext:
 
     # -- parts ---------------------------------------------------------------------------------------------
 
+    @cached_property
+    def choices(self) -> list[Parts]:
+        """The parts, with each choice of those that start; of choices that are alike one."""
+        if self.parts is None:
+            return []
+        self.assign(None)
+        found = {self.parts.look: self.parts}
+        gang, member = self.gangs[0], self.world.membership
+        spec, census = member.spec(gang), self.census[gang]
+        if spec is not None and len(self.gangs) == 1 and self.needs[gang]:
+            pending = [p for p in census.pending if p.uid not in self.announced]
+            for short in member.ways(gang, MAX_CHOICES)[1:]:
+                needed = member.required_beside(gang, spec, census, short)
+                members = member.chosen(gang, pending, needed, short)[:needed]
+                wants = [Want(tuple(members), len(members)), *self.parts.wants[1:]]
+                other = Parts(self.world, self.placer, self.census, self._constraints(), wants)
+                found.setdefault(other.look, other)
+        return [*found.values()]
+
+    def choose(self, parts: Parts) -> None:
+        """From now on these parts are tried, anywhere."""
+        self.parts = parts
+        self.assign(None)
+
     def assign(self, assignment: Assignment | None) -> None:
         """From now on each part is tried in the domain that it has by this; None: anywhere."""
         if self.parts is not None:
             now = self.parts.assign(assignment)
             self._joining, self._classes = None, Classes(self.world.snapshot)
             self.announced = {uid: now[uid] for uid in self.announced}
-            self.wants = [Want(tuple(now[p.uid] for p in want.members), want.required) for want in self.wants]
+            self.wants = [Want(tuple(now[p.uid] for p in want.members), want.required) for want in self.parts.wants]
 
     def _in_parts(self, parts: Parts, leaving: Ints, later: frozenset[str]) -> tuple[Simulation, Placed] | None:
         """The members where they would go, each part in a domain of its own."""
         self._later = later
-        self.assign(None)
+        self.choose(parts)
         sim = self.simulation(leaving)
         wishes = self.nominated(sim)
         for assignment in parts.assignments(sim, wishes):
@@ -252,9 +276,9 @@ class SchedulingContext:
         """Assign the parts to the domains that come nearest to holding them once these pods (slots) are gone. Returns
         whether members lack room even then.
         """
-        self.assign(None)
         if self.parts is None:
             return False
+        self.choose(self.choices[0])
         assignment, short = self.parts.nearest(self.simulation(leaving))
         self.assign(assignment)
         return short
@@ -430,7 +454,8 @@ class SchedulingContext:
     def _fit(self, leaving: Ints, later: frozenset[str]) -> tuple[Simulation, Placed] | None:
         """The same with the room of these ``later`` plans, if there are any just where the gang's own plan has it."""
         if self.parts is not None:
-            return self._in_parts(self.parts, leaving, later)
+            tried = (self._in_parts(parts, leaving, later) for parts in self.choices)
+            return next((found for found in tried if found is not None), None)
         self.domain, self._later = None, later
         sim = self.simulation(leaving)
         wishes = self.nominated(sim)

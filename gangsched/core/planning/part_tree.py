@@ -6,7 +6,8 @@ so the domains of a part lie inside the domain of the part around it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -43,6 +44,12 @@ class Branch(msgspec.Struct, eq=False):
     children: tuple[Branch, ...] = ()
     barred: frozenset[int] = frozenset()
     family: int = 0
+
+    def look(self) -> Hashable:
+        """Equal for branches of which the same is asked, whatever their names."""
+        members = frozenset(Counter(id(pod.shape) for pod in self.members).items())
+        below = frozenset(Counter(each.look() for each in self.children).items())
+        return self.keys, self.soft, self.apart, members, frozenset(row for _, row in self.bound), below
 
     def leaves(self) -> Iterator[Branch]:
         """Yield the leaves below it, or itself."""

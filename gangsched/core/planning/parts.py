@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -45,8 +45,8 @@ class Lack(NamedTuple):
 
 
 class Parts:
-    """The parts of gangs, with the members ``asked`` for in a ``tree``. ``around`` are the constraints of all gangs
-    together. ``census`` has their members: those pending are replaced by :meth:`assign`.
+    """The parts of gangs, with the members of these ``wants`` in a ``tree``. ``around`` are the constraints of all
+    gangs together. ``census`` has their members: those pending are replaced by :meth:`assign`.
     """
 
     def __init__(
@@ -55,13 +55,14 @@ class Parts:
         placer: Placer,
         census: Mapping[GangId, Census],
         around: Sequence[tuple[str, bool]],
-        asked: Iterable[Pod],
+        wants: Sequence[Want],
     ) -> None:
         self._world = world
         self._placer = placer
         self._census = census
         self._around = around
-        self._asked = [*asked]
+        self.wants = wants
+        self._asked = [pod for want in wants for pod in want.members]
         self._unassigned = {gang: found.pending for gang, found in census.items()}
         self._shapes: dict[object, tuple[PodShape, PodShape]] = {}
         self.assignment: Assignment | None = None
@@ -93,6 +94,11 @@ class Parts:
         return self._everybody.at(rows) is not None
 
     # -- members in domains --------------------------------------------------------------------------------
+
+    @property
+    def look(self) -> Hashable:
+        """Equal for choices of parts that differ in names only."""
+        return self.tree.root.look()
 
     def assign(self, assignment: Assignment | None) -> dict[str, Pod]:
         """From now on pending members are in these domains; None: anywhere. Returns them by UID."""

@@ -23,7 +23,8 @@ from gangsched.core.options import Options
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.part_costs import VictimPrices
 from gangsched.core.planning.part_table import PartTable
-from gangsched.core.planning.part_tree import Assignment, PartTree
+from gangsched.core.planning.part_tree import Assignment
+from gangsched.core.planning.parts import Parts
 from gangsched.core.planning.topology import MAX_SEARCHES, Domain, least_harmful
 from gangsched.core.preemption import explain
 from gangsched.core.preemption.blocks import Owners
@@ -66,8 +67,9 @@ def cap_of(options: Options, required: int) -> Cap | None:
 
 
 class PartsPlan(NamedTuple):
-    """A plan with the parts in these domains."""
+    """A plan with these parts in these domains."""
 
+    parts: Parts
     assignment: Assignment
     units: Units
     choice: Choice
@@ -76,6 +78,18 @@ class PartsPlan(NamedTuple):
     def order(self) -> tuple[object, ...]:
         """The smaller is the better plan: levels that parts rather have count after harm, and names last."""
         return self.choice.harm[:-1], self.assignment.misses, self.choice.harm.names
+
+
+def _floor_of(searches: Sequence[tuple[Parts, Search]]) -> Floor:
+    """The least harm that any assignment of these parts does."""
+    out = []
+    for parts, search in searches:
+        lowest = next(PartTable(parts.tree, VictimPrices(search, lower=True)).cheapest(1), None)
+        floor = search.floor_of(lowest.price) if lowest is not None else None
+        if lowest is not None and floor is None:
+            return _UNKNOWN
+        out += [floor] if floor is not None else []
+    return min(out, default=_UNKNOWN)
 
 
 #: So many assignments are tried after the best one.
@@ -104,7 +118,7 @@ class VictimsOf:
         """
         context = self._context
         if context.parts is not None:
-            units, choice = self._in_parts(context.parts.tree)
+            units, choice = self._in_parts()
         elif context.topology.constrained:
             units, choice = self._in_domains()
         else:
@@ -118,21 +132,37 @@ class VictimsOf:
             self._gate.awaited = tuple(_leaving_anyway(self._world, context.ledger.condemned, evicted))
         return units, choice
 
-    def _in_parts(self, tree: PartTree) -> tuple[Units, Choice | None]:
+    def _in_parts(self) -> tuple[Units, Choice | None]:
         """Look for victims with the parts in the domains that cost least, then in others, as long as these may be
-        better.
+        better; and so with each choice of parts.
         """
-        context = self._context
-        context.assign(None)
-        sim = context.planned()
-        units = self._candidates(context.usable(sim))
-        if units.empty:
-            return units, None
-        search = self._least_harm(units, sim, 0)
-        least = None
-        best: PartsPlan | None = None
-        left, tried, in_vain = context.options.search_steps, 0, 0
-        for candidate in PartTable(tree, VictimPrices(search)).cheapest(MAX_SEARCHES):
+        context, steps = self._context, self._context.options.search_steps
+        best, searches, left = None, list[tuple[Parts, Search]](), steps
+        everything: Units | None = None
+        for parts in context.choices:
+            context.choose(parts)
+            sim = context.planned()
+            units = self._candidates(context.usable(sim))
+            everything = everything or units
+            if units.empty:
+                continue
+            search = self._least_harm(units, sim, 0)
+            searches.append((parts, search))
+            best, left = self._assigned(parts, search, best, left)
+            everything.unproven |= units.unproven
+        if best is None:
+            return everything if everything is not None else self._candidates(context.usable(context.planned())), None
+        context.choose(best.parts)
+        context.assign(best.assignment)
+        floor = None if best.choice.floor is None else _floor_of(searches)
+        return best.units, msgspec.structs.replace(best.choice, steps=steps - left, floor=floor)
+
+    def _assigned(
+        self, parts: Parts, search: Search, best: PartsPlan | None, left: int
+    ) -> tuple[PartsPlan | None, int]:
+        """The best plan with these parts, if it is better; and how many steps are left."""
+        context, tried, in_vain = self._context, 0, 0
+        for candidate in PartTable(parts.tree, VictimPrices(search)).cheapest(MAX_SEARCHES):
             floor = search.floor_of(candidate.price)
             if best is not None and floor is not None and gap(best.choice.harm, floor) is None:
                 break
@@ -143,22 +173,15 @@ class VictimsOf:
             context.assign(candidate.assignment)
             found, choice, spent = self._here(max(1, left // 2))
             left = max(0, left - spent)
-            plan = PartsPlan(candidate.assignment, found, choice) if choice is not None else None
+            plan = PartsPlan(parts, candidate.assignment, found, choice) if choice is not None else None
             if plan is not None and (best is None or plan.order < best.order):
                 best, in_vain = plan, 0
             elif best is not None:
                 in_vain += 1
+            else:
+                search.units.unproven = True
         context.left_out |= tried == MAX_SEARCHES
-        units.unproven |= tried > 0 and best is None
-        if best is None:
-            return units, None
-        context.assign(best.assignment)
-        if best.choice.floor is not None:
-            lowest = next(PartTable(tree, VictimPrices(search, lower=True)).cheapest(1), None)
-            least = search.floor_of(lowest.price) if lowest is not None else None
-        steps = context.options.search_steps - left
-        choice = msgspec.structs.replace(best.choice, steps=steps, floor=least or _UNKNOWN)
-        return best.units, choice if best.choice.floor is not None else best.choice
+        return best, left
 
     def _candidates(self, usable: Bools) -> Units:
         """All that may leave on these nodes, where quota decides that too."""

@@ -20,7 +20,7 @@ from gangsched.model.dialects import gang_from_member, needs_object, role_of
 from gangsched.model.dialects.operators import COUNTS_ALL, OPERATORS
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import QUEUED_JOBSET
-from gangsched.model.parts import needed
+from gangsched.model.parts import needed, ways
 from gangsched.model.records import (
     NO_STAKES,
     PREEMPT_LOWER,
@@ -381,12 +381,15 @@ class Membership:
         gangs, alone = self.group(gang)
         return View(gangs, alone, any(map(self.waits, gangs)))
 
-    def chosen(self, gang: GangId, pending: Sequence[Pod], needed: int) -> Sequence[Pod]:
+    def chosen(
+        self, gang: GangId, pending: Sequence[Pod], needed: int, short: Mapping[str, int] | None = None
+    ) -> Sequence[Pod]:
         """Those of these members of which any so many may start the gang. Where it needs some of each role, which they
-        are is settled here: of each role the first, then the first of all others.
+        are is settled here: of each role the first, then the first of all others. ``short`` are those of one of its
+        :meth:`ways`.
         """
         spec = self.spec(gang)
-        short = self.short_of(gang, spec) if spec is not None else {}
+        short = {**(short if short is not None else self.short_of(gang, spec) if spec is not None else {})}
         if spec is None or not short:
             return pending
         first: list[Pod] = []
@@ -408,6 +411,16 @@ class Membership:
             there = placed + Counter(role_of(pod, spec) for pod in self.census(gang).pending)
             wanted = needed(spec.parts, there, placed)
         return {role: count - placed[role] for role, count in wanted.items() if count > placed[role]}
+
+    def ways(self, gang: GangId, most: int) -> list[dict[str, int]]:
+        """The ways in which the parts of a gang may start: how many members of each role are still to be placed."""
+        spec = self.spec(gang)
+        if spec is None or spec.parts is None:
+            return []
+        placed = Counter(role_of(pod, spec) for pod in self.placed(gang))
+        there = placed + Counter(role_of(pod, spec) for pod in self.census(gang).pending)
+        found = ways(spec.parts, there, placed, most)
+        return [{role: n - placed[role] for role, n in wanted.items() if n > placed[role]} for wanted in found]
 
     def absent(self, gang: GangId, there: Sequence[Pod], *, kinds: bool = False) -> list[Pod]:
         """Stand-ins for the members that a gang announces and that are not among these, which are at least one; or for
@@ -459,11 +472,11 @@ class Membership:
         spec = self.spec(gang)
         if spec is None or (spec.match_policy == ONLY_WAITING and not census.pending):
             return 0
-        return max(
-            0,
-            spec.min_member - self.counts_towards_minimum(gang, spec, census),
-            sum(self.short_of(gang, spec).values()),
-        )
+        return self.required_beside(gang, spec, census, self.short_of(gang, spec))
+
+    def required_beside(self, gang: GangId, spec: Gang, census: Census, short: Mapping[str, int]) -> int:
+        """Members still to be placed before the gang may start, where so many of each role are short."""
+        return max(0, spec.min_member - self.counts_towards_minimum(gang, spec, census), sum(short.values()))
 
     def strict(self, gang: GangId) -> bool:
         """Return True if its bound members are removed when others cannot be bound."""

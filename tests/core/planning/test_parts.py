@@ -201,3 +201,13 @@ def test_parts_that_need_more_domains_than_there_are() -> None:
     decision = plan(*racks(r1=[3], r2=[3]), made_of(*parts), *pods)["d/g"]
     assert decision.headline is not None
     assert decision.headline.why == "the parts need more domains of rack than there are (2)"
+
+
+def test_the_parts_that_start_are_those_that_fit() -> None:
+    """One part has to start: not the first by name, but the one that fits, or for which less has to leave."""
+    parts = [Part("a", 3, topology=(RACK,)), Part("b", 2, topology=(RACK,)), Part("c", 2, topology=(RACK,))]
+    pods = [*members("a", 3), *members("b", 2), *members("c", 2, cores=2)]
+    assert where(plan(*racks(r1=[1, 1], r2=[1]), made_of(*parts, least=1), *pods)["d/g"]) == {"b": {"r1"}}
+    fillers = [pod(f"v{n}").cpu(1).on(f"r1-{n}").priority(1) for n in range(3)]
+    decision = plan(*racks(r1=[1, 1, 1], r2=[1]), *fillers, made_of(*parts, least=1), *pods)["d/g"]
+    assert (where(decision), len(decision.victims)) == ({"b": {"r1"}}, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import combinations, product
 from typing import NamedTuple
 
 import pytest
@@ -21,11 +21,13 @@ PRIORITIES = (1, 2, 3)
 class Case(NamedTuple):
     """Nodes with a spine, a rack, free cores and the priorities of pods of one core; and the parts of the gang: the
     replica, the members and the cores of each. A replica is in one spine, a part in one rack, ``apart`` from others.
+    At ``least`` so many replicas start.
     """
 
     nodes: list[tuple[str, str, int, list[int]]]
     parts: list[tuple[int, int, int]]
     apart: bool
+    least: int
 
 
 def case(seed: int) -> Case:
@@ -40,10 +42,11 @@ def case(seed: int) -> Case:
     equal = chance.random() < 0.5
     size = chance.randint(1, 2), chance.choice((1, 1, 2))
     parts = []
-    for replica in range(chance.choice((1, 1, 2))):
+    for replica in range(chance.choice((1, 1, 2, 2, 3))):
         other = (chance.randint(1, 2), chance.choice((1, 1, 2)))
         parts += [(replica, *(size if equal or n else other)) for n in range(chance.randint(1, 2))]
-    return Case(nodes, parts, chance.random() < 0.3)
+    replicas = len({replica for replica, _, _ in parts})
+    return Case(nodes, parts, chance.random() < 0.3, chance.choice((replicas, replicas, max(1, replicas - 1))))
 
 
 def objects(case: Case) -> list[Built]:
@@ -61,28 +64,34 @@ def objects(case: Case) -> list[Built]:
     parts = tuple(
         Part(f"replica-{n}", least=len(of), parts=tuple(of), topology=(("spine", True),)) for n, of in replicas.items()
     )
-    whole = Part(least=len(parts), parts=parts)
+    whole = Part(least=case.least, parts=parts)
     return [*out, gang("g").family(FAMILY).min(1).field(parts=whole)]
 
 
 def least_harm(case: Case) -> tuple[int, ...] | None:
     """How many pods of each priority have to leave at least, the highest first; None if the gang never fits."""
+    replicas = sorted({replica for replica, _, _ in case.parts})
+    ways = (
+        _least(case, [part for part in case.parts if part[0] in some]) for some in combinations(replicas, case.least)
+    )
+    return min((each for each in ways if each is not None), default=None)
+
+
+def _least(case: Case, parts: list[tuple[int, int, int]]) -> tuple[int, ...] | None:
+    """The same of these parts, which all start."""
     racks: dict[str, list[tuple[int, list[int]]]] = {}
     for _, rack, free, running in case.nodes:
         racks.setdefault(rack, []).append((free, running))
     best: tuple[int, ...] | None = None
     known: dict[tuple[str, tuple[int, ...]], tuple[int, ...] | None] = {}
-    for assignment in product(sorted(racks), repeat=len(case.parts)):
-        if not _allowed(case, assignment):
+    for assignment in product(sorted(racks), repeat=len(parts)):
+        if not _allowed(case, parts, assignment):
             continue
         total = [0] * len(PRIORITIES)
         for rack in {*assignment}:
             asked = tuple(
                 sorted(
-                    cores
-                    for (_, n, cores), at in zip(case.parts, assignment, strict=True)
-                    if at == rack
-                    for _ in range(n)
+                    cores for (_, n, cores), at in zip(parts, assignment, strict=True) if at == rack for _ in range(n)
                 )
             )
             if (rack, asked) not in known:
@@ -96,9 +105,9 @@ def least_harm(case: Case) -> tuple[int, ...] | None:
     return best
 
 
-def _allowed(case: Case, assignment: Sequence[str]) -> bool:
-    for replica in {replica for replica, _, _ in case.parts}:
-        mine = [at for (of, _, _), at in zip(case.parts, assignment, strict=True) if of == replica]
+def _allowed(case: Case, parts: list[tuple[int, int, int]], assignment: Sequence[str]) -> bool:
+    for replica in {replica for replica, _, _ in parts}:
+        mine = [at for (of, _, _), at in zip(parts, assignment, strict=True) if of == replica]
         if len({at[:2] for at in mine}) > 1 or (case.apart and len({*mine}) < len(mine)):
             return False
     return True
@@ -139,8 +148,10 @@ def test_no_assignment_does_less_harm(seed: int) -> None:
         return
     rack_of = {f"n{n}": rack for n, (_, rack, _, _) in enumerate(posed.nodes)}
     found = placed(decision)
-    assignment = [
-        {rack_of[found[f"p{n}-{i}"]] for i in range(members)} for n, (_, members, _) in enumerate(posed.parts)
-    ]
+    started = [n for n in range(len(posed.parts)) if f"p{n}-0" in found]
+    parts = [posed.parts[n] for n in started]
+    assert len({replica for replica, _, _ in parts}) >= posed.least
+    assert sum(replica == parts[0][0] for replica, _, _ in parts) == sum(r == parts[0][0] for r, _, _ in posed.parts)
+    assignment = [{rack_of[found[f"p{n}-{i}"]] for i in range(posed.parts[n][1])} for n in started]
     assert all(len(racks) == 1 for racks in assignment)
-    assert _allowed(posed, [racks.pop() for racks in assignment])
+    assert _allowed(posed, parts, [racks.pop() for racks in assignment])
