@@ -104,7 +104,7 @@ subgroup_twice = Text("each sub-group needs a name of its own, {name} is none")
 level_twice = Text("each level needs a node label of its own, {label} is none")
 ONE_LABEL_OF_LAYER = "one label for each layer is supported"
 SOFT_GANG = "a gang does not start in part: it waits as with gangSchedulingStyle=Hard"
-COUNT_MULTIPLE = "podCountMultiple is not looked at: a domain may hold any number of members"
+no_segments = Text("podCountMultiple of one layer, of which the minimum {minimum} is a multiple, is supported")
 NOT_TASK_GROUPS = 'is not JSON such as [{"name": "worker", "minMember": 4}]'
 too_many_task_groups = Text("1 to {most} task groups can be listed")
 task_group_twice = Text("each task group needs a name of its own, {name} is none")

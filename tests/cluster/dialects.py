@@ -64,23 +64,34 @@ def _sum(wish: Wish) -> Object:
     return {"minResources": {"cpu": str(wish.pods + wish.announced)}} if wish.announced else {}
 
 
+_KOORDINATOR = "gang.scheduling.koordinator.sh/"
+
+
+def _gathered(wish: Wish) -> dict[str, str]:
+    """Koordinator's annotation for one rack for all, or for each two members."""
+    layer: Object = {"layer": "example.com/rack", "strategy": "MustGather" if wish.rack else "PreferGather"}
+    layer |= {"podCountMultiple": 2} if wish.apart else {}
+    return {f"{_KOORDINATOR}network-topology-spec": json.dumps({"gatherStrategy": [layer]})}
+
+
+def _index(wish: Wish, role: str) -> dict[str, str]:
+    """Koordinator's annotation by which members of one role are in one segment."""
+    return {f"{_KOORDINATOR}network-topology-index": "0" if role == "a" else "2"} if wish.apart else {}
+
+
 def _sigs(wish: Wish) -> tuple[list[Object], Members]:
-    _only(wish, minimum=True, rack=True, announced=True)
-    layers = [{"layer": "example.com/rack", "strategy": "MustGather"}]
-    notes = {"gang.scheduling.koordinator.sh/network-topology-spec": json.dumps({"gatherStrategy": layers})}
+    _only(wish, minimum=True, rack=True, announced=True, apart=True, roles=wish.apart)
     spec = {"minMember": wish.minimum, **_sum(wish)}
-    group = _group("scheduling.sigs.k8s.io/v1alpha1", spec, notes if wish.rack else {})
-    return [group], lambda _: {"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}}
+    group = _group("scheduling.sigs.k8s.io/v1alpha1", spec, _gathered(wish) if wish.rack or wish.apart else {})
+    labels = {"pod-group.scheduling.sigs.k8s.io": "g"}
+    return [group], lambda role: {"labels": labels, "annotations": _index(wish, role)}
 
 
 def _koordinator(wish: Wish) -> tuple[list[Object], Members]:
-    _only(wish, minimum=True, rack=True)
-    prefix = "gang.scheduling.koordinator.sh/"
-    notes = {f"{prefix}name": "g", f"{prefix}min-available": str(wish.minimum)}
-    if wish.rack:
-        layers = [{"layer": "example.com/rack", "strategy": "MustGather"}]
-        notes[f"{prefix}network-topology-spec"] = json.dumps({"gatherStrategy": layers})
-    return [], lambda _: {"annotations": notes}
+    _only(wish, minimum=True, rack=True, apart=True, roles=wish.apart)
+    notes = {f"{_KOORDINATOR}name": "g", f"{_KOORDINATOR}min-available": str(wish.minimum)}
+    notes |= _gathered(wish) if wish.rack or wish.apart else {}
+    return [], lambda role: {"annotations": {**notes, **_index(wish, role)}}
 
 
 def _upstream(wish: Wish) -> tuple[list[Object], Members]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -9,10 +11,11 @@ from hypothesis import strategies as st
 
 from gangsched.model import wire
 from gangsched.model.convert import Converter
-from gangsched.model.dialects import DIALECTS, coscheduling, gang_from_member, koordinator, needs_object
+from gangsched.model.dialects import DIALECTS, coscheduling, gang_from_member, koordinator, needs_object, role_of
 from gangsched.model.dialects.koordinator import MAX_GROUPS
 from gangsched.model.dialects.upstream import gang_from_object as upstream_gang
 from gangsched.model.errors import FieldError
+from gangsched.model.records import Part
 
 KUEUE = "kueue.x-k8s.io/pod-group-"
 K = "gang.scheduling.koordinator.sh/"
@@ -121,9 +124,40 @@ def test_sigs_group():
     assert (tuned.match_policy, tuned.strict) == ("only-waiting", False)
     assert tuned.remark is not None
     assert tuned.remark.field == f"metadata.annotations[{K}mode]"
-    layers = '{"gatherStrategy": [{"layer": "RackLayer", "strategy": "MustGather", "podCountMultiple": 4}]}'
-    divided = sigs(annotations={f"{K}network-topology-spec": layers})
-    assert (divided.topology, divided.remark is not None) == ((("topology.kubernetes.io/rack", True),), True)
+
+
+def gathered(*layers):
+    """The annotation with these layers, each with a multiple of members or 0."""
+    listed = [{"layer": layer, "strategy": "PreferGather", "podCountMultiple": count} for layer, count in layers]
+    return {f"{K}network-topology-spec": json.dumps({"gatherStrategy": listed})}
+
+
+def test_a_multiple_of_members_in_each_domain():
+    """The members are divided by their indexes, or by the numbers in their names, into segments with a domain each."""
+    rack = "topology.kubernetes.io/rack"
+    gang = sigs(8, annotations=gathered(("SpineLayer", 0), ("RackLayer", 4)))
+    segments = Part("segment", 4, least=2, topology=((rack, True),))
+    assert (gang.parts, gang.topology[-1], gang.remark) == (Part(least=1, parts=(segments,)), (rack, False), None)
+    index = f"{K}network-topology-index"
+    roles = [
+        role_of(named(name, {index: at} if at else {}), gang) for name, at in (("w-3", ""), ("w-3", "4"), ("w", ""))
+    ]
+    assert roles == ["segment/0", "segment/1", ""]
+    assert role_of(named("w-3", {}), sigs(8)) == ""
+
+
+def named(name, annotations):
+    """A member of this name."""
+    meta = {"name": name, "namespace": "ns", "labels": {LABEL: "g"}, "annotations": annotations}
+    return Converter().pod(msgspec.convert({"metadata": meta, "spec": {}}, wire.Pod))
+
+
+@pytest.mark.parametrize("layers", [[("RackLayer", 3)], [("RackLayer", -4)], [("SpineLayer", 8), ("RackLayer", 4)]])
+def test_multiples_that_are_refused(layers):
+    """The minimum has whole segments, of one layer."""
+    with pytest.raises(FieldError) as caught:
+        sigs(8, annotations=gathered(*layers))
+    assert caught.value.field == f"metadata.annotations[{K}network-topology-spec]"
 
 
 @pytest.mark.parametrize("minimum", [0, -1, 1_000_001])

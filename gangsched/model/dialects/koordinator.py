@@ -33,7 +33,7 @@ from gangsched.model.dialects.objects import (
 )
 from gangsched.model.errors import FieldError, Mistake
 from gangsched.model.fields import Documented, ignored, in_status, used
-from gangsched.model.records import ClusterNetworkTopology, Gang, Pod
+from gangsched.model.records import ClusterNetworkTopology, Gang, Part, Pod
 from gangsched.model.times import parse_duration, render_time
 
 FAMILY = "scheduling.sigs.k8s.io"
@@ -44,7 +44,7 @@ PREFIX = "gang.scheduling.koordinator.sh/"
 NAME, MIN, MODE, WAIT, GROUPS = (PREFIX + k for k in ("name", "min-available", "mode", "waiting-time", "groups"))
 TOTAL = PREFIX + "total-number"
 MATCH_POLICY, MATCH_POLICY_ALIAS = PREFIX + "match-policy", "pod-group.scheduling.sigs.k8s.io/match-policy"
-TOPOLOGY = PREFIX + "network-topology-spec"
+TOPOLOGY, INDEX = PREFIX + "network-topology-spec", PREFIX + "network-topology-index"
 CONDITION = "PodGroupScheduled"
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -103,6 +103,7 @@ class PodGroup(wire.Object):
 class _Gather(msgspec.Struct):
     layer: str
     strategy: str
+    multiple: int = msgspec.field(name="podCountMultiple", default=0)
 
 
 class _Layer(wire.Wire):
@@ -138,10 +139,22 @@ def gang_from_object(obj: PodGroup) -> Gang:
         gang,
         match_policy=_match_policy(notes),
         strict=strict,
-        remark=gang.remark or _unmet(notes, strict),
+        remark=gang.remark or _unmet(strict=strict),
         group=_groups(notes),
         topology=_topology(notes),
+        parts=_segments(notes, gang.min_member),
     )
+
+
+def segment_of(pod: Pod, gang: Gang) -> str:
+    """Return the segment of a member, by its index, else by the number at the end of its name; empty if the gang has no
+    segments.
+    """
+    if gang.parts is None:
+        return ""
+    (segments,) = gang.parts.parts
+    number = pod.hints.get(INDEX) or pod.name.rpartition("-")[2]
+    return f"{segments.name}/{int(number) // segments.count}" if re.fullmatch(r"[0-9]{1,7}", number) else ""
 
 
 def gang_of(obj: PodGroup, family: str) -> Gang:
@@ -204,7 +217,7 @@ def _read(light_minimum: str | None, *told: str | None) -> Gang:
     minimum = read(lambda: _minimum(labels, notes), MAX_MEMBERS)
     read(lambda: _total(notes, 0 if mistakes else minimum), None)
     strict = read(lambda: _strict(notes), True)
-    timeout, remark = None, _unmet(notes, strict)
+    timeout, remark = None, _unmet(strict=strict)
     try:
         timeout = _waiting_time(notes)
     except FieldError as error:
@@ -220,6 +233,7 @@ def _read(light_minimum: str | None, *told: str | None) -> Gang:
         strict=strict,
         group=read(lambda: _groups(notes), ()),
         topology=read(lambda: _topology(notes), ()),
+        parts=read(lambda: _segments(notes, minimum), None),
         source="annotations gang.scheduling.koordinator.sh",
         mistake=next(iter(mistakes), None),
         remark=remark,
@@ -260,12 +274,9 @@ def _strict(notes: Labels) -> bool:
     return raw == MODES[0]
 
 
-def _unmet(notes: Labels, strict: bool) -> Mistake | None:
+def _unmet(*, strict: bool) -> Mistake | None:
     """Return a request of the gang that is not fulfilled."""
-    if not strict:
-        return Mistake(f"metadata.annotations[{MODE}]", invalid.NON_STRICT)
-    multiple = '"podCountMultiple"' in notes.get(TOPOLOGY, "")
-    return Mistake(f"metadata.annotations[{TOPOLOGY}]", invalid.COUNT_MULTIPLE) if multiple else None
+    return None if strict else Mistake(f"metadata.annotations[{MODE}]", invalid.NON_STRICT)
 
 
 def _match_policy(notes: Labels) -> str:
@@ -303,15 +314,11 @@ def _listed(raw: str, where: str) -> tuple[str, ...]:
     return names if len(names) > 1 else ()
 
 
-def _topology(notes: Labels) -> tuple[tuple[str, bool], ...]:
-    """``{"gatherStrategy": [{"layer": ..., "strategy": "MustGather" | "PreferGather"}]}`` as constraints.
-
-    Layers that are known come outermost first, whatever their order; as soon as one is a label key, the order is the
-    user's. ``podCountMultiple`` is not looked at.
-    """
+def _gather(notes: Labels) -> list[_Gather]:
+    """Return the layers that the annotation lists."""
     raw = notes.get(TOPOLOGY)
     if not raw:
-        return ()
+        return []
     where = f"metadata.annotations[{TOPOLOGY}]"
     try:
         listed = msgspec.json.decode(raw, type=_TopologySpec).gather
@@ -320,8 +327,35 @@ def _topology(notes: Labels) -> tuple[tuple[str, bool], ...]:
         raise FieldError(where, f"{text}: {error}"[:300]) from None
     if len(listed) > MAX_LAYERS:
         raise FieldError(where, invalid.too_many_layers(count=len(listed), most=MAX_LAYERS))
+    return listed
+
+
+def _segments(notes: Labels, minimum: int) -> Part | None:
+    """Return the segments of ``podCountMultiple`` members: each is in one domain of its layer, so that the domain holds
+    a multiple of these members.
+    """
+    where = f"metadata.annotations[{TOPOLOGY}]"
+    found = [
+        (each.multiple, key) for each in _gather(notes) if each.multiple and (key := _label_key(each.layer, where))
+    ]
+    if not found:
+        return None
+    size, key = found[0]
+    if len(found) > 1 or size < 0 or minimum % size:
+        raise FieldError(where, invalid.no_segments(minimum=minimum))
+    segments = Part("segment", size, least=minimum // size, topology=((key, True),))
+    return Part(least=1, parts=(segments,))
+
+
+def _topology(notes: Labels) -> tuple[tuple[str, bool], ...]:
+    """``{"gatherStrategy": [{"layer": ..., "strategy": "MustGather" | "PreferGather"}]}`` as constraints.
+
+    Layers that are known come outermost first, whatever their order; as soon as one is a label key, the order is the
+    user's.
+    """
+    where = f"metadata.annotations[{TOPOLOGY}]"
     required: dict[str, bool] = {}
-    for entry in listed:
+    for entry in _gather(notes):
         if entry.strategy not in _GATHER:
             raise FieldError(
                 where,
@@ -411,6 +445,7 @@ DIALECT = Dialect(
     minimum_key=MIN,
     mistake_of=mistake_of_member,
     remark_of=remark_of_member,
+    role_of=segment_of,
     status=status,
     documented=(
         Documented(
@@ -434,8 +469,10 @@ DIALECT = Dialect(
                 "reported: in Koordinator its members keep their room while others do not fit, here members that wait "
                 "hold none in either mode",
                 f"annotation `{TOPOLOGY}`": "one domain of a node label for all members "
-                "([topology.md](../topology.md)); `podCountMultiple` is reported",
-                f"annotation `{PREFIX}network-topology-index`": "ignored: members are placed by name",
+                "([topology.md](../topology.md)); `podCountMultiple` of one layer: so many members are a segment, "
+                "which has one domain of it. The minimum must be a multiple",
+                f"annotation `{INDEX}`": "the segment of a member; without it the number at the end of its name says "
+                "that",
                 "annotation `scheduling.koordinator.sh/network-topology-selector`": "ignored: members are not put near "
                 "other pods",
                 f"annotation `{PREFIX}timeout`": "ignored, as in Koordinator",
