@@ -156,6 +156,7 @@ _BINDING = "gangsched/core/lifecycle/binding.py"
 _REVIEW = "gangsched/core/lifecycle/review.py"
 _BROKEN = "gangsched/core/lifecycle/broken.py"
 _RECOVERY = "gangsched/core/lifecycle/recovery.py"
+_KEPT_ROOM = "gangsched/core/world/kept_room.py"
 _CONTEXT = "gangsched/core/planning/context.py"
 _CYCLE = "gangsched/core/planning/cycle.py"
 _ELIGIBLE = "gangsched/core/preemption/eligible.py"
@@ -249,7 +250,13 @@ MUTANTS = (
     ),
     Mutant(
         "nominated room is not held",
-        ((_CONTEXT, "[*self.ledger.seen_by(self.priority, self._turn, {*self._mine, *self._later})]", "[]"),),
+        (
+            (
+                _CONTEXT,
+                "taken_room(self.world, self.ledger, self.priority, self._turn, {*self._mine, *self._later})",
+                "[]",
+            ),
+        ),
         ("tests/core/lifecycle/test_from_pods_to_bindings.py::test_held_room_is_for_its_gang",),
     ),
     Mutant(
@@ -269,7 +276,7 @@ MUTANTS = (
     ),
     Mutant(
         "nominations of other schedulers hold nothing",
-        ((_CONTEXT, "world.foreign_nominations.above(self.priority)", "[]"),),
+        ((_KEPT_ROOM, "for pod in world.foreign_nominations.above(priority):", "for pod in []:"),),
         ("tests/core/queue/test_foreign_nominations.py::test_only_strictly_higher_priority_counts",),
     ),
     Mutant(

@@ -6,7 +6,7 @@ Nothing in it can be read off the cluster. A process that loses its leadership b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -17,7 +17,7 @@ from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.backfill import Turns
 from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.ledger.held_shares import HeldShares
-from gangsched.core.ledger.reservation import PlanReservation, Turn
+from gangsched.core.ledger.reservation import PlanReservation
 from gangsched.core.ledger.worklist import Worklist
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.records import GangId
@@ -45,7 +45,7 @@ class Ledger:
     behind them.
 
     A holder has one :class:`~gangsched.core.ledger.reservation.PlanReservation` for its members, and
-    another record for its turn in the queue (``turns``). :meth:`seen_by` answers whose the room of both is.
+    another record for its turn in the queue (``turns``).
     """
 
     def __init__(self, strict: bool = False, hold_seconds: float = 0.0) -> None:
@@ -149,16 +149,9 @@ class Ledger:
         made = self._rooms.get(holder)
         return made.pods if made is not None else ()
 
-    def seen_by(self, priority: int, turn: Turn | None, own: Container[str]) -> Iterator[Phantom]:
-        """The pods whose room is taken for a gang of this priority and place in the queue, whatever it is kept for. Its
-        group, and those that keep room for it, are the holders ``own``.
-        """
-        for holder in sorted(self._rooms):
-            if self._rooms[holder].is_kept_from(priority, own):
-                yield from self._rooms[holder].pods
-        for made in self.turns.reserved():
-            if made.is_kept_from(turn, own):
-                yield from made.pods
+    def plans(self) -> list[PlanReservation]:
+        """Return what is kept, by holder, what is kept for turns aside."""
+        return [self._rooms[holder] for holder in sorted(self._rooms)]
 
     def may_have_taken(self, taker: str, nodes: Iterable[str], priority: int) -> None:
         """Room that is kept on these nodes for others of lower priority than this one of ``taker`` may be gone now."""

@@ -1,11 +1,11 @@
 """Room that is kept for a gang: for the pods of a plan, or until its turn in the queue comes.
 
-:meth:`gangsched.core.ledger.ledger.Ledger.seen_by` answers for which gang the room is taken.
+:func:`gangsched.core.world.kept_room.taken_room` says for which gangs the room is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
@@ -29,12 +29,6 @@ class PlanReservation(msgspec.Struct, frozen=True, eq=False):
     owner: str = ""
     adopted: frozenset[str] = frozenset()
 
-    def is_kept_from(self, priority: int, own: Container[str]) -> bool:
-        """Return whether the room is taken for a gang of this priority: for one of a higher priority it is not, and not
-        for the holders ``own``, which are the gang itself and those that keep room for it.
-        """
-        return self.holder not in own and self.priority >= priority
-
     def of_classes(self, of_its_class: Callable[[Phantom], Phantom]) -> PlanReservation:
         """The same room for pods that are distinguished from now on."""
         return msgspec.structs.replace(self, pods=tuple(map(of_its_class, self.pods)))
@@ -52,12 +46,6 @@ class TurnReservation(msgspec.Struct, frozen=True, eq=False):
     turn: Turn
     known_end: bool = False
     since: float = 0.0
-
-    def is_kept_from(self, turn: Turn | None, own: Container[str]) -> bool:
-        """Return whether the room is taken for a gang with this place in the queue. Without a place nothing is kept for
-        the turns of others.
-        """
-        return self.holder not in own and turn is not None and self.turn < turn
 
     def of_classes(self, of_its_class: Callable[[Phantom], Phantom]) -> TurnReservation:
         """The same room for pods that are distinguished from now on."""

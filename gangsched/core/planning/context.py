@@ -24,9 +24,9 @@ from gangsched.core.planning.topology import Domain, DomainDemand, Topology, all
 from gangsched.core.preemption.patience import Patience
 from gangsched.core.quota.assignment import NO_QUOTA, NoQuota, QuotaAssignment
 from gangsched.core.state.podtable import TERMINATING
-from gangsched.core.state.simulation import Classes, Phantom, Restriction, Simulation
+from gangsched.core.state.simulation import Classes, Restriction, Simulation
 from gangsched.core.watchdog import Watchdog
-from gangsched.core.world.kept_room import renew_classes
+from gangsched.core.world.kept_room import renew_classes, taken_room
 from gangsched.core.world.world import World, queue_order
 from gangsched.model.constraints import NOT_IN, NodeTerm, Requirement
 from gangsched.model.queues import foreign_queue
@@ -138,12 +138,7 @@ class SchedulingContext:
         queue = foreign_queue(spec.family, spec.queue_name) if spec is not None and spec.queue_name else ""
         self.patience = Patience(member, self.world.classes, options, world.sightings.began_at, self.priority, queue)
         self.census = {g: copy(member.census(g)) for g in self.gangs}
-        #: Pods of other schedulers to which the nodes are left to which they are nominated.
-        self._foreign = world.foreign_nominations.above(self.priority)
-        if not ledger.empty or self._foreign:
-            for pod in (*self._foreign, *(p for census in self.census.values() for p in census.kinds)):
-                world.snapshot.class_of(pod)  # its own terms may tell the others apart
-            renew_classes(world, ledger)
+        renew_classes(world, ledger, self.priority, (p for census in self.census.values() for p in census.kinds))
         self._classes = Classes(world.snapshot)
         self._turn: Turn | None = None if asked.holding else queue_order(self.world, self.gangs)
         self.ahead = self.ledger.turns.ahead(self._turn) if self._turn is not None else []
@@ -295,9 +290,7 @@ class SchedulingContext:
         priority is taken, and what is left to pods of other schedulers.
         """
         restriction = both(self.domain.restriction if self.domain is not None else None, self.ahead_restriction)
-        class_of = self.world.snapshot.class_of
-        held = [*self.ledger.seen_by(self.priority, self._turn, {*self._mine, *self._later})]
-        held += [Phantom(class_of(pod), pod.uid, pod.nominated_node) for pod in self._foreign]
+        held = taken_room(self.world, self.ledger, self.priority, self._turn, {*self._mine, *self._later})
         sim = Simulation(self.world.snapshot, held, restriction, self.placer.pipeline.unlimited, self._classes)
         if len(leaving):
             sim.lift_all(leaving)

@@ -365,7 +365,7 @@ class Managed:
         if self._held:
             held, self._held = self._held, {}
             self._changed.update(map(self._root, gave_back(held, self.quota.admissions)))
-        self._flavors.keep(p for key in self._ledger.holders() for p in self._ledger.pods_of(key))
+        self._flavors.keep(pod for plan in self._ledger.plans() for pod in plan.pods)
 
     def _kept_for(self, key: str) -> tuple[Phantom, ...]:
         """The members of a group for which room is kept, those that it announces included."""

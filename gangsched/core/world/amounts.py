@@ -35,8 +35,8 @@ def devices(world: World, ledger: Ledger) -> Mapping[str, Amounts]:
     if not rows:
         return {}
     kept = np.zeros_like(snapshot.allocatable)
-    for holder in ledger.holders():
-        for phantom in ledger.pods_of(holder):
+    for plan in ledger.plans():
+        for phantom in plan.pods:
             if (node := snapshot.row_of.get(phantom.node)) is not None:
                 index, amounts = snapshot.vector(phantom.pod.shape)
                 np.add.at(kept[:, node], index, amounts)

@@ -1,4 +1,4 @@
-"""Room that is kept for gangs: for their members, and for those that they announce.
+"""Room that is kept for gangs, for their members and those that they announce, and for which others it is taken.
 
 Of what is announced no more of each resource is kept for one namespace than its share. Members that do not exist count
 against no ResourceQuota. So a user who may write a group in one namespace could block a whole cluster with it,
@@ -7,7 +7,7 @@ repeatedly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -16,9 +16,8 @@ import numpy as np
 from gangsched.core.arrays import Floats
 from gangsched.core.decision import group_key
 from gangsched.core.events import Change, Hint
-from gangsched.core.ledger.ledger import Ledger, announced_by, group_of, is_announced
-from gangsched.core.ledger.reservation import PlanReservation
-from gangsched.core.state.podtable import PodClass
+from gangsched.core.ledger.ledger import Ledger, announced_by, is_announced
+from gangsched.core.ledger.reservation import PlanReservation, Turn
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.world.world import World
 from gangsched.model.records import GangId, Pod
@@ -43,10 +42,40 @@ def keep_room(
     ledger.may_have_taken(key, nodes, priority)
 
 
-def renew_classes(world: World, ledger: Ledger) -> None:
-    """Kept room is for pods of the classes that its members are of now: by the labels that terms have asked for since,
-    members that were alike may differ now.
+def taken_room(
+    world: World, ledger: Ledger, priority: int, turn: Turn | None, own: Container[str]
+) -> Iterator[Phantom]:
+    """Return the pods whose room is taken for a gang of this ``priority`` and place in the queue. The room of the
+    holders ``own``, which are its group and those that keep room for it, is not.
+
+    ============================================ =====================================================
+    Room is kept for                             It is taken for gangs
+    ============================================ =====================================================
+    members of a plan, and expected members      of the same or a lower priority
+    the turn of a gang in the queue              behind it; those without a ``turn`` may use it
+    pods that another scheduler has nominated    of a lower priority
+    ============================================ =====================================================
     """
+    for plan in ledger.plans():
+        if plan.priority >= priority and plan.holder not in own:
+            yield from plan.pods
+    if turn is not None:
+        for reserved in ledger.turns.reserved():
+            if reserved.turn < turn and reserved.holder not in own:
+                yield from reserved.pods
+    for pod in world.foreign_nominations.above(priority):
+        yield Phantom(world.snapshot.class_of(pod), pod.uid, pod.nominated_node)
+
+
+def renew_classes(world: World, ledger: Ledger, priority: int, members: Iterable[Pod]) -> None:
+    """Give kept room the classes that its pods are of for a gang of this ``priority`` and with these ``members``: by
+    the labels that terms have asked for since, pods that were alike may differ now.
+    """
+    foreign = world.foreign_nominations.above(priority)
+    if ledger.empty and not foreign:
+        return
+    for pod in (*foreign, *members):
+        world.snapshot.class_of(pod)  # its own terms may tell the others apart
     while ledger.told_apart != world.snapshot.told_apart:
         ledger.told_apart = world.snapshot.told_apart
         ledger.reclass(partial(_of_its_class, world))
@@ -78,16 +107,8 @@ def _left(world: World, ledger: Ledger, key: str, namespace: str, share: float) 
     snapshot = world.snapshot
     snapshot.align_rows()
     left: Floats = snapshot.allocatable.sum(axis=1) * share
-    for holder in ledger.holders():
-        made = ledger.plan_reservation(holder)
-        if made is None or not is_announced(holder) or holder == key:
-            continue
-        if group_of(holder).startswith(f"{namespace}/"):
-            for phantom in made.pods:
-                _charge(left, world, phantom.pod)
+    for made in ledger.plans():
+        if made.holder != key and is_announced(made.holder) and made.holder.startswith(f"{namespace}/"):
+            for index, amounts in (snapshot.vector(phantom.pod.shape) for phantom in made.pods):
+                np.subtract.at(left, index, amounts)
     return left
-
-
-def _charge(left: Floats, world: World, pod: PodClass) -> None:
-    index, amounts = world.snapshot.vector(pod.shape)
-    np.subtract.at(left, index, amounts)
