@@ -23,7 +23,6 @@ def ledger(core: Scheduler) -> Iterator[str]:
     yield from unlike(
         "kept room by owner", kept.resuming, {made.owner: holder for holder, made in kept._rooms.items() if made.owner}
     )
-    yield from unlike("owners that have gone on", kept.resumed - set(kept.resuming), set())
     waits: dict[str, set[str]] = {}
     for uid, keys in kept.awaited.items():
         for key in keys:

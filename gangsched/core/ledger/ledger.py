@@ -55,8 +55,6 @@ class Ledger:
         self.binding: set[GangId] = set()
         #: By UID the keys of the groups that wait for a pod to be gone; and the same from their side.
         self.awaited: dict[str, set[str]] = {}
-        #: UIDs of Jobs and JobSets for whose pods room is kept, and of which the cluster has shown that they go on.
-        self.resumed: set[str] = set()
         #: What of it has to be looked at again, here and by those who carry it out. When the time of groups is over,
         #: by key.
         self.agenda = Agenda()
@@ -108,7 +106,6 @@ class Ledger:
                 del self._holders_on[node]
         if made.owner:
             self.resuming.pop(made.owner, None)
-            self.resumed.discard(made.owner)
         return made.pods
 
     def resume(self, holder: str, owner: str) -> None:
@@ -116,6 +113,11 @@ class Ledger:
         made = self._rooms.get(holder)
         if made is not None:
             self.hold(msgspec.structs.replace(made, owner=owner))
+
+    def seen_resumed(self, owner: str) -> None:
+        """The cluster has shown that this Job or JobSet (UID), for whose pods room is kept, is no longer suspended."""
+        holder = self.resuming[owner]
+        self._rooms[holder] = msgspec.structs.replace(self._rooms[holder], resumed=True)
 
     def adopt(self, owner: str, uid: str, node: str) -> Phantom | None:
         """A pod of a Job or JobSet that goes on takes room on a node: as much is no longer kept for it, there if
@@ -126,10 +128,7 @@ class Ledger:
             return None
         index = next((i for i, p in enumerate(made.pods) if p.node == node), len(made.pods) - 1)
         pods = (*made.pods[:index], *made.pods[index + 1 :])
-        went_on = owner in self.resumed
         self.hold(msgspec.structs.replace(made, pods=pods, adopted=made.adopted | {uid}))
-        if went_on:
-            self.resumed.add(owner)
         return made.pods[index]
 
     def kept_for(self, owner: str) -> PlanReservation | None:

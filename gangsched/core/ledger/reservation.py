@@ -20,13 +20,15 @@ class PlanReservation(msgspec.Struct, frozen=True, eq=False):
     """Room for the ``pods`` of a holder (the key of a group), each on its node, until they are there.
 
     The pods are the members of a plan, those that a gang has lost or announces, or those of a Job or JobSet that goes
-    on. Of this, ``owner`` is the UID, and ``adopted`` are the UIDs of pods that have taken their part of the room.
+    on. Of this, ``owner`` is the UID, ``resumed`` says that the cluster has shown it without its suspension, and
+    ``adopted`` are the UIDs of pods that have taken their part of the room.
     """
 
     holder: str
     pods: tuple[Phantom, ...]
     priority: int
     owner: str = ""
+    resumed: bool = False
     adopted: frozenset[str] = frozenset()
 
     def of_classes(self, of_its_class: Callable[[Phantom], Phantom]) -> PlanReservation:

@@ -20,6 +20,7 @@ from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.claims import DeviceClaims
 from gangsched.core.lifecycle.conditions import Reporter
+from gangsched.core.lifecycle.expected_room import ResumedRoom
 from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.options import Options
 from gangsched.core.quota.assignment import in_flavors
@@ -59,6 +60,7 @@ class Bindings:
         self._options = options
         self._actuator = actuator
         self._reporter = reporter
+        self.resumed = ResumedRoom(world, ledger, options)
 
     # -- room -----------------------------------------------------------------------------------------------
 
@@ -167,7 +169,7 @@ class Bindings:
         self._actuator.begin(group.key)
         found = assign(world.snapshot, world.members, plan.placements)
         for place in plan.placements:
-            self.take_room(world.members[place.uid], place.node)
+            self.resumed.take(world.members[place.uid], place.node)
         self._ledger.release(group.key)
         self.hold(group, plan)
         self._ledger.deadlines.at(group.key, self._world.now + self._options.bind_timeout_seconds)
@@ -237,7 +239,7 @@ class Bindings:
         self._ledger.release(group.key)
         for place in plan.placements:
             self._world.assume(place.uid, place.node)
-            self.take_room(self._world.members[place.uid], place.node)
+            self.resumed.take(self._world.members[place.uid], place.node)
             self._work.changes.append(Change(Hint.PODS, place.node, self._world.members[place.uid]))
         self._ledger.may_have_taken(group.key, set(plan.node_of.values()), priority)
 
@@ -252,40 +254,11 @@ class Bindings:
             return
         self.hold(group, group.plan)
         group.message = causes.waits_for_pods_of(family=gang.family, job=job.key)
-        self._ledger.resume(group.key, job.uid)
-        self._pods_come(group.key, gang.namespace)
+        self.resumed.begin(group.key, job)
         waits, templates = held(self._world, job), _changed_templates(self._world, group, job)
         about = report.job_reference(job)
         action = desired.resume(about, job.version, gang.scheduler, held=waits, templates=templates)
         self._actuator.want(action, group.key)
-
-    def _pods_come(self, holder: str, namespace: str) -> None:
-        """Its pods are on their way: for so long room is kept for them, or for those that have not come yet."""
-        seconds = self._world.resumes.seconds(namespace, self._world.now)
-        self._ledger.deadlines.at(holder, self._world.now + min(seconds, self._options.timeout_seconds))
-
-    def suspended_anew(self, job: Suspendable) -> bool:
-        """Return True if a resumed Job has been suspended since, by this scheduler or by others. No pods come then.
-        Until the cluster shows that the Job runs, it only looks suspended.
-        """
-        ledger = self._ledger
-        if not job.suspended and ledger.kept_for(job.uid) is not None:
-            ledger.resumed.add(job.uid)
-        ours = job.suspended_by or held(self._world, job)
-        return job.suspended and (not ours or job.uid in ledger.resumed)
-
-    def take_room(self, pod: Pod, node: str) -> None:
-        """A pod of a Job takes room on a node: as much is no longer kept for the Job, there if possible."""
-        ledger = self._ledger
-        job = self._world.jobs.owner_of(pod) if ledger.resuming and pod.live else None
-        made = ledger.kept_for(job.uid) if job is not None else None
-        taken = ledger.adopt(job.uid, pod.uid, node) if job is not None else None
-        if made is None or taken is None:
-            return
-        self._pods_come(made.holder, pod.namespace)
-        if taken.node != node:
-            ledger.work.changes.append(Change(Hint.ROOM, taken.node))
-        self._work.phases.add(made.holder)
 
 
 def _changed_templates(world: World, group: Group, owner: Suspendable) -> tuple[Directives, ...] | None:

@@ -344,9 +344,8 @@ class Executor:
         """Room is not kept any longer for the pods of a Job that goes on; if none has come, it pauses when it is
         suspended again.
         """
-        kept, job = self._ledger.plan_reservation(group.key), report.job_of(self.world, group.gangs[0])
-        if kept is not None and not kept.adopted and job is not None and not job.suspended:
-            until = self.world.resumes.record_without_pods(job.uid, job.namespace, self.world.now)
+        until, job = self._bindings.resumed.record_without_pods(group), report.job_of(self.world, group.gangs[0])
+        if until is not None and job is not None:
             note = notes.pods_did_not_come(kind=group.gangs[0].family, time=render_time(until))
             self._reporter.event(report.job_reference(job), report.PODS_MISSING, note)
         self._signal(group, Signal.DONE)

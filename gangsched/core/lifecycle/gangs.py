@@ -10,15 +10,14 @@ from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.condemned import UNBEGUN, Cause, Phase, VictimState
 from gangsched.core.lifecycle import report
-from gangsched.core.lifecycle.announced import AnnouncedRoom
 from gangsched.core.lifecycle.binding import Bindings
 from gangsched.core.lifecycle.broken import BrokenGangs
 from gangsched.core.lifecycle.claims import DeviceClaims
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.evicting import Evictions
+from gangsched.core.lifecycle.expected_room import AnnouncedRoom, Losses
 from gangsched.core.lifecycle.group import Failed, Group, Plan
 from gangsched.core.lifecycle.holding import Holding
-from gangsched.core.lifecycle.lost_members import Losses
 from gangsched.core.lifecycle.notice import Notices
 from gangsched.core.lifecycle.review import Reviews
 from gangsched.core.lifecycle.table import HOLDING, TABLE, TIMED, UNDER_WAY, Do, Signal, State
@@ -303,7 +302,7 @@ class Gangs:
         """A Job that goes on has no stand-ins any more; until its pods are there, only its end means anything."""
         gang = group.gangs[0]
         job = report.job_of(self._world, gang)
-        if job is None or job.finished or self.bindings.suspended_anew(job):
+        if job is None or job.finished or self.bindings.resumed.is_suspended_again(job):
             self._forget(group)
             self.refresh(gang)
 
@@ -358,8 +357,8 @@ class Gangs:
     def pod_gone(self, uid: str, before: Pod | None) -> None:
         """Continue gangs that waited for the room of a pod. ``before`` is its last record."""
         self._lost(before, leaving=False)
-        self.losses.pod_gone(uid)
         if before is not None:
+            self.losses.pod_gone(before)
             self._suspended(before)
         self._ledger.condemned.record_left(uid, self._world.now)
         self._work.phases.update(key for key in self._ledger.freed(uid) if key in self.groups)
@@ -374,7 +373,7 @@ class Gangs:
             self._ledger.condemned.leaves(pod.uid, self._world.now)
             self._work.phases.update(self._ledger.awaited.get(pod.uid, ()))
         if pod.node and self._ledger.resuming:
-            self.bindings.take_room(pod, pod.node)
+            self.bindings.resumed.take(pod, pod.node)
         if old is None or self.group_of(old.gang) is not None:
             group = self.group_of(pod.gang)
             if group is not None and pod.node:

@@ -216,16 +216,12 @@ class Phases:
                 self._evicting(group, group.plan)
             elif group.state is State.STARTING and not self._actuator.failures(key):
                 if not self._ledger.pods_of(key):
-                    self._all_came(group)
+                    if (job := report.job_of(self._world, group.gangs[0])) is not None:
+                        self._world.resumes.came(job.uid)
                     self._signal(group, Signal.DONE)
                     self._recheck(group)
             elif group.state in UNDER_WAY:
                 self._written(group, group.plan)
-
-    def _all_came(self, group: Group) -> None:
-        job = report.job_of(self._world, group.gangs[0])
-        if job is not None:
-            self._world.resumes.came(job.uid)
 
     # -- evicting ------------------------------------------------------------------------------------------
 

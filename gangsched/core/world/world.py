@@ -22,7 +22,7 @@ from gangsched.core.quota.gang_workloads import Managed
 from gangsched.core.quota.quota import Quota
 from gangsched.core.state.columns import HyperNodes
 from gangsched.core.state.eviction_history import EvictionHistory
-from gangsched.core.state.expected_members import Members
+from gangsched.core.state.expected_members import Members, Resumes
 from gangsched.core.state.foreign_nominations import ForeignNominations
 from gangsched.core.state.group_trees import GroupTrees
 from gangsched.core.state.jobs import Jobs, OwnerKey
@@ -37,7 +37,6 @@ from gangsched.core.state.snapshot import Snapshot
 from gangsched.core.world.cut_decisions import CutDecisions
 from gangsched.core.world.held_taints import HeldTaints
 from gangsched.core.world.owner_gangs import OwnerGangs, key_in_labels
-from gangsched.core.world.resumes import Resumes
 from gangsched.model.devices import DEVICE_KINDS, DeviceObject
 from gangsched.model.dialects import GROUP_APIS
 from gangsched.model.dialects.objects import MAX_MEMBERS

@@ -6,8 +6,8 @@ import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Unmark, WithdrawNomination, Write
 from gangsched.core.events import Gone, Outcome
+from gangsched.core.lifecycle.expected_room import HOLD_SECONDS
 from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
-from gangsched.core.lifecycle.lost_members import HOLD_SECONDS
 from tests.builders import SIGS, PodBuilder, gang, node, pdb, pod
 from tests.core.harness import Cluster, nodes_of, reports, texts, writes
 from tests.core.stories import PHASES, G, assert_clean, evicted, go_on, names, preempting, stopped_in

@@ -11,7 +11,7 @@ import pytest
 from gangsched.core.actions import Bind, Mark, Remove, ResumeJob, SuspendJob
 from gangsched.core.events import Changed, Gone, Outcome
 from gangsched.core.lifecycle.report import REFUSED
-from gangsched.core.world.resumes import Resumes
+from gangsched.core.state.expected_members import Resumes
 from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, PriorityClass, QueueLabels
 from tests.builders import OURS, gang, node, pod
 from tests.core.eviction.jobs import MEMBERS, job, member, nodes, running, wide

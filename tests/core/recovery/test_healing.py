@@ -9,7 +9,7 @@ import pytest
 from gangsched.core import events as ev
 from gangsched.core.actions import Bind, Mark, Nominate, Remove, Write
 from gangsched.core.events import Outcome
-from gangsched.core.lifecycle.lost_members import HOLD_SECONDS, ROOMS_AT_MOST
+from gangsched.core.lifecycle.expected_room import HOLD_SECONDS, ROOMS_AT_MOST
 from gangsched.model.records import Job
 from tests.builders import SIGS, PodBuilder, gang, node, pod
 from tests.core.harness import Cluster, kept
