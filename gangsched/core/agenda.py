@@ -15,6 +15,15 @@ from typing import Any, Generic, TypeVar
 K = TypeVar("K")
 
 
+#: No pause is longer than this (seconds).
+LONGEST_PAUSE_SECONDS = 1800.0
+
+
+def pause(first_seconds: float, times: int) -> float:
+    """Return the seconds of the pause after something has gone wrong so often in a row. Each is twice as long."""
+    return min(first_seconds * 2.0 ** min(times - 1, 30), LONGEST_PAUSE_SECONDS)
+
+
 class Soonest:
     """Before ``when`` (seconds) nothing has to be looked at. It may be too early, where something need not be looked at
     any more.

@@ -250,7 +250,7 @@ class _Decided(msgspec.Struct, frozen=True):
     with the same victims.
 
     ``required`` is max(0, minimum - bound), ``unplaced`` are pending members without a node. ``placements`` say where
-    members go, ``announced`` the same of stand-ins for members that do not exist yet, ``awaiting`` are pods that leave
+    members go, ``announced`` the same of expected members, ``awaiting`` are pods that leave
     anyway and without which the gang does not fit, ``victims`` those that have to leave for it, and
     ``spared`` units that were looked at, and stay. ``quota`` is None for a gang without a queue.
 

@@ -417,13 +417,13 @@ class Scheduler:
         if news:
             self._claims_again([pod for pod in self.world.snapshot.pods_on(name) if pod.static])
         if kind == "ResourceQuota":
-            self._jobs.update(key for key in suspended.standing(self.world) if key[1] == namespace)
+            self._jobs.update(key for key in suspended.expecting(self.world) if key[1] == namespace)
         if may_declare and gangs.declared_in(name) != declared:
             self._pods_regrouped(gangs.renew_all(name))
         if kind == "Namespace" and deleted != (name in self.world.deleted_namespaces):
             self._look_at_all()
         if change is not None and isinstance(now, PriorityClass):
-            self._jobs.update(suspended.standing(self.world))
+            self._jobs.update(suspended.expecting(self.world))
         if kind == STATEFUL_SET:
             key, gang = (OPERATORS[STATEFUL_SET].family, namespace, name), now.gang if now is not None else None
             if self.world.membership.objects.get(key) != gang:  # not its status
@@ -536,7 +536,7 @@ class Scheduler:
                 self._note(Change(Hint.ROOM, pod.node or assumed_on, pod))
 
     def _look_at_all(self) -> None:
-        """Look at every gang again, those of suspended Jobs without stand-ins too: why they wait is reported."""
+        """Look at every gang again, those of suspended Jobs without expected members too: why they wait is reported."""
         membership = self.world.membership
         self._run.work.gangs.update(membership.gangs())
         for key in membership.objects:

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-#: Seconds of the first pause of a namespace, and of its longest.
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 30.0, 1800.0
+from gangsched.core.agenda import pause
+
+#: Seconds of the first pause of a namespace.
+FIRST_PAUSE_SECONDS = 30.0
 
 
 class _Account(msgspec.Struct):
@@ -70,8 +72,8 @@ class HeldShares:
         account.seconds += seconds
         if account.seconds < self.most_seconds / 2:
             return
-        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(account.pauses, 30), LONGEST_PAUSE_SECONDS)
-        account.seconds, account.pauses, account.until = 0.0, account.pauses + 1, now + pause
+        account.seconds, account.pauses = 0.0, account.pauses + 1
+        account.until = now + pause(FIRST_PAUSE_SECONDS, account.pauses)
 
     def bound(self, namespace: str) -> None:
         """A gang for which nodes were held is bound: the next pause is half as long."""

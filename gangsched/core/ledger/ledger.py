@@ -22,23 +22,6 @@ from gangsched.core.ledger.worklist import Worklist
 from gangsched.core.state.simulation import Phantom
 from gangsched.model.records import GangId
 
-_ANNOUNCED = " announced"
-
-
-def announced_by(group: str) -> str:
-    """The holder of the room for the members that the gangs of this key announce."""
-    return group + _ANNOUNCED
-
-
-def is_announced(holder: str) -> bool:
-    """Return whether the room of a holder is for members that its gangs announce."""
-    return holder.endswith(_ANNOUNCED)
-
-
-def group_of(holder: str) -> str:
-    """The key of the group whose members, or those that it announces, the room of a holder is for."""
-    return holder.removesuffix(_ANNOUNCED)
-
 
 class Ledger:
     """What is intended; see each attribute. With ``strict`` the gangs that do not fit keep their nodes from those

@@ -16,6 +16,14 @@ from gangsched.core.state.simulation import Phantom
 Turn: TypeAlias = tuple[int, float, str]
 
 
+_ANNOUNCED = " announced"
+
+
+def announced_by(group: str) -> str:
+    """Return the holder of the room for the members that the gangs of this group (its key) announce."""
+    return group + _ANNOUNCED
+
+
 class PlanReservation(msgspec.Struct, frozen=True, eq=False):
     """Room for the ``pods`` of a holder (the key of a group), each on its node, until they are there.
 
@@ -30,6 +38,11 @@ class PlanReservation(msgspec.Struct, frozen=True, eq=False):
     owner: str = ""
     resumed: bool = False
     adopted: frozenset[str] = frozenset()
+
+    @property
+    def group(self) -> str:
+        """The key of the group for whose members, or announced members, the room is kept."""
+        return self.holder.removesuffix(_ANNOUNCED)
 
     def of_classes(self, of_its_class: Callable[[Phantom], Phantom]) -> PlanReservation:
         """The same room for pods that are distinguished from now on."""

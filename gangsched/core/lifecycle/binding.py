@@ -92,8 +92,8 @@ class Bindings:
         group.quota = next(iter(uses), None)
         for use in uses:
             self._world.managed.choose(use.by_pod, self._world.now)
-        for stand_in, _ in verdict.announced:
-            self._world.managed.forget_pod(stand_in.uid)  # its flavors are known as long as its room is kept
+        for expected, _ in verdict.announced:
+            self._world.managed.forget_pod(expected.uid)  # its flavors are known as long as its room is kept
 
     def hold(self, group: Group, plan: Plan) -> None:
         """Hold the room for the members until the victims are gone, for the gang's time limit, which begins after the
@@ -246,7 +246,7 @@ class Bindings:
     # -- going on -------------------------------------------------------------------------------------------------
 
     def let_go_on(self, group: Group) -> None:
-        """End the suspension; the room that the stand-ins hold is now for the pods that will come."""
+        """End the suspension; the room of the expected members is now for the pods that will come."""
         gang = group.gangs[0]
         job = report.job_of(self._world, gang)
         self._actuator.begin(group.key)
@@ -280,9 +280,9 @@ def _changed_templates(world: World, group: Group, owner: Suspendable) -> tuple[
     return None if out == [job.added for job in jobs] else tuple(out)
 
 
-def _template_of(stand_in: str, owner: Suspendable) -> str:
-    """The name of the Job, or of the Jobs of a JobSet without their index, to whose template a stand-in is made."""
-    return owner.name if isinstance(owner, Job) else stand_in.rsplit("-", 2)[0]
+def _template_of(member: str, owner: Suspendable) -> str:
+    """Return the name of the Job, or of the Jobs of a JobSet without their index, whose template a member has."""
+    return owner.name if isinstance(owner, Job) else member.rsplit("-", 2)[0]
 
 
 def _added(world: World, shape: PodShape, flavors: Flavors) -> Directives:

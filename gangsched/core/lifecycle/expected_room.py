@@ -31,7 +31,8 @@ from gangsched.core.actions import MARK_REASON, Bind
 from gangsched.core.agenda import Page
 from gangsched.core.decision import group_key
 from gangsched.core.events import Change, Hint
-from gangsched.core.ledger.ledger import Ledger, announced_by
+from gangsched.core.ledger.ledger import Ledger
+from gangsched.core.ledger.reservation import announced_by
 from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import Group
@@ -238,7 +239,7 @@ class Losses:
 
 
 class _Announced(msgspec.Struct):
-    """Where stand-ins of a group would be; ``seen`` are the members (UIDs) that were on nodes when it was looked at."""
+    """Where announced members of a group will be. ``seen`` are the members (UIDs) on nodes at the last look."""
 
     gangs: tuple[GangId, ...]
     places: list[tuple[Pod, str]]
@@ -331,7 +332,7 @@ class AnnouncedRoom:
             self._keep(key, msgspec.structs.replace(room, places=places))
 
     def _sizes(self, room: _Announced, places: Iterable[tuple[Pod, str]]) -> Counter[str]:
-        """How many stand-ins there are of each role, and how much (in base units) of each resource of a sum."""
+        """Return how many members there are of each role, and how much (in base units) of each resource of a sum."""
         specs = [self._world.membership.spec(gang) for gang in room.gangs]
         sums: Container[str] = {name for spec in specs if spec is not None for name, _ in spec.min_resources}
         out: Counter[str] = Counter()

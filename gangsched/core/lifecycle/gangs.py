@@ -299,7 +299,7 @@ class Gangs:
             self.waiting.enqueue(group)  # its place in the queue may be another now
 
     def _follow_job(self, group: Group) -> None:
-        """A Job that goes on has no stand-ins any more; until its pods are there, only its end means anything."""
+        """A resumed Job has no expected members any more. Until its pods are there, only its end means anything."""
         gang = group.gangs[0]
         job = report.job_of(self._world, gang)
         if job is None or job.finished or self.bindings.resumed.is_suspended_again(job):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.core.actuation.records import Intent
+from gangsched.core.agenda import pause
 from gangsched.core.decision import Placement, QuotaUse, Victim, group_key, names_of
 from gangsched.core.devices.binding import DeviceBinding
 from gangsched.core.ledger.condemned import Cause, Eviction, Grounds, Phase
@@ -54,12 +55,6 @@ TRIES = 3
 ROUND_PAUSE_SECONDS = 30.0
 #: The same after the binding or the nomination of a member was refused.
 REFUSED_PAUSE_SECONDS = 120.0
-LONGEST_PAUSE_SECONDS = 1800.0
-
-
-def pause(first_seconds: float, times: int) -> float:
-    """Seconds of the pause after something has gone wrong so often in a row."""
-    return min(first_seconds * 2.0 ** min(times - 1, 30), LONGEST_PAUSE_SECONDS)
 
 
 class Refusal(msgspec.Struct, frozen=True):

@@ -142,7 +142,7 @@ def stands_for(world: World, gang: GangId) -> Reference | None:
     neither.
     """
     membership = world.membership
-    if gang.family in WITHOUT_PODS:  # its pods have no stand-ins any more when the cluster shows that it goes on
+    if gang.family in WITHOUT_PODS:  # none of its members is expected any more when the cluster shows that it goes on
         owner = job_of(world, gang)
         return pod_reference(job_reference(owner)) if owner is not None else None
     spec = membership.objects.get((gang.family, gang.namespace, gang.name))

@@ -14,8 +14,8 @@ import numpy as np
 from gangsched.core.arrays import Bools, Ints, isin, union
 from gangsched.core.decision import Flavors, Placement, group_key
 from gangsched.core.ledger.backfill import both, kept_nodes
-from gangsched.core.ledger.ledger import Ledger, announced_by
-from gangsched.core.ledger.reservation import Turn
+from gangsched.core.ledger.ledger import Ledger
+from gangsched.core.ledger.reservation import Turn, announced_by
 from gangsched.core.options import Options
 from gangsched.core.placement.placer import Placed, Placer, Want
 from gangsched.core.planning.part_tree import Assignment
@@ -88,7 +88,7 @@ class Question(msgspec.Struct, frozen=True):
 class KnownPlan(msgspec.Struct, frozen=True):
     """A plan to test: these members on these nodes, without the pods ``gone`` (UIDs), and without terminating ones
     unless they count as staying. ``flavors`` are those that members (UIDs) are to be given; others have theirs, or
-    those of their node. ``absent`` are stand-ins for members that do not exist yet.
+    those of their node. ``absent`` are expected members.
     """
 
     gangs: Sequence[GangId]

@@ -429,7 +429,7 @@ class PodFlavors:
 
     def pod_gone(self, uid: str) -> None:
         """The pod no longer exists. What it was given is known until :meth:`keep` says that it is not needed: it may
-        have been a stand-in of a Job that goes on.
+        have been an expected member of a Job that goes on.
         """
         if self._known(uid) is not None:
             self._gone.add(uid)

@@ -14,7 +14,8 @@ import msgspec
 
 from gangsched.core.actions import QueueStatus
 from gangsched.core.decision import Flavors, group_key, names_of
-from gangsched.core.ledger.ledger import Ledger, announced_by, group_of
+from gangsched.core.ledger.ledger import Ledger
+from gangsched.core.ledger.reservation import announced_by
 from gangsched.core.quota.flavors import PodFlavors, boost_of, gave_back, used_by
 from gangsched.core.quota.quota import Quota
 from gangsched.core.quota.status import QueueStatuses, Tally
@@ -42,7 +43,7 @@ from gangsched.model.records import NO_QUEUE, SINGLE, GangId, Pod, QueueLabels
 class Claim(msgspec.Struct, frozen=True):
     """A gang's request to quota. ``problem`` says, in Kueue's words, why it cannot even be considered.
 
-    ``members`` are the pending pods that the request is for, and stand-ins for those that the gang announces.
+    ``members`` are the pending pods that the request is for, and those that the gang announces.
     """
 
     workload: Workload
@@ -348,7 +349,7 @@ class Managed:
             changed.clear()
             return
         self.quota.put_back()
-        for key in sorted({*self._promised, *map(group_of, self._ledger.holders())}):
+        for key in sorted({*self._promised, *(plan.group for plan in self._ledger.plans())}):
             now = tuple((p.uid, p.node, self._flavors.given(p.uid)) for p in self._kept_for(key))
             if now != self._promised.get(key, ()):
                 changed.update(self._gangs_of.get(key, ()))

@@ -20,6 +20,7 @@ from typing import NamedTuple, overload
 
 import msgspec
 
+from gangsched.core.agenda import pause
 from gangsched.model.constraints import NO_LABELS, Labels, PodShape
 from gangsched.model.dialects import role_of
 from gangsched.model.jobsets import MAX_WITHOUT_PODS
@@ -35,7 +36,7 @@ _LEAST = {"cpu": 125, "memory": 64 << 20, "ephemeral-storage": 64 << 20}
 #: Seconds for which room is kept for pods that are to come, from the last that came.
 PODS_COME_SECONDS = 30.0
 #: Seconds before an owner whose pods did not come is let go on again; twice as long after each further time.
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 30.0, 1800.0
+FIRST_PAUSE_SECONDS = 30.0
 #: So long (seconds) does it count against a namespace, and after so many in that time no room is kept.
 REMEMBERED_SECONDS, AT_MOST = 3600.0, 6
 
@@ -211,7 +212,7 @@ class Resumes:
     def not_before(self, owner: str) -> float:
         """When the owner may be let go on (seconds)."""
         times, at = self._owners.get(owner, (0, -math.inf))
-        return at + min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(times - 1, 30))
+        return at + pause(FIRST_PAUSE_SECONDS, times)
 
     def seconds(self, namespace: str, now: float) -> float:
         """For how long room is kept for pods of this namespace that are to come."""
@@ -286,13 +287,13 @@ def _beside(announced: Announced, other: Pod) -> tuple[PodShape, Labels]:
 
 
 def most_of(spec: Gang) -> int:
-    """How many stand-ins there are at most."""
+    """Return how many members a gang announces at most."""
     return sum(each.count for each in spec.announced) + MOST_PARTS * len(spec.min_resources)
 
 
-def role_or_resource(stand_in: Pod) -> str:
-    """Return the role of a stand-in, or the resource of which it is a part."""
-    return stand_in.name[len(stand_in.gang.name) + 1 :].rpartition("-")[0]
+def role_or_resource(member: Pod) -> str:
+    """Return the role of an announced member, or the resource of which it is a part."""
+    return member.name[len(member.gang.name) + 1 :].rpartition("-")[0]
 
 
 def _parts(resource: str, units: int) -> Iterator[int]:

@@ -16,8 +16,8 @@ import numpy as np
 from gangsched.core.arrays import Floats
 from gangsched.core.decision import group_key
 from gangsched.core.events import Change, Hint
-from gangsched.core.ledger.ledger import Ledger, announced_by, is_announced
-from gangsched.core.ledger.reservation import PlanReservation, Turn
+from gangsched.core.ledger.ledger import Ledger
+from gangsched.core.ledger.reservation import PlanReservation, Turn, announced_by
 from gangsched.core.state.simulation import Phantom
 from gangsched.core.world.world import World
 from gangsched.model.records import GangId, Pod
@@ -108,7 +108,7 @@ def _left(world: World, ledger: Ledger, key: str, namespace: str, share: float) 
     snapshot.align_rows()
     left: Floats = snapshot.allocatable.sum(axis=1) * share
     for made in ledger.plans():
-        if made.holder != key and is_announced(made.holder) and made.holder.startswith(f"{namespace}/"):
+        if made.holder not in (key, made.group) and made.group.startswith(f"{namespace}/"):
             for index, amounts in (snapshot.vector(phantom.pod.shape) for phantom in made.pods):
                 np.subtract.at(left, index, amounts)
     return left

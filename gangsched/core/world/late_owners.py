@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gangsched.core.agenda import Page
 from gangsched.core.state.jobs import OwnerKey
-from gangsched.core.world.suspended import held, stands
+from gangsched.core.world.suspended import expects, held
 from gangsched.core.world.world import World
 from gangsched.model.records import Pod
 
@@ -61,7 +61,7 @@ class LateOwners:
         """Keep back a Job or JobSet of which Kueue may still make a Workload. Return True while it is kept."""
         world = self._world
         owner = world.jobs.find(*key) if world.jobs.kueue.at_work and self.seconds else None
-        if owner is None or stands(world, key) or not (owner.suspended and held(world, owner)):
+        if owner is None or expects(world, key) or not (owner.suspended and held(world, owner)):
             self._jobs.never(key)
             return False
         # By its creation, since it may be older than this process; not for longer where the server's clock is ahead.

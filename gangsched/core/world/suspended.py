@@ -1,8 +1,7 @@
 """Suspended Jobs and JobSets as gangs that wait for room.
 
-While one is suspended it has no pods. It is planned by *stand-ins*: pods as its template describes them, which no
-cluster knows (:mod:`gangsched.core.state.expected_members`). There are such when the last of its pods is gone, until it
-goes on.
+While one is suspended it has no pods. Its members are *expected* (:mod:`gangsched.core.state.expected_members`), as
+its template describes them: from when the last of its pods is gone until it is resumed.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from gangsched.model.records import PREEMPT_LOWER, PREEMPT_NEVER, GangId, Job, P
 LENIENT = ("CronJob",)
 
 
-def standing(world: World) -> set[OwnerKey]:
-    """The Jobs and JobSets that have stand-ins."""
+def expecting(world: World) -> set[OwnerKey]:
+    """Return the Jobs and JobSets whose members are expected."""
     return {(g.family, g.namespace, g.name) for g in world.membership.expected}
 
 
-def stands(world: World, key: OwnerKey) -> bool:
-    """Return True if this Job or JobSet has members in the world."""
+def expects(world: World, key: OwnerKey) -> bool:
+    """Return True if this Job or JobSet has expected members."""
     return any(GangId(*key, scheduler) in world.membership.expected for scheduler in world.membership.ours)
 
 
@@ -102,13 +101,13 @@ def held(world: World, owner: Suspendable) -> bool:
 
 
 def renew(world: World, key: OwnerKey) -> set[GangId]:
-    """Make or end the stand-ins of a Job or JobSet as what is known of it asks for; returns the gangs that this
+    """Expect the members of a Job or JobSet as what is known of it asks for, or none; returns the gangs that this
     touches.
     """
     owner = world.jobs.find(*key)
     kinds: list[Expected] = []
     if owner is not None and ours(world, owner) and not world.jobs.pods_of(owner):
-        kinds = _stand_ins(world, owner)
+        kinds = _expected(world, owner)
     wanted = {kinds[0].like.gang: tuple(kinds)} if kinds else {}
     membership = world.membership
     gangs = [GangId(*key, scheduler) for scheduler in sorted(membership.ours)]
@@ -145,7 +144,7 @@ def forget_made(world: World, holders: Container[str]) -> None:
     membership.expected.forget_made(lambda gang: group_key(membership.group(gang)[0]) in holders)
 
 
-def _stand_ins(world: World, owner: Suspendable) -> list[Expected]:
+def _expected(world: World, owner: Suspendable) -> list[Expected]:
     scheduler = _scheduler_of(world, owner)
     gang = GangId(family_of(owner), owner.namespace, owner.name, scheduler)
     out: list[Expected] = []
@@ -275,7 +274,7 @@ def _claims_to_come(devices: PodDevices | None) -> PodDevices | None:
 
 
 def _claims_that_stay(volumes: PodVolumes | None) -> PodVolumes | None:
-    """The claims of generic ephemeral volumes come and go with a pod: there are none for a stand-in."""
+    """The claims of generic ephemeral volumes come and go with a pod: there are none for an expected member."""
     if volumes is None or not volumes.owned:
         return volumes
     claims = tuple(c for c in volumes.claims if c not in volumes.owned)

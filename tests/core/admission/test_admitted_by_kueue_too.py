@@ -17,7 +17,7 @@ from gangsched.core.lifecycle.report import TWO_ADMITTERS
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Scheduler
 from gangsched.core.state.jobs import AdmittedByKueue
-from gangsched.core.world.suspended import standing
+from gangsched.core.world.suspended import expecting
 from gangsched.model.queues import KueueWorkload
 from gangsched.model.records import Job, Owner, Pod, QueueLabels
 from tests.builders import OURS, PodBuilder, gang, pod
@@ -151,7 +151,7 @@ def test_a_mark_on_the_template_of_a_suspended_job(by: str) -> None:
     for version in "234":
         cluster.show(msgspec.structs.replace(marked, version=version))
         actions += cluster.run()
-        assert standing(cluster.core.world) == set()
+        assert expecting(cluster.core.world) == set()
     assert writes(actions) == []
     assert told(actions) == [("Job", "x")]
     cluster.show(suspended("x", suspended_by=by, version="5"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from gangsched.core.actions import Action, AskRemoval, Mark, Nominate, Remove
+from gangsched.core.agenda import LONGEST_PAUSE_SECONDS
 from gangsched.core.events import Outcome
-from gangsched.core.lifecycle.group import LONGEST_PAUSE_SECONDS
 from gangsched.core.state.refused_removals import REFUSED_SECONDS
 from tests.builders import gang, node, pod
 from tests.core.harness import Built, Cluster, nodes_of, plan, texts

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gangsched.core.actions import Bind, Mark, Nominate, PodWrite, Remove, Unmark, WithdrawNomination, Write
+from gangsched.core.agenda import LONGEST_PAUSE_SECONDS
 from gangsched.core.events import Gone, Outcome
-from gangsched.core.lifecycle.group import LONGEST_PAUSE_SECONDS, ROUND_PAUSE_SECONDS
+from gangsched.core.lifecycle.group import ROUND_PAUSE_SECONDS
 from gangsched.model.records import Job
 from gangsched.model.times import render_time
 from tests.builders import OTHERS, gang, node, pod
