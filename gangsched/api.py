@@ -46,13 +46,14 @@ from gangsched.cli.contracts import (
 )
 from gangsched.cli.decisions import State
 from gangsched.cli.inputs import named
+from gangsched.core.decision import Decision as Decided
 from gangsched.core.decision import Reason, Spared
 from gangsched.core.decision import UnitRef as Unit
 from gangsched.core.events import Changed, Event, records
 from gangsched.core.options import Options
 from gangsched.messages import failures
 from gangsched.messages.text import and_nearest, pluralize
-from gangsched.model.records import Node, Pod
+from gangsched.model.records import GangId, Node, Pod
 
 if TYPE_CHECKING:
     from gangsched.cluster.manifests import Loaded
@@ -257,19 +258,31 @@ def _known(cluster: object) -> Cluster:
     return cluster
 
 
-def plan(cluster: Cluster, *, now: float | None = None) -> Plan:
-    """Return the decisions at ``now`` (seconds since the epoch; by default the newest time in the input)."""
+def plan(cluster: Cluster, *, now: float | None = None, eta: bool = False) -> Plan:
+    """Return the decisions at ``now`` (seconds since the epoch; by default the newest time in the input). With ``eta``
+    each says when its gang will start.
+    """
     from gangsched.cli.decisions import decide  # noqa: PLC0415 - as in load
 
     loaded = _known(cluster).loaded
+    moment = loaded.now if now is None else now
     drained: list[DrainPlan] = []
-    found = list(decide(loaded.events, cluster.options, loaded.now if now is None else now, drained))
-    return Planned(found, drained).plan()
+    found = list(decide(loaded.events, cluster.options, moment, drained))
+    etas = _etas(cluster, moment, [decision for decision, _ in found]) if eta else {}
+    return Planned(found, drained, etas=etas).plan()
 
 
-def explain(cluster: Cluster, name: str, *, namespace: str | None = None, now: float | None = None) -> Explanation:
+def _etas(cluster: Cluster, now: float, decisions: Sequence[Decided]) -> dict[GangId, Eta]:
+    from gangsched.cli.eta import etas  # noqa: PLC0415 - as in load
+
+    return etas(cluster.loaded.events, cluster.options, now, decisions)
+
+
+def explain(
+    cluster: Cluster, name: str, *, namespace: str | None = None, now: float | None = None, eta: bool = False
+) -> Explanation:
     """Why a gang waits, or why a pod is evicted: ``name``, ``namespace/name`` or ``kind/name`` in a ``namespace`` (by
-    default ``default``).
+    default ``default``). With ``eta`` the decisions say when their gangs will start.
 
     Raises :class:`~gangsched.model.errors.UserError` (a ValueError) when there is nothing of that name.
     """
@@ -281,22 +294,18 @@ def explain(cluster: Cluster, name: str, *, namespace: str | None = None, now: f
     state = State(loaded.events, cluster.options, loaded.now if now is None else now)
     space, kind, rest = named(name, namespace)
     found = explained(state, space or "default", rest, kind)
-    return found.as_contract([Decision.of(each, state.milliseconds(each)) for each in found.decisions])
+    etas = _etas(cluster, state.now, [decision for decision, _ in state.decisions]) if eta else {}
+    decisions = [Decision.of(each, state.milliseconds(each), etas.get(each.gang)) for each in found.decisions]
+    return found.as_contract(decisions)
 
 
 def simulate(cluster: Cluster, *, until_seconds: float = 600.0) -> Simulation:
-    """The whole life of the gangs on a virtual clock, for so many seconds of it."""
+    """The whole life of the gangs on a virtual clock, for so many seconds of it. Pods end when ``eta`` expects it."""
+    from gangsched.cli.rehearsal import rehearse  # noqa: PLC0415 - as in load
     from gangsched.cli.simulation import fields_of  # noqa: PLC0415 - as in load
-    from gangsched.cli.simulation import simulate as played  # noqa: PLC0415 - as in load
 
     loaded = _known(cluster).loaded
     if until_seconds <= 0:
         raise UsageError(failures.until_not_positive(seconds=until_seconds))
-    run = played(
-        loaded.events,
-        cluster.options,
-        until_seconds=until_seconds,
-        start=loaded.now,
-        group_hints=loaded.group_hints,
-    )
+    run = rehearse(loaded, cluster.options, until_seconds=until_seconds)
     return msgspec.convert(fields_of(run), Simulation)

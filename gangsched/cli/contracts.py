@@ -346,6 +346,7 @@ class GangRun(_Result, frozen=True):
 class Summary(_Result, frozen=True):
     """A run in numbers: pods by phase at the end, gangs by ``namespace/name``, and how many pods were bound, preempted
     and drained. ``seconds`` is when the last thing happened, ``ended`` is ``quiet`` or ``until``.
+    ``unknown_run_times`` counts, by workload, the pods that go on because their run time is not known.
     """
 
     seconds: float
@@ -358,6 +359,7 @@ class Summary(_Result, frozen=True):
     preempted: int
     violations: list[str]
     drained: int = 0
+    unknown_run_times: dict[str, int] = {}
 
 
 class Simulation(_Result, frozen=True):

@@ -12,7 +12,7 @@ from gangsched.cli import page as pages
 from gangsched.cli.html_text import escape
 from gangsched.cli.page import Box, Row
 from gangsched.cli.pictures import amount, quantity, scarcest
-from gangsched.cli.simulation import Happened, Simulation, clock, records_of, summary_of, timeline
+from gangsched.cli.simulation import Happened, Simulation, clock, records_of, summary_of, timeline, unknown_run_times
 from gangsched.cluster.sim import history as log
 from gangsched.messages import pictures
 from gangsched.messages.text import join_names, pluralize
@@ -52,6 +52,7 @@ def page(simulation: Simulation, of: str) -> str:
         until=clock(summary["until"]),
     )
     lead = [ran, pictures.drawn(resource=drawn.resource)]
+    lead += unknown_run_times(simulation)
     nodes = pages.fitting(drawn.nodes)
     body = f"{nodes}\n<h2>{escape(pictures.HAPPENED)}</h2>\n{_table(timeline(simulation))}"
     kinds = (pages.RUNS, pages.TERMINATES)

@@ -13,7 +13,7 @@ from rich.text import Text
 from gangsched.cli.answers import first_clause
 from gangsched.cli.pictures import MAX_NODES, Painter, Placed
 from gangsched.cli.render import headline, make_console, most_rows, printed
-from gangsched.cli.simulation import Simulation, clock, pods_of, records_of, summary_of, timeline
+from gangsched.cli.simulation import Simulation, clock, pods_of, records_of, summary_of, timeline, unknown_run_times
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import moment
 from gangsched.messages.text import join_names, pluralize
@@ -73,6 +73,8 @@ def _print(out: Console, simulation: Simulation) -> None:
         out.print(Padding(Group(*pending, ""), (0, 0, 0, 2), expand=False))
     for line in _summary(summary_of(simulation)):
         out.print(line)
+    for said in unknown_run_times(simulation):
+        out.print(Text(said, style="dim"))
 
 
 def _timeline(simulation: Simulation, width: int, most: int) -> Table:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from gangsched.cli import answers
 from gangsched.cli.answers import Contract
 from gangsched.cli.inputs import add_default_namespace_argument, add_input_arguments, read_options
-from gangsched.cli.simulation import Simulation, fields_of, simulate
+from gangsched.cli.rehearsal import rehearse
+from gangsched.cli.simulation import Simulation, fields_of
 from gangsched.cluster.manifests import load
 from gangsched.cluster.sim.arrival import InvalidHintError
 from gangsched.cluster.sim.faults import SeededFaults
@@ -90,13 +91,11 @@ def _played(args: argparse.Namespace) -> tuple[Simulation, list[Problem]]:
     if args.seed is not None:
         faults = SeededFaults(args.seed, write_delay_seconds=_JITTER_SECONDS, watch_delay_seconds=_JITTER_SECONDS)
     try:
-        simulation = simulate(
-            loaded.events,
+        simulation = rehearse(
+            loaded,
             options,
             until_seconds=until_seconds,
-            start=loaded.now,
             file_order=args.arrival == FILE_ORDER,
-            group_hints=loaded.group_hints,
             faults=faults,
             contained=True,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,15 +27,20 @@ from gangsched.core.decision import Decision, Preempt
 from gangsched.core.events import Event, records
 from gangsched.core.options import Options
 from gangsched.core.scheduler import Lasting, Scheduler
+from gangsched.messages import pictures
+from gangsched.messages.text import join_names, pluralize
 from gangsched.model import dialects
 from gangsched.model.constraints import Labels
 from gangsched.model.errors import one_line
+from gangsched.model.preemptible import EXPECTED_RUN_TIME
 from gangsched.model.records import SINGLE, Gang, GangId, Pod
 from gangsched.runtime.boundary import Boundary
 from gangsched.runtime.loop import CoreFaults, Observer, Observers, run_loop
 
 #: Events that the timeline leaves out.
 _HIDDEN = (log.EXISTS, log.CONDITION, log.EVENT, log.STATUS, log.ADMIT)
+#: So many workloads of unknown run time are named.
+_NAMED = 3
 
 
 class Simulation(msgspec.Struct, frozen=True):
@@ -55,6 +60,8 @@ class Simulation(msgspec.Struct, frozen=True):
     gangs: dict[GangId, Gang] = {}
     #: It was ended by the number of changes: what would have come after that is unknown.
     cut_short: bool = False
+    #: The pods of each workload of which is not known how long they run: they go on to the end.
+    unknown_run_times: dict[str, int] = {}
 
     @property
     def history(self) -> History:
@@ -337,8 +344,16 @@ def summary_of(simulation: Simulation) -> dict[str, Any]:
         "binds": sum(e.changed for e in history.with_verbs(log.BIND, actor=SCHEDULER)),
         "preempted": len({e.uid for e in removed}),
         **({"drained": drained} if drained else {}),
+        **({"unknownRunTimes": simulation.unknown_run_times} if simulation.unknown_run_times else {}),
         "violations": [],
     }
+
+
+def unknown_run_times(simulation: Simulation) -> Iterator[str]:
+    """Yield a sentence about the pods of which is not known how long they run, if there are any."""
+    if pods := simulation.unknown_run_times:
+        count, workloads = pluralize(sum(pods.values()), "pod"), join_names([one_line(each) for each in pods], _NAMED)
+        yield pictures.run_times_unknown(pods=count, workloads=workloads, key=EXPECTED_RUN_TIME)
 
 
 def _for_others(key: str, pods: dict[str, dict[str, Any]]) -> bool:

@@ -44,5 +44,8 @@ together = Text("{name} x {pods}")
 whole_rack = Text("all {nodes} together")
 more_rows = Text("… {count} more (-o json has all)")
 ran = Text("{counts}; {binds} bound, {preempted} preempted; last change at {at} of {until}.")
+run_times_unknown = Text(
+    "run times unknown: {pods} ({workloads}); they run to the end. Declare {key} to play their ends"
+)
 rack_of_run = Text("{name}: {nodes}")
 NO_PODS = "no pods"
