@@ -17,6 +17,8 @@ MOST_NOT_RUN = 14
 #: Commands that need no cluster, and a line that they print.
 OFFLINE = {
     "gangsched plan -f examples/koordinator/": "1 gang: 1 preempt, 2 victims",
+    "gangsched plan -f examples/devices/": "3 members can start after 1 pod is evicted",
+    "gangsched simulate -f examples/devices/ --until 2m": "allocate       default/train-0-gpus",
     "gangsched plan -f examples/job/": "NEVER FITS  3 pods x 2 cpu = 6",
     "gangsched plan -f examples/job-scheduling/": "within      topology.kubernetes.io/zone=b",
     "gangsched plan -f examples/jobset/": "1 gang: 1 preempt, 1 victim",

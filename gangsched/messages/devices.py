@@ -29,6 +29,20 @@ NO_SLICES = "no driver publishes any devices (there is no ResourceSlice)"
 pool_in_trouble = Text("node(s) have a pool of devices that {why}")
 DEVICES_IN_USE = "node(s) have too few free devices for the pod's resource claims"
 
+# What a gang lacks
+
+ALL = "all devices"
+AND = " and "
+with_selectors = Text("{what} with {selectors}")
+on_one = Text("on one {attribute}")
+differing = Text("each with another {attribute}")
+node_has = Text("node {node} has {count}")
+node_has_free = Text("node {node} has {count} free")
+NO_NODE_HAS_ANY = "no node has any"
+NO_NODE_HAS_ANY_FREE = "no node has any free"
+never_has = Text("{each} for {asked}; {nearest}")
+members_have = Text("{placed} of {members} fit; the next needs {asked}; {nearest}")
+
 # Claims
 
 no_device_class = Text("there is no DeviceClass {name}")
@@ -48,4 +62,5 @@ no_class = Text("claim {claim}: there is no DeviceClass {name}")
 all_of_a_pool = Text("claim {claim} asks for all devices, and the pool {pool} {why}")
 excluded = Text("claim {claim} asks for all devices, and a constraint excludes {device}")
 selector_failed = Text("a selector of request {request} failed on device {device}: {why}")
+selector_error = Text("a selector of a request for class {name} failed on device {device}: {why}")
 negative = Text("request {request}: capacity {name} is negative")

@@ -119,7 +119,7 @@ class Kinds:
             if not fills(ask, device):
                 return 0
         except (cel.ExpressionError, cel.EvaluationError, ClaimError) as error:
-            self.error = self.error or devices.selector_failed(request=ask.name, device=device.name, why=error)
+            self.error = self.error or devices.selector_error(name=ask.device_class, device=device.name, why=error)
             return 0
         tainted = any(taint.keeps_off and not ask.tolerates(taint) for taint in device.taints)
         if not tainted:

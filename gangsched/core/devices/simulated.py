@@ -399,6 +399,32 @@ class DevicesInThought:
             self._serves = key, frozenset[int]().union(*found)
         return self._serves[1]
 
+    def name(self, row: int) -> str:
+        """Return the name of a node."""
+        return self._nodes[row].name
+
+    def least(self, demand: DeviceDemand, row: int, *, empty: bool) -> int | None:
+        """Return how many devices a node has for the request of such a pod of which it lacks the most; with ``empty``,
+        if no pod had any. None if it has enough for each by itself.
+        """
+        specs = [n for n in demand.own]
+        specs += [self.index.number(self.index.claims[k].spec) for k in demand.named if k in self.index.claims]
+        self._widen(specs)
+        node, kinds = self._nodes[row], self.kinds
+        pools = self.index.inventory.pools(node.name, node.labels)
+        here = [kind for device, kind in kinds.devices(pools) if empty or device not in self._used.devices]
+        found: list[tuple[int, int]] = []
+        for ask in kinds.asked(self.place_of(specs)):
+            there = sum(kind in kinds.served(ask) for kind in here) - (0 if empty else self._taken(ask, row))
+            found.append((there - ask[1], there))
+        return min(found)[1] if found else None
+
+    def _taken(self, ask: tuple[int, int], row: int) -> int:
+        """How many devices pods that were placed on a node need of those that serve a request."""
+        kinds = self.kinds
+        others = kinds.asked(self.place_of(self._asked(self._guests.get(row, ()))))
+        return sum(count for other, count in others if kinds.served((other, count)) & kinds.served(ask))
+
     def look(self, row: int) -> Hashable:
         """Return what tells a node from others for the claims in play: what it has, and what pods here take of it."""
         return self._state(row), tuple(sorted(self._asked(self._guests.get(row, ()))))

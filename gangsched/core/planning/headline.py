@@ -14,6 +14,7 @@ import numpy as np
 
 from gangsched.core.arrays import Bools, Floats
 from gangsched.core.decision import Headline, Reason
+from gangsched.core.devices import words
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.parts import Lack, Parts
 from gangsched.core.planning.topology import Level
@@ -23,7 +24,7 @@ from gangsched.core.quota.flavors import Mode
 from gangsched.core.quota.workloads import quantity
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
-from gangsched.messages import answers, causes
+from gangsched.messages import answers, causes, devices
 from gangsched.messages.text import are, pluralize
 from gangsched.model.constraints import Taint
 from gangsched.model.node_taints import CORDONED, is_of_removal, is_of_state
@@ -155,6 +156,9 @@ def _never_now(context: SchedulingContext, asked: Sequence[_Asked], needed: int)
     for each in asked:
         if not each.slots.any():
             return Headline(answers.NEVER_FITS, _too_large(context, each, needed))
+        lacking = _no_devices(context, each, needed)
+        if lacking:
+            return Headline(answers.NEVER_FITS, lacking)
     most = int(sum(min(each.pods, each.slots.sum()) for each in asked))
     if len(asked) == 1 and most < needed:
         return Headline(answers.NEVER_FITS, _too_many(context, asked[0], needed))
@@ -163,6 +167,22 @@ def _never_now(context: SchedulingContext, asked: Sequence[_Asked], needed: int)
         why = answers.more_than_nodes_take(nodes=_may_use(nodes), most=most, pods=pluralize(needed, "pod"))
         return Headline(answers.NEVER_FITS, why)
     return None
+
+
+def _no_devices(context: SchedulingContext, asked: _Asked, needed: int) -> str:
+    """Which devices no node has that may be used and is large enough; empty if one has them, or may have them once its
+    pools are complete.
+    """
+    sim = context.simulation()
+    demand = sim.class_of(asked.pod).devices
+    if demand is None or demand.problem or sim.devices.troubles():
+        return ""
+    what = words.asked(sim.snapshot.devices, demand)
+    if not what or (sim.devices.hopes(demand)[1] & (asked.slots > 0)).any():
+        return ""
+    each = answers.THE_POD if needed == 1 else answers.EACH_POD
+    nearest = words.nearest(sim.devices, demand, np.flatnonzero(asked.slots > 0).tolist(), empty=True)
+    return devices.never_has(each=each, asked=what, nearest=nearest)
 
 
 def _classes(context: SchedulingContext, sim: Simulation) -> Iterator[_Asked]:
@@ -261,6 +281,10 @@ def asked_by(pod: Pod) -> str:
 
 def _not_now(context: SchedulingContext, first: Pod, placed: int, reasons: Sequence[Reason]) -> str:
     members = pluralize(max(context.required, placed + 1), "member")
+    lacking = _too_few_devices(context, first, reasons)
+    if lacking:
+        what, nearest = lacking
+        return devices.members_have(placed=placed, members=members, asked=what, nearest=nearest)
     short = {reason.text for reason in reasons if reason.text.startswith("Insufficient ")}
     scarce = [(r, n) for r, n in first.shape.requests if f"Insufficient {r}" in short]
     if scarce and len(short) == len(reasons):
@@ -270,6 +294,20 @@ def _not_now(context: SchedulingContext, first: Pod, placed: int, reasons: Seque
     if not scarce and reasons:
         why = causes.nodes_refuse(texts=", ".join(sorted(reason.sentence for reason in reasons)))
     return answers.members_fit_beside(placed=placed, members=members, asked=asked_by(first), why=why)
+
+
+def _too_few_devices(context: SchedulingContext, first: Pod, reasons: Sequence[Reason]) -> tuple[str, str] | None:
+    """Which devices the pod lacks, and the node with the most of them, if nodes refuse it for that; else None."""
+    if first.devices is None or not any(r.text in (devices.DEVICES_IN_USE, devices.NO_SUCH_DEVICES) for r in reasons):
+        return None
+    sim = context.simulation()
+    pod_class = sim.class_of(first)
+    context.placer.extras([pod for want in context.wants for pod in want.members], sim, {})
+    what = words.asked(sim.snapshot.devices, pod_class.devices) if pod_class.devices is not None else ""
+    if not what or pod_class.devices is None:
+        return None
+    rows = np.flatnonzero(context.placer.pipeline.static_mask(pod_class, sim)).tolist()
+    return what, words.nearest(sim.devices, pod_class.devices, rows, empty=False)
 
 
 # -- why no node may be used ------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from gangsched.core.framework.pipeline import pipeline_of
 from gangsched.core.state.simulation import Simulation
 from gangsched.messages import devices as messages
 from gangsched.model.constraints import PodDevices
+from gangsched.model.devices import ResourceClaim
 from tests.builders import PodBuilder, gang, node, pod
 from tests.core.devices.worlds import CLASSES, GPU, NIC, ROOT, ask, claim, device, gpus, held, pool, tainted, template
 from tests.core.harness import Built, plan, world
@@ -92,6 +93,47 @@ def test_reasons(objects: list[Built], text: str, resolvable: bool) -> None:
         reasons, found = told(pod("p").devices("c"), *world_)
         assert f"1 {messages.DEVICES_IN_USE}" in reasons
         assert found == resolvable
+
+
+BIG = f"device.capacity['{GPU}'].memory.compareTo(quantity('80Gi')) >= 0"
+NEXT = "0 of 1 member fit; the next needs 3 devices gpu"
+FAILED = "a selector of a request for class gpu failed on device g0: no such key: y"
+FEW_BIG = [
+    pool(
+        n.obj().name,
+        *(device(f"g{k}", memory="80Gi" if k < 3 else "40Gi", root=f"r{k // 4}", uuid=f"u{k}") for k in range(8)),
+    )
+    for n in NODES
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "word", "why"),
+    [
+        (
+            claim("c", ask(4, where=BIG), match=ROOT, owner="p"),
+            "never fits",
+            "the pod asks for 4 devices gpu with memory ≥ 80Gi on one pcieRoot; node n1 has 3",
+        ),
+        (
+            claim("c", ask(3, where=BIG), distinct="uuid", owner="p"),
+            "not now",
+            f"{NEXT} with memory ≥ 80Gi each with another uuid; node n1 has 2 free",
+        ),
+        (
+            claim("c", ask(where="device.attributes['x'].y == 1"), owner="p"),
+            "never fits",
+            f"the pod asks for 1 device gpu with y = 1; {FAILED}",
+        ),
+        (claim("c", ask(of="other"), owner="p"), "waits", "there is no DeviceClass other"),
+    ],
+)
+def test_what_is_lacking(wanted: ResourceClaim, word: str, why: str) -> None:
+    """The request in words, and the node that comes nearest."""
+    use = [held(f"h{i}", f"n{i}", "g0", users=("o",)) for i in (1, 2, 3)]
+    found = plan(*NODES, *CLASSES, *FEW_BIG, *use, pod("p").devices("c"), wanted)["d/p"]
+    assert found.headline is not None
+    assert (found.headline.word, found.headline.why) == (word, why)
 
 
 def test_claims_of_templates() -> None:
