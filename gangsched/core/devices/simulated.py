@@ -407,7 +407,7 @@ class DevicesInThought:
         """Return how many devices a node has for the request of such a pod of which it lacks the most; with ``empty``,
         if no pod had any. None if it has enough for each by itself.
         """
-        specs = [n for n in demand.own]
+        specs = list(demand.own)
         specs += [self.index.number(self.index.claims[k].spec) for k in demand.named if k in self.index.claims]
         self._widen(specs)
         node, kinds = self._nodes[row], self.kinds
