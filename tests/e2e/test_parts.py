@@ -1,110 +1,155 @@
-"""Gangs with parts that have a topology, on a real API server: PodGangs of Grove, and sub-groups of KAI."""
+"""A gang of parts in racks of one spine preempts, and the scheduler is killed meanwhile, on a real API server."""
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.controlplane.client import Client, Object, load
+from tests.controlplane import plane
+from tests.controlplane.client import Change, Client, Object, load, wait_until_served
+from tests.controlplane.plane import ControlPlane
 from tests.controlplane.rbac import MANIFESTS
-from tests.e2e.jobs import CLUSTER, template
+from tests.e2e.handover import ELECTION, ended, of, removals
 from tests.e2e.kinds import definition, served
-from tests.e2e.stories import Start, condition, nodes_ready, running
+from tests.e2e.scheduler import running_scheduler
+from tests.e2e.stories import EXAMPLES, is_marked, nodes_ready, running
+from tests.faulty_proxy import Fault, FaultyProxy
 
 pytestmark = pytest.mark.controlplane
 
-POD_GANG = "scheduler.grove.io/v1alpha1/PodGang"
-HOST = "kubernetes.io/hostname"
-PODS = [f"{part}-{i}" for part in "ab" for i in range(2)]
+KAI = [{"schedulerName": "kai-scheduler"}]
+SPINE, RACK = "example.com/spine", "example.com/rack"
+#: Nodes of two racks of two spines each. Those of spine b that are full have to be emptied; in spine a there are more.
+NODES = [f"{spine}{rack}-{n}" for spine in "ab" for rack in (1, 2) for n in (1, 2)]
+FREE, VICTIMS = "b1-2", ["low-b1-1", "low-b2-1", "low-b2-2"]
+MEMBERS = [f"{part}-{n}" for part in ("prefill", "decode") for n in (1, 2)]
 
 
-def member(name: str, scheduler: str, cpu: str = "1", **meta: Any) -> Object:
-    """A pod with these labels and annotations."""
-    pod = {"apiVersion": "v1", "kind": "Pod", **template(cpu)}
-    pod["metadata"] |= {"name": name, "namespace": "default", **meta}
-    pod["spec"]["schedulerName"] = scheduler
-    return pod
+def node(name: str) -> Object:
+    """A node with four cores, kept by KWOK."""
+    labels = {"kubernetes.io/hostname": name, SPINE: name[0], RACK: name[:2]}
+    room = {"cpu": "4", "memory": "16Gi", "pods": "110"}
+    meta = {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"capacity": room, "allocatable": room}}
 
 
-def obj(api: str, kind: str, name: str, spec: Object, **meta: str) -> Object:
-    """An object."""
-    return {"apiVersion": api, "kind": kind, "metadata": {"name": name, **meta}, "spec": spec}
+def worker(name: str, **spec: object) -> Object:
+    """A pod that takes three of the four cores of a node."""
+    container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "3"}}}
+    meta = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container], **spec}}
 
 
-async def with_room(admin: Client, free: dict[str, int]) -> None:
-    """Leave so many of the four cores of each node."""
-    await admin.apply(load(CLUSTER))
-    await nodes_ready(admin)
-    for node, cores in free.items():
-        pod = member(f"blocker-{node}", "other", str(4 - cores))
-        pod["spec"]["nodeName"] = node
-        await admin.apply(pod)
-    await running(admin, [f"blocker-{node}" for node in free])
+def gang() -> list[Object]:
+    """Two parts of two members each: a rack for each part, and one spine for both."""
+    level = {"topology": "network", "requiredTopologyLevel": RACK}
+    parts = [{"name": part, "minMember": 2, "topologyConstraint": level} for part in ("prefill", "decode")]
+    spec = {
+        "minSubGroup": 2,
+        "subGroups": parts,
+        "topologyConstraint": {"topology": "network", "requiredTopologyLevel": SPINE},
+    }
+    meta = {"name": "model", "namespace": "default"}
+    out = [{"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": meta, "spec": spec}]
+    for name in MEMBERS:
+        pod = worker(name, schedulerName="kai-scheduler", priorityClassName="high-priority")
+        pod["metadata"]["annotations"] = {"pod-group-name": "model"}
+        pod["metadata"]["labels"] = {"kai.scheduler/subgroup-name": name.partition("-")[0]}
+        out.append(pod)
+    return out
 
 
-async def places(admin: Client) -> list[set[str]]:
-    """The nodes of each part."""
-    found = {p["metadata"]["name"]: p["spec"].get("nodeName", "") for p in await admin.list("Pod")}
-    return [{found[f"{part}-{i}"] for i in range(2)} for part in "ab"]
+@pytest.fixture
+async def cluster(admin: Client) -> AsyncIterator[None]:
+    """The kinds of KAI are served, and all nodes but one are full."""
+    groups = load(MANIFESTS / "kai" / "crd-podgroups.yaml")
+    await admin.apply(groups)
+    await wait_until_served(admin, "scheduling.run.ai/v2alpha2/PodGroup")
+    topologies = definition("kai.scheduler", "v1alpha1", "Topology", "topologies", namespaced=False)
+    async with served(admin, topologies):
+        levels = [{"nodeLabel": SPINE}, {"nodeLabel": RACK}]
+        network = {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "network"}}
+        await admin.apply({**network, "spec": {"levels": levels}})
+        await admin.apply(EXAMPLES / "koordinator" / "10-priorityclasses.yaml")
+        await admin.apply([node(name) for name in NODES])
+        await nodes_ready(admin)
+        full = [name for name in NODES if name != FREE]
+        wish = {"priorityClassName": "low-priority", "terminationGracePeriodSeconds": 3}
+        await admin.apply([worker(f"low-{name}", nodeName=name, **wish) for name in full])
+        await running(admin, [f"low-{name}" for name in full])
+        yield
+    for each in groups:
+        await admin.delete("CustomResourceDefinition", each["metadata"]["name"])
 
 
-async def test_a_podgang_of_grove(admin: Client, start_scheduler: Start) -> None:
-    """Each group of two waits for a node to share: a node with room for three and one with room for one are not enough.
-    The condition that a scheduler of Grove writes stands beside that of the operator, with the rights of the manifests.
+@pytest.fixture
+def proxy(control_plane: ControlPlane) -> Iterator[FaultyProxy]:
+    """The proxy between the scheduler and the API server: here writes can be kept from arriving."""
+    with FaultyProxy(control_plane.server, control_plane.ca_file) as between:
+        yield between
+
+
+def marks(name: str) -> Fault:
+    """Marks of this pod do not arrive."""
+    return Fault(path=f"/pods/{name}/status$", method="PATCH", times=None, cut_before=True)
+
+
+def bindings(name: str) -> Fault:
+    """Bindings of this pod do not arrive."""
+    return Fault(path=f"/pods/{name}/binding$", method="POST", times=None, cut_before=True)
+
+
+def bound(change: Change) -> bool:
+    """The pod has a node."""
+    return bool(change.object["spec"].get("nodeName"))
+
+
+#: What is seen of which pods before the scheduler is killed, and which of its writes have not arrived by then.
+MOMENTS: dict[str, tuple[Callable[[Change], bool], list[str], list[Fault]]] = {
+    "first-victim-marked": (is_marked, VICTIMS[:1], [marks(v) for v in VICTIMS[1:]]),
+    "all-victims-marked": (is_marked, VICTIMS, [removals(v) for v in VICTIMS]),
+    "first-victim-terminating": (ended, VICTIMS[:1], [removals(v) for v in VICTIMS[1:]]),
+    "first-member-bound": (bound, MEMBERS[:1], [bindings(m) for m in MEMBERS[1:]]),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+async def test_a_killed_scheduler_brings_each_part_into_its_rack(
+    admin: Client,
+    cluster: None,
+    control_plane: ControlPlane,
+    scheduler_kubeconfig: Path,
+    proxy: FaultyProxy,
+    tmp_path: Path,
+    moment: str,
+) -> None:
+    """The three pods that are in the way leave two racks of one spine. Each part is whole in a rack of it afterwards,
+    and no other pod is touched.
     """
-    await with_room(admin, {"node-1": 3, "node-2": 1})
-    crd = definition("scheduler.grove.io", "v1alpha1", "PodGang", "podgangs")
-    crd["spec"]["versions"][0]["subresources"] = {"status": {}}
-    host = {"topologyConstraint": {"packConstraint": {"required": HOST}}}
-    groups = [{"name": f"g-{part}", "minReplicas": 2, "podReferences": [], **host} for part in "ab"]
-    gang = obj("scheduler.grove.io/v1alpha1", "PodGang", "g", {"podgroups": groups}, namespace="default")
-    name = "py-gang-scheduler"
-    pods = [member(each, name, labels={"grove.io/podgang": "g", "grove.io/podclique": f"g-{each[0]}"}) for each in PODS]
-    async with served(admin, crd):
-        await admin.apply(gang)
-        initialized = {"type": "Initialized", "status": "True", "reason": "PodGangPodsCreated", "message": "x"}
-        initialized["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-        status = {"phase": "Pending", "conditions": [initialized]}
-        await admin.patch(POD_GANG, "g", {"status": status}, subresource="status")
-        async with start_scheduler():
-            await admin.apply(pods)
-            waits = await admin.wait_for(POD_GANG, "g", lambda g: bool(condition(g, "Scheduled")))
-            assert not [
-                p for p in await admin.list("Pod") if p["metadata"]["name"] in PODS and p["spec"].get("nodeName")
-            ]
-            await admin.delete("Pod", "blocker-node-2")
-            await running(admin, PODS)
-            ran = await admin.wait_for(POD_GANG, "g", lambda g: g["status"].get("phase") == "Running")
-            parts = await places(admin)
-    assert (waits["status"]["phase"], condition(waits, "Scheduled")["status"]) == ("Pending", "False")
-    assert list(map(len, parts)) == [1, 1]
-    assert condition(ran, "Scheduled")["status"] == condition(ran, "Initialized")["status"] == "True"
+    kubeconfig = control_plane.kubeconfig(plane.SCHEDULER_USER, proxy.url)
+    sign, by, faults = MOMENTS[moment]
+    for fault in faults:
+        proxy.fail(copy.copy(fault))
+    async with admin.record("Pod") as recorder:
 
+        async def killed() -> None:
+            async with running_scheduler(kubeconfig, tmp_path, leaderElection=ELECTION, profiles=KAI) as scheduler:
+                await admin.apply(gang())
+                for name in by:
+                    await recorder.wait(of(name, sign))
+                scheduler.process.kill()
+                await scheduler.process.wait()
 
-async def test_sub_groups_of_kai(admin: Client, start_scheduler: Start) -> None:
-    """The same with a Topology, whose level is called by its alias. The gang waits until the Topology is there."""
-    await with_room(admin, {"node-1": 3, "node-2": 2})
-    definitions = [each for path in sorted((MANIFESTS / "kai").iterdir()) for each in load(path)]
-    levels = {"levels": [{"nodeLabel": HOST, "alias": "host"}]}
-    topology = obj("kai.scheduler/v1alpha1", "Topology", "t", levels)
-    host = {"topologyConstraint": {"topology": "t", "requiredTopologyLevel": "host"}}
-    groups = [{"name": part, "minMember": 2, **host} for part in "ab"]
-    group = obj("scheduling.run.ai/v2alpha2", "PodGroup", "g", {"subGroups": groups}, namespace="default")
-    pods = [
-        member(
-            each,
-            "kai-scheduler",
-            annotations={"pod-group-name": "g"},
-            labels={"kai.scheduler/subgroup-name": each[0]},
-        )
-        for each in PODS
-    ]
-    async with served(admin, *definitions), start_scheduler(profiles=[{"schedulerName": "kai-scheduler"}]):
-        await admin.apply([group, *pods])
-        waits = await admin.wait_for("Pod", "a-0", lambda p: bool(p["status"].get("conditions")))
-        await admin.apply(topology)
-        await running(admin, PODS)
-        parts = await places(admin)
-    assert "host of Topology t" in waits["status"]["conditions"][0]["message"]
-    assert sorted(map(sorted, parts)) == [["node-1"], ["node-2"]]
+        with pytest.raises(AssertionError, match="the scheduler ended with -9"):
+            await killed()
+        proxy.heal()
+        async with running_scheduler(kubeconfig, tmp_path, leaderElection=ELECTION, profiles=KAI):
+            await running(admin, MEMBERS)
+        changed = {change.name for change in recorder.changes}
+    nodes = {name: (await admin.get("Pod", name))["spec"]["nodeName"] for name in MEMBERS}
+    racks = [{nodes[f"{part}-{n}"][:2] for n in (1, 2)} for part in ("prefill", "decode")]
+    assert sorted(map(sorted, racks)) == [["b1"], ["b2"]]
+    assert changed == {*MEMBERS, *VICTIMS}
