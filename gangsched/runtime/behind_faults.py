@@ -17,6 +17,8 @@ from gangsched.runtime.known import Known
 
 #: So many suspects of the frames are tried. Where more objects are known than that, events are not replayed in halves.
 _MOST_TRIALS, _MOST_REPLAYED = 3, 5000
+#: So many objects are to blame together at most, each with its gang: an error over a label is one over all that have it.
+_MOST_TOGETHER = 4
 
 
 def behind(
@@ -49,8 +51,16 @@ def behind(
             return suspect
     if len(events) > _MOST_REPLAYED:
         return ()
-    suspect = _replayed(sorted(events, key=lambda event: key_of(event) not in own), fails)
-    return suspect if suspect and own.isdisjoint(suspect) and is_behind(suspect) else ()
+    suspect = ()
+    for _ in range(_MOST_TOGETHER):
+        left = (event for event in events if key_of(event) not in suspect)
+        more = _with_gang(_replayed(sorted(left, key=lambda event: key_of(event) not in own), fails), core, known)
+        if not more or not own.isdisjoint(more):
+            return ()
+        suspect = (*suspect, *more)
+        if is_behind(suspect):
+            return suspect
+    return ()
 
 
 def _with_gang(suspect: Suspect, core: Scheduler, known: Known) -> Suspect:

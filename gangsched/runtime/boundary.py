@@ -284,9 +284,9 @@ class Boundary(Generic[C]):
         if not due:
             return
         faults = [self._doubts.pop(namespace) for namespace in due]
-        for namespace in due:
-            self._pauses.begin(namespace, self._now)
         culprits = [name for fault in faults for name in self._put_behind(fault)]
+        for namespace in due:
+            self._pauses.begin(namespace, self._now, found=bool(culprits))
         first = faults[0]
         if self._answered:
             self._writes.begin()

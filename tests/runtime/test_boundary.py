@@ -253,6 +253,24 @@ def test_a_pod_that_makes_the_decisions_of_others_fail_is_left_out(monkeypatch: 
     assert [each.culprits for each in run.rebuilt] == [("Pod d/evil",)]
 
 
+def test_pods_that_make_decisions_of_others_fail_each_by_itself_are_left_out_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No frame shows them, and without one of them the other is enough."""
+    right = GangCycle.decide
+
+    def broken(self: GangCycle) -> Any:
+        if any(each.name.startswith("evil") and not each.kept for each in self._world.pods.values()):
+            raise KeyError("broken")
+        return right(self)
+
+    monkeypatch.setattr(GangCycle, "decide", broken)
+    evil = [pod(f"evil-{n}").cpu(1).priority(-5).on("n0") for n in range(2)]
+    run = Run(node("n0").cpu(4), *evil, pod("good").cpu(1), contain_errors=True).until(30.0)
+    assert run.nodes()["good"] == "n0"
+    assert sorted(run.rebuilt[0].culprits) == ["Pod d/evil-0", "Pod d/evil-1"]
+
+
 def test_a_question_that_leaves_half_a_change_behind_stops_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error in the middle of an update within a decision: the next would be wrong, so a new core decides them."""
     raised = raising(monkeypatch, NodeColumns, "update", lambda *_: True, times=1)
