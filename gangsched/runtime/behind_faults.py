@@ -17,7 +17,7 @@ from gangsched.runtime.known import Known
 
 #: So many suspects of the frames are tried. Where more objects are known than that, events are not replayed in halves.
 _MOST_TRIALS, _MOST_REPLAYED = 3, 5000
-#: So many objects are to blame together at most, each with its gang: an error over a label is one over all that have it.
+#: So many objects are to blame together at most, each with its gang: an error over a label is one over all with it.
 _MOST_TOGETHER = 4
 
 

@@ -9,14 +9,14 @@ import pytest
 
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import Cause
-from gangsched.core.actions import Mark, Remove
+from gangsched.core.actions import Mark, Remove, Unmark
 from gangsched.core.actuation.records import EvictionOwner, Owners, written
 from gangsched.core.decision import Placement, Preempt, UnitRef, Victim
 from gangsched.core.events import Changed, Event, Gone
 from gangsched.core.lifecycle.report import mark_message
 from gangsched.messages.notes import rolling_back
 from gangsched.model.queues import QUEUE_LABEL
-from gangsched.model.records import PREEMPT_NEVER, SINGLE, GangId
+from gangsched.model.records import PREEMPT_NEVER, SINGLE, Condition, GangId
 from tests.builders import OURS, SIGS, PodBuilder, gang, node, pdb, pod
 from tests.chaos.checks import charged
 from tests.chaos.made_up import about, does, played, told
@@ -181,3 +181,14 @@ def test_plans_that_take_the_same_surplus_are_found(
     if second:
         takes(run, "k", *second)
     assert [text.partition("takes ")[2] for text in charged(run)] == found
+
+
+@pytest.mark.parametrize("taken_back", [True, False])
+def test_a_mark_that_is_being_taken_back_is_of_no_pod_that_leaves(taken_back: bool) -> None:
+    """The write has failed, and is repeated: a gang of three from which one leaves keeps the two that it needs."""
+    leaves = Condition("True", "Preempted", mark_message(OURS, "d/k", "d/k"))
+    low = [*LOW[:2], pod("low2").gang("low").on("n1").field(disruption=leaves)]
+    run = played(node("n1"), gang("low").min(2), *low, *WAITING, gang_mode="elastic")
+    told(run, *run.world.store.listing(), asks=[Unmark(2, about(run, "low2"), "spared")] * taken_back)
+    takes(run, "h", "low0")
+    assert bool(charged(run)) != taken_back

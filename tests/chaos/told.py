@@ -37,8 +37,9 @@ class Told(msgspec.Struct):
 
     ``bindings`` are the nodes of pods that it binds, or has bound and not seen there yet; ``tried`` has also those of
     which it was told that the binding has failed, or that nobody knows. ``marked`` are the pods that it has marked and
-    that stay marked. ``jobsets`` are those that were ever seen (``namespace/name``). ``open`` has the writes without an
-    answer: by id, the gangs (``namespace/name``) for which they are.
+    that stay marked; ``spared`` are those of which it has taken the mark back, also if that has not succeeded yet.
+    ``jobsets`` are those that were ever seen (``namespace/name``). ``open`` has the writes without an answer: by id,
+    the gangs (``namespace/name``) for which they are.
     """
 
     pods: dict[str, Pod] = {}
@@ -51,6 +52,7 @@ class Told(msgspec.Struct):
     bindings: dict[str, str] = {}
     tried: dict[str, str] = {}
     marked: set[str] = set()
+    spared: set[str] = set()
     open: dict[int, frozenset[str]] = {}
     _binds: dict[int, str] = {}
 
@@ -103,8 +105,10 @@ class Told(msgspec.Struct):
                     self.bindings[pod.uid] = self.tried[pod.uid] = node
             case Mark():
                 self.marked.add(action.pod.uid)
+                self.spared.discard(action.pod.uid)
             case Unmark():
                 self.marked.discard(action.pod.uid)
+                self.spared.add(action.pod.uid)
 
     def _for_whom(self, action: Write) -> frozenset[str]:
         known = self.pods.get(action.pod.uid) if isinstance(action, Bind | Nominate | WithdrawNomination) else None
@@ -181,7 +185,8 @@ class Told(msgspec.Struct):
 
     def leaving(self, pod: Pod) -> bool:
         """Return whether it terminates, or bears a mark that says that it will."""
-        return not pod.live or pod.disruption_target or pod.uid in self.marked
+        shown = pod.disruption_target and pod.uid not in self.spared
+        return not pod.live or shown or pod.uid in self.marked
 
     def on(self, node: str) -> list[Pod]:
         """The pods that take room on a node, those included that are about to leave it, or to come."""
