@@ -3,7 +3,7 @@
     python -m tests.beside.claims [ROUNDS]
 
 Two nodes have four devices each. The gang needs two for each of its members. The pods of kube-scheduler come within
-half a second, and may need more than what is left. A device is never in use by two pods, and the gang starts whole or
+half a second, and may need more than what is left. A device is never given out twice, and the gang starts whole or
 not at all.
 """
 
@@ -45,10 +45,14 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def good(self) -> bool:
-        """No device is used twice, the gang is whole or waits, and no pod waits that fits."""
+        """No device is ever given out twice, the gang is whole or waits, and no pod waits that fits."""
         used = self.others == self.wanting or not any(self.left)
         fits = sum(left // 2 for left in self.left) >= MEMBERS
-        return not self.shared and used and (self.members == MEMBERS or (not self.members and not fits))
+        return (
+            not (self.shared or self.overlapped)
+            and used
+            and (self.members == MEMBERS or (not self.members and not fits))
+        )
 
 
 def _node(name: str) -> Object:

@@ -100,7 +100,7 @@ BROKEN: dict[str, tuple[Any, str, Callable[..., Any], str, tuple[tuple[int, str]
         "waits_for",
         lambda *_: ("", False),
         "no device is given out twice",
-        ((1002, "claims"), (1005, "claims"), (1025, "claims")),
+        ((1061, "claims"), (1063, "claims"), (1079, "claims")),
     ),
     "claims stay reserved": (
         DeviceClaims,

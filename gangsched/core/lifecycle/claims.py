@@ -18,20 +18,24 @@ from gangsched.core.devices.index import Assumed
 from gangsched.core.events import Change, Hint
 from gangsched.core.ledger.ledger import Ledger
 from gangsched.core.lifecycle.group import Group, Plan
+from gangsched.core.lifecycle.holding import Holding
 from gangsched.core.world.world import World
 from gangsched.messages import causes
 from gangsched.model.devices import Allocation, ClaimKey
 from gangsched.model.records import Pod
 
-#: Other schedulers do not look for what was given out since they decided. So long they may take from a decision to the
-#: write that shows it.
+#: Other schedulers do not look for what was given out since they decided. If their pods cannot be kept off the nodes,
+#: so long they may take from a decision to the write that shows it.
 SETTLE_SECONDS = 1.0
 
 
 class DeviceClaims:
     """Asks ``actuator`` for what gives devices to claims and takes them back."""
 
-    def __init__(self, world: World, ledger: Ledger, actuator: Actuator, groups: Mapping[str, Group]) -> None:
+    def __init__(
+        self, world: World, ledger: Ledger, actuator: Actuator, holding: Holding, groups: Mapping[str, Group]
+    ) -> None:
+        self._holding = holding
         self._world = world
         self._ledger = ledger
         self._actuator = actuator
@@ -60,6 +64,9 @@ class DeviceClaims:
         if taken is not None:  # another gang shares it: its devices are known when that gang is bound
             return causes.claim_allocated_elsewhere(name=taken.key[1])
         plan.devices = found
+        new = {pod.uid for each in found if each.new for pod in each.consumers}
+        if new and self._others_use_devices():
+            plan.device_nodes = frozenset(place.node for place in plan.placements if place.uid in new)
         for each in found:
             index.assume(each.key, Assumed(each.uid, each.allocation, tuple(pod.uid for pod in each.consumers)))
         return ""
@@ -69,9 +76,10 @@ class DeviceClaims:
         one will not be.
         """
         index, everything = self._world.snapshot.devices, True
+        may_give = self._holding.may_give_devices(group, plan)
         for each in plan.devices:
             done, problem = claims.progress(index, each)
-            if not (problem or done or each.asked):
+            if may_give and not (problem or done or each.asked):
                 problem = self._write(group, each)
             if problem:
                 return False, problem
@@ -79,22 +87,20 @@ class DeviceClaims:
         return everything and not self._contested(group, plan), ""
 
     def _contested(self, group: Group, plan: Plan) -> bool:
-        """Return True while another scheduler may have given out the same devices before it saw whose they are.
-
-        Claims are shown in the order of their writes. So this concerns only pods that waited already when the last
-        claim of the plan was written.
+        """Return True while another scheduler may have given out the same devices before it saw whose they are. That is
+        so if its pods cannot be kept off the nodes.
         """
+        if not plan.device_nodes or self._holding.is_holding(group.key):
+            return False
         if plan.given_at is None:
             plan.given_at = self._world.now
-            plan.contested = bool(plan.devices) and self._others_wait()
-            if plan.contested:
-                self._settling.at(group.key, plan.given_at + SETTLE_SECONDS)
-        return plan.contested and self._world.now < plan.given_at + SETTLE_SECONDS
+            self._settling.at(group.key, plan.given_at + SETTLE_SECONDS)
+        return self._world.now < plan.given_at + SETTLE_SECONDS
 
-    def _others_wait(self) -> bool:
+    def _others_use_devices(self) -> bool:
         ours = self._world.membership.ours
-        waiting = (p for p in self._world.pods.values() if p.devices is not None and not p.node and p.live)
-        return any(pod.scheduler not in ours for pod in waiting)
+        users = (pod for pod in self._world.pods.values() if pod.devices is not None and pod.live)
+        return any(pod.scheduler not in ours for pod in users)
 
     def _write(self, group: Group, each: DeviceBinding) -> str:
         """Ask for a write unless its devices are still shown for another claim; returns why they will stay there."""

@@ -52,9 +52,9 @@ class Gangs:
         self._longest_wait = decider.options.longest_wait
         self.groups: dict[str, Group] = {}
         self.evictions = Evictions(world, ledger, decider.options, actuator, reporter)
-        self.claims = DeviceClaims(world, ledger, actuator, self.groups)
-        self.bindings = Bindings(world, ledger, decider.options, actuator, reporter, self.claims)
         self.holding = Holding(world, ledger, decider.options.hold_room, actuator, reporter, self.groups)
+        self.claims = DeviceClaims(world, ledger, actuator, self.holding, self.groups)
+        self.bindings = Bindings(world, ledger, decider.options, actuator, reporter, self.claims)
         self.losses = Losses(world, ledger)
         self.announced = AnnouncedRoom(decider, reporter)
         self.review = Reviews(decider)

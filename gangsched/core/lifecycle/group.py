@@ -196,9 +196,10 @@ class Plan:
         self.neighbours: set[str] = set()
         self.claims: list[ClaimBinding] = []
         self.devices: list[DeviceBinding] = []
-        #: When all of them had their devices, as the cluster shows, and whether others may have been given them too.
+        #: The nodes of members that are given devices, if other schedulers may give out the same ones.
+        self.device_nodes: frozenset[str] = frozenset()
+        #: When all of them had their devices, as the cluster shows.
         self.given_at: float | None = None
-        self.contested = False
         #: When room began to be held although no pod leaves for it.
         self.waits_since: float | None = None
         self.read = Read()

@@ -152,6 +152,24 @@ class Holding:
         if self._mode != NEVER and not self._refused:
             self._shares.claim(_namespace(group), group.key, group.plan.scarce)
 
+    def may_give_devices(self, group: Group, plan: Plan) -> bool:
+        """Return True if claims of this plan may get devices of its nodes. If pods of other schedulers use devices too,
+        the nodes are held first, and what these schedulers had decided before is known.
+
+        The API server does not notice a device that is given out twice. kube-scheduler takes one that only one of both
+        claims gives back for free.
+        """
+        if not plan.device_nodes:
+            return True
+        self._renew(group.key)
+        hold = self._holds.get(group.key)
+        return hold is None or self._stood(group.key, hold)
+
+    def is_holding(self, key: str) -> bool:
+        """Return True if nodes are held for the plan of this group."""
+        hold = self._holds.get(key)
+        return hold is not None and bool(hold.nodes)
+
     def plan_over(self, group: Group, *, bound: bool) -> None:
         """The plan of this group is over; its members are ``bound``, or nodes were held without effect."""
         self._shares.claim(_namespace(group), group.key, frozenset())
@@ -255,6 +273,14 @@ class Holding:
         plan = self._groups[key].plan if key in self._groups else None
         if plan is None or not plan.uses_free_room or plan.eviction.begun:
             return True
+        return self._stood(key, hold)
+
+    def _stood(self, key: str, hold: _Hold) -> bool:
+        """Return whether the nodes of a plan have been held for long enough to show what others had decided before."""
+        if not all(map(self._is_held, hold.nodes)):
+            hold.stood = math.inf
+            return False
+        hold.stood = min(hold.stood, self._world.now)
         ready = hold.stood + IN_FLIGHT_SECONDS
         if self._world.now < ready:
             self._settled.at(key, ready)
@@ -333,6 +359,8 @@ class Holding:
         known = self._holds.get(key)
         if known is not None and known.plan == plan.ident:
             return plan if group.state in (State.EVICTING, *_TAKING) else None
+        if group.state is State.PREBINDING and plan.device_nodes:
+            return plan
         if group.state is not State.EVICTING or not (
             self._begins(group, plan) or any(map(self._frees, self._owners(key)))
         ):
@@ -383,16 +411,17 @@ class Holding:
         self._until.never(group.key)
         if begins > now:
             self._begins_at.at(group.key, begins)
-        if begins > now or until <= now or self._shares.may_hold_from(namespace) > now or not plan.scarce:
+        nodes = plan.scarce | plan.device_nodes
+        if begins > now or until <= now or self._shares.may_hold_from(namespace) > now or not nodes:
             return frozenset()
         since = now
         if known is not None and not known.over:
             since, until = known.since, min(until, known.since + self._shares.most_seconds)
         value = value_of(plan.ident, plan.eviction.grounds.scheduler)
-        self._holds[group.key] = _Hold(plan.ident, value, namespace, since, until, plan.scarce, now)
+        self._holds[group.key] = _Hold(plan.ident, value, namespace, since, until, nodes, now)
         if math.isfinite(until):
             self._until.at(group.key, until)
-        return plan.scarce
+        return nodes
 
     def _renew(self, key: str) -> None:
         """Say anew which nodes are to be held for a group."""
@@ -410,7 +439,7 @@ class Holding:
             self._until.never(key)
             self._begins_at.never(key)
         elif known is not None and known.plan == plan.ident:
-            wanted = known.nodes.intersection(plan.node_of.values())
+            wanted = (known.nodes | plan.device_nodes).intersection(plan.node_of.values())
             known.nodes = after = wanted if self._world.now < known.until else frozenset()
         else:
             after = self._begin_hold(self._groups[key], plan, known)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from gangsched.core.actions import AllocateClaim, Bind, ClaimWrite, ReleaseClaim, ReserveClaim, Write
 from gangsched.core.events import Outcome
 from gangsched.core.lifecycle.claims import SETTLE_SECONDS
+from gangsched.core.lifecycle.holding import IN_FLIGHT_SECONDS
 from gangsched.model.constraints import PodClaim, PodDevices
 from tests.builders import gang, node, pod
 from tests.core.devices.worlds import CLASSES, ask, claim, gpus, held
-from tests.core.harness import Cluster, Judge, nodes_of
+from tests.core.harness import Cluster, Judge, nodes_of, writes
 
 GANG = "d/g"
 
 
-def story(*more: object, **options: float) -> Cluster:
+def story(*more: object, **options: Any) -> Cluster:
     """A gang of two, each with a claim for one of the two devices of a node, and with room for one on each node."""
     nodes = [node(name).cpu(1) for name in ("n1", "n2")]
     members = [pod(f"m{i}").cpu(1).gang("g").devices(f"c{i}") for i in (1, 2)]
@@ -193,20 +196,50 @@ def test_several_devices_of_one_claim() -> None:
     assert [each.device.name for each in write.allocation.devices] == ["gpu-0", "gpu-1", "gpu-2"]
 
 
-def test_another_scheduler_has_time_to_show_what_it_has_given_out() -> None:
-    """Its pod waited already when our claims got their devices: it may have decided before it could see that."""
-    cluster = story(claim("theirs"), pod("foreign").scheduler("default-scheduler").cpu(0).devices("theirs"))
+FOREIGN = (claim("theirs"), pod("foreign").scheduler("default-scheduler").cpu(0).devices("theirs"))
+
+
+def test_nodes_are_held_before_devices_are_given() -> None:
+    """A pod of another scheduler uses devices, too: it is kept off the nodes, and what its scheduler had decided before
+    is known, before any device is given out.
+    """
+    cluster = story(*FOREIGN)
     cluster.run()
+    assert [kind for kind, _ in writes(cluster.log)] == ["HoldNode", "HoldNode"]
+    cluster.pass_time(IN_FLIGHT_SECONDS - 0.1)
+    assert cluster.core.states()[GANG] == "PreBinding"
+    assert given(cluster) == {}
+    cluster.pass_time(0.2)
+    assert nodes_of(cluster.log) == {"m1": "n1", "m2": "n2"}
+    cluster.pass_time(5)
+    assert all(each.held is None for each in cluster.nodes.values())
+
+
+def test_devices_that_were_given_out_while_nodes_were_being_held_are_left_alone() -> None:
+    """No claim of ours ever has them."""
+    cluster = story(*FOREIGN)
+    cluster.run()
+    cluster.show(held("theirs", "n1", "gpu-0", users=("foreign",)))
+    cluster.pass_time(5)
     assert nodes_of(cluster.log) == {}
+    assert kinds(cluster) == []
+    assert given(cluster) == {"theirs": ["foreign"]}
+
+
+def test_where_nodes_are_not_held_other_schedulers_have_time_to_show_what_they_gave_out() -> None:
+    """Their pods may have been decided before our claims were shown."""
+    cluster = story(*FOREIGN, hold_room="never")
+    cluster.run()
+    assert given(cluster).keys() == {"c1", "c2"}
     cluster.pass_time(SETTLE_SECONDS - 0.1)
     assert cluster.core.states()[GANG] == "PreBinding"
     cluster.pass_time(0.2)
     assert nodes_of(cluster.log) == {"m1": "n1", "m2": "n2"}
 
 
-def test_a_device_that_another_scheduler_gives_out_in_that_time_is_given_back() -> None:
+def test_a_device_that_was_given_out_in_that_time_is_given_back() -> None:
     """Ours is not in use yet."""
-    cluster = story(claim("theirs"), pod("foreign").scheduler("default-scheduler").cpu(0).devices("theirs"))
+    cluster = story(*FOREIGN, hold_room="never")
     cluster.run()
     cluster.show(held("theirs", "n1", "gpu-0", users=("foreign",)))
     cluster.pass_time(5)
