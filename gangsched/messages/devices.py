@@ -24,6 +24,7 @@ NO_EXPRESSION = "selector without cel"
 # Nodes
 
 CLAIM_ELSEWHERE = "node(s) cannot use the devices that a resource claim has"
+SEARCH_STOPPED = "node(s) have so many ways to allocate the pod's resource claims that the search was stopped"
 NO_SUCH_DEVICES = "node(s) do not have the devices of the pod's resource claims"
 NO_SLICES = "no driver publishes any devices (there is no ResourceSlice)"
 pool_in_trouble = Text("node(s) have a pool of devices that {why}")

@@ -96,10 +96,12 @@ class Allocator:
         classes: Mapping[str, DeviceClass],
         kind: Callable[[Pool, Device], Hashable] = lambda _, device: device.alike,
         sizes: Mapping[DeviceId, float] | None = None,
+        most_steps: int = MAX_STEPS,
     ) -> None:
         self._node = node
         self._kind = kind
         self._sizes = sizes
+        self._most_steps = most_steps
         self._pools = pools
         self._used = used
         self._classes = classes
@@ -110,7 +112,8 @@ class Allocator:
         self._claims: list[_Claim] = []
         #: States from which the search found no way on.
         self._hopeless: set[tuple[Any, ...]] = set()
-        self._steps = 0
+        #: Steps of the search so far.
+        self.steps = 0
 
     def allocate(self, claims: Sequence[ResourceClaim]) -> list[Allocation] | None:
         """Return an allocation for each claim, or None if the node has none for all of them.
@@ -119,7 +122,7 @@ class Allocator:
         """
         self._claims = [self._prepared(claim) for claim in claims]
         self._hopeless.clear()
-        self._steps = 0
+        self.steps = 0
         if not self._claim(0):
             return None
         return [self._allocation(each) for each in self._claims]
@@ -213,8 +216,8 @@ class Allocator:
 
     def _devices(self, number: int, index: int, ask: _Ask, had: int, places: list[tuple[Pool, Device]]) -> bool:
         """Pick the devices of a request that are still missing from ``places``, then go on."""
-        self._steps += 1
-        if self._steps > MAX_STEPS:
+        self.steps += 1
+        if self.steps > self._most_steps:
             raise SearchStoppedError
         claim = self._claims[number]
         if ask.count == had:

@@ -72,7 +72,7 @@ class DeviceIndex:
         self._kinds: dict[tuple[int, ...], Kinds] = {}
         self._kinds_made = 0
         #: Whether claims fit into a state of a node, and states of nodes in this generation: see :mod:`.simulated`.
-        self.answers: dict[Hashable, bool] = {}
+        self.answers: dict[Hashable, bool | None] = {}
         self.states: dict[Hashable, NodeState] = {}
         self._states_of = -1
 
@@ -178,6 +178,11 @@ class DeviceIndex:
     def _taint_all(self) -> None:
         for each in self.slices.values():
             self.inventory.put(self._tainted(each))
+
+    def node_changed(self, name: str) -> None:
+        """A node is gone, or has other labels: it may reach other devices."""
+        self.generation += 1
+        self.inventory.forget_node(name)
 
     # -- pods ----------------------------------------------------------------------------------------------
 

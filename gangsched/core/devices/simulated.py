@@ -8,14 +8,15 @@ reach are chosen when a pod is placed: no node may count on those that another h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from gangsched.core.arrays import Bools, Floats
 from gangsched.core.decision import ClaimAllocation
-from gangsched.core.devices.allocation import Allocator, ClaimError, SearchStoppedError
+from gangsched.core.devices.allocation import ClaimError, SearchStoppedError
+from gangsched.core.devices.answers import Answers
 from gangsched.core.devices.demand import DeviceDemand, own_claims
 from gangsched.core.devices.index import DeviceIndex
 from gangsched.core.devices.kinds import Kinds, NodeState
@@ -25,8 +26,6 @@ from gangsched.model.constraints import NodeTerm
 from gangsched.model.devices import MAX_RESERVED, Allocation, ClaimKey, DeviceId, ResourceClaim
 from gangsched.model.records import Node, Pod
 
-#: Answers that are kept of all decisions.
-_ANSWERS = 100_000
 #: In the list of changed rows: all of them.
 _ALL = -1
 
@@ -69,6 +68,7 @@ class DevicesInThought:
         self._altered: set[int] = set()
         self._masks: dict[tuple[int, ...], tuple[Bools, int]] = {}
         self._states: dict[int, NodeState] = {}
+        self._answers = Answers(index)
         self._serves: tuple[Hashable, frozenset[int]] = ((), frozenset())
 
     # -- changes -------------------------------------------------------------------------------------------
@@ -290,38 +290,21 @@ class DevicesInThought:
         guests = self._guests.get(row)
         asked = tuple(sorted((*self._asked(guests), *numbers))) if guests else numbers
         state = self._state(row)
-        return self._answer(row, state, asked, self._used)
+        return self._answers.answer(self._nodes[row], state, asked, self._used, self.kinds)
 
     def _fits_empty(self, row: int, numbers: tuple[int, ...]) -> bool:
         """Return whether claims with these specs could be allocated if no pod had devices of the node."""
         self._widen(numbers)
         node = self._nodes[row]
         state = self.kinds.state(self.index.inventory.pools(node.name, node.labels), self._used, empty=True)
-        return self._answer(row, state, tuple(sorted(numbers)), InUse())
+        return self._answers.answer(self._nodes[row], state, tuple(sorted(numbers)), InUse(), self.kinds)
 
-    def _answer(self, row: int, state: NodeState, asked: tuple[int, ...], used: InUse) -> bool:
-        if state == ((),):
-            return False
-        answers = self.index.answers
-        key = (self.kinds.key, state, asked)
-        found = answers.get(key)
-        if found is None:
-            if len(answers) >= _ANSWERS:
-                answers.clear()
-            found = answers[key] = self._can(row, asked, used)
-        return found
-
-    def _can(self, row: int, asked: tuple[int, ...], used: InUse) -> bool:
-        claims = [ResourceClaim("", "", spec=self.index.specs[n]) for n in asked]
-        try:
-            return self._allocator(row, used).allocate(claims) is not None
-        except (ClaimError, SearchStoppedError):
-            return False
-
-    def _allocator(self, row: int, used: InUse, sizes: Mapping[DeviceId, float] | None = None) -> Allocator:
-        node = self._nodes[row]
-        pools = self.index.inventory.pools(node.name, node.labels)
-        return Allocator(node.name, pools, used, self.index.classes, self.kinds.of, sizes)
+    def undecided(self) -> Bools:
+        """``(N,)``: nodes of which the search for devices has ended without an answer, in this simulation."""
+        out = np.zeros(len(self._nodes), dtype=np.bool_)
+        for name in self._answers.undecided:
+            out[self._row_of(name)] = True
+        return out
 
     def _state(self, row: int) -> NodeState:
         found = self._states.get(row)
@@ -440,7 +423,7 @@ class DevicesInThought:
         specs = [spec for _, _, spec in self._claims(guests)]
         claims = [ResourceClaim("", "", spec=self.index.specs[n]) for n in specs]
         try:
-            return self._allocator(row, self._used, self.index.sizes()).allocate(claims)
+            return self._answers.allocator(self._nodes[row], self._used, self.kinds, sizes=True).allocate(claims)
         except (ClaimError, SearchStoppedError):
             return None
 

@@ -54,12 +54,14 @@ class DynamicResources:
         """Devices become free when pods leave, but no node reaches devices of another."""
         reach, ever = state.thought.hopes(state.demand)
         found = [Failure(devices.CLAIM_ELSEWHERE, ~reach, resolvable=False)]
-        left = reach & ~ever
+        left, stopped = reach & ~ever, state.thought.undecided()
+        found.append(Failure(devices.SEARCH_STOPPED, reach & stopped, resolvable=False))
+        left &= ~stopped
         for why, nodes in state.thought.troubles().items():
             found.append(Failure(devices.pool_in_trouble(why=why), left & nodes, resolvable=False))
             left &= ~nodes
         found.append(Failure(devices.NO_SUCH_DEVICES, left, resolvable=False))
-        return [*found, Failure(devices.DEVICES_IN_USE, reach & ever, resolvable=True)]
+        return [*found, Failure(devices.DEVICES_IN_USE, reach & ever & ~stopped, resolvable=True)]
 
     def apply(self, state: _State, pod: PodClass, row: int, sign: int) -> None:
         """Nothing to do: the simulation's devices are shared."""

@@ -395,13 +395,15 @@ def _node(world: World, name: str, node: Node | None) -> Change | None:
     world.held_taints.seen(name, node, world.now)
     if node is None:
         snapshot.drop_node(name)
-        snapshot.devices.inventory.forget_node(name)
+        snapshot.devices.node_changed(name)
         return Change(Hint.NODE_GONE, name)
     if node.held is not None and name not in world.held:  # another installation holds it
         node = msgspec.structs.replace(node, taints=with_held(node.taints, node.held), held=None)
     node = world.hyper_nodes.labelled(node) if world.hyper_nodes else node
     row = snapshot.row_of.get(node.name)
     old = snapshot.nodes[row] if row is not None else None
+    if old is not None and old.labels != node.labels:
+        snapshot.devices.node_changed(name)
     snapshot.set_node(node)
     kind = Hint.NODE_ADDED if old is None else _differences(old, node)
     return Change(kind, node.name) if kind else None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from gangsched.core.framework.pipeline import pipeline_of
 from gangsched.core.state.simulation import Simulation
 from gangsched.messages import devices as messages
 from gangsched.model.constraints import PodDevices
-from gangsched.model.devices import ResourceClaim
+from gangsched.model.devices import Constraint, ResourceClaim
 from tests.builders import PodBuilder, gang, node, pod
 from tests.core.devices.worlds import CLASSES, GPU, NIC, ROOT, ask, claim, device, gpus, held, pool, tainted, template
-from tests.core.harness import Built, plan, world
+from tests.core.harness import Built, event, plan, world
 
 NODES = [node(f"n{i}") for i in (1, 2, 3)]
 
@@ -134,6 +135,35 @@ def test_what_is_lacking(wanted: ResourceClaim, word: str, why: str) -> None:
     found = plan(*NODES, *CLASSES, *FEW_BIG, *use, pod("p").devices("c"), wanted)["d/p"]
     assert found.headline is not None
     assert (found.headline.word, found.headline.why) == (word, why)
+
+
+def test_a_node_reaches_other_devices_with_other_labels() -> None:
+    """Nothing is remembered of the old ones."""
+    term = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["a"]}]}]}
+    near = pool("", {"name": "d"}, allNodes=None, nodeSelector=term)
+    core = world(*NODES, *CLASSES, near, pod("p").devices("c"), claim("c", owner="p"))
+
+    def passes() -> list[bool]:
+        sim = Simulation(core.world.snapshot)
+        found: list[bool] = pipeline_of().mask(sim.snapshot.class_of(pod("p").devices("c").obj()), sim).tolist()
+        return found
+
+    assert passes() == [False, False, False]
+    core.handle([event(node("n2").label(rack="a"))], 1.0)
+    assert passes() == [False, True, False]
+    core.handle([event(node("n2"))], 2.0)
+    assert passes() == [False, False, False]
+
+
+def test_searches_end() -> None:
+    """Claims that are hard to allocate are refused with that reason, on each node in little time."""
+    hard = [pool(n.obj().name, *(device(f"d{k}", a=k % 9, b=k) for k in range(27))) for n in NODES]
+    different = (Constraint("a", distinct=True), Constraint("b", distinct=True))
+    wanted = claim("c", ask(10), owner="p")
+    wanted = replace(wanted, spec=replace(wanted.spec, constraints=different))
+    reasons, resolvable = told(pod("p").devices("c"), *hard, wanted)
+    assert reasons == [f"3 {messages.SEARCH_STOPPED}"]
+    assert not resolvable
 
 
 def test_claims_of_templates() -> None:
