@@ -42,7 +42,7 @@ from gangsched.core.options import Options
 from gangsched.core.planning.context import KnownPlan
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.quota.stop_policy import STOPPED
-from gangsched.core.state.expected_members import role_or_resource
+from gangsched.core.state.expected_members import amount_of, role_or_resource
 from gangsched.core.state.jobs import WITHOUT_PODS, Suspendable
 from gangsched.core.state.membership import ONLY_WAITING
 from gangsched.core.world.kept_room import keep_announced, keep_room
@@ -289,7 +289,7 @@ class AnnouncedRoom:
         room = self.rooms[key]
         about = report.stands_for(self._world, room.gangs[0])
         if about is not None:
-            kept = ", ".join(f"{count} {what}" for what, count in sorted(self._sizes(room, room.places).items()))
+            kept = ", ".join(f"{count} {what}" for what, count in sorted(_amounts(room.places).items()))
             note = notes.announced_room_released(seconds=int(self._hold_seconds), kept=kept)
             self._reporter.event(about, report.ROOM_RELEASED, note)
         self._keep(key, msgspec.structs.replace(room, places=[]))
@@ -307,7 +307,7 @@ class AnnouncedRoom:
                     found.append((-membership.preemptor_priority((gang,)), gang, until))
         for _, gang, until in sorted(found):
             gangs, _ = membership.group(gang)
-            absent = membership.absent(gang, membership.placed(gang))
+            absent = [pod for each in membership.absent(gang, membership.placed(gang)) for pod in each.pods()]
             places = [*self._decider.still_holds(KnownPlan(gangs, absent=absent)).absent]
             self._until.at(group_key(gangs), until)
             self._keep(group_key(gangs), _Announced(gangs, places, {p.uid for p in membership.pods(gang)}))
@@ -318,7 +318,8 @@ class AnnouncedRoom:
         bound = [pod for gang in room.gangs for pod in membership.census(gang).bound]
         lacking: Counter[str] = Counter()
         for gang in room.gangs if bound else ():
-            lacking += self._sizes(room, ((pod, "") for pod in membership.absent(gang, membership.placed(gang))))
+            for each in membership.absent(gang, membership.placed(gang)):
+                lacking[each.what] += each.number * amount_of(each.like)
         assumed = self._world.assumed
         new = {pod.uid: pod.node or assumed.get(pod.uid, "") for pod in bound if pod.uid not in room.seen}
         room.seen.update(new)
@@ -326,20 +327,10 @@ class AnnouncedRoom:
         places = []
         for place in sorted(room.places, key=lambda place: place[1] in new.values()):
             if kept[role_or_resource(place[0])] < lacking[role_or_resource(place[0])]:
-                kept += self._sizes(room, [place])
+                kept += _amounts([place])
                 places.append(place)
         if len(places) < len(room.places) or not places:
             self._keep(key, msgspec.structs.replace(room, places=places))
-
-    def _sizes(self, room: _Announced, places: Iterable[tuple[Pod, str]]) -> Counter[str]:
-        """Return how many members there are of each role, and how much (in base units) of each resource of a sum."""
-        specs = [self._world.membership.spec(gang) for gang in room.gangs]
-        sums: Container[str] = {name for spec in specs if spec is not None for name, _ in spec.min_resources}
-        out: Counter[str] = Counter()
-        for pod, _ in places:
-            what = role_or_resource(pod)
-            out[what] += pod.shape.requests[0][1] if what in sums else 1
-        return out
 
     def _keep(self, key: str, room: _Announced) -> None:
         if room.places:
@@ -349,6 +340,14 @@ class AnnouncedRoom:
             self.rooms.pop(key, None)
             self._until.never(key)
             self._ledger.release(announced_by(key))
+
+
+def _amounts(places: Iterable[tuple[Pod, str]]) -> Counter[str]:
+    """Return how many members there are of each role, and how much (in base units) of each resource of a sum."""
+    out: Counter[str] = Counter()
+    for pod, _ in places:
+        out[role_or_resource(pod)] += amount_of(pod)
+    return out
 
 
 class ResumedRoom:

@@ -61,6 +61,11 @@ class Expected(NamedTuple):
         """How many there are."""
         return self.of_each * (1 if self.jobs is None else len(self.jobs))
 
+    @property
+    def what(self) -> str:
+        """The role of announced members, or the resource of which they are parts."""
+        return self.name[len(self.like.gang.name) + 1 :]
+
     def names(self) -> Iterator[tuple[str, str]]:
         """The name and the UID of each."""
         numbers = range(self.first, self.first + self.of_each)
@@ -289,6 +294,11 @@ def _beside(announced: Announced, other: Pod) -> tuple[PodShape, Labels]:
 def most_of(spec: Gang) -> int:
     """Return how many members a gang announces at most."""
     return sum(each.count for each in spec.announced) + MOST_PARTS * len(spec.min_resources)
+
+
+def amount_of(member: Pod) -> int:
+    """Return how much of a resource (base units) an announced member is; a member of a role counts as one."""
+    return member.shape.requests[0][1] if member.shape.is_part else 1
 
 
 def role_or_resource(member: Pod) -> str:

@@ -422,23 +422,24 @@ class Membership:
         found = ways(spec.parts, there, placed, most)
         return [{role: n - placed[role] for role, n in wanted.items() if n > placed[role]} for wanted in found]
 
-    def absent(self, gang: GangId, there: Sequence[Pod], *, kinds: bool = False) -> list[Pod]:
-        """Stand-ins for the members that a gang announces and that are not among these, which are at least one; or for
-        one of each of their ``kinds``.
+    def absent(self, gang: GangId, there: Sequence[Pod], *, kinds: bool = False) -> list[Expected]:
+        """Return the members that a gang announces and that are not among these, which are at least one; or one of each
+        of their ``kinds``.
         """
         spec = self.spec(gang)
         if spec is None or not spec.announces or not there:
             return []
-        return [pod for each in announced_members(spec, gang, there, kinds=kinds) for pod in each.pods()]
+        return announced_members(spec, gang, there, kinds=kinds)
 
     def absent_at_start(self, gang: GangId, *, kinds: bool = False) -> list[Pod]:
-        """The same beside the members that a gang needs before it may start; none once it has."""
+        """Return those that are absent beside the members that a gang needs before it may start; none once it has."""
         spec = self.spec(gang)
         if spec is None or not spec.announces:
             return []
         census = self.census(gang)
         needed = 0 if census.bound else self.required(gang, census)
-        return self.absent(gang, self.chosen(gang, census.pending, needed)[:needed], kinds=kinds)
+        there = self.chosen(gang, census.pending, needed)[:needed]
+        return [pod for each in self.absent(gang, there, kinds=kinds) for pod in each.pods()]
 
     def size(self, gangs: Iterable[GangId]) -> int:
         """How many members a decision about these gangs looks at, at most."""
