@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any
 
 import msgspec
+import pytest
 
 from gangsched.core.decision import Decision, Preempt
 from gangsched.core.events import Changed, Event
@@ -25,9 +26,12 @@ FAMILY = "scheduling.sigs.k8s.io"
 
 
 class Cluster:
-    """A few nodes with devices, pods that have them, and a gang that wants some."""
+    """A few nodes with devices, pods that have them, and a gang that wants some. In a ``tight`` one, CPU is scarce,
+    too, and members may share a claim.
+    """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, tight: bool = False) -> None:
+        self._tight = tight
         self._rng = random.Random(seed)
         make = Maker()
         self._shape = make.shape({"cpu": 100})
@@ -35,7 +39,7 @@ class Cluster:
         nodes, self._slices = [], []
         for number in range(self._rng.randint(2, 3)):
             name = f"n{number}"
-            nodes.append(make.node(name, {"cpu": 100_000, "memory": 64 << 30}))
+            nodes.append(make.node(name, {"cpu": 400 if tight else 100_000, "memory": 64 << 30}))
             found = [
                 {"name": f"d{i}", "model": self._rng.choice("ab"), "root": self._rng.choice("rs")}
                 for i in range(self._rng.randint(2, 4))
@@ -48,8 +52,12 @@ class Cluster:
         self.users: dict[str, set[str]] = {}
         pods = [each for name in self.devices for each in self._running(make, name)]
         self.wanted = self._wanted()
+        shared = self._claim("", self.wanted[0]) if tight and self._rng.random() < 0.3 else None
+        self.shared = shared is not None
         for i, wanted in enumerate(self.wanted):
-            pods.append(self._pod(make, f"w{i}", gang="wants", priority=10, claim=self._claim(f"w{i}", wanted)))
+            mine = shared or self._claim(f"w{i}", wanted)
+            pods.append(self._pod(make, f"w{i}", gang="wants", priority=10, claim=mine))
+        self.pods = {pod.uid: pod for pod in pods}
         gangs = [
             Gang(FAMILY, "default", "wants", min_member=len(self.wanted), uid="uid-wants"),
             Gang(FAMILY, "default", "pair", min_member=2, uid="uid-pair"),
@@ -70,7 +78,7 @@ class Cluster:
     def _claim(self, name: str, wanted: dict[str, Any]) -> ResourceClaim:
         where = f"device.attributes['{GPU}'].model == '{wanted['model']}'" if wanted["model"] else ""
         spec = spec_of(ask(wanted["count"], where=where), match=ROOT if wanted["match"] else "")
-        return self._made(name, spec, owner=name)
+        return self._made(name or "shared", spec, owner=name)
 
     def _made(self, name: str, spec: dict[str, Any], owner: str = "", **status: Any) -> ResourceClaim:
         meta: dict[str, Any] = {"name": f"c-{name}", "namespace": "default", "uid": f"uid-c-{name}"}
@@ -109,21 +117,28 @@ class Cluster:
         return [*(Changed(each) for each in objects), *self.case.events()]
 
     def fits(self, taken: Collection[str]) -> bool:
-        """Whether all members find devices once these pods (UIDs) are gone."""
+        """Whether all members find CPU and devices once these pods (UIDs) are gone."""
         gone = [name for name, users in self.users.items() if users <= set(taken)]
         used = {each for name, found in self.used.items() if name not in gone for each in found}
-        return self._place(0, used)
+        room = dict.fromkeys(self.devices, 4 if self._tight else 1000)
+        for uid, pod in self.pods.items():
+            if pod.node and uid not in taken:
+                room[pod.node] -= 1
+        return self._place(0, used, room)
 
-    def _place(self, number: int, used: set[tuple[str, str]]) -> bool:
+    def _place(self, number: int, used: set[tuple[str, str]], room: dict[str, int]) -> bool:
         if number == len(self.wanted):
             return True
         wanted = self.wanted[number]
         for node, found in self.devices.items():
+            if room[node] < (len(self.wanted) if self.shared else 1):
+                continue
             fine = [d for d in found if (node, d["name"]) not in used and wanted["model"] in ("", d["model"])]
             for chosen in combinations(fine, wanted["count"]):
                 if wanted["match"] and len({d["root"] for d in chosen}) > 1:
                     continue
-                if self._place(number + 1, used | {(node, d["name"]) for d in chosen}):
+                left = {**room, node: room[node] - 1}
+                if self.shared or self._place(number + 1, used | {(node, d["name"]) for d in chosen}, left):
                     return True
         return False
 
@@ -149,12 +164,13 @@ def outcome(cluster: Cluster, found: Decision) -> tuple[str, Harm | None]:
     return found.outcome, read(cluster.case).harm({v.uid for v in found.victims})
 
 
-def test_evictions_are_the_least_harmful() -> None:
+@pytest.mark.parametrize("tight", [False, True])
+def test_evictions_are_the_least_harmful(tight: bool) -> None:
     """Whether the gang fits, fits after evictions or never, and the harm of these, are those of the optimum."""
     wrong = []
     preempted = 0
     for seed in range(amount(200, 200)):
-        cluster = Cluster(seed)
+        cluster = Cluster(seed, tight=tight)
         best = cluster.least_harm(read(cluster.case))
         expected = ("unschedulable", None) if best is None else ("preempt", best[1]) if best[0] else ("bind", None)
         found = outcome(cluster, decide(cluster.case, cluster.events())[0])
