@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rich.console import Console, Group
@@ -14,10 +15,13 @@ from gangsched.cli.answers import first_clause
 from gangsched.cli.pictures import MAX_NODES, Painter, Placed
 from gangsched.cli.render import headline, make_console, most_rows, printed
 from gangsched.cli.simulation import Simulation, clock, pods_of, records_of, summary_of, timeline, unknown_run_times
+from gangsched.cli.trace_figures import Figures
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import moment
+from gangsched.messages import pictures
 from gangsched.messages.text import join_names, pluralize
 from gangsched.model.errors import one_line
+from gangsched.model.times import render_duration
 
 #: On a terminal longer tables end in a line that says so; ``-o json`` has everything.
 MAX_ROWS = 400
@@ -52,7 +56,9 @@ _STYLES = {
 
 def render(simulation: Simulation, console: Console | None = None) -> None:
     """Print the run."""
-    printed(console or make_console(), lambda out: _print(out, simulation))
+    trace = simulation.trace
+    show = partial(_print, simulation=simulation) if trace is None else partial(_print_figures, figures=trace)
+    printed(console or make_console(), show)
 
 
 def _print(out: Console, simulation: Simulation) -> None:
@@ -199,3 +205,19 @@ def _summary(summary: dict[str, Any]) -> list[Text]:
     drained = f", {summary['drained']} drained" if "drained" in summary else ""
     text = f"{counts or 'no pods'}; {summary['binds']} bound, {summary['preempted']} preempted{drained}; "
     return [Text(f"{text}last change at {clock(summary['seconds'])}, {after}", style="bold")]
+
+
+def _print_figures(out: Console, figures: Figures) -> None:
+    """Print what came of a trace."""
+    columns = (pictures.PRIORITY, pictures.JOBS, pictures.NEVER_STARTED, pictures.MEAN_WAIT, pictures.MEDIAN)
+    table = _table({title: {"justify": "right", "no_wrap": True} for title in (*columns, pictures.MOST_WAITS)})
+    for priority, each in figures.waits.items():
+        times = (each.mean_seconds, each.median_seconds, each.p95_seconds)
+        table.add_row(priority, str(each.jobs), str(each.never_started), *map(render_duration, map(round, times)))
+    out.print(table)
+    out.print()
+    span, share = render_duration(round(figures.makespan_seconds)), f"{figures.gpu_allocation:.1%}"
+    out.print(Text(pictures.trace_took(span=span, share=share)))
+    pods, jobs = pluralize(figures.evicted_pods, "pod"), pluralize(figures.interrupted_jobs, "job")
+    lost, done = f"{figures.gpu_hours_lost:.1f}", f"{figures.gpu_hours_done:.1f}"
+    out.print(Text(pictures.trace_cost(pods=pods, jobs=jobs, lost=lost, done=done)))

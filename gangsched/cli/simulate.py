@@ -9,17 +9,23 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+import msgspec
+
 from gangsched.cli import answers
 from gangsched.cli.answers import Contract
 from gangsched.cli.inputs import add_default_namespace_argument, add_input_arguments, read_options
 from gangsched.cli.rehearsal import rehearse
 from gangsched.cli.simulation import Simulation, fields_of
+from gangsched.cli.trace_figures import figures_of
 from gangsched.cluster.manifests import load
+from gangsched.cluster.manifests.objects import Source
+from gangsched.cluster.manifests.traces import form_of, read_trace
 from gangsched.cluster.sim.arrival import InvalidHintError
 from gangsched.cluster.sim.faults import SeededFaults
+from gangsched.core.options import Options
 from gangsched.messages import failures, pictures
 from gangsched.model.errors import InputError, Problem
-from gangsched.model.times import duration_seconds
+from gangsched.model.times import LONGEST_SECONDS, duration_seconds
 
 DEFAULT_UNTIL = "10m"
 FILE_ORDER = "file-order"
@@ -30,13 +36,18 @@ _JITTER_SECONDS = 0.02
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    add_input_arguments(parser)
+    add_input_arguments(parser, required=False)
+    parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="play the jobs of a trace of a GPU cluster, a CSV file, on the nodes of -f, if any",
+    )
+    parser.add_argument("--jobs", type=_jobs, metavar="N", help="with --trace: only the first N jobs to arrive")
     add_default_namespace_argument(parser)
     parser.add_argument(
         "--until",
         metavar="TIME",
-        default=DEFAULT_UNTIL,
-        help="virtual time to play, such as 90s or 2h (default: %(default)s)",
+        help=f"virtual time to play, such as 90s or 2h (default: {DEFAULT_UNTIL}; a trace: to its end)",
     )
     parser.add_argument(
         "--arrival",
@@ -58,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     """Play and print; 1 when the scheduler itself has failed, 2 when some input was not understood."""
     contract = CONTRACT
     if args.output == "html":
-        contract = contract._replace(show=lambda simulation, _: _write_page(simulation, args.sources))
+        contract = contract._replace(show=lambda simulation, _: _write_page(simulation, _names(args)))
     simulation = contract.answer(args, _played)
     if simulation is None:
         return answers.BAD_INPUT
@@ -85,8 +96,11 @@ CONTRACT: Contract[Simulation] = Contract(
 
 def _played(args: argparse.Namespace) -> tuple[Simulation, list[Problem]]:
     options = read_options(args)
-    until_seconds = _until(args.until)
-    loaded = load(args.sources, skip_invalid=args.skip_invalid, namespace=args.namespace or "")
+    if args.trace is not None:  # Only events can help a gang that waits; a trace lasts for months.
+        options = msgspec.structs.replace(options, flush_seconds=LONGEST_SECONDS)
+    until_seconds = LONGEST_SECONDS if args.trace is not None and args.until is None else _until(args.until)
+    sources = [*(args.sources or ()), *_trace(args, options)]
+    loaded = load(sources, skip_invalid=args.skip_invalid, namespace=args.namespace or "")
     faults = None
     if args.seed is not None:
         faults = SeededFaults(args.seed, write_delay_seconds=_JITTER_SECONDS, watch_delay_seconds=_JITTER_SECONDS)
@@ -101,10 +115,36 @@ def _played(args: argparse.Namespace) -> tuple[Simulation, list[Problem]]:
         )
     except InvalidHintError as error:
         raise InputError(loaded.places[error.position], error.field, error.message) from None
+    if args.trace is not None:
+        simulation = msgspec.structs.replace(simulation, trace=figures_of(simulation.history))
     return simulation, loaded.warnings
 
 
-def _until(raw: str) -> float:
+def _trace(args: argparse.Namespace, options: Options) -> list[Source]:
+    """Return the manifests of the trace, if one is asked for. Raises :class:`~gangsched.model.errors.UserError`."""
+    if args.trace is not None:
+        form, scheduler = form_of(args.trace), options.scheduler_names[0]
+        return [read_trace(form, args.trace, scheduler, most=args.jobs, nodes=not args.sources)]
+    if not args.sources:
+        raise answers.UsageError(failures.NOTHING_TO_SIMULATE)
+    if args.jobs is not None:
+        raise answers.UsageError(failures.JOBS_WITHOUT_TRACE)
+    return []
+
+
+def _names(args: argparse.Namespace) -> list[str]:
+    """Return what the input is called."""
+    return [*(args.sources or ()), *([args.trace] if args.trace is not None else [])]
+
+
+def _jobs(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(failures.not_a_number_of_jobs(text=text))
+    return int(text)
+
+
+def _until(given: str | None) -> float:
+    raw = given or DEFAULT_UNTIL
     seconds = duration_seconds(raw)
     if not seconds:
         raise answers.UsageError(failures.until_no_duration(raw=raw))

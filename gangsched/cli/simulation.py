@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gangsched.cli.trace_figures import Figures
 from gangsched.cluster.sim import SimCluster, World
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.arrival import GroupKey, arrivals
@@ -62,6 +63,8 @@ class Simulation(msgspec.Struct, frozen=True):
     cut_short: bool = False
     #: The pods of each workload of which is not known how long they run: they go on to the end.
     unknown_run_times: dict[str, int] = {}
+    #: Those of a trace, if one was played.
+    trace: Figures | None = None
 
     @property
     def history(self) -> History:
@@ -345,6 +348,7 @@ def summary_of(simulation: Simulation) -> dict[str, Any]:
         "preempted": len({e.uid for e in removed}),
         **({"drained": drained} if drained else {}),
         **({"unknownRunTimes": simulation.unknown_run_times} if simulation.unknown_run_times else {}),
+        **({"trace": simulation.trace.fields()} if simulation.trace is not None else {}),
         "violations": [],
     }
 

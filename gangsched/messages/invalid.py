@@ -278,3 +278,11 @@ no_booleans = Text("answered {answer}, not an array of bool of shape ({size},)")
 no_floats = Text("answered {answer}, not an array of float64 of shape ({size},)")
 no_score = Text("answered {answer}, not a score between 0 and 100")
 no_failure = Text("answered {answer}, not a Failure with a text")
+
+# Traces
+
+no_time_of_trace = Text("{value} is neither a number of at least 0 nor a time such as 2017-10-09 07:01:55")
+no_priority = Text("{value} is not a priority, which is a whole number of at most {most}")
+no_trace = Text("these columns are of no known trace; known are {known}")
+COLUMN_EMPTY = "has no value"
+NO_JOBS = "has no jobs"

@@ -47,5 +47,9 @@ ran = Text("{counts}; {binds} bound, {preempted} preempted; last change at {at} 
 run_times_unknown = Text(
     "run times unknown: {pods} ({workloads}); they run to the end. Declare {key} to play their ends"
 )
+trace_took = Text("makespan {span}; {share} of the GPUs were allocated while jobs arrived")
+trace_cost = Text("{pods} of {jobs} evicted: {lost} GPU-hours lost, {done} done")
+PRIORITY, JOBS, NEVER_STARTED = "PRIORITY", "JOBS", "NEVER STARTED"
+MEAN_WAIT, MEDIAN, MOST_WAITS = "MEAN WAIT", "MEDIAN", "95 %"
 rack_of_run = Text("{name}: {nodes}")
 NO_PODS = "no pods"

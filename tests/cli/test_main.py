@@ -88,7 +88,7 @@ def test_an_unknown_command_names_the_nearest(arg, words, capsys):
             "unrecognized arguments: gang.yaml: for manifests write -f gang.yaml (see gangsched plan --help)",
         ),
         (["plan"], "give manifests with -f, or --cluster to read a cluster, or both"),
-        (["simulate"], "the following arguments are required: -f/--filename (see gangsched simulate --help)"),
+        (["init"], "the following arguments are required: -f/--filename (see gangsched init --help)"),
         (["config", "validate"], "the following arguments are required: FILE (see gangsched config validate --help)"),
         (["version", "--foo"], "version takes no arguments"),
     ],

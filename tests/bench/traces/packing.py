@@ -18,14 +18,14 @@ from statistics import mean
 import msgspec
 
 from gangsched.cli.simulation import simulate
+from gangsched.cli.trace_figures import gpus_of
+from gangsched.cluster.manifests.traces import NODES_OF_OPENB
 from gangsched.cluster.sim import history as log
 from gangsched.core.options import Options
 from gangsched.model.records import Pod
 from gangsched.runtime import config
 from tests.bench.publish import svg
 from tests.bench.traces import formats
-from tests.bench.traces.figures import gpus_of
-from tests.bench.traces.formats import NODES_OF_OPENB
 from tests.bench.traces.played import OPTIONS
 
 #: GPU allocation (%) when 130 % has arrived, the mean of 10 seeds: analysis_allo_discrete.csv of the

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import msgspec
 
 from gangsched.cli.simulation import simulate
+from gangsched.cli.trace_figures import Figures, figures_of
 from gangsched.core.options import Options
 from gangsched.model.times import LONGEST_SECONDS, render_duration
 from tests.bench.publish import svg
 from tests.bench.publish.tables import table
 from tests.bench.traces import formats
-from tests.bench.traces.figures import Figures, figures_of
 from tests.bench.traces.policies import BY_WORK, POLICIES, chosen_by
 from tests.judge.invariants import violations
 

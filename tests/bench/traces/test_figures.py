@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gangsched.cli.simulation import simulate
+from gangsched.cli.trace_figures import figures_of
 from gangsched.cluster.manifests import load
+from gangsched.cluster.manifests.traces import read_trace
 from gangsched.model.times import LONGEST_SECONDS
-from tests.bench.traces.figures import figures_of
-from tests.bench.traces.formats import read_trace
 from tests.bench.traces.played import OPTIONS
 from tests.judge.invariants import violations
 

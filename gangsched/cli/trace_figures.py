@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from gangsched.cluster.manifests.traces import GPU, GPU_MILLI
 from gangsched.cluster.sim import history as log
 from gangsched.cluster.sim.history import History
 from gangsched.model.records import Node, Pod
-from tests.bench.traces.formats import GPU, GPU_MILLI
 
 
 class Waits(msgspec.Struct, frozen=True, rename="camel"):

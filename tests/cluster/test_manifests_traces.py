@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from gangsched.cluster.manifests import load
+from gangsched.cluster.manifests.traces import GPU, GPU_MILLI, NODES_OF_OPENB, form_of, read_trace
 from gangsched.model.errors import InputError
-from tests.bench.traces import formats
-from tests.bench.traces.formats import GPU, GPU_MILLI, NODES_OF_OPENB, read_trace
 
 PHILLY = """\
 timestamp,duration,num_gpus,gpu_time,cluster
@@ -26,6 +26,11 @@ GFS = """\
 job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,job_type
 a,o,A100,8,8,3,10,100,HP
 b,o,A10,4,1,1,0,50,Spot
+"""
+JOBS = """\
+submit_time,duration,pods,gpus,priority
+2026-05-04 10:05:00,60,1,1,-5
+2026-05-04 10:00:00,3600,4,8,100
 """
 
 
@@ -78,7 +83,10 @@ def test_openb_shares_gpus_and_has_its_own_nodes(tmp_path: Path) -> None:
     assert _hints(later) == {"sim.gangsched.dev/arrive-after": "50.000s", "sim.gangsched.dev/run-for": "250.000s"}
     assert [node["status"]["allocatable"][GPU_MILLI] for node in found["Node"]] == ["2000"]
     assert GPU_MILLI not in _asks(found["Job"][0])
-    assert {each["metadata"]["name"]: each["value"] for each in found["PriorityClass"]} == {"be": 0, "ls": 1000}
+    assert {each["metadata"]["name"]: each["value"] for each in found["PriorityClass"]} == {
+        "trace-be": 0,
+        "trace-ls": 1000,
+    }
 
 
 def test_openb_without_times_has_pods_that_stay(tmp_path: Path) -> None:
@@ -93,8 +101,8 @@ def test_openb_without_times_has_pods_that_stay(tmp_path: Path) -> None:
 def test_gfs_has_workers_and_two_classes(tmp_path: Path) -> None:
     """The workers of a job are its members, and HP jobs may displace Spot jobs."""
     spot, hp = _items("gfs", _file(tmp_path, GFS))["Job"]
-    assert (hp["spec"]["parallelism"], hp["spec"]["template"]["spec"]["priorityClassName"]) == (3, "hp")
-    assert (spot["spec"]["parallelism"], spot["spec"]["template"]["spec"]["priorityClassName"]) == (1, "spot")
+    assert (hp["spec"]["parallelism"], hp["spec"]["template"]["spec"]["priorityClassName"]) == (3, "trace-hp")
+    assert (spot["spec"]["parallelism"], spot["spec"]["template"]["spec"]["priorityClassName"]) == (1, "trace-spot")
 
 
 def test_only_the_first_jobs_and_the_scheduler_that_is_asked_for(tmp_path: Path) -> None:
@@ -104,10 +112,36 @@ def test_only_the_first_jobs_and_the_scheduler_that_is_asked_for(tmp_path: Path)
     assert job["spec"]["template"]["spec"]["schedulerName"] == "mine"
 
 
-@pytest.mark.parametrize(("form", "text"), [("philly", PHILLY), ("openb", OPENB), ("gfs", GFS)])
+def test_five_columns_say_all_about_jobs(tmp_path: Path) -> None:
+    """The pods of a line are a gang, each with its GPUs, and the priority is the number."""
+    found = _items("jobs", _file(tmp_path, JOBS))
+    wide, small = found["Job"]
+    assert (wide["spec"]["parallelism"], _asks(wide)[GPU]) == (4, "8")
+    assert _hints(small) == {"sim.gangsched.dev/arrive-after": "300.000s", "sim.gangsched.dev/run-for": "60.000s"}
+    classes = {each["metadata"]["name"]: each["value"] for each in found["PriorityClass"]}
+    assert classes == {"trace-100": 100, "trace-minus-5": -5}
+    assert small["spec"]["template"]["spec"]["priorityClassName"] == "trace-minus-5"
+
+
+@pytest.mark.parametrize(
+    ("form", "text"), [("philly", PHILLY), ("openb", OPENB), ("gfs", GFS), ("jobs", JOBS), ("jobs", "\ufeff" + JOBS)]
+)
+def test_the_columns_tell_the_format(tmp_path: Path, form: str, text: str) -> None:
+    """A file has the format of which it has all columns."""
+    assert form_of(str(_file(tmp_path, text))) == form
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "timestamp,duration\n1,1\n"])
+def test_columns_of_no_format_are_refused(tmp_path: Path, text: str) -> None:
+    """The error names the columns that each format needs."""
+    with pytest.raises(InputError, match="line 1: these columns are of no known trace; known are jobs: submit_time"):
+        form_of(str(_file(tmp_path, text)))
+
+
+@pytest.mark.parametrize(("form", "text"), [("philly", PHILLY), ("openb", OPENB), ("gfs", GFS), ("jobs", JOBS)])
 def test_every_format_is_read_without_a_warning(tmp_path: Path, form: str, text: str) -> None:
     """What a trace becomes are manifests that are understood whole."""
-    trace = formats.loaded(form, str(_file(tmp_path, text)), "mine")
+    trace = load([read_trace(form, str(_file(tmp_path, text)), "mine")])
     assert not trace.warnings
     assert trace.events
 
@@ -121,6 +155,9 @@ def test_every_format_is_read_without_a_warning(tmp_path: Path, form: str, text:
         ("philly", "timestamp,duration\n1,1\n", "line 2, num_gpus: has no value"),
         ("philly", "timestamp,duration,num_gpus\n", "has no jobs"),
         ("gfs", GFS.replace("Spot", "Odd"), "line 3, job_type: 'Odd' is none of"),
+        ("jobs", JOBS.replace("-5", "1.5"), "line 2, priority: '1.5' is not a priority"),
+        ("jobs", JOBS.replace("-5", "2000000000"), "line 2, priority: '2000000000' is not a priority"),
+        ("jobs", JOBS.replace(",4,", ",,"), "line 3, pods: has no value"),
         ("openb", "name,cpu_milli\na,1\n", "line 2, num_gpu: has no value"),
     ],
 )
