@@ -37,6 +37,19 @@ def is_divided(part: Part) -> bool:
     return part.least is not None and not part.parts
 
 
+def leaves(gang: Gang) -> list[str]:
+    """Return the names of the parts of a gang that have members."""
+    if gang.parts is None:
+        return [name for name, _ in gang.roles]
+    out, todo = [], [gang.parts]
+    while todo:
+        part = todo.pop()
+        todo += part.parts
+        if part.least is None:
+            out.append(part.name)
+    return sorted(out)
+
+
 def fewest(part: Part) -> int:
     """How few members may start: those of the smallest parts of which there must be so many."""
     if part.least is None:

@@ -318,7 +318,7 @@ APIS = (
     Api("`scheduling.sigs.k8s.io`", _sigs, "scheduling.sigs.k8s.io"),
     Api("Koordinator's annotations", _koordinator),
     Api("`scheduling.k8s.io`", _upstream, "scheduling.k8s.io"),
-    Api("trees of `scheduling.k8s.io`", _composite, "compositepodgroups.scheduling.k8s.io"),
+    Api("trees of `scheduling.k8s.io`", _composite, "scheduling.k8s.io"),
     Api("`scheduling.x-k8s.io`", _coscheduling, "scheduling.x-k8s.io"),
     Api("Volcano", _volcano, "scheduling.volcano.sh"),
     Api("KAI", _kai, "scheduling.run.ai"),

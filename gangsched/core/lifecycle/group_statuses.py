@@ -22,6 +22,7 @@ from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.model.dialects import BY_FAMILY, changed_status
 from gangsched.model.dialects.dialect import CommonStatus, CurrentObject, Dialect
+from gangsched.model.parts import leaves
 from gangsched.model.records import Gang, GangId
 
 #: The API, namespace and name of a group object.
@@ -70,6 +71,7 @@ class _Written(NamedTuple):
 
     Where the scheduler writes it itself, ``seen`` is the status that was there before, and ``since`` what it has been
     since then. ``replaced`` are earlier statuses, each with the time (seconds) at which this process replaced it.
+    ``objects`` have the status.
     """
 
     writer: GangId
@@ -77,6 +79,7 @@ class _Written(NamedTuple):
     seen: Mapping[str, Any] | None = None
     since: Mapping[str, Any] | None = None
     replaced: tuple[tuple[float, CommonStatus], ...] = ()
+    objects: tuple[Gang, ...] = ()
 
 
 class GroupStatuses:
@@ -104,7 +107,7 @@ class GroupStatuses:
         of a gang.
         """
         key, dialect = gang[:3], BY_FAMILY.get(gang.family)
-        if dialect is None or dialect.status is None:
+        if dialect is None or (dialect.status is None and not dialect.below):
             return
         spec = self._world.membership.objects.get(key)
         if spec is None or spec.mistake is not None:  # what cannot be read is not written to either
@@ -129,9 +132,19 @@ class GroupStatuses:
             seen, since = self._write_at_once(spec, told, known, dialect.versions[0])
             self._written[key] = _Written(gang, told, seen, since, replaced)
             return
-        self._written[key] = _Written(gang, told, replaced=replaced)
-        if known is None or known.told != told:
-            self._actions.append(GangStatus(*key, spec.uid, told, dialect.plural))
+        objects = self._objects(spec, dialect)
+        self._written[key] = _Written(gang, told, replaced=replaced, objects=objects)
+        for each in objects:
+            if known is None or known.told != told or each not in known.objects:
+                plural = BY_FAMILY[each.family].plural
+                self._actions.append(GangStatus(each.family, each.namespace, each.name, each.uid, told, plural))
+
+    def _objects(self, spec: Gang, dialect: Dialect) -> tuple[Gang, ...]:
+        """Return the groups that have the status of a gang: its own, or of a tree those with members."""
+        if dialect.status is not None:
+            return (spec,)
+        found = (self._world.membership.objects.get((dialect.below, spec.namespace, name)) for name in leaves(spec))
+        return tuple(each for each in found if each is not None)
 
     def time_passed(self) -> None:
         """Look again at the objects of which a status was held back."""

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gangsched.core.actions import Action, GangStatus
 from gangsched.core.events import Changed, Gone
 from gangsched.model import wire
 from gangsched.model.convert import Converter
@@ -169,3 +170,16 @@ def test_what_a_composite_cannot_say(spec: dict[str, Any], field: str) -> None:
     with pytest.raises(FieldError) as caught:
         composite("r", **spec)
     assert caught.value.field == field
+
+
+def test_the_groups_with_members_get_the_status_of_the_tree() -> None:
+    """Upstream's condition: at first they do not fit, then they run. Groups of groups get none."""
+    cluster = Cluster(*racks(**{**ROOM, "b3": 0}), *map(Changed, TREE), *PODS)
+
+    def told(actions: list[Action]) -> dict[str, str]:
+        return {f"{a.plural}/{a.name}": str(a.status["phase"]) for a in actions if isinstance(a, GangStatus)}
+
+    groups = [f"podgroups/{name}" for name in ("decode", "prefill", "router")]
+    assert told(cluster.run()) == dict.fromkeys(groups, "Scheduling")
+    cluster.show(*racks(b3=1))
+    assert told([*cluster.pass_time(60), *cluster.run()]) == dict.fromkeys(groups, "Running")
