@@ -11,7 +11,8 @@ from tests import readme
 
 def test_captured_output_numbers_and_picture_are_current() -> None:
     """`make readme` would change nothing."""
-    assert [str(path) for path, text in readme.written().items() if path.read_text() != text] == []
+    outdated = [str(path) for path, text in readme.written().items() if path.read_text() != text]
+    assert outdated == [], "run make readme, and read the difference"
     assert len(readme.written()) == 2 + len(readme.BLOCKS)
 
 

@@ -245,8 +245,11 @@ def _unknown(state: State, key: str, kind: str) -> str:
 def gang_sections(
     state: State, decision: Decision, asked: Pod | None, said: SchedulerCondition | None = None
 ) -> Iterator[contracts.Section]:
-    """Facts beside the decision itself; ``asked`` is the member that was asked for, if one was, and ``said`` what the
-    scheduler says instead.
+    """Yield the facts beside the decision itself. ``asked`` is the member that was asked for, if one was, and ``said``
+    what the scheduler says instead.
+
+    On a terminal ``panel.py`` cuts lists from their end and keeps at least one line of each section. A fact that must
+    stay needs a section of its own.
     """
     if said is not None:
         yield from under(WOULD_DECIDE, said.differing_decision(decision))

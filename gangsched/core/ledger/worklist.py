@@ -1,4 +1,4 @@
-"""What has to be looked at again: all that events, answers and the life cycle itself have touched, in one place."""
+"""Everything that must be evaluated again because events, answers or the life cycle itself have touched it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from gangsched.model.records import GangId
 
 
 class Worklist:
-    """Whoever notices that something is not what it was adds it; the life cycle takes it, kind after kind in the order
-    of these attributes, until nothing is left (:class:`gangsched.core.lifecycle.executor.Executor`).
+    """Changes are added where they are noticed. :class:`gangsched.core.lifecycle.executor.Executor` processes them,
+    kind after kind in the order of these attributes, until nothing is left. It may replace a set by a new one.
     """
 
     def __init__(self) -> None:
         #: Gangs of which a member, their specification or their surroundings are not what they were.
         self.gangs: set[GangId] = set()
-        #: Those of pods that have been condemned or spared, and the Jobs and JobSets of such pods without a group, by
-        #: UID: what that means for their other members is seen anew.
+        #: Gangs of pods that have been condemned or spared, and Jobs and JobSets of such pods without a group, by UID.
+        #: The consequences for their other members are evaluated again.
         self.losing: set[GangId] = set()
         self.losing_owners: dict[str, Suspendable] = {}
         #: Gangs for whose lost members room is held: what they lack may be something else now.
@@ -32,8 +32,12 @@ class Worklist:
         self.unplaced: set[str] = set()
         #: The keys of those of whom a phase may be over.
         self.phases: set[str] = set()
-        #: What has become different that may help gangs that do not fit.
+        #: Changes that may help gangs that do not fit.
         self.changes: list[Change] = []
+
+    def evaluate(self, gang: GangId) -> None:
+        """Evaluate this gang again: its group, its obstacle, and what it needs."""
+        self.gangs.add(gang)
 
     def __bool__(self) -> bool:
         """Return whether anything is left to be looked at."""

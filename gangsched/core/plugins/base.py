@@ -2,16 +2,13 @@
 
 A filter has no state of its own. For one class of pods in one simulation it makes a *state* in ``prepare``, and the
 simulation passes that back to it. The simulation updates every state for every pod that is placed or lifted, so a mask
-is always that of the simulated cluster. See docs/reference/plugins.md.
+is always that of the simulated cluster.
 
-The score protocol: 0 (worst) to 100 (best) per node, vectorised.
+A score gives 0 (worst) to 100 (best) per node, vectorised, too. docs/reference/plugins.md shows how to write both.
 
-docs/reference/plugins.md shows how to write one.
-
-Filters and scores for one node at a time: simple to write, slow to run.
-
-Each question costs a call per node, some hundred times what an array operation costs. They are for small clusters, for
-trying a rule out, and for rules that cannot be expressed in arrays.
+Filters and scores for one node at a time are simple to write and slow to run. Each question costs a call per node, some
+hundred times what an array operation costs. They are for small clusters, for trying a rule out, and for rules that
+cannot be expressed in arrays.
 """
 
 from __future__ import annotations

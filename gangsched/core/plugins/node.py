@@ -1,12 +1,11 @@
-"""Filters that need no more than the node itself and what is taken of it: cordoned, named, tainted, selected, its host
-ports, its resources.
+"""Filters and scores that need no more than the node itself and what is taken of it.
 
-Rules and texts: https://kubernetes.io/docs/concepts/scheduling-eviction/ (assign-pod-node,
-taint-and-toleration) and the reasons that kube-scheduler prints.
+The filters: cordoned, named, tainted, selected, host ports, resources. Rules and texts are those of
+https://kubernetes.io/docs/concepts/scheduling-eviction/ (assign-pod-node, taint-and-toleration), and the reasons are
+those that kube-scheduler prints.
 
-Preferences about the node itself: soft taints, preferred node affinity, and the pod's images.
-
-Formula of the last: kube-scheduler's ImageLocality. The bytes of the images that a node has, each scaled down by the
+The scores: soft taints, preferred node affinity, and the pod's images. The formula of the last is that of
+kube-scheduler's ImageLocality. The bytes of the images that a node has, each scaled down by the
 share of nodes that have it (or all pods would go where the first of them went), between 23 MB and 1000 MB a container.
 """
 

@@ -55,7 +55,8 @@ def run_all(make: Callable[[int], Run], seeds: Iterable[int]) -> list[Finding]:
                 "asked",
                 -1,
                 "",
-                "it had nothing to say about any pod: the other checks say nothing; -f names pods of yours",
+                "it applied to no pod, so nothing was checked: pass manifests with -f, or, if it is built in, add what"
+                " it reads to clusters.py",
             )
         )
     return found
