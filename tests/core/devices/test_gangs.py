@@ -5,11 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from gangsched.core.actions import ResumeJob
 from gangsched.core.decision import Decision
-from tests.builders import gang, node, pod
-from tests.core.devices.worlds import CLASSES, GPU, NIC, ROOT, ask, claim, device, device_class, gpus, held, pool
-from tests.core.harness import Built, plan
+from tests.builders import OURS, gang, node, pod
+from tests.core.devices.worlds import (
+    CLASSES,
+    GPU,
+    NIC,
+    ROOT,
+    ask,
+    claim,
+    device,
+    device_class,
+    gpus,
+    held,
+    pool,
+    template,
+)
+from tests.core.eviction.jobs import job, member, nodes
+from tests.core.harness import Built, Cluster, plan
 
 CHANNEL = "channel.example.com"
 
@@ -157,24 +173,24 @@ def test_devices_on_one_root_for_each_member(busy: bool) -> None:
 def test_whole_nodes_and_large_devices_stay_free() -> None:
     """A small claim goes to a node in use, and to small devices."""
     use = held("h", "n2", "gpu-0", users=("other",))
-    nodes = [node(f"n{i}").cpu(8) for i in (1, 2)]
+    two = [node(f"n{i}").cpu(8) for i in (1, 2)]
     objects: list[Built] = [*CLASSES, pod("p").devices("c"), claim("c", owner="p")]
-    found = plan(*nodes, gpus("n1", 4), gpus("n2", 4), use, *objects)["d/p"]
+    found = plan(*two, gpus("n1", 4), gpus("n2", 4), use, *objects)["d/p"]
     assert [p.node for p in found.placements] == ["n2"]
     large = pool("n1", *(device(f"d{k}", memory="80Gi") for k in range(2)))
     small = pool("n2", *(device(f"d{k}", memory="16Gi") for k in range(2)))
-    assert [p.node for p in plan(*nodes, large, small, *objects)["d/p"].placements] == ["n2"]
+    assert [p.node for p in plan(*two, large, small, *objects)["d/p"].placements] == ["n2"]
     mixed = pool("n1", device("a", memory="80Gi"), device("b", memory="16Gi"))
-    assert given(plan(nodes[0], mixed, *objects)["d/p"]) == {"p": ["b"]}
+    assert given(plan(two[0], mixed, *objects)["d/p"]) == {"p": ["b"]}
 
 
 def test_members_of_several_kinds_are_packed() -> None:
     """Many more members than are tried in all ways; one by one, the small ones block the nodes of the large ones."""
-    nodes = [each for i in range(12) for each in (node(f"n{i:02}"), gpus(f"n{i:02}", 8))]
+    made = [each for i in range(12) for each in (node(f"n{i:02}"), gpus(f"n{i:02}", 8))]
     sizes = [5] * 12 + [3] * 12
     members = [pod(f"p{i:02}").devices(f"c{i:02}").gang("g") for i in range(24)]
     claims = [claim(f"c{i:02}", ask(size), owner=f"p{i:02}") for i, size in enumerate(sizes[::-1])]
-    found = plan(*CLASSES, *nodes, gang("g").min(24), *members, *claims)["d/g"]
+    found = plan(*CLASSES, *made, gang("g").min(24), *members, *claims)["d/g"]
     assert found.outcome == "bind"
     used = [(place.node, name) for place in found.placements for name in given(found)[place.name]]
     assert len(set(used)) == len(used) == 96
@@ -182,16 +198,28 @@ def test_members_of_several_kinds_are_packed() -> None:
 
 def test_small_mixed_gangs_are_tried_in_all_ways() -> None:
     """Many equal nodes count as one, also if devices are on one root."""
-    nodes: list[Built] = []
+    made: list[Built] = []
     for i in range(30):
         root = [
             device(f"d{k}", uuid=f"{i}-{k}", root=f"r{k // 4}", model="new" if i == 29 else "old") for k in range(8)
         ]
-        nodes += [node(f"n{i:02}").cpu(8), pool(f"n{i:02}", *root)]
+        made += [node(f"n{i:02}").cpu(8), pool(f"n{i:02}", *root)]
     new = f"device.attributes['{GPU}'].model == 'new'"
     claims = [claim(f"a{i}", ask(4), match=ROOT, owner=f"a{i}") for i in range(3)]
     claims += [claim(f"b{i}", ask(4, where=new), match=ROOT, owner=f"b{i}") for i in range(2)]
     members = [pod(c.name).cpu(4).devices(c.name).gang("g") for c in claims]
-    found = plan(*CLASSES, *nodes, gang("g").min(5), *members, *claims)["d/g"]
+    found = plan(*CLASSES, *made, gang("g").min(5), *members, *claims)["d/g"]
     assert found.outcome == "bind"
     assert {p.node for p in found.placements if p.name.startswith("b")} == {"n29"}
+
+
+@pytest.mark.parametrize(("count", "outcome"), [(8, "bind"), (7, "unschedulable")])
+def test_members_without_pods_need_devices(count: int, outcome: str) -> None:
+    """A suspended Job is planned with the template of its claims."""
+    made = member(0).devices(templates=("t",)).obj()
+    waits = job(suspended=True, suspended_by=OURS, template=replace(made, uid="", name="train"))
+    objects = [*nodes(), *CLASSES, gpus("n1", 4), gpus("n2", count - 4), template("t"), waits]
+    assert plan(*objects)["d/train"].outcome == outcome
+    cluster = Cluster(*objects)
+    cluster.run()
+    assert any(isinstance(action, ResumeJob) for action in cluster.log) == (outcome == "bind")
