@@ -12,6 +12,7 @@ from collections.abc import Hashable
 import msgspec
 
 from gangsched.core.devices.kinds import Kinds, NodeState
+from gangsched.core.devices.matching import Matches
 from gangsched.core.devices.pools import InUse, Inventory
 from gangsched.messages import devices
 from gangsched.model.constraints import Record
@@ -71,6 +72,7 @@ class DeviceIndex:
         self._numbers: dict[ClaimSpec, int] = {}
         self._kinds: dict[tuple[int, ...], Kinds] = {}
         self._kinds_made = 0
+        self._matches = Matches()
         #: Whether claims fit into a state of a node, and states of nodes in this generation: see :mod:`.simulated`.
         self.answers: dict[Hashable, bool | None] = {}
         self.states: dict[Hashable, NodeState] = {}
@@ -293,7 +295,7 @@ class DeviceIndex:
             if len(self._kinds) >= _KINDS:
                 self._forget_kinds()
             key = (self._kinds_made, numbers)
-            found = self._kinds[numbers] = Kinds(key, [self.specs[n] for n in numbers], self.classes)
+            found = self._kinds[numbers] = Kinds(key, [self.specs[n] for n in numbers], self.classes, self._matches)
         return found
 
     def known_states(self) -> dict[Hashable, NodeState]:

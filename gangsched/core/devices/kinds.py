@@ -10,9 +10,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from gangsched.core.devices.allocation import ClaimError, fills
+from gangsched.core.devices.matching import Matches
 from gangsched.core.devices.pools import InUse, Pool
 from gangsched.messages import devices
-from gangsched.model import cel
 from gangsched.model.devices import MAX_RESULTS, ClaimSpec, Device, DeviceClass, DeviceId, DeviceRequest
 
 #: What a node has for some claims. Equal states give equal answers.
@@ -22,7 +22,9 @@ NodeState: TypeAlias = tuple[Hashable, ...]
 class Kinds:
     """The kinds of devices for some ``specs``, with what is wrong with each of these: ``problems``, by its place."""
 
-    def __init__(self, key: Hashable, specs: Sequence[ClaimSpec], classes: Mapping[str, DeviceClass]) -> None:
+    def __init__(
+        self, key: Hashable, specs: Sequence[ClaimSpec], classes: Mapping[str, DeviceClass], matches: Matches
+    ) -> None:
         self.key = key
         self.problems = [_problem(spec, classes) for spec in specs]
         fine = [spec for spec, problem in zip(specs, self.problems, strict=True) if not problem]
@@ -36,7 +38,7 @@ class Kinds:
         self._all = any(each.count is None for each in _requests(fine))
         self._sees_used = self._all or any(each.admin for each in _requests(fine))
         self._numbers: dict[Hashable, int] = {}
-        self._memo: dict[tuple[tuple[str, ...], str], bool | str] = {}
+        self._matches = matches
         self._of_spec = [self._places(spec, classes) for spec in specs]
         self._countable = all(map(_counted, fine))
         self._kinds: list[tuple[tuple[int, ...], bool]] = [((), True)]
@@ -113,13 +115,15 @@ class Kinds:
 
     def _serves(self, selectors: tuple[str, ...], ask: DeviceRequest, device: Device) -> int:
         """0 if the device does not match, 2 if it does, 1 if the request cannot have it all the same."""
+        matches = self._matches.all(selectors, device)
+        if isinstance(matches, str):
+            self.error = self.error or devices.selector_error(name=ask.device_class, device=device.name, why=matches)
+            return 0
         try:
-            if not all(cel.compile_selector(text).matches(device.seen) for text in selectors):
+            if not matches or not fills(ask, device):
                 return 0
-            if not fills(ask, device):
-                return 0
-        except (cel.ExpressionError, cel.EvaluationError, ClaimError) as error:
-            self.error = self.error or devices.selector_error(name=ask.device_class, device=device.name, why=error)
+        except ClaimError as error:
+            self.error = self.error or str(error)
             return 0
         tainted = any(taint.keeps_off and not ask.tolerates(taint) for taint in device.taints)
         if not tainted:
