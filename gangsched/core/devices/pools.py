@@ -96,6 +96,10 @@ class Inventory:
             return None
         return [each.place.node for each in self._pools.get(key, {}).values()]
 
+    def several(self, device: DeviceId) -> bool:
+        """Return whether several nodes reach a device."""
+        return (device.driver, device.pool) in self._wide
+
     def forget_node(self, name: str) -> None:
         """A node is gone."""
         self._found.pop(name, None)

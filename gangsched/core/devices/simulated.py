@@ -169,10 +169,7 @@ class DevicesInThought:
         self._states.clear()
 
     def _reached_by_several(self, given: Allocation) -> Allocation:
-        nodes_of = self.index.inventory.nodes_of
-        return Allocation(
-            tuple(d for d in given.devices if len(nodes_of((d.device.driver, d.device.pool)) or (1, 2)) > 1)
-        )
+        return Allocation(tuple(d for d in given.devices if self.index.inventory.several(d.device)))
 
     # -- questions -----------------------------------------------------------------------------------------
 
@@ -326,10 +323,14 @@ class DevicesInThought:
 
     def counts(self, numbers: Iterable[int]) -> tuple[Kinds, dict[DeviceId, int], Floats]:
         """Return the kinds of devices for claims with these specs and those of pods here, that of each device that some
-        of them can have, and ``(K, N)`` how many of each are free where no pod of this simulation has any.
+        of them can have, and ``(K, N)`` how many of each are free where no pod of this simulation has any. Devices that
+        several nodes reach count as free: pods of any node may give them back.
         """
         self._widen(numbers)
-        kinds, used, pools_of = self.kinds, self._used.devices, self.index.inventory.pools
+        kinds, pools_of = self.kinds, self.index.inventory.pools
+        used, inventory = self._used.devices, self.index.inventory
+        if inventory.wide:
+            used = {device for device in used if not inventory.several(device)}
         rows, found, kind_of = list[int](), list[int](), dict[DeviceId, int]()
         for row, node in enumerate(self._nodes):
             here = kinds.devices(pools_of(node.name, node.labels))

@@ -79,7 +79,7 @@ def test_no_member_takes_what_another_needs() -> None:
 
 def test_a_half_that_is_freed_is_no_whole() -> None:
     """Both halves have to leave."""
-    running = [pod(f"r{i}").priority(-i).devices(f"h{i}").on("n1") for i in range(2)]
+    running: list[Built] = [pod(f"r{i}").priority(-i).devices(f"h{i}").on("n1") for i in range(2)]
     use = [held(f"h{i}", "n1", f"half-{i}", users=(f"r{i}",)) for i in range(2)]
     whole = claim("c", ask(where=f"device.attributes['{GPU}'].size == 2"), owner="p")
     objects: list[Built] = [node("n1"), *CLASSES, *halves("n1"), *running, *use]
@@ -101,7 +101,7 @@ def test_devices_that_are_shared() -> None:
 
 def test_a_claim_that_another_pod_keeps_frees_nothing() -> None:
     """The pod that shares it is of higher priority: the other claim is freed."""
-    running = [
+    running: list[Built] = [
         pod("low").priority(-9).devices("shared").on("n1"),
         pod("high").priority(9).devices("shared").on("n1"),
         pod("other").priority(-1).devices("own").on("n1"),
@@ -116,7 +116,7 @@ def test_a_claim_that_another_pod_keeps_frees_nothing() -> None:
 
 def test_a_claim_that_victims_share_is_freed_with_the_last() -> None:
     """Both users go, or none."""
-    running = [pod(f"r{i}").priority(-1).devices("shared").on("n1") for i in range(2)]
+    running: list[Built] = [pod(f"r{i}").priority(-1).devices("shared").on("n1") for i in range(2)]
     objects: list[Built] = [
         node("n1"),
         *CLASSES,
@@ -129,7 +129,7 @@ def test_a_claim_that_victims_share_is_freed_with_the_last() -> None:
 
 def test_the_node_of_devices_is_where_room_is_made() -> None:
     """A member that shares a claim with devices on a node needs CPU there."""
-    running = [pod(f"r{i}").cpu(1).priority(-i).on(f"n{i}") for i in (1, 2)]
+    running: list[Built] = [pod(f"r{i}").cpu(1).priority(-i).on(f"n{i}") for i in (1, 2)]
     objects: list[Built] = [*(node(f"n{i}").cpu(1) for i in (1, 2)), *CLASSES, gpus("n1", 1), *running]
     given_ = held("c", "n1", "gpu-0", users=("elsewhere",))
     assert victims(plan(*objects, given_, pod("p").cpu(1).priority(5).devices("c"))["d/p"]) == ["r1"]
@@ -218,8 +218,69 @@ def test_members_without_pods_need_devices(count: int, outcome: str) -> None:
     """A suspended Job is planned with the template of its claims."""
     made = member(0).devices(templates=("t",)).obj()
     waits = job(suspended=True, suspended_by=OURS, template=replace(made, uid="", name="train"))
-    objects = [*nodes(), *CLASSES, gpus("n1", 4), gpus("n2", count - 4), template("t"), waits]
+    objects: list[Built] = [*nodes(), *CLASSES, gpus("n1", 4), gpus("n2", count - 4), template("t"), waits]
     assert plan(*objects)["d/train"].outcome == outcome
     cluster = Cluster(*objects)
     cluster.run()
     assert any(isinstance(action, ResumeJob) for action in cluster.log) == (outcome == "bind")
+
+
+@pytest.mark.parametrize(("members", "outcome"), [(2, "bind"), (3, "unschedulable")])
+def test_devices_that_all_nodes_reach_are_there_once(members: int, outcome: str) -> None:
+    """Whichever nodes the members go to; the claim can then be used from any node."""
+    shared = pool("", device("d0"), device("d1"))
+    pods = [pod(f"p{i}").cpu(1).devices(f"c{i}").gang("g") for i in range(members)]
+    claims = [claim(f"c{i}", owner=f"p{i}") for i in range(members)]
+    small = [node(f"n{i}").cpu(1) for i in range(3)]
+    found = plan(*small, *CLASSES, shared, gang("g").min(members), *pods, *claims)["d/g"]
+    assert found.outcome == outcome
+    given_ = given(found)
+    assert sorted(name for names in given_.values() for name in names) == (["d0", "d1"] if outcome == "bind" else [])
+    assert all(c.allocation.terms is None for place in found.placements for c in place.claims)
+
+
+def test_devices_that_all_nodes_reach_are_freed_by_pods_of_any_node() -> None:
+    """The victim runs where the member does not go."""
+    shared = pool("", device("d0"))
+    use = claim("h", given=((GPU, "all", "d0"),), users=("r",), owner="r")
+    objects: list[Built] = [node("n1").cpu(1), node("n2").cpu(1), *CLASSES, shared, use]
+    running: list[Built] = [
+        pod("r").cpu(1).priority(-1).devices("h").on("n1"),
+        pod("keep").cpu(1).priority(9).on("n1").uid("k"),
+    ]
+    found = plan(*objects, *running, pod("p").cpu(1).priority(5).devices("c"), claim("c", owner="p"))["d/p"]
+    assert victims(found) == ["r"]
+    assert [place.node for place in found.placements] == ["n2"]
+
+
+def test_access_for_administrators_takes_nothing() -> None:
+    """Such claims get devices in use, and leave them to others."""
+    use = held("h", "n1", "gpu-0", users=("other",))
+    watch = claim("w", ask(adminAccess=True), owner="w")
+    objects: list[Built] = [node("n1"), *CLASSES, gpus("n1", 1), pod("w").devices("w"), watch]
+    assert plan(*objects, use)["d/w"].outcome == "bind"
+    both = plan(*objects, pod("p").devices("c").created(1.0), claim("c", owner="p"))
+    assert [both[f"d/{name}"].outcome for name in "wp"] == ["bind", "bind"]
+
+
+def test_all_devices_of_a_node() -> None:
+    """None of them may be in use, and no pool may be incomplete."""
+    everything = claim("c", ask(None), owner="p")
+    objects: list[Built] = [node("n1"), *CLASSES, gpus("n1", 3), pod("p").devices("c").priority(5), everything]
+    assert given(plan(*objects)["d/p"]) == {"p": ["gpu-0", "gpu-1", "gpu-2"]}
+    running: list[Built] = [pod("r").priority(-1).devices("h").on("n1"), held("h", "n1", "gpu-1", users=("r",))]
+    assert victims(plan(*objects, *running)["d/p"]) == ["r"]
+    part = {"name": "other", "generation": 1, "resourceSliceCount": 2}
+    incomplete = pool("n1", device("x"), driver=NIC, pool=part)
+    found = plan(*objects, incomplete)["d/p"]
+    assert found.outcome == "unschedulable"
+    assert "is being updated" in found.message
+
+
+def test_an_incomplete_pool_evicts_no_pod() -> None:
+    """Its devices are unknown, and come back without evictions."""
+    part = {"name": "n1", "generation": 2, "resourceSliceCount": 2}
+    use: list[Built] = [pod("r").priority(-1).devices("h").on("n1"), held("h", "n1", "gpu-0", users=("r",))]
+    objects: list[Built] = [node("n1"), *CLASSES, pool("n1", device("gpu-0"), pool=part), *use]
+    found = plan(*objects, pod("p").priority(5).devices("c"), claim("c", owner="p"))["d/p"]
+    assert (found.outcome, victims(found)) == ("unschedulable", [])
