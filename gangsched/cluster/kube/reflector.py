@@ -58,6 +58,9 @@ BOOKMARK_SECONDS = 60.0
 LOOK_AGAIN_SECONDS, HURRY_SECONDS = 2.0, 60.0
 #: Without the right to read, or without the API, there is no hurry to ask again.
 MAX_DELAY_SECONDS = 30.0
+#: A server that cannot be reached is asked again this soon: it may be back, and pods wait for what it has to say. It
+#: costs a server that is away nothing.
+UNREACHABLE_SECONDS = 2.0
 
 Key = tuple[str, str]
 
@@ -123,16 +126,18 @@ class Reflector:
 
     async def run(self) -> None:
         """Mirror until cancelled. Never ends by itself and never raises for trouble with the server."""
-        backoff = Backoff(max_seconds=MAX_DELAY_SECONDS)
+        backoff, unreachable = Backoff(max_seconds=MAX_DELAY_SECONDS), Backoff(max_seconds=UNREACHABLE_SECONDS)
         while True:
             try:
                 if not self._version or self._refreshes:
                     await self._list()
                     backoff.reset()
+                    unreachable.reset()
                 if await self._watch_once():
                     backoff.reset()
+                    unreachable.reset()
                     continue
-                delay = backoff.next_seconds()
+                delay = unreachable.next_seconds()
             except ApiError as error:
                 if error.status == 403 and self._fallback and self.kind.namespaced and not self.kind.within:
                     self.switch_version(msgspec.structs.replace(self.kind, within=self._fallback))
@@ -143,7 +148,9 @@ class Reflector:
                 delay = self._trouble(error, backoff, error.retry_after_seconds)
                 if (self.kind.optional or self._fallback) and error.status in (403, 404, 405):
                     self.stop_delivering()
-            except (UnreachableError, msgspec.DecodeError) as error:
+            except UnreachableError as error:
+                delay = self._trouble(error, unreachable, None)
+            except msgspec.DecodeError as error:
                 delay = self._trouble(error, backoff, None)
             self._hurry.clear()
             with contextlib.suppress(TimeoutError):
