@@ -12,6 +12,7 @@ STARTED = "gangs started"
 EVICTED = "pods evicted"
 EVICTED_FOR = "gangs for which pods were evicted"
 BROKEN = "gangs broken by that"
+IN_PART = "gangs that ran in part"
 WAITED = "wait: median / 90 % / longest"
 WAITED_IN_SUM = "wait of all together"
 WAITING = "gangs that wait now"
@@ -33,8 +34,8 @@ DIVERGES = (
 )
 AT_ONCE = "A decision counts as carried out at once; binding and removing take a little longer."
 LEAVING = (
-    "A victim is taken to leave as quickly as pods were seen to leave, and until one was, at the end of its grace"
-    " period."
+    "Victims of both are assumed to leave equally fast, as pods were seen to leave. Until one was seen, they leave at"
+    " the end of their grace period."
 )
 CONDITION = (
     "Evictions of the other scheduler are known by the condition DisruptionTarget with the reason"

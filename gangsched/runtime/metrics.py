@@ -212,11 +212,17 @@ DECLARED: Mapping[str, Declared] = {
     ),
     "gangsched_shadow_gangs_waiting": Declared("Shadow mode: gangs that wait, by as above.", ("by",), level=True),
     "gangsched_shadow_wait_seconds": Declared(
-        "Shadow mode: from the arrival of a gang to its start, by as above.", ("by",), buckets=_LIFE
+        "Shadow mode: from the arrival of a gang to its start, of gangs that have really started, by as above.",
+        ("by",),
+        buckets=_LIFE,
     ),
     "gangsched_shadow_evictions": Declared("Shadow mode: pods evicted to make room, by as above.", ("by",)),
     "gangsched_shadow_gangs_broken": Declared(
         "Shadow mode: gangs that were left with fewer members than they need by evictions, by as above.", ("by",)
+    ),
+    "gangsched_shadow_gangs_in_part": Declared(
+        "Shadow mode: gangs of which too few members ran for 10 s or more, before their start, by as above.",
+        ("by",),
     ),
     "gangsched_core_rebuilt": Declared(
         "Errors of the scheduler after which its state was built anew, by where it failed: event, answer, time,"

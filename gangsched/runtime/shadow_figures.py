@@ -1,8 +1,8 @@
 """Figures of another scheduler's actions and of the decisions of this one, for each gang and for a period.
 
-Three figures are taken of both: when a gang has its minimum on nodes, how many pods were evicted for it, and which
-gangs were left below their minimum. Real figures come from the events of the cluster when they arrive, the others from
-the first decision that starts a gang.
+Four figures are taken of both: when a gang has its minimum on nodes, how many pods were evicted for it, which gangs
+were left below their minimum, and which ran in part before they had it. Real figures come from the events of the
+cluster when they arrive, the others from the first decision that starts a gang.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class Side(msgspec.Struct):
     evicted: int = 0
     evicted_for: int = 0
     broken: int = 0
+    in_part: int = 0
     waiting: int = 0
     waits: Counter[int] = msgspec.field(default_factory=Counter)
 
@@ -106,9 +107,14 @@ class _Life:
         self.since = since
         self.pods: dict[str, float] = {}
         self.refused = False
-        self.would_start: float | None = None
+        #: When it would have been started, had its victims left at once, and their grace periods.
+        self.decided: float | None = None
+        self.graces: tuple[float, ...] = ()
         self.victims: tuple[Victim, ...] = ()
         self.evicted = 0
+        self.gone: set[str] = set()  # pods that were deleted
+        self.partial_since: float | None = None
+        self.ran_in_part = False
 
 
 class Comparison:
@@ -185,7 +191,10 @@ class Comparison:
             self._evicted(self._marked.pop(uid), known, now)
         self._counted.discard(uid)
         self._seen.pop(uid, None)
-        if uid not in self._life_of:  # else it may have run, and counts for the start of its gang
+        life = self._life_of.get(uid)
+        if life is not None:  # it may have run, and counts for the start of its gang
+            life.gone.add(uid)
+        else:
             self._bound.pop(uid, None)
             self._places.pop(uid, None)
 
@@ -243,7 +252,7 @@ class Comparison:
                 life.pods[pod.uid] = seen
                 life.since = min(life.since, since)
                 self._life_of[pod.uid] = life
-        if life.would_start is None:
+        if life.decided is None:
             self._may_start(life, decision, world, began)
 
     def _may_start(self, life: _Life, decision: Decision, world: World, began: float) -> None:
@@ -255,8 +264,8 @@ class Comparison:
         # One that did not fit, or was not complete, starts when it is seen to; else as soon as its pods are there.
         late = life.refused or self._gathering.get(life.gang, 0.0) > complete
         leaving = [*(each.uid for each in decision.victims), *(each.uid for each in decision.awaiting)]
-        leave = max((self._takes(world.pods[uid]) for uid in leaving if uid in world.pods and planned), default=0.0)
-        life.would_start = (began if late else complete) + leave
+        life.graces = tuple(world.pods[uid].grace_seconds for uid in leaving if uid in world.pods and planned)
+        life.decided = began if late else complete
         life.victims = tuple(each for each in decision.victims if each.uid not in self._told)
         self._told.update(each.uid for each in life.victims)
         own = self.figures.own
@@ -266,13 +275,22 @@ class Comparison:
         broken = sum(1 for _ in self._broken_by(life.victims, world))
         own.broken += broken
         self._note("shadow_gangs_started", 1, _BY[OWN])
-        self._note("shadow_wait_seconds", max(0.0, life.would_start - life.since), _BY[OWN])
         self._note("shadow_evictions", len(life.victims), _BY[OWN])
         self._note("shadow_gangs_broken", broken, _BY[OWN])
 
-    def _takes(self, pod: Pod) -> float:
-        """How long a pod takes to leave, as those before it did."""
-        return min(pod.grace_seconds, sum(self._left_in) / len(self._left_in) if self._left_in else pod.grace_seconds)
+    def _would_start(self, life: _Life) -> float | None:
+        """Return when the gang would have started; None if it would not have by now. Victims of both schedulers leave
+        equally fast: as pods were seen to leave by now, also after the decision.
+        """
+        if life.decided is None:
+            return None
+        seen = sum(self._left_in) / len(self._left_in) if self._left_in else None
+        takes = (grace if seen is None else min(grace, seen) for grace in life.graces)
+        return life.decided + max(takes, default=0.0)
+
+    def _would_wait(self, life: _Life) -> float | None:
+        starts = self._would_start(life)
+        return None if starts is None else max(0.0, starts - life.since)
 
     @staticmethod
     def _broken_by(victims: Iterable[Victim], world: World) -> Iterable[GangId]:
@@ -297,29 +315,47 @@ class Comparison:
                 self._finish(life, bound[life.needed - 1])
             elif not any(uid in self._seen for uid in life.pods):
                 self._forget(life)  # deleted before it started
+            else:
+                self._runs_in_part(life, world, now)
         for gang in [gang for gang, since in self._losing.items() if now - since >= SETTLED_SECONDS]:
             del self._losing[gang]
             if world.membership.half_bound([gang]):
                 figures.real.broken += 1
                 self._note("shadow_gangs_broken", 1, _BY[REAL])
         figures.real.waiting = len(self._lives)
-        figures.own.waiting = sum(life.would_start is None or life.would_start > now for life in self._lives.values())
+        starts = [self._would_start(life) for life in self._lives.values()]
+        figures.own.waiting = sum(at is None or at > now for at in starts)
         self._note("shadow_gangs_waiting", figures.real.waiting, _BY[REAL])
         self._note("shadow_gangs_waiting", figures.own.waiting, _BY[OWN])
+
+    def _runs_in_part(self, life: _Life, world: World, now: float) -> None:
+        """Count the gang once if members run, and fewer than it needs, for longer than a start takes."""
+        runs = any(uid in self._bound and uid not in life.gone for uid in life.pods)
+        if not runs and not world.membership.census(life.gang).bound:
+            life.partial_since = None
+            return
+        if life.partial_since is None:
+            life.partial_since = now
+        if now - life.partial_since >= SETTLED_SECONDS and not life.ran_in_part:
+            life.ran_in_part = True
+            self.figures.real.in_part += 1
+            self._note("shadow_gangs_in_part", 1, _BY[REAL])
 
     def _finish(self, life: _Life, started: float) -> None:
         figures, waited = self.figures, max(0.0, started - life.since)
         figures.real.started += 1
         self._note("shadow_gangs_started", 1, _BY[REAL])
         self._note("shadow_wait_seconds", waited, _BY[REAL])
-        if life.would_start is None:
+        would_wait = self._would_wait(life)
+        if would_wait is None:
             figures.only_real += 1
             if len(figures.only_real_names) < _NAMES:
                 figures.only_real_names.append(life.gang.key)
         else:
             figures.real.waits[int(waited)] += 1
-            figures.own.waits[int(max(0.0, life.would_start - life.since))] += 1
-        figures.differences.append(_difference(life, waited, started=True))
+            figures.own.waits[int(would_wait)] += 1
+            self._note("shadow_wait_seconds", would_wait, _BY[OWN])
+        figures.differences.append(self._difference(life, waited, started=True))
         if len(figures.differences) > 10 * _DIFFERENCES:
             figures.differences = largest(figures.differences)
         self._forget(life)
@@ -340,18 +376,17 @@ class Comparison:
     def upto(self, now: float) -> Figures:
         """The figures so far, with what still waits."""
         figures = msgspec.structs.replace(self.figures, differences=list(self.figures.differences))
-        waiting = [life for life in self._lives.values() if life.would_start is not None]
-        figures.differences.extend(_difference(life, now - life.since, started=False) for life in waiting)
-        own = [life.gang.key for life in waiting if (life.would_start or 0.0) <= now]
+        waiting = {life: at for life in self._lives.values() if (at := self._would_start(life)) is not None}
+        figures.differences.extend(self._difference(life, now - life.since, started=False) for life in waiting)
+        own = [life.gang.key for life, at in waiting.items() if at <= now]
         figures.only_own, figures.only_own_names = len(own), own[:_NAMES]
         figures.differences = largest(figures.differences)
         return figures
 
-
-def _difference(life: _Life, waited: float, *, started: bool) -> Difference:
-    would = None if life.would_start is None else max(0.0, life.would_start - life.since)
-    names = tuple(victim.key for victim in life.victims[:_NAMES])
-    return Difference(life.gang.key, len(life.pods), life.evicted, len(life.victims), names, waited, would, started)
+    def _difference(self, life: _Life, waited: float, *, started: bool) -> Difference:
+        names, would = tuple(victim.key for victim in life.victims[:_NAMES]), self._would_wait(life)
+        pods, evicted = len(life.pods), len(life.victims)
+        return Difference(life.gang.key, pods, life.evicted, evicted, names, waited, would, started)
 
 
 def largest(rows: Iterable[Difference]) -> list[Difference]:

@@ -135,6 +135,7 @@ def _side(side: Side) -> dict[str, Any]:
         "podsEvicted": side.evicted,
         "gangsEvictedFor": side.evicted_for,
         "gangsBroken": side.broken,
+        "gangsRunInPart": side.in_part,
         "gangsWaiting": side.waiting,
         "waitSeconds": {name: side.quantile(share) for name, share in _SHARES.items()},
         "waitSecondsInSum": side.in_sum,
@@ -153,6 +154,7 @@ def lines_of(figures: Figures, until: float, names: Sequence[str], own: str, oth
         (beside.EVICTED, lambda side: side.evicted),
         (beside.EVICTED_FOR, lambda side: side.evicted_for),
         (beside.BROKEN, lambda side: side.broken),
+        (beside.IN_PART, lambda side: side.in_part),
         (beside.WAITING, lambda side: side.waiting),
     ]
     if both:

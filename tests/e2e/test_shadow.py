@@ -99,6 +99,7 @@ async def test_it_reports_what_would_have_been_different_and_writes_nothing(
                     'evictions_total{by="other"} 4.0',
                     'evictions_total{by="shadow"} 1.0',
                     'gangs_broken_total{by="other"} 1.0',
+                    'gangs_in_part_total{by="other"} 1.0',
                     'gangs_started_total{by="other"} 1.0',
                 ),
                 timeout=120,
@@ -106,13 +107,9 @@ async def test_it_reports_what_would_have_been_different_and_writes_nothing(
             )
         (file,) = reports.glob("*.json")
         report = json.loads(file.read_text())
-        told = {
-            side: {key: report[side][key] for key in ("podsEvicted", "gangsBroken")} for side in ("other", "shadow")
-        }
-        assert told == {
-            "other": {"podsEvicted": 4, "gangsBroken": 1},
-            "shadow": {"podsEvicted": 1, "gangsBroken": 0},
-        }
+        keys = ("podsEvicted", "gangsBroken", "gangsRunInPart")
+        told = {side: [report[side][key] for key in keys] for side in ("other", "shadow")}
+        assert told == {"other": [4, 1, 1], "shadow": [1, 0, 0]}
         (text,) = [each.read_text() for each in reports.glob("*.txt")]
         assert text in shadow.log.read_text()
         assert await admin.find("Lease", "py-gang-scheduler", "gangsched-system") is None

@@ -200,6 +200,57 @@ def test_gangs_that_others_break_are_counted() -> None:
     assert beside.decisions[0].victims[0].name == "single"
 
 
+def test_a_gang_that_runs_in_part_is_counted_once() -> None:
+    """Three members of four run for longer than a start takes. Here it would have started whole."""
+    beside = Beside(Changed(node("n0").cpu(4).obj()), Changed(node("n1").cpu(4).obj()))
+    beside.happens(*(gang(index).obj() for index in range(4)))
+    beside.passes()
+    beside.happens(*(gang(index).on("n0").obj() for index in range(3)))
+    beside.passes()
+    beside.passes(SETTLED_SECONDS - 2)
+    assert beside.figures.real.in_part == 0  # the fourth may be on its way
+    for _ in range(2):
+        beside.passes(AGAIN_SECONDS)
+    assert (beside.figures.real.in_part, beside.figures.own.in_part) == (1, 0)
+    assert beside.measured[("shadow_gangs_in_part", "other")] == 1
+    fields = fields_of(beside.figures, beside.now, (OTHERS,))
+    assert (fields["other"]["gangsRunInPart"], fields["shadow"]["gangsRunInPart"]) == (1, 0)
+
+
+def test_members_that_were_deleted_again_do_not_run_in_part() -> None:
+    """If its first members are deleted within ten seconds, a gang has not run in part."""
+    beside = Beside(Changed(node("n0").cpu(4).obj()))
+    beside.happens(*(gang(index).obj() for index in range(4)))
+    beside.passes()
+    beside.happens(gang(0).on("n0").obj())
+    beside.passes()
+    beside.happens(Gone("Pod", "d", "g-0", "uid-d-g-0"))
+    for _ in range(3):
+        beside.passes(AGAIN_SECONDS)
+    assert beside.figures.real.in_part == 0
+
+
+def test_victims_leave_equally_fast_for_both() -> None:
+    """Both would evict one pod for the gang. The pod that really left needed two seconds of its 30, so the other one is
+    taken to need as long, though it was chosen before.
+    """
+    beside = Beside(*cluster(1, cores=1))
+    high, victim = other("high").cpu(1).priority(9), low(0, "n0").field(disruption=MARK)
+    beside.happens(high.obj())
+    assert outcomes(beside.rounds() or beside.passes()) == [("high", PREEMPT, 1)]
+    beside.happens(high.nominated("n0", intent=False).obj(), victim.obj())
+    beside.happens(victim.terminating(beside.now + 30).obj())
+    beside.now += 2
+    beside.happens(Gone("Pod", "d", "low-0", "uid-d-low-0"))
+    beside.happens(high.on("n0").obj())
+    beside.passes()
+    figures = beside.figures
+    assert (figures.real.started, figures.own.started) == (1, 1)
+    assert figures.own.in_sum == 2
+    assert figures.real.in_sum - figures.own.in_sum <= 1 + REST_SECONDS
+    assert beside.measured[("shadow_wait_seconds", "shadow")] == pytest.approx(2.0)
+
+
 def test_one_that_does_not_fit_starts_when_it_is_seen_to() -> None:
     """A pod that waits for room would start in the first round that finds some, and has waited until then."""
     beside = Beside(Changed(node("n0").cpu(1).obj()), Changed(other("a").cpu(1).on("n0").obj()))
