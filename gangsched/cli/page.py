@@ -86,16 +86,20 @@ class Box(NamedTuple):
     title: str
     floor: float = 0.0
     height: float = 1.0
+    link: str = ""
 
 
 class Row(NamedTuple):
-    """A node, or several which are alike, with its bars; ``gangs`` are the numbers of those that are on it."""
+    """A node, or several which are alike, with its bars; ``gangs`` are the numbers of those that are on it. Links lead
+    to the ``anchor``.
+    """
 
     name: str
     note: str
     bars: tuple[tuple[Box, ...], ...]
     changes: bool
     gangs: frozenset[int]
+    anchor: str = ""
 
 
 class Rack(NamedTuple):
@@ -121,7 +125,7 @@ def alike(rows: Iterable[Row]) -> list[Row]:
     """Nodes that look the same, once, in the place of the first."""
     same: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
-        look = tuple(tuple(box._replace(title="") for box in bar) for bar in row.bars)
+        look = tuple(tuple(box._replace(title="", link="") for box in bar) for bar in row.bars)
         same.setdefault((row.note, row.changes, look), []).append(row)
     return [
         found[0]
@@ -164,14 +168,16 @@ def nodes_html(racks: Sequence[Rack], bars: int, style: str = "", axis: str = ""
 def _row(row: Row) -> str:
     marks = " ".join(["n", *(["c"] if row.changes else []), *(f"g{n}" for n in sorted(row.gangs) if n < _CHOICES)])
     bars = "".join(f"<s>{''.join(map(_box, bar))}</s>" for bar in row.bars)
-    return f"<div class='{marks}'><b>{escape(row.name)}</b>{bars}<em>{escape(row.note)}</em></div>"
+    anchor = f" id='{escape(row.anchor)}'" if row.anchor else ""
+    return f"<div class='{marks}'{anchor}><b>{escape(row.name)}</b>{bars}<em>{escape(row.note)}</em></div>"
 
 
 def _box(box: Box) -> str:
     hue = "p" if box.hue is None else f"h{box.hue % len(HUES)}"
     tall = "" if box.height >= 1 else f";bottom:{box.floor * 100:.3g}%;height:{box.height * 100:.3g}%"
     where = f"left:{box.left * 100:.4g}%;width:{box.width * 100:.4g}%{tall}"
-    return f"<i class='{box.kind} {hue}' style='{where}' title='{escape(box.title)}'>{escape(box.label)}</i>"
+    text = f"<i class='{box.kind} {hue}' style='{where}' title='{escape(box.title)}'>{escape(box.label)}</i>"
+    return f"<a href='{escape(box.link)}'>{text}</a>" if box.link else text
 
 
 class Content(NamedTuple):

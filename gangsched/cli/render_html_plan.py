@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
+from urllib.parse import quote
 
 from msgspec.structs import replace
 
@@ -23,6 +24,8 @@ from gangsched.messages.text import pluralize
 from gangsched.model.quantity import render
 from gangsched.model.records import SINGLE, GangId, Node, Pod
 
+#: Returns the address of a gang or a pod, by namespace, name and, for a pod, kind.
+Link = Callable[..., str]
 #: A pod that asks for nothing of what is drawn is as wide as this share of its node.
 _SLIVER = 0.015
 #: So many lines of a kind of evidence are shown of each gang.
@@ -46,16 +49,14 @@ def plan_content(plan: Planned) -> page.Content:
     return page.content(lead, body, [gang.key for gang in drawn.gangs], (page.RUNS, page.NEW, page.LEAVES))
 
 
-def nodes_content(
-    events: Sequence[Event], lead: Sequence[str], link: Callable[[str, str], str] | None = None
-) -> page.Content:
+def nodes_content(events: Sequence[Event], lead: Sequence[str], link: Link | None = None) -> page.Content:
     """The nodes with the pods on them now, and when those that stop have left and room that is held is taken. ``link``
-    has the address of a gang, by namespace and name.
+    has the address of a gang or a pod, by namespace, name and kind.
     """
     now, _ = before_and_after(events, ())
     held = (replace(p, node=p.nominated_node, nominated_node="") for p in waiting_for_room(events))
     then = Placed(now.nodes, [*(pod for pod in now.pods if pod.deleting_since is None), *held])
-    drawn = _Drawn(now, then, (), heads=(pictures.NOW, pictures.HELD_TAKEN), leaves=page.TERMINATES)
+    drawn = _Drawn(now, then, (), heads=(pictures.NOW, pictures.HELD_TAKEN), leaves=page.TERMINATES, link=link)
     lead = [*lead, pictures.drawn(resource=drawn.painter.resource)]
     kinds = (page.RUNS, page.NEW, page.TERMINATES)
     names = [gang.key for gang in drawn.gangs]
@@ -98,7 +99,9 @@ class _Drawn:
         decisions: Sequence[Decision],
         heads: tuple[str, str] = (pictures.BEFORE_PLAN, pictures.AFTER),
         leaves: str = page.LEAVES,
+        link: Link | None = None,
     ) -> None:
+        self._link = link
         self._nodes = before.nodes
         self._heads, self._leaves = heads, leaves
         self._before, self._after = _by_node(before.pods), _by_node(after.pods)
@@ -149,7 +152,8 @@ class _Drawn:
         note = pictures.used_of(used=used, room=has)
         if before != after:
             note = pictures.now_and_after(now=used, after=then, room=has)
-        return Row(names[0], note, bars, not self.changes.isdisjoint(names), frozenset(numbers))
+        anchor = anchor_of(names[0]) if self._link is not None and level != page.RACKS else ""
+        return Row(names[0], note, bars, not self.changes.isdisjoint(names), frozenset(numbers), anchor)
 
     def _boxes(self, pods: Iterable[Pod], resource: str, room: int, level: int) -> Iterable[Box]:
         """Pods that stay come first, so that they have the same place before and after."""
@@ -165,8 +169,20 @@ class _Drawn:
             width = min(width, max(0.0, 1.0 - left))
             number = self._number.get(first.gang)
             kind = page.RUNS if first.uid in self._stays else page.NEW if first.live else self._leaves
-            yield Box(left, width, kind, number, _label(same), _title(same, resource))
+            yield Box(left, width, kind, number, _label(same), _title(same, resource), link=self._address(same))
             left += width
+
+    def _address(self, pods: Sequence[Pod]) -> str:
+        """Return the address of the pod, or of the gang of several."""
+        first = pods[0]
+        if self._link is None or (len(pods) > 1 and first.gang.family == SINGLE):
+            return ""
+        return self._link(first.namespace, first.name, "Pod") if len(pods) == 1 else self._link(*first.gang[1:3])
+
+
+def anchor_of(node: str) -> str:
+    """Return the anchor of a node in the page of nodes."""
+    return f"node-{quote(node, safe='')}"
 
 
 def _sorted(pods: Iterable[Pod]) -> list[GangId]:

@@ -23,9 +23,10 @@ from gangsched.cli.page import Content
 from gangsched.cli.queue_rows import Row as QueueRow
 from gangsched.cli.queues import entry
 from gangsched.cli.render import action_of
-from gangsched.cli.render_html_plan import evidence_html, plan_content
+from gangsched.cli.render_html_plan import anchor_of, evidence_html, plan_content
 from gangsched.cli.render_html_table import STYLE, Bar, Cell, table
 from gangsched.messages import pictures, ui
+from gangsched.model.records import SINGLE, Pod
 
 ROOT = "/ui"
 EXPLAIN = f"{ROOT}/explain"
@@ -160,8 +161,8 @@ def gangs(rows: Sequence[get.Row], now: float, summary: str, lead: Sequence[str]
     return Content(first + page.sentences(lead) + forms + summed + shown + page.sentences(more))
 
 
-def explained(found: Explanation, more: str = "") -> Content:
-    """What is known of one gang or pod, and a line ``more``."""
+def explained(found: Explanation, more: str = "", pods: Sequence[Pod] = ()) -> Content:
+    """What is known of one gang or pod, and a line ``more``. ``pods`` are the pod, or those of the gang."""
     action, sections = action_of((each.label, [Text(clean(line)) for line in each.lines]) for each in found.sections)
     title, why = found.head
     shown = [page.terms(label, [line.plain for line in lines], MOST_LINES) for label, lines in sections]
@@ -171,7 +172,23 @@ def explained(found: Explanation, more: str = "") -> Content:
     do, _, advice = action[0].plain.partition("  ") if action else ("", "", "")
     lines = f"<p><strong>{escape(do)}</strong> {escape(advice)}</p>" if action else ""
     lines += page.sentences([more]) if more else ""
-    return Content(f"<section><p><strong>{_text(title.upper())}</strong> {_text(why)}</p>{lines}{listed}</section>")
+    return Content(
+        f"<section><p><strong>{_text(title.upper())}</strong> {_text(why)}</p>{lines}{listed}</section>{_where(pods)}"
+    )
+
+
+def _where(pods: Sequence[Pod]) -> str:
+    """Pods with links to their explanations, their nodes and, of a single one, its gang."""
+    if not pods:
+        return ""
+    head = (ui.POD, ui.NODE, ui.GANG)
+    rows = []
+    for pod in pods[:MOST_LINES]:
+        gang = Cell("") if pod.gang.family == SINGLE else Cell(pod.gang.key, link(*pod.gang[1:3]))
+        node = Cell(pod.node, f"{ROOT}/nodes#{anchor_of(pod.node)}" if pod.node else "")
+        rows.append((Cell(pod.name, link(pod.namespace, pod.name, "Pod")), node, gang))
+    more = [pictures.more_nodes(count=len(pods) - MOST_LINES)] if len(pods) > MOST_LINES else []
+    return table(head, rows) + page.sentences(more)
 
 
 def title_of(found: Explanation) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlencode
 
 from gangsched.cli import get, plan
 from gangsched.cli import render_html_ui as render
-from gangsched.cli.answers import UsageError
+from gangsched.cli.answers import UsageError, natural
 from gangsched.cli.contracts import Planned
 from gangsched.cli.decisions import State
 from gangsched.cli.explain import explained
@@ -277,7 +277,7 @@ class Site:
         found = explained(view.state, view.seen.reach, space, name, fields.get("kind", "") or kind)
         more = ui.ask_explain(name=name, namespace=space) if view.state.partial else ""
         title, about = render.title_of(found)
-        return Page(title, render.explained(found, more), about=about)
+        return Page(title, render.explained(found, more, _pods_named(view, space, name)), about=about)
 
     def _nodes(self, _: dict[str, str]) -> Page:
         view = self._current_view()
@@ -365,3 +365,15 @@ def _named_in(events: Sequence[Event], state: State) -> set[tuple[str, str]]:
         elif isinstance(record, Gang | Job | JobSet):
             found.add((record.namespace, record.name))
     return found
+
+
+def _pods_named(view: View, namespace: str, name: str) -> list[Pod]:
+    """Return the pod of this name, or the pods of the gang or owner of this name, by name."""
+    pods = view.state.world.pods.values()
+    of_it = [
+        pod
+        for pod in pods
+        if pod.namespace == namespace
+        and (name in (pod.name, pod.gang.name) or (pod.owner is not None and pod.owner.name == name))
+    ]
+    return sorted(of_it, key=lambda pod: natural(pod.name))

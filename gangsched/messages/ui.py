@@ -32,6 +32,7 @@ OF_QUOTA = "OF QUOTA"
 use_of_quota = Text("{used} used, {reserved} reserved, quota {quota}")
 reloads = Text("This page is loaded again every {seconds} s.")
 PAUSE, PAUSED, RESUME = "stop", "This page stays as it is.", "load it again every 5 s"
+POD, NODE, GANG = "POD", "NODE", "GANG"
 FIND = "explain a gang, pod or owner"
 NAME = "[KIND/]NAME"
 more_gangs = Text("{count} more are not shown: choose a namespace, or ask gangsched get -A")

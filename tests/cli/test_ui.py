@@ -135,6 +135,21 @@ def test_evictions_lead_to_the_pod_and_to_the_gang():
     assert re.search(r"href='/ui/explain\?namespace=\w+&amp;name=waits'", text)
 
 
+def test_pods_nodes_and_gangs_lead_to_each_other():
+    """A pod on the page of nodes leads to its explanation, and that leads to the node and the gang."""
+    site = Site(Objects(a_cluster()), LOCAL)
+    _, nodes, _ = asked(site, "/ui/nodes")
+    address, key = re.search(r"<a href='([^']*)'><i [^>]*title='(d/[\w-]+) · ", nodes).groups()
+    assert "&amp;kind=Pod" in address
+    status, text, _ = asked(site, address.replace("&amp;", "&"))
+    assert (status, key in shown(text)) == (HTTPStatus.OK, True)
+    (anchor,) = re.findall(r"href='/ui/nodes#([\w-]+)'", text)
+    assert f" id='{anchor}'" in nodes
+    _, text, _ = asked(site, "/ui/explain?namespace=d&name=waits")
+    assert text.count("href='/ui/explain?namespace=d&amp;name=waits'") == 2  # of each member
+    assert "href='/ui/explain?namespace=d&amp;name=waits-1&amp;kind=Pod'" in text
+
+
 def test_bars_of_queues_show_what_is_used_reserved_and_borrowed():
     """What is beyond the quota is marked."""
     shown_as = [
