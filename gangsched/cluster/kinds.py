@@ -21,6 +21,7 @@ from gangsched.model import (
     jobsets,
     pod_quotas,
     queues,
+    raw_devices,
     volumes,
     wire,
 )
@@ -209,13 +210,13 @@ def _of_devices() -> Iterator[Kind]:
         return _where_served(name, devices.GROUP, plural, decoded, _plain(convert), **more)
 
     of = convert_devices
-    yield kind("DeviceClass", of.RawDeviceClass, of.device_class)
+    yield kind("DeviceClass", raw_devices.RawDeviceClass, of.device_class)
     counted = _if_decoded(lambda _, raw: of.refused_slice(raw))
-    yield kind("ResourceSlice", of.RawResourceSlice, of.resource_slice, refused=counted)
-    yield kind("DeviceTaintRule", of.RawDeviceTaintRule, of.taint_rule, versions=devices.RULE_VERSIONS)
-    yield kind("ResourceClaimTemplate", of.RawResourceClaimTemplate, of.claim_template, namespaced=True)
+    yield kind("ResourceSlice", raw_devices.RawResourceSlice, of.resource_slice, refused=counted)
+    yield kind("DeviceTaintRule", raw_devices.RawDeviceTaintRule, of.taint_rule, versions=devices.RULE_VERSIONS)
+    yield kind("ResourceClaimTemplate", raw_devices.RawResourceClaimTemplate, of.claim_template, namespaced=True)
     counted = _if_decoded(lambda _, raw: of.refused_claim(raw))
-    yield kind("ResourceClaim", of.RawResourceClaim, of.resource_claim, namespaced=True, refused=counted)
+    yield kind("ResourceClaim", raw_devices.RawResourceClaim, of.resource_claim, namespaced=True, refused=counted)
 
 
 def _stateful_set(known: Converter, raw: wire.StatefulSet) -> Record:

@@ -33,212 +33,26 @@ from gangsched.model.devices import (
 )
 from gangsched.model.errors import FieldError
 from gangsched.model.quantity import RawQuantity
+from gangsched.model.raw_devices import (
+    ALL,
+    EXACT_COUNT,
+    RawAllocation,
+    RawCapacity,
+    RawClaimSpec,
+    RawConstraint,
+    RawDevice,
+    RawDeviceClass,
+    RawDeviceFields,
+    RawDeviceTaintRule,
+    RawExactRequest,
+    RawRequest,
+    RawResourceClaim,
+    RawResourceClaimTemplate,
+    RawResourceSlice,
+    RawSelector,
+)
 from gangsched.model.selectors import node_term, toleration
 from gangsched.model.times import parse_time
-
-EXACT_COUNT, ALL = "ExactCount", "All"
-
-
-class _Policy(wire.Wire):
-    default: RawQuantity | None = None
-    valid_values: list[RawQuantity] | None = None
-    valid_range: dict[str, RawQuantity] | None = None
-
-
-class _Capacity(wire.Wire):
-    value: RawQuantity = "0"
-    request_policy: _Policy | None = None
-
-
-class _Counter(wire.Wire):
-    value: RawQuantity = "0"
-
-
-class _Consumption(wire.Wire):
-    counter_set: str = ""
-    counters: dict[str, _Counter] = msgspec.field(default_factory=dict)
-
-
-class _CounterSet(wire.Wire):
-    name: str = ""
-    counters: dict[str, _Counter] = msgspec.field(default_factory=dict)
-
-
-class _Taint(wire.Wire):
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-
-
-class _DeviceFields(wire.Wire):
-    attributes: dict[str, dict[str, Any]] | None = None
-    capacity: dict[str, _Capacity] | None = None
-    consumes_counters: list[_Consumption] | None = None
-    node_name: str | None = None
-    node_selector: wire.NodeSelector | None = None
-    all_nodes: bool | None = None
-    taints: list[_Taint] | None = None
-    binds_to_node: bool | None = None
-    binding_conditions: list[str] | None = None
-    binding_failure_conditions: list[str] | None = None
-    allow_multiple_allocations: bool | None = None
-    compatibility_groups: Any = None
-
-
-class _Device(_DeviceFields):
-    name: str = ""
-    basic: _DeviceFields | None = None  # v1beta1
-
-
-class _Pool(wire.Wire):
-    name: str = ""
-    generation: int = 0
-    resource_slice_count: int = 0
-
-
-class _SliceSpec(wire.Wire):
-    driver: str = ""
-    pool: _Pool = msgspec.field(default_factory=_Pool)
-    node_name: str | None = None
-    node_selector: wire.NodeSelector | None = None
-    all_nodes: bool | None = None
-    per_device_node_selection: bool | None = None
-    devices: list[_Device] | None = None
-    shared_counters: list[_CounterSet] | None = None
-
-
-class RawResourceSlice(wire.Object):
-    """A ResourceSlice as the API has it."""
-
-    spec: _SliceSpec = msgspec.field(default_factory=_SliceSpec)
-
-
-class _Cel(wire.Wire):
-    expression: str = ""
-
-
-class _Selector(wire.Wire):
-    cel: _Cel | None = None
-
-
-class _ClassSpec(wire.Wire):
-    selectors: list[_Selector] | None = None
-    config: list[dict[str, Any]] | None = None
-    extended_resource_name: str | None = None
-
-
-class RawDeviceClass(wire.Object):
-    """A DeviceClass as the API has it."""
-
-    spec: _ClassSpec = msgspec.field(default_factory=_ClassSpec)
-
-
-class _CapacityRequests(wire.Wire):
-    requests: dict[str, RawQuantity] | None = None
-
-
-class _ExactRequest(wire.Wire):
-    name: str = ""
-    device_class_name: str = ""
-    selectors: list[_Selector] | None = None
-    allocation_mode: str = EXACT_COUNT
-    count: int = 1
-    admin_access: bool | None = None
-    tolerations: list[wire.Toleration] | None = None
-    capacity: _CapacityRequests | None = None
-    derived_attributes: Any = None
-
-
-class _Request(_ExactRequest):
-    """``exactly`` is of v1 and v1beta2; v1beta1 has its fields beside the name."""
-
-    exactly: _ExactRequest | None = None
-    first_available: list[_ExactRequest] | None = None
-
-
-class _Constraint(wire.Wire):
-    requests: list[str] | None = None
-    match_attribute: str | None = None
-    distinct_attribute: str | None = None
-
-
-class _Devices(wire.Wire):
-    requests: list[_Request] | None = None
-    constraints: list[_Constraint] | None = None
-    config: list[dict[str, Any]] | None = None
-
-
-class RawClaimSpec(wire.Wire):
-    """The specification of a claim, or that of a template's claims."""
-
-    devices: _Devices = msgspec.field(default_factory=_Devices)
-
-
-class _Result(wire.Wire):
-    request: str = ""
-    driver: str = ""
-    pool: str = ""
-    device: str = ""
-    admin_access: bool | None = None
-    share_id: str | None = msgspec.field(name="shareID", default=None)
-    consumed_capacity: dict[str, RawQuantity] | None = None
-
-
-class _Results(wire.Wire):
-    results: list[_Result] | None = None
-
-
-class _Allocation(wire.Wire):
-    devices: _Results = msgspec.field(default_factory=_Results)
-    node_selector: wire.NodeSelector | None = None
-
-
-class _Consumer(wire.Wire):
-    resource: str = ""
-    name: str = ""
-    uid: str = ""
-
-
-class _ClaimStatus(wire.Wire):
-    allocation: _Allocation | None = None
-    reserved_for: list[_Consumer] | None = None
-
-
-class RawResourceClaim(wire.Object):
-    """A ResourceClaim as the API has it."""
-
-    spec: RawClaimSpec = msgspec.field(default_factory=RawClaimSpec)
-    status: _ClaimStatus = msgspec.field(default_factory=_ClaimStatus)
-
-
-class _ClaimTemplateSpec(wire.Wire):
-    spec: RawClaimSpec = msgspec.field(default_factory=RawClaimSpec)
-
-
-class RawResourceClaimTemplate(wire.Object):
-    """A ResourceClaimTemplate as the API has it."""
-
-    spec: _ClaimTemplateSpec = msgspec.field(default_factory=_ClaimTemplateSpec)
-
-
-class _DeviceSelector(wire.Wire):
-    driver: str | None = None
-    pool: str | None = None
-    device: str | None = None
-
-
-class _TaintRuleSpec(wire.Wire):
-    device_selector: _DeviceSelector | None = None
-    taint: _Taint = msgspec.field(default_factory=_Taint)
-
-
-class RawDeviceTaintRule(wire.Object):
-    """A DeviceTaintRule as the API has it."""
-
-    spec: _TaintRuleSpec = msgspec.field(default_factory=_TaintRuleSpec)
-
-
-# -- from there to records ---------------------------------------------------------------------------------------------
 
 
 def resource_slice(raw: RawResourceSlice) -> ResourceSlice:
@@ -384,11 +198,11 @@ def resource_claim(raw: RawResourceClaim) -> ResourceClaim:
     )
 
 
-def _fields(raw: _Device) -> _DeviceFields:
+def _fields(raw: RawDevice) -> RawDeviceFields:
     return raw.basic if raw.basic is not None else raw
 
 
-def _device(raw: _Device, driver: str, per_device: bool, field: str) -> Device:
+def _device(raw: RawDevice, driver: str, per_device: bool, field: str) -> Device:
     of = _fields(raw)
     attributes = {
         name: _attribute(value, f"{field}.attributes.{name}") for name, value in (of.attributes or {}).items()
@@ -397,7 +211,7 @@ def _device(raw: _Device, driver: str, per_device: bool, field: str) -> Device:
     shared = bool(of.allow_multiple_allocations)
     seen = cel.Device(driver, attributes, {name: Quantity(c.value) for name, c in capacity.items()}, shared)
     unnamed = msgspec.json.encode(
-        _DeviceFields(*(getattr(of, name) for name in _DeviceFields.__struct_fields__)), order="sorted"
+        RawDeviceFields(*(getattr(of, name) for name in RawDeviceFields.__struct_fields__)), order="sorted"
     )
     return Device(
         raw.name,
@@ -440,7 +254,7 @@ def _amount(raw: RawQuantity, field: str) -> Decimal:
         raise error.under(field) from None
 
 
-def _capacity(raw: _Capacity, field: str) -> Capacity:
+def _capacity(raw: RawCapacity, field: str) -> Capacity:
     value = _amount(raw.value, f"{field}.value")
     policy = raw.request_policy
     if policy is None:
@@ -465,7 +279,7 @@ def _place(node: str | None, selector: wire.NodeSelector | None, everywhere: boo
     return Place(node or "", node_term(terms[0], f"{field}.nodeSelector") if terms else None, bool(everywhere))
 
 
-def _selectors(raw: list[_Selector] | None, field: str) -> tuple[str, ...]:
+def _selectors(raw: list[RawSelector] | None, field: str) -> tuple[str, ...]:
     out = []
     for i, each in enumerate(raw or ()):
         if each.cel is None:
@@ -474,14 +288,14 @@ def _selectors(raw: list[_Selector] | None, field: str) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _request(raw: _Request, field: str) -> Request:
+def _request(raw: RawRequest, field: str) -> Request:
     if raw.first_available:
         found = tuple(_alternative(r, f"{field}.firstAvailable[{i}]") for i, r in enumerate(raw.first_available))
         return Request(raw.name, found, prioritized=True)
     return Request(raw.name, (_alternative(raw.exactly or raw, f"{field}.exactly"),))
 
 
-def _alternative(raw: _ExactRequest, field: str) -> DeviceRequest:
+def _alternative(raw: RawExactRequest, field: str) -> DeviceRequest:
     if not raw.device_class_name:
         raise FieldError(field, invalid.unsupported(what=devices.NO_CLASS_NAMED))
     if raw.allocation_mode not in {EXACT_COUNT, ALL}:
@@ -500,14 +314,14 @@ def _alternative(raw: _ExactRequest, field: str) -> DeviceRequest:
     )
 
 
-def _constraint(raw: _Constraint, field: str) -> Constraint:
+def _constraint(raw: RawConstraint, field: str) -> Constraint:
     attribute = raw.match_attribute or raw.distinct_attribute
     if not attribute:
         raise FieldError(field, invalid.unsupported(what=devices.NO_ATTRIBUTE))
     return Constraint(attribute, tuple(raw.requests or ()), distinct=not raw.match_attribute)
 
 
-def _allocation(raw: _Allocation) -> Allocation:
+def _allocation(raw: RawAllocation) -> Allocation:
     terms = raw.node_selector.node_selector_terms if raw.node_selector is not None else None
     return Allocation(
         tuple(

@@ -11,6 +11,7 @@ import msgspec
 from gangsched.core.devices.allocation import ClaimError, SearchStoppedError
 from gangsched.core.devices.written import written
 from gangsched.model import convert_devices as convert
+from gangsched.model import raw_devices
 from gangsched.model.devices import DeviceClass
 from gangsched.model.quantity import parse
 from tests.devices import oracle
@@ -55,7 +56,7 @@ def test_allocations_are_written_as_upstream_does() -> None:
     for each, answer in zip(asked, oracle.ask(asked), strict=True):
         classes: dict[str, DeviceClass] = {}
         for raw in each["classes"]:
-            found = convert.device_class(msgspec.convert(raw, convert.RawDeviceClass))
+            found = convert.device_class(msgspec.convert(raw, raw_devices.RawDeviceClass))
             classes[found.name] = found
         try:
             ours = allocator(each).allocate(claims_of(each["claims"]))

@@ -36,7 +36,6 @@ APART = (
     pod({"overhead": {"cpu": "8"}}),
     pod({"nodeSelector": {"disk": "fast"}}),
     pod({"tolerations": [{"key": "k", "operator": "Exists"}]}),
-    pod({"resourceClaims": [{"name": "gpu"}]}),
     pod({"hostNetwork": True, "hostUsers": False}),
     pod({"volumes": [{"name": "v", "image": {"reference": "of-a-volume"}}]}),
     pod({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_TERM]}}}),

@@ -14,8 +14,9 @@ from gangsched.core.decision import Decision, Preempt
 from gangsched.core.events import Changed, Event
 from gangsched.core.preemption.harm import Harm
 from gangsched.model.constraints import PodClaim, PodDevices
-from gangsched.model.convert_devices import RawResourceClaim, resource_claim
+from gangsched.model.convert_devices import resource_claim
 from gangsched.model.devices import DeviceObject, ResourceClaim
+from gangsched.model.raw_devices import RawResourceClaim
 from gangsched.model.records import Gang, Pod
 from tests.amounts import amount
 from tests.core.devices.worlds import CLASSES, GPU, ROOT, ask, device, pool, spec_of

@@ -8,6 +8,7 @@ import pytest
 from gangsched.core.devices.index import Assumed, DeviceIndex
 from gangsched.core.devices.pools import Inventory
 from gangsched.model import convert_devices as convert
+from gangsched.model import raw_devices
 from gangsched.model.constraints import PodClaim, PodDevices
 from gangsched.model.convert import Converter
 from gangsched.model.devices import DeviceId, DeviceObject
@@ -137,14 +138,16 @@ def test_versions_say_the_same() -> None:
     attributes = {"attributes": {"a": {"string": "x"}}}
     made = [
         convert.resource_slice(
-            msgspec.convert({"metadata": {"name": "s"}, "spec": {**place, "devices": [each]}}, convert.RawResourceSlice)
+            msgspec.convert(
+                {"metadata": {"name": "s"}, "spec": {**place, "devices": [each]}}, raw_devices.RawResourceSlice
+            )
         )
         for each in ({"name": "d", **attributes}, {"name": "d", "basic": attributes})
     ]
     assert made[0] == made[1]
     request = {"deviceClassName": "gpu", "count": 2}
     specs = [
-        convert.claim_spec(msgspec.convert({"devices": {"requests": [each]}}, convert.RawClaimSpec))
+        convert.claim_spec(msgspec.convert({"devices": {"requests": [each]}}, raw_devices.RawClaimSpec))
         for each in ({"name": "r", "exactly": request}, {"name": "r", **request})
     ]
     assert specs[0].requests[0].alternatives[0].count == 2

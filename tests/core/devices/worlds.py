@@ -8,6 +8,7 @@ import msgspec
 
 from gangsched.core.events import Changed
 from gangsched.model import convert_devices as convert
+from gangsched.model import raw_devices
 from gangsched.model.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 
 GPU, NIC = "gpu.example.com", "nic.example.com"
@@ -29,7 +30,7 @@ def pool(node: str, *devices: dict[str, Any], driver: str = GPU, name: str = "",
     place = {"nodeName": node} if node else {"allNodes": True}
     body = {"driver": driver, "pool": what, "devices": list(devices), **place, **spec}
     raw = {"metadata": {"name": f"{driver}-{name or what['name']}"}, "spec": body}
-    return convert.resource_slice(msgspec.convert(raw, convert.RawResourceSlice))
+    return convert.resource_slice(msgspec.convert(raw, raw_devices.RawResourceSlice))
 
 
 def gpus(node: str, count: int, **attributes: Any) -> ResourceSlice:
@@ -41,7 +42,7 @@ def device_class(name: str, driver: str = "", extended: str = "") -> DeviceClass
     """All devices of a driver."""
     selectors = [{"cel": {"expression": f"device.driver == '{driver}'"}}] if driver else []
     spec = {"selectors": selectors, **({"extendedResourceName": extended} if extended else {})}
-    return convert.device_class(msgspec.convert({"metadata": {"name": name}, "spec": spec}, convert.RawDeviceClass))
+    return convert.device_class(msgspec.convert({"metadata": {"name": name}, "spec": spec}, raw_devices.RawDeviceClass))
 
 
 def ask(count: int | None = 1, of: str = "gpu", name: str = "r", where: str = "", **fields: Any) -> dict[str, Any]:
@@ -85,7 +86,7 @@ def claim(
     if users:
         status["reservedFor"] = [{"resource": "pods", "name": u, "uid": f"uid-d-{u}"} for u in users]
     raw = {"metadata": meta, "spec": spec_of(*(requests or (ask(),)), **constraint), "status": status}
-    return convert.resource_claim(msgspec.convert(raw, convert.RawResourceClaim))
+    return convert.resource_claim(msgspec.convert(raw, raw_devices.RawResourceClaim))
 
 
 def held(name: str, node: str, *devices: str, users: tuple[str, ...], driver: str = GPU) -> ResourceClaim:
@@ -98,7 +99,7 @@ def template(name: str, *requests: dict[str, Any], **constraint: str) -> Resourc
     """A template for claims."""
     meta = {"name": name, "namespace": "d"}
     raw = {"metadata": meta, "spec": {"spec": spec_of(*(requests or (ask(),)), **constraint)}}
-    return convert.claim_template(msgspec.convert(raw, convert.RawResourceClaimTemplate))
+    return convert.claim_template(msgspec.convert(raw, raw_devices.RawResourceClaimTemplate))
 
 
 def tainted(driver: str, effect: str = "NoSchedule", device_name: str = "") -> DeviceTaintRule:
@@ -110,7 +111,7 @@ def tainted(driver: str, effect: str = "NoSchedule", device_name: str = "") -> D
             "taint": {"key": "ill", "effect": effect},
         },
     }
-    return convert.taint_rule(msgspec.convert(raw, convert.RawDeviceTaintRule))
+    return convert.taint_rule(msgspec.convert(raw, raw_devices.RawDeviceTaintRule))
 
 
 CLASSES = (device_class("gpu", GPU), device_class("nic", NIC))
