@@ -139,7 +139,7 @@ def test_pods_nodes_and_gangs_lead_to_each_other():
     """A pod on the page of nodes leads to its explanation, and that leads to the node and the gang."""
     site = Site(Objects(a_cluster()), LOCAL)
     _, nodes, _ = asked(site, "/ui/nodes")
-    address, key = re.search(r"<a href='([^']*)'><i [^>]*title='(d/[\w-]+) · ", nodes).groups()
+    address, key = re.findall(r"<a href='([^']*)'><i [^>]*title='(d/[\w-]+) · ", nodes)[0]
     assert "&amp;kind=Pod" in address
     status, text, _ = asked(site, address.replace("&amp;", "&"))
     assert (status, key in shown(text)) == (HTTPStatus.OK, True)
