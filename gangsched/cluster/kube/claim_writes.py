@@ -92,6 +92,7 @@ class ClaimWrites(KindOfWrite[A]):
         return f"{path}/{subresource}" if subresource else path
 
     async def prepared(self, action: A) -> tuple[Request | None, Verdict | None]:
+        await self.means.client.bucket.acquire()
         try:
             found = await self._read(action.claim)
         except ApiError as error:

@@ -129,11 +129,19 @@ class DeviceClaims:
                 index.forget(each.key)
         if now:
             self._ledger.work.changes.append(Change(Hint.DEVICES))
-        self._ledger.work.unplaced.update(plan.node_of)
+        self.no_longer_placed(plan.node_of)
 
     def _is_bound(self, uid: str) -> bool:
         pod = self._world.pods.get(uid)
         return uid in self._world.assumed or (pod is not None and bool(pod.node))
+
+    def _waits(self, uid: str) -> bool:
+        return uid in self._world.pods and not self._is_bound(uid)
+
+    def no_longer_placed(self, uids: Iterable[str]) -> None:
+        """Plans may have no place for these pods any more."""
+        if self._world.snapshot.devices.claims:
+            self._ledger.work.unplaced.update(uids)
 
     def take_back_unused(self) -> None:
         """Take back the reservations of pods that wait and that no plan has a place for."""
@@ -175,7 +183,7 @@ class DeviceClaims:
         index, asked = self._world.snapshot.devices, self._actuator.pods_kept(Aspect.CLAIM)
         for key, uids in list(self._leaving.items()):
             claim = index.claims.get(key)
-            if claim is None or (claim.uid not in asked and uids.isdisjoint(claims.users_of(claim))):
+            if claim is None or (claim.uid not in asked and not any(map(self._waits, uids & claims.users_of(claim)))):
                 del self._leaving[key]
                 index.forget(key)
                 self._ledger.work.changes.append(Change(Hint.DEVICES))

@@ -196,7 +196,7 @@ class Phases:
         waits = outcome is Outcome.OUTDATED and group is not None  # its room stays taken until the phase is over
         if outcome is not Outcome.TRANSIENT and not waits:
             self._world.forget(action.pod.uid)
-            self._work.unplaced.add(action.pod.uid)
+            self._gangs.claims.no_longer_placed([action.pod.uid])
             self._work.changes.append(Change(Hint.ROOM, action.node))
 
     def continue_answered(self) -> None:
@@ -459,7 +459,7 @@ class Phases:
         """The plan is over; what follows has the members (UIDs) on these nodes."""
         self._bindings.clear(group, nodes, notes.OTHER_NODE)
         self._evictions.end(plan.eviction)
-        self._work.unplaced.update(plan.node_of)
+        self._gangs.claims.no_longer_placed(plan.node_of)
 
     def _bind(self, group: Group, plan: Plan, verdict: Verdict) -> None:
         """There is room for the gang where this verdict has it: it waits for no pod any more."""

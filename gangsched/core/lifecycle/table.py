@@ -26,7 +26,7 @@ class State(_Word):
     QUEUED = "Queued"  # ready to be decided
     BACKOFF = "Backoff"  # does not fit; waits for a helpful event or its time
     EVICTING = "Evicting"  # its members are nominated, and pods are made to leave or awaited; or it is rolled back
-    PREBINDING = "PreBinding"  # volumes are being bound, or nominations elsewhere taken back; no member is bound yet
+    PREBINDING = "PreBinding"  # claims get volumes and devices, or nominations elsewhere end; no member is bound yet
     BINDING = "Binding"  # bindings are on their way
     STARTING = "Starting"  # the Job that we had suspended is let go on; its room is kept until its pods take it
     BOUND = "Bound"  # everything that was decided is bound
@@ -56,7 +56,7 @@ class Do(_Word):
 
     NOMINATE = "nominate every placed member"
     MARK = "mark every victim"
-    PREBIND = "hold the members' room and bind their volumes"
+    PREBIND = "hold the members' room, bind their volumes and give them devices"
     BIND = "bind every placed member"
     LET_GO_ON = "end the suspension of the Job and keep its room"
     WITHDRAW = "withdraw nominations"
