@@ -47,6 +47,11 @@ def gang(cpu: str = "2", priority: str = "high") -> list[Object]:
     return out
 
 
+def low() -> list[Object]:
+    """Two pods of low priority, which take all devices and all CPU."""
+    return [sized(pod(f"low-{i}", templates={"gpus": "two"}, priorityClassName="low"), "2") for i in range(2)]
+
+
 async def cluster(admin: Client) -> None:
     """Two nodes with two devices each."""
     priorities = [
@@ -81,9 +86,8 @@ async def test_a_gang_with_claims_preempts_and_is_bound(admin: Client, start_sch
     first member is bound.
     """
     await cluster(admin)
-    low = [sized(pod(f"low-{i}", templates={"gpus": "two"}, priorityClassName="low"), "2") for i in range(2)]
     async with admin.record("ResourceClaim") as seen, admin.record("Pod") as pods, start_scheduler():
-        await admin.apply(low)
+        await admin.apply(low())
         await running(admin, ["low-0", "low-1"])
         await admin.apply(gang())
         await whole(admin)
@@ -98,20 +102,26 @@ Step = tuple[Fault, Reached]
 
 
 async def _first_protected(admin: Client) -> bool:
-    return any(c["metadata"].get("finalizers") for c in (await claims(admin)).values())
+    return any(c["metadata"].get("finalizers") for c in await _of_members(admin))
 
 
 async def _first_given(admin: Client) -> bool:
-    return any(devices_of(c) for c in (await claims(admin)).values())
+    return any(devices_of(c) for c in await _of_members(admin))
+
+
+async def _of_members(admin: Client) -> list[Object]:
+    found = await claims(admin)
+    return [found[name] for name in MEMBERS if name in found]
 
 
 async def _all_given(admin: Client) -> bool:
-    found = await claims(admin)
-    return len(found) == len(MEMBERS) and all(devices_of(c) for c in found.values())
+    found = await _of_members(admin)
+    return len(found) == len(MEMBERS) and all(devices_of(c) for c in found)
 
 
 async def _first_bound(admin: Client) -> bool:
-    return any(p["spec"].get("nodeName") for p in await admin.list("Pod", "default"))
+    pods = {p["metadata"]["name"]: p for p in await admin.list("Pod", "default")}
+    return any(pods[name]["spec"].get("nodeName") for name in MEMBERS if name in pods)
 
 
 def _lost(path: str) -> Fault:
@@ -169,6 +179,30 @@ async def test_a_killed_scheduler_finishes_when_it_is_back(
         async with running_scheduler(kubeconfig, tmp_path, leaderElection=ELECTION):
             await whole(admin)
     assert given_twice(seen.changes) == []
+
+
+@pytest.mark.parametrize("step", ["one claim has devices", "one member is bound"])
+async def test_a_preemption_is_finished_whatever_was_given_by_then(
+    admin: Client,
+    crds: list[str],
+    scheduler_kubeconfig: Path,
+    control_plane: ControlPlane,
+    proxy: FaultyProxy,
+    tmp_path: Path,
+    step: str,
+) -> None:
+    """The victims have left with their devices when the scheduler dies: the gang gets these, and nobody else leaves."""
+    await cluster(admin)
+    kubeconfig = control_plane.kubeconfig(plane.SCHEDULER_USER, proxy.url)
+    async with admin.record("ResourceClaim") as seen:
+        async with running_scheduler(kubeconfig, tmp_path, leaderElection=ELECTION):
+            await admin.apply(low())
+            await running(admin, ["low-0", "low-1"])
+        await killed(admin, kubeconfig, tmp_path, proxy, STEPS[step])
+        async with running_scheduler(kubeconfig, tmp_path, leaderElection=ELECTION):
+            await whole(admin)
+    assert given_twice(seen.changes) == []
+    assert {p["metadata"]["name"] for p in await admin.list("Pod", "default")} == set(MEMBERS)
 
 
 @pytest.mark.parametrize("step", ["one claim has devices", "all claims have devices", "one member is bound"])

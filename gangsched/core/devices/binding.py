@@ -51,6 +51,12 @@ def devices_of(allocation: Allocation) -> list[tuple[str, DeviceId]]:
     return [(each.request, each.device) for each in allocation.devices]
 
 
+def of_one_node(binding: DeviceBinding) -> bool:
+    """Return True if the devices can be used from one node only."""
+    terms = binding.allocation.terms
+    return terms is not None and all(term.fields for term in terms)
+
+
 def users_of(claim: ResourceClaim) -> set[str]:
     """The UIDs of all for which a claim is reserved."""
     return {uid for _, _, uid in claim.reserved_for}

@@ -88,9 +88,10 @@ class DeviceClaims:
 
     def _contested(self, group: Group, plan: Plan) -> bool:
         """Return True while another scheduler may have given out the same devices before it saw whose they are. That is
-        so if its pods cannot be kept off the nodes.
+        so if its pods are not kept off the nodes, or could use the devices from other nodes.
         """
-        if not plan.device_nodes or self._holding.is_holding(group.key):
+        kept_off = self._holding.is_holding(group.key) and all(map(claims.of_one_node, plan.devices))
+        if not plan.device_nodes or kept_off:
             return False
         if plan.given_at is None:
             plan.given_at = self._world.now

@@ -13,7 +13,7 @@ from gangsched.core.lifecycle.claims import SETTLE_SECONDS
 from gangsched.core.lifecycle.holding import IN_FLIGHT_SECONDS
 from gangsched.model.constraints import PodClaim, PodDevices
 from tests.builders import gang, node, pod
-from tests.core.devices.worlds import CLASSES, ask, claim, gpus, held
+from tests.core.devices.worlds import CLASSES, NIC, ask, claim, device, gpus, held, pool
 from tests.core.harness import Cluster, Judge, nodes_of, writes
 
 GANG = "d/g"
@@ -257,3 +257,16 @@ def test_a_gang_is_decided_again_when_the_last_claim_is_made(last: int) -> None:
     cluster.change(f"m{last}", devices=PodDevices((PodClaim("gpus", f"c{last}", "t"),)))
     cluster.run()
     assert nodes_of(cluster.log).keys() == {"m1", "m2"}
+
+
+def test_devices_that_other_nodes_reach_are_checked_again_although_nodes_are_held() -> None:
+    """Other schedulers may give them to pods elsewhere."""
+    shared = pool("", device("net-0"), driver=NIC)
+    wants = claim("c1", ask(1, of="nic"), owner="m1")
+    cluster = Cluster(*CLASSES, node("n1").cpu(1), shared, wants, *FOREIGN, pod("m1").cpu(1).devices("c1"))
+    cluster.run()
+    cluster.pass_time(IN_FLIGHT_SECONDS + 0.1)
+    assert given(cluster) == {"c1": ["m1"]}
+    assert nodes_of(cluster.log) == {}
+    cluster.pass_time(SETTLE_SECONDS)
+    assert nodes_of(cluster.log) == {"m1": "n1"}
