@@ -10,7 +10,20 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from gangsched.cluster.sim.history import preemptor_of
-from gangsched.core.actions import Action, Bind, Mark, Nominate, Remove, SuspendJob, Unmark, WithdrawNomination, Write
+from gangsched.core.actions import (
+    Action,
+    AllocateClaim,
+    Bind,
+    Mark,
+    Nominate,
+    ReleaseClaim,
+    Remove,
+    ReserveClaim,
+    SuspendJob,
+    Unmark,
+    WithdrawNomination,
+    Write,
+)
 from gangsched.core.actuation.records import read_owners
 from gangsched.core.decision import Decision
 from gangsched.core.events import Changed, Event, Gone, Outcome, WriteDone
@@ -121,6 +134,9 @@ class Told(msgspec.Struct):
                 return frozenset((action.preemptor,))
             case Bind() | Nominate() | WithdrawNomination() if known is not None:
                 return frozenset((known.gang.key,))
+            case AllocateClaim() | ReserveClaim() | ReleaseClaim():
+                users = (self.pods.get(each.uid) for each in action.consumers)
+                return frozenset(pod.gang.key for pod in users if pod is not None)
         return frozenset()
 
     @property
