@@ -19,6 +19,7 @@ from gangsched.model import (
     convert_refused,
     devices,
     jobsets,
+    pod_clique_sets,
     pod_quotas,
     queues,
     raw_devices,
@@ -290,14 +291,22 @@ def _kinds() -> Iterator[Kind]:
     yield from (_operator(each) for each in operators.OPERATORS.values() if each.kind != operators.STATEFUL_SET)
     versions = (*upstream.VERSIONS, "v1alpha1")
     yield Kind("Workload", UPSTREAM, "workloads", Workload, _no_record, versions, watched=False)
-    unsubmitted = (
+    unsubmitted: tuple[tuple[str, str, str, type[wire.Object], str], ...] = (
         ("Job", VCJOB_GROUP, "jobs", VolcanoJob, "v1alpha1"),
         (RAY_SERVICE, operators.RAY, "rayservices", OperatorObject, "v1"),
+        (pod_clique_sets.KIND, pod_clique_sets.GROUP, "podcliquesets", pod_clique_sets.PodCliqueSet, "v1alpha1"),
+        *(
+            (name, pod_clique_sets.GROUP, plural, pod_clique_sets.TopologyBinding, "v1alpha1")
+            for name, plural in (
+                ("ClusterTopologyBinding", "clustertopologybindings"),
+                ("ClusterTopology", "clustertopologies"),
+            )
+        ),
         ("TrainingRuntime", TRAINER, "trainingruntimes", TrainingRuntime, "v1alpha1"),
         ("ClusterTrainingRuntime", TRAINER, "clustertrainingruntimes", ClusterTrainingRuntime, "v1alpha1"),
     )
     for name, group, plural, decoded, version in unsubmitted:
-        space = decoded is not ClusterTrainingRuntime
+        space = decoded not in (ClusterTrainingRuntime, pod_clique_sets.TopologyBinding)
         yield Kind(name, group, plural, decoded, _no_record, (version,), namespaced=space, watched=False)
 
 

@@ -97,6 +97,11 @@ TOPOLOGY_OF_SUBGROUP = (
 subgroups_of_lws = Text("{each} is no size of subgroups of a group of {size}")
 TOPOLOGY_OF_SLICE = "the topology of a slice is not supported unless Kueue has assigned the pod to a domain"
 NO_POD_GROUPS = "lists no group"
+no_clique = Text("{name} is no clique")
+no_domain_of_grove = Text("{domain} is no domain of a ClusterTopologyBinding in the input: pass it too")
+gated_until_base = Text(
+    "{count} replicas of scaling groups wait until their base PodGang is placed: they are not planned"
+)
 no_group_of_its_own = Text("{name} is no group, or in another list too")
 partitions = Text("{total} partitions of {size} are not the {replicas} replicas of the task")
 few_subgroups = Text("{wanted} is not between 0 and the {count} sub-groups in it")

@@ -106,7 +106,7 @@ def _upstream(wish: Wish) -> tuple[list[Object], Members]:
 
 def _composite(wish: Wish) -> tuple[list[Object], Members]:
     _only(wish, minimum=True, rack=True, high=True, roles=True, least=True, apart=True)
-    groups = wish.roles or {"all": wish.minimum}
+    groups = wish.roles or {"g": wish.minimum}
     tree: Object = {"workloadRef": {"workloadName": "w", "templateName": "t"}}
     tree |= {"priorityClassName": "high"} if wish.high else {}
     rack = {"schedulingConstraints": {"topology": [{"key": "example.com/rack"}]}}
@@ -119,7 +119,7 @@ def _composite(wish: Wish) -> tuple[list[Object], Members]:
         leaf = _group(api, {"schedulingPolicy": {"gang": {"minCount": count}}, **own})
         leaf["metadata"]["name"] = name
         made.append(leaf)
-    return made, lambda role: {"spec": {"schedulingGroup": {"podGroupName": role if wish.roles else "all"}}}
+    return made, lambda role: {"spec": {"schedulingGroup": {"podGroupName": role if wish.roles else "g"}}}
 
 
 def _coscheduling(wish: Wish) -> tuple[list[Object], Members]:

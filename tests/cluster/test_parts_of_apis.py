@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from gangsched.api import Decision, load, plan
+from gangsched.model.errors import InvalidInputError
 from tests.cluster.dialects import OURS
 
 Object = dict[str, Any]
@@ -172,3 +174,62 @@ def test_partitions_of_a_vcjob_before_it_is_submitted(tmp_path: Path) -> None:
     assert (found.outcome, found.required) == ("bind", 9)
     partitions = [{found.placements[f"default/j-train-{3 * p + i}"] for i in range(3)} for p in range(3)]
     assert sorted(map(sorted, partitions)) == [["n3"], ["n4"], ["n5"]]
+
+
+def clique(name: str, replicas: int, **more: Any) -> Object:
+    """A clique of a PodCliqueSet."""
+    return {"name": name, "spec": {"replicas": replicas, "podSpec": TEMPLATE["spec"]}, **more}
+
+
+def pod_clique_set(**more: Any) -> list[Object]:
+    """A frontend, and a scaling group of a leader and three workers of which one replica of two must be available."""
+    levels = [{"domain": name, "key": name} for name in ("zone", "block", "rack")]
+    workers = {"name": "prefill", "cliqueNames": ["leader", "worker"], "replicas": 2}
+    template = {
+        "cliques": [
+            clique("frontend", 2),
+            clique("leader", 1),
+            clique("worker", 3, topologyConstraint={"topologyName": "t", "pack": {"required": "rack"}}),
+        ],
+        "podCliqueScalingGroups": [{**workers, "topologyConstraint": {"topologyName": "t", "packDomain": "block"}}],
+        "topologyConstraint": {"topologyName": "t", "pack": {"required": "zone"}},
+        **more,
+    }
+    return [
+        obj("grove.io/v1alpha1", "ClusterTopologyBinding", "t", {"levels": levels}),
+        obj("grove.io/v1alpha1", "PodCliqueSet", "s", {"replicas": 1, "template": template}),
+    ]
+
+
+def test_a_pod_clique_set_before_it_is_submitted(tmp_path: Path) -> None:
+    """Its base PodGang starts; the names of domains are those of the binding. A warning tells of the other replica."""
+    (tmp_path / "all.json").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes(), *pod_clique_set()]})
+    )
+    loaded = load(tmp_path / "all.json")
+    (found,) = plan(loaded).decisions
+    assert (found.gang, found.kind, found.outcome, found.required) == ("default/s-0", "PodGang", "bind", 6)
+    worker, leader = places(found, "s-0-prefill-0-worker"), places(found, "s-0-prefill-0-leader")
+    zones = {NODES[node][0] for node in found.placements.values()}
+    assert (len(worker), len({NODES[node][:2] for node in worker | leader}), len(zones)) == (1, 1, 1)
+    (warned,) = loaded.warnings
+    assert warned["field"] == "spec.template.podCliqueScalingGroups"
+    assert warned["message"].startswith("1 replicas of scaling groups wait")
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"topologyConstraint": {"pack": {"required": "row"}}}, "spec.template.topologyConstraint"),
+        ({"podCliqueScalingGroups": [{"name": "g", "cliqueNames": ["x"]}]},
+         "spec.template.podCliqueScalingGroups[0].cliqueNames"),
+        ({"cliques": [clique("a", -1)], "podCliqueScalingGroups": []}, "spec.template.cliques[0].spec.replicas"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_pod_clique_set(more: Object, field: str, tmp_path: Path) -> None:
+    """The field is named."""
+    (tmp_path / "all.json").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": pod_clique_set(**more)})
+    )
+    with pytest.raises(InvalidInputError, match=re.escape(field)):
+        load(tmp_path / "all.json")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import IO
 
 import msgspec
@@ -36,12 +36,13 @@ from gangsched.model.children import SIMULATION
 from gangsched.model.constraints import Labels
 from gangsched.model.convert import Converter, job_set
 from gangsched.model.convert_refused import refused_pod
-from gangsched.model.dialects import DIALECTS, coscheduling, koordinator, volcano
+from gangsched.model.dialects import DIALECTS, coscheduling, grove, koordinator, volcano
 from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.dialects.operators import RAY, RAY_CLUSTER
 from gangsched.model.errors import FieldError, InputError, InvalidInputError, Place, Problem
 from gangsched.model.jobsets import JOBSET, RawJobSet
 from gangsched.model.managed_by import other_controller
+from gangsched.model.pod_clique_sets import PodCliqueSet, TopologyBinding
 from gangsched.model.records import UID_FROM_MANIFEST, Gang, Job, Node, Pod, PodSelector
 from gangsched.model.times import parse_time
 from gangsched.model.unsubmitted import Runtime, VolcanoJob
@@ -59,12 +60,26 @@ _WITH_UID = (
     RawJobSet,
     OperatorObject,
     VolcanoJob,
+    PodCliqueSet,
     volumes.RawPersistentVolumeClaim,
     volumes.RawPersistentVolume,
 )
 
 
-_OWNERS_OF_PODS = (wire.ReplicationController, wire.ReplicaSet, wire.StatefulSet, OperatorObject, VolcanoJob)
+#: The kinds and API groups of groups that controllers of owners make.
+_MADE_GROUPS: Mapping[type, tuple[str, str]] = {
+    volcano.PodGroup: ("PodGroup", volcano.FAMILY),
+    koordinator.PodGroup: ("PodGroup", coscheduling.FAMILY),
+    grove.PodGang: (grove.KIND, grove.FAMILY),
+}
+_OWNERS_OF_PODS = (
+    wire.ReplicationController,
+    wire.ReplicaSet,
+    wire.StatefulSet,
+    OperatorObject,
+    VolcanoJob,
+    PodCliqueSet,
+)
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -219,6 +234,7 @@ class _Loading:
             for f in found
             if isinstance(f.object, Runtime)
         }
+        self._bindings = {f.object.metadata.name: f.object for f in found if isinstance(f.object, TopologyBinding)}
         self._workloads = {
             (w.metadata.namespace, w.metadata.name): _template_names(w)
             for w in (f.object for f in found)
@@ -315,7 +331,9 @@ class _Loading:
     def _without_pods(self, each: Found) -> None:
         """An owner of which the input has no pods: they are made as its controller would, or a warning says why not."""
         raw = each.object
-        if not isinstance(raw, wire.StatefulSet | OperatorObject | VolcanoJob):
+        if isinstance(raw, PodCliqueSet) and raw.metadata.resource_version:
+            return  # the pods of a cluster are owned by its PodCliques
+        if not isinstance(raw, wire.StatefulSet | OperatorObject | VolcanoJob | PodCliqueSet):
             if self._dumped:
                 return  # it has none, such as a ReplicaSet of an earlier revision
             self._warnings.append(each.place.warning("kind", invalid.NO_POD_IN_INPUT))
@@ -326,9 +344,9 @@ class _Loading:
                 if not self._dumped:
                     self._warnings.append(each.place.warning("kind", invalid.NO_POD_IN_INPUT))
                 return
-        if self._left_to_another(each.place, raw, "spec"):
+        if not isinstance(raw, PodCliqueSet) and self._left_to_another(each.place, raw, "spec"):
             return
-        why = why_none(raw)
+        why = None if isinstance(raw, PodCliqueSet) else why_none(raw)
         if why is not None and self._complete:
             if why:
                 self._warnings.append(each.place.warning("status", why))
@@ -336,14 +354,14 @@ class _Loading:
         if why == invalid.IT_IS_SUSPENDED:
             self._warnings.append(each.place.warning("spec.suspend", why))
             return
-        for made in expanded(each, self._runtimes, self._warnings):
+        for made in expanded(each, self._runtimes, self._bindings, self._warnings):
             self._take_made(each.place, made)
 
     def _take_made(self, place: Place, made: Made) -> None:
         """An object that a controller would create. Errors in it name the field of the owner."""
         raw, field = made
-        of_group = isinstance(raw, volcano.PodGroup | koordinator.PodGroup)
-        if of_group and ("PodGroup", raw.metadata.namespace, raw.metadata.name) in self._names:
+        group = _MADE_GROUPS.get(type(raw))
+        if group is not None and (group[0], raw.metadata.namespace, raw.metadata.name) in self._names:
             return  # the controller would find it there
         self._claim(place, type(raw).__name__.removeprefix("Raw"), raw.metadata)
         if isinstance(raw, wire.Job):
@@ -354,8 +372,7 @@ class _Loading:
             self._jobset(place, raw)
             return
         if not isinstance(raw, wire.Pod):
-            family = volcano.FAMILY if isinstance(raw, volcano.PodGroup) else coscheduling.FAMILY
-            kind = KINDS[(RAY_CLUSTER, RAY) if isinstance(raw, OperatorObject) else ("PodGroup", family)]
+            kind = KINDS[group or (RAY_CLUSTER, RAY)]
             self._add_found(Found(place, kind, raw))
             return
         self._made += 1

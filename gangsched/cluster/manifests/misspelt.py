@@ -14,6 +14,7 @@ from gangsched.model.dialects.keys import misspelt
 from gangsched.model.dialects.operator_specs import OperatorObject
 from gangsched.model.errors import Problem
 from gangsched.model.jobsets import RawJobSet
+from gangsched.model.pod_clique_sets import PodCliqueSet
 from gangsched.model.unsubmitted import VolcanoJob
 
 
@@ -21,7 +22,7 @@ def misspelt_keys(found: Sequence[Found]) -> Iterator[Problem]:
     """A warning for each object that has such a key, or whose templates of pods have, of those not yet submitted."""
     for each in found:
         raw = each.object
-        kinds = wire.Job | RawJobSet | OperatorObject | wire.StatefulSet | VolcanoJob | wire.Pod
+        kinds = wire.Job | RawJobSet | OperatorObject | wire.StatefulSet | VolcanoJob | PodCliqueSet | wire.Pod
         if not isinstance(raw, kinds) or raw.metadata.resource_version:
             continue
         for path, meta in _metas(raw, ""):
