@@ -48,7 +48,7 @@ _REFUSED_AT_MOST = 10_000
 
 
 class Lasting:
-    """What outlives a core: one that takes the place of another in the same process goes on with it."""
+    """The parts that outlive a core. A core that replaces another in the same process goes on with them."""
 
     def __init__(self) -> None:
         self.ids = Ids()
@@ -185,11 +185,11 @@ class Scheduler:
         return group.name if group is not None else ""
 
     def drain_faults(self) -> list[Fault]:
-        """What has gone wrong over single gangs since the last call, oldest first."""
+        """Return the errors over single gangs since the last call, oldest first."""
         return self.decider.contained.drain()
 
     def drain_held_back(self) -> int:
-        """Return how many writes of statuses have been held back since the last call, lest they never end."""
+        """Return how many writes of statuses have been held back since the last call, because they might never end."""
         return self._run.drain_held_back()
 
     @property
@@ -253,7 +253,7 @@ class Scheduler:
         return dict(Counter(group.stage for group in self._run.groups.values()))
 
     def queue_statuses(self, again: bool = False) -> list[QueueStatus]:
-        """What queue objects should say: the statuses that have changed since the last call, or all of them."""
+        """Return the statuses of queue objects that have changed since the last call, or all of them."""
         return self.world.managed.statuses(again) if self.options.quota else []
 
     def states(self) -> dict[str, str]:
@@ -477,7 +477,7 @@ class Scheduler:
             self._run.gangs.pod_seen(old, pod)
 
     def _claims_again(self, pods: Sequence[Pod]) -> None:
-        """What these pods claim to be may count, or not count any more."""
+        """Evaluate these pods again: what they claim to be may count, or not count any more."""
         for pod in pods:
             self._pod_changed(pod)
 
@@ -579,7 +579,7 @@ class Scheduler:
                 self._touch(other)  # what it listed is not known any more when it is looked at
 
     def _touch(self, gang: GangId) -> None:
-        """The gang must be looked at again."""
+        """Evaluate the gang again."""
         self._run.work.gangs.add(gang)
         self.world.membership.changed.add(gang)
 
@@ -635,7 +635,7 @@ def _with_jobset(owner: Suspendable) -> Iterator[OwnerKey]:
 
 
 def _refused(owner: Suspendable, field: str, message: str) -> ev.ObjectRefused:
-    """What could not be understood of a Job or JobSet, to be reported to its owner."""
+    """Return the event that a field of a Job or JobSet could not be understood, to be reported to its owner."""
     family = family_of(owner)
     kind = f"{family}.{_API_GROUPS[family]}"
     return ev.ObjectRefused(kind, owner.namespace, owner.name, owner.uid, field, message)

@@ -1,1 +1,1 @@
-"""What this process intends and the cluster does not show yet."""
+"""The intentions of this process that the cluster does not show yet."""

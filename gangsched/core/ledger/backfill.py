@@ -97,12 +97,12 @@ class Turns:
         return bool(self._blocked if self.strict else self._reserved)
 
     def ahead(self, order: Order) -> list[Blocked]:
-        """Those that keep something from a gang with this place in the queue, first first."""
+        """Return the gangs that keep something from a gang with this place in the queue, first first."""
         keeping = self._blocked.values() if self.strict else self.reserving()
         return sorted((b for b in keeping if b.order < order), key=lambda b: b.order)
 
     def reserving(self) -> list[Blocked]:
-        """Those for which room is reserved."""
+        """Return the gangs for which room is reserved."""
         return [self._blocked[key] for key in self._reserved]
 
     def reserved(self) -> list[TurnReservation]:
@@ -150,7 +150,7 @@ def _usable(pod: PodClass, pipeline: Pipeline, sim: Simulation) -> Bools:
 
 
 def kept_nodes(ahead: Iterable[Blocked], sim: Simulation) -> Restriction | None:
-    """What strict order leaves to a gang behind these; None when they keep no node."""
+    """Return the nodes that strict order leaves to a gang behind these. None when they keep no node."""
     kept = np.zeros(sim.snapshot.size, dtype=np.bool_)
     names = []
     known: dict[tuple[int, tuple[tuple[int, ...], ...]], Bools] = {}

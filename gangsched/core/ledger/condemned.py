@@ -67,7 +67,7 @@ STOPS = (Phase.MARKING, Phase.REMOVING)
 
 
 def unit_of(victim: Victim) -> UnitRef | str:
-    """What leaves together with this victim; a member that is taken singly is a unit of its own."""
+    """Return the unit that leaves together with this victim. A member that is taken singly is a unit of its own."""
     return victim.uid if victim.partial else victim.unit
 
 
@@ -145,7 +145,7 @@ class Eviction:
         self.sizes = Counter(unit_of(self.victims[uid]) for uid in there)
 
     def to_go(self, pods: Mapping[str, Pod]) -> list[Pod]:
-        """Those of them whose removal is still to be asked for, by name."""
+        """Return those of them whose removal is still to be requested, by name."""
         return [pod for pod in self.standing(pods) if self.state.get(pod.uid) is not VictimState.REMOVING]
 
     def stands(self, uid: str) -> bool:
@@ -153,7 +153,7 @@ class Eviction:
         return self.state.get(uid) in _STANDS
 
     def marking(self, uid: str) -> None:
-        """The mark of a victim is asked for."""
+        """Record that the mark of a victim is requested."""
         asked = self.state.get(uid) in (VictimState.UNKNOWN, VictimState.UNMARKED)
         self.state[uid] = VictimState.UNMARKED if asked else VictimState.MARKING
 
@@ -163,7 +163,7 @@ class Eviction:
             self.marking(uid)
 
     def removed(self, uid: str) -> bool:
-        """The removal of a victim is asked for. Returns whether it is for the first time."""
+        """Record that the removal of a victim is requested. Return True if it is for the first time."""
         first = self.state.get(uid) is not VictimState.UNKNOWN
         self.state[uid] = VictimState.REMOVING
         return first
@@ -174,7 +174,7 @@ class Eviction:
         return bool((self.removing - failed) | self.within(VictimState.UNKNOWN))
 
     def begun_units(self, left: Container[str]) -> set[UnitRef | str]:
-        """Return the units that leave as a whole for a gang, and of which a pod was removed, or may have been. Those
+        """Return the units that leave as a whole for a gang, and of which a pod was removed, or may have been. Pods
         that had ``left`` by themselves (UIDs) were not removed.
         """
         if self.grounds.cause is not Cause.PREEMPTION:
@@ -184,9 +184,11 @@ class Eviction:
         return {victim.unit for victim in removed if not victim.partial and victim.method != "suspend"}
 
     def record_answers(self, failed: Sequence[Failure]) -> list[Failure]:
-        """Every write of the phase has been answered, and these have failed: that is what is known to stand. Returns
-        what matters. A victim that is gone has left by itself; one whose removal has failed has not been
-        removed, and where it was refused because of the state of the pod, others may have taken back the mark.
+        """Every write of the phase has been answered, and these have failed: update the state of the victims. Return
+        the failures that matter.
+
+        A victim that is gone has left by itself. One whose removal has failed has not been removed. If it was refused
+        because of the state of the pod, others may have taken back the mark.
         """
         failures = [f for f in failed if f.outcome is not Outcome.GONE]
         if self.phase is Phase.MARKING:
@@ -224,13 +226,13 @@ _AFTER = {Outcome.TRANSIENT: VictimState.UNKNOWN, Outcome.CONFLICT: VictimState.
 
 
 class CondemnedPod(msgspec.Struct):
-    """A pod that is made to leave, or has left.
+    """A pod that is being evicted, or has left.
 
-    ``owner`` is the key of the eviction that makes it leave (None: none does any more), ``named`` the one that stands
-    on it by name, or is about to: one that is over stands there until its removal shows, or fails. The pod is
+    ``owner`` is the key of the eviction that evicts it (None: none does any more). ``named`` is the eviction that
+    stands on it by name, or is about to. One that is over stands there until its removal shows, or fails. The pod is
     ``standing`` until it terminates. ``left`` is when it was seen to (seconds), or may have, ``unsure`` when the answer
-    to its removal was lost. ``counted`` are the budgets (keys) whose status counts it as gone.
-    ``suspended`` is the Job or JobSet (UID) with which it leaves, if that is to be suspended.
+    to its removal was lost. ``counted`` are the budgets (keys) whose status counts it as gone. ``suspended`` is the Job
+    or JobSet (UID) with which it leaves, if that is to be suspended.
     """
 
     pod: Pod
@@ -366,8 +368,8 @@ class Condemned:
                 self._leave(found, now)
 
     def answer_lost(self, uids: Iterable[str], now: float) -> None:
-        """The removals of these pods may or may not have had an effect: even if they need not leave any more, budgets
-        are charged as if they had been seen to leave now.
+        """Record that the removals of these pods may have had an effect. Even if they need not leave any more, budgets
+        are charged as if the pods had been seen to leave now.
         """
         for found in filter(None, map(self.records.get, uids)):
             found.unsure = now
@@ -387,8 +389,8 @@ class Condemned:
 
     def budget_changed(self, budget: Budget, before: Budget) -> None:
         """A budget is shown, which was as ``before``. Its status counts the pods that it names. One that the disruption
-        controller has computed since counts those that have been seen to leave, too: not the same status once more, nor
-        one with further names, which the API server adds.
+        controller has computed since counts pods that have been seen to leave, too. This is neither the same status
+        once more nor one with further names, which the API server adds.
         """
         status, named = (budget.allowed, budget.disrupted), set(budget.disrupted)
         anew = status != (before.allowed, before.disrupted) and named <= set(before.disrupted)
@@ -441,7 +443,7 @@ class Condemned:
         return owner != key and plan is not None and plan.number < (mine.number if mine is not None else math.inf)
 
     def gone_for(self, key: str, priority: float = -math.inf) -> list[str]:
-        """UIDs of the pods on whose leaving that plan may count, by plans of at least this priority; in no order. Those
+        """UIDs of the pods on whose leaving that plan may count, by plans of at least this priority; in no order. Pods
         that terminate already are left out.
         """
         standing = (uid for uid, found in self.records.items() if found.standing)
@@ -467,8 +469,8 @@ class Condemned:
         return [other for other, plan in later if plan.grounds.priority <= mine.grounds.priority]
 
     def charges(self, key: str, but: Container[str], now: float) -> Iterator[CondemnedPod]:
-        """What budgets have to be charged for before the plan with this key, or a gang without a plan; these pods
-        (UIDs) aside. What a later plan takes of a budget is not taken from an earlier one.
+        """Return what budgets are charged for before the plan with this key, or a gang without a plan, without these
+        pods (UIDs). A later plan's share of a budget is not taken from an earlier one.
         """
         while self._left and self._left[0][0] + UNSEEN_SECONDS <= now:
             since, uid = self._left.popleft()

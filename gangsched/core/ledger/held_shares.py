@@ -17,8 +17,8 @@ FIRST_PAUSE_SECONDS = 30.0
 
 
 class _Account(msgspec.Struct):
-    """Of one namespace: so many seconds nodes were held without a binding since its last pause, and so many pauses came
-    in a row, the last of which ends at ``until``.
+    """The account of one namespace: for how many seconds nodes were held without a binding since its last pause, and
+    how many pauses came in a row. The last of them ends at ``until``.
     """
 
     seconds: float = 0.0

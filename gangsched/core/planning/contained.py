@@ -39,7 +39,7 @@ class SchedulerError(PluginError):
 
     @staticmethod
     def said(plugin: str, method: str, words: str) -> str:
-        """The text for users; ``plugin`` goes without saying."""
+        """The text for users. It does not name the ``plugin``."""
         del plugin
         return invalid.scheduler_failed(place=method, words=words)
 

@@ -101,7 +101,7 @@ class KnownPlan(msgspec.Struct, frozen=True):
 
 class Standing(NamedTuple):
     """Whether the members of a plan still fit on their nodes, in one domain where that is required and within their
-    quota; and, of those that are absent, where there is room beside them.
+    quota. For absent members it has the nodes with room beside them.
     """
 
     holds: bool
@@ -286,8 +286,8 @@ class SchedulingContext:
     # -- simulations ---------------------------------------------------------------------------------------
 
     def simulation(self, leaving: Ints = NO_PODS) -> Simulation:
-        """The cluster as this gang may see it once these pods (slots) are gone: room held by others of at least its
-        priority is taken, and what is left to pods of other schedulers.
+        """The cluster as this gang may see it once these pods (slots) are gone. Room held by others of at least its
+        priority is taken, and so is what is left to pods of other schedulers.
         """
         restriction = both(self.domain.restriction if self.domain is not None else None, self.ahead_restriction)
         held = taken_room(self.world, self.ledger, self.priority, self._turn, {*self._mine, *self._later})
@@ -301,9 +301,9 @@ class SchedulingContext:
         return self.simulation(union(self.terminating(), leaving))
 
     def at(self, placements: Iterable[tuple[str, str]], leaving: Ints) -> Simulation:
-        """The same for members that are at these places, ``(UID, node)``. Where these are the gang's own plan, the
-        plans that were made after it, with that room taken, take nothing from it, whether or not their victims have
-        left: it cannot count on these.
+        """Return the simulation for members that are at these places, ``(UID, node)``. If these are the gang's own
+        plan, plans that were made after it, with that room taken, take nothing from it, whether or not their victims
+        have left: it cannot count on these.
         """
         held = {(place.uid, place.node) for place in self.ledger.pods_of(self.group)}
         self._later = self._later_plans() if held.issuperset(placements) else frozenset()
@@ -348,14 +348,14 @@ class SchedulingContext:
         return pod.priority < self.priority
 
     def terminating(self, *, ever: bool = False) -> Ints:
-        """Slots of the pods that are not there in the planned future: those on their way out, and the condemned; with
-        those that are not waited for, if they are to be gone ``ever``.
+        """Slots of the pods that are not there in the planned future: terminating and condemned ones. If they are to be
+        gone ``ever``, this includes pods that are not waited for.
         """
         return self.futures(math.inf if ever else None)[-1]
 
     def futures(self, until: float | None = None) -> list[Ints]:
-        """The same in two parts: those that terminate or whose plans this gang cannot break, which are the same to it,
-        since the one becomes the other at any moment; then all, if there are more.
+        """The planned future in two parts. The first has the pods that terminate or whose plans this gang cannot break.
+        They are the same to it, since the one becomes the other at any moment. The second has all, if there are more.
         """
         until = self.asked.wait_until if until is None else until
         out = [self._gone_by(until, self._terminating)]
@@ -410,7 +410,7 @@ class SchedulingContext:
         return [p for g in self.gangs for p in self.census[g].pending]
 
     def absent(self) -> list[Pod]:
-        """Stand-ins for the members that these gangs announce, whether or not they are asked about."""
+        """Stand-ins for the members that these gangs announce, whether or not they are part of the question."""
         return [self.gate.member(pod) for gang in self.gangs for pod in self.world.membership.absent_at_start(gang)]
 
     def others(self, placed: Placed) -> list[Pod]:

@@ -1,10 +1,10 @@
 """The one way from a gang to its decision.
 
-What quota makes of the gang comes first: the flavors of its queue are tried in the order in which the queue rules have
-them, and in each the members must fit both into what is left of the quota and on nodes of the flavor. A gang without a
-queue is tried once, as it is. If it fits in none, victims are looked for in the same order (and before the next flavor
-is tried, where the queue's rules stop at one in which workloads would be evicted). No pod is evicted unless the gang
-then has its quota and its nodes.
+Quota comes first. The flavors of its queue are tried in the order of the queue rules. In each, the members must fit
+both into the remaining quota and on nodes of the flavor. A gang without a queue is tried once, as it is. If it fits in
+none, victims are searched in the same order. The queue's rules may stop at a flavor in which workloads would be
+evicted: then victims are searched before the next flavor is tried. No pod is evicted unless the gang then has its quota
+and its nodes.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ _SHARE_SECONDS = 5.0
 
 
 class Barred(NamedTuple):
-    """Why a gang may not evict any pod now: the ``text`` of its message, empty if it may; where only time keeps it from
-    that, ``until`` when, and ``why`` in a few words.
+    """Why a gang may not evict any pod now: the ``text`` of its message, empty if it may. If only time keeps it from
+    that, ``until`` is when, and ``why`` says it in a few words.
     """
 
     text: str = ""
@@ -174,7 +174,7 @@ class GangCycle:
         return isinstance(gate, QuotaAssignment) and gate.mode.needs_preemption and gate.waited_for
 
     def _not_queued(self, problem: str, queue: str) -> Verdict:
-        """Something is wrong with the queue, or with what is asked of it."""
+        """Refuse a gang because of a problem of its queue, or of its requests to it."""
         return refused(
             Unschedulable,
             self._world,
@@ -215,8 +215,8 @@ class GangCycle:
         return Barred(delayed(delay, until), until, causes.delay(duration=render_duration(delay)))
 
     def _evict(self) -> Verdict | None:
-        """Look for victims where that has not been done yet. The queue may want that before the flavors
-        that follow are looked at: its rules say where the walk through them stops.
+        """Search for victims where that has not been done yet. The queue may want that before the following flavors:
+        its rules say where the walk through them stops.
         """
         contexts, self._searched = self._tried[self._searched :], len(self._tried)
         for context in contexts:
@@ -302,9 +302,9 @@ class GangCycle:
 def one_of_many(
     world: World, ledger: Ledger, placer: Placer, gangs: Sequence[GangId], gate: QuotaAssignment | NoQuota
 ) -> Verdict | None:
-    """The short way to a decision for a gang of one pod that wants nothing special, as thousands may come one after
-    another: to bind it now, as the whole cycle would; None when it has to be looked at more closely. By ``gate`` it has
-    its quota, if it needs any, and without evictions.
+    """The short way to a decision for a gang of one pod that wants nothing special. Thousands of them may come one
+    after another. Return the binding as the whole cycle would decide it, or None if it needs the whole cycle. By
+    ``gate`` it has its quota, if it needs any, and without evictions.
     """
     gang, member = gangs[0], world.membership
     if len(gangs) != 1 or ledger.holders() or world.foreign_nominations:
@@ -388,15 +388,15 @@ class Decider:
 
     def context(self, gangs: Sequence[GangId], *, kinds: bool = False) -> SchedulingContext:
         """Where the gangs could go if no gang were ahead of them, for questions of other kinds; it may raise
-        :class:`PluginError` when asked. What flavors of quota ask of nodes is left out: see :meth:`contexts`.
-        With ``kinds`` it is not about places.
+        :class:`PluginError` when used. It leaves out the nodes of flavors of quota: see :meth:`contexts`. With
+        ``kinds`` it is not about places.
         """
         placer, asked = self._placers[gangs[0].scheduler], Question(gangs, holding=True, kinds=kinds)
         return SchedulingContext(self.world, self.ledger, self.options, placer, self.watchdog, asked)
 
     def contexts(self, gangs: Sequence[GangId], *, displacing: bool = False) -> Iterator[SchedulingContext]:
         """Where gangs that may need quota could go: in each of the flavors in which they have it, in the order in which
-        they are tried, or, if ``displacing``, would have it if others left; then no gang is ahead of them.
+        they are tried. If ``displacing``, they would have the quota if others left, and no gang is ahead of them.
         """
         return self._cycle(Question(gangs, holding=displacing)).contexts(displacing=displacing)
 
@@ -415,9 +415,9 @@ class Decider:
 
     def _sooner(self, found: Verdict, asked: Question) -> Verdict:
         """The gang has to wait for pods that leave. If that takes too long, others are evicted instead, unless those
-        take as long: so is decided what happens if the slow ones are not counted on. Where the least harm is one
-        that is as slow, it is decided what happens if those stay: one owner must not keep all others out with the grace
-        period of its pods.
+        take as long. So it is decided what happens if the slow ones are not counted on. The choice with the least harm
+        may itself be slow. Then it is decided what happens if its slow victims stay: one owner must not keep all others
+        out with the grace period of its pods.
         """
         limit, slow = self.world.now + self.options.max_wait_seconds, self._waits_until(found)
         if slow <= limit:
@@ -432,8 +432,8 @@ class Decider:
         return found.but(warnings=(*found.first.warnings, warning))
 
     def _bounded(self, found: Verdict, asked: Question) -> Verdict:
-        """The verdict, if no room is held by it for pods that take longer to leave than is waited for, nor again for
-        a gang that was not bound by it. One whose owner chooses the grace period of its pods would keep all others out.
+        """The verdict, if it holds no room for pods that take longer to leave than is waited for, nor again for a gang
+        that it did not bind. An owner that chooses the grace period of its pods would keep all others out.
         """
         until = self._gone_at(awaited.uid for awaited in found.awaiting)
         if until > self.world.now + self.options.max_wait_seconds:
@@ -492,8 +492,8 @@ class Decider:
         return refused(Unschedulable, self.world, asked.gangs, str(error), failed_plugin=error.plugin)
 
     def still_holds(self, known: KnownPlan) -> Standing:
-        """Whether a plan still holds, and where the members would be that do not exist yet; not as far as is known when
-        a plug-in of others fails over it.
+        """Whether a plan still holds, and the nodes of members that do not exist yet. If a plug-in of others fails over
+        it, it does not hold.
         """
         try:
             with self.contained.about(known.gangs):

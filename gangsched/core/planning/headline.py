@@ -102,7 +102,7 @@ def _too_large_part(lack: Lack) -> str:
 
 
 def out_of_quota(gate: QuotaAssignment) -> Headline:
-    """What people read first of a gang without quota: whether its queue could ever hold it."""
+    """The first sentence for a gang without quota: whether its queue could ever hold it."""
     queue, refusing = gate.workload.queue, [each for each in gate.assignment.pod_sets if each.problems]
     found = refusing[-1].shortages if refusing else ()
     if gate.mode == Mode.NO_FIT and found and all(each.lasts for each in found):
@@ -132,7 +132,9 @@ def _never(context: SchedulingContext, sim: Simulation) -> Headline | None:
 
 
 def _away(context: SchedulingContext, asked: Sequence[_Asked], needed: int) -> str:
-    """Which nodes are cordoned or not ready that would hold the gang with the others, in words; empty if none would."""
+    """Return the nodes, in words, that are cordoned or not ready and would hold the gang with the others; empty if none
+    would.
+    """
     nodes, found, most = context.world.snapshot.nodes, Counter[tuple[str, str]](), 0
     for each in asked:
         away = {
@@ -270,12 +272,12 @@ def _amount(resource: str, amount: int) -> str:
 
 
 def amounts(of: Sequence[tuple[str, int]]) -> str:
-    """What is asked for or there is, such as ``2 cpu, 1Gi memory``."""
+    """Amounts that are requested or exist, such as ``2 cpu, 1Gi memory``."""
     return ", ".join(_amount(resource, amount) for resource, amount in of) or "a place"
 
 
 def asked_by(pod: Pod) -> str:
-    """What a pod asks for."""
+    """The requests of a pod."""
     return amounts(pod.shape.requests)
 
 
@@ -314,8 +316,8 @@ def _too_few_devices(context: SchedulingContext, first: Pod, reasons: Sequence[R
 
 
 def _no_node(pod: Pod, context: SchedulingContext) -> tuple[str, bool]:
-    """Why every node refuses a pod, the commonest reasons first; and whether it is so until nodes or the pod are
-    changed: a node that is cordoned or not ready comes back.
+    """Why every node refuses a pod, the commonest reasons first. The second says whether it is so until nodes or the
+    pod are changed: a node that is cordoned or not ready comes back.
     """
     nodes = context.world.snapshot.nodes
     found = Counter(why_refused(pod, node) for node in nodes)

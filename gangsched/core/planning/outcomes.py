@@ -350,7 +350,7 @@ class Outcomes:
         )
 
     def _about_domains(self, domain: Domain) -> str:
-        """What people should know of domains beside the reasons of the nodes."""
+        """Notes about domains beside the reasons of the nodes."""
         context, lack = self.context, self.context.lack()
         if context.parts is None or context.topology.problem:
             return context.topology.sentence(domain)
@@ -388,9 +388,9 @@ class Outcomes:
         return context.topology.nearest(context.demand(sim), sim.free)
 
     def _blocked(self, units: Units) -> tuple[list[Pod], list[Pod]]:
-        """Required members without a node even when everything that may leave has left; and pods that are never victims
-        without which the gang would fit then: a smallest set, for one of the placements that would be possible, or
-        MOST_IN_THE_WAY of it. None if it would not fit without all of them, either.
+        """Required members without a node even when everything that may leave has left, and pods in their way. The
+        latter are never victims, and without them the gang would fit then. They are a smallest set, for one of the
+        possible placements, or MOST_IN_THE_WAY of it. None if the gang would not fit without all of them, either.
         """
         sim = self.context.planned(units.everything())
         blocked = self.context.placer.required(self.context.wants, sim, {}).failed
@@ -485,8 +485,8 @@ class Outcomes:
 
 
 def with_what_is_bound(world: World, gangs: Sequence[GangId], message: str, tried: str) -> str:
-    """Why the gangs do not fit; where they are bound in part, that they are, and what is ``tried``: their members hold
-    room without doing anything, and are not evicted because of that.
+    """Why the gangs do not fit. If they are bound in part, it says so, and what is ``tried``: their members hold room
+    without doing anything, and are not evicted because of that.
     """
     membership = world.membership
     if not message or not membership.half_bound(gangs):

@@ -91,7 +91,7 @@ class Level:
         return ",".join(f"{k}={v}" for k, v in zip(self.keys, self.names[number], strict=True))
 
     def restriction(self, number: int | None) -> Restriction | None:
-        """What the domain (None: no domain at all) means for a simulation."""
+        """The restriction that the domain means for a simulation (None: no domain at all)."""
         if not self.keys:
             return None
         allowed = self.codes == number if number is not None else np.zeros(len(self.codes), dtype=np.bool_)
@@ -111,7 +111,7 @@ class Capacity(NamedTuple):
 
 
 class DomainDemand:
-    """What the pending members of one or several gangs ask for, for counting. ``sim`` is not restricted."""
+    """The requests of the pending members of one or several gangs, for counting. ``sim`` is not restricted."""
 
     def __init__(self, pipeline: Pipeline, sim: Simulation, wants: Sequence[Want]) -> None:
         classes: dict[int, PodClass] = {}
@@ -128,7 +128,7 @@ class DomainDemand:
         self._needed = np.array([want.required for want in wants], dtype=np.float64)
 
     def capacity(self, level: Level, free: Floats) -> Capacity:
-        """What each domain of a level could take of the members; ``free`` is ``(R, N)``."""
+        """The number of members that each domain of a level could take; ``free`` is ``(R, N)``."""
         if not self._classes:
             nothing = np.zeros(len(level.names))
             return Capacity(nothing, nothing, nothing > 0)
@@ -260,8 +260,8 @@ class Topology:
         self, level: int, demand: DomainDemand, free: Floats, slots: Ints, snapshot: Snapshot, price: PriceByDomain
     ) -> Ranked:
         """Domains of a level that might hold the gang when pods in ``slots`` leave, the least harmful first as far as
-        room alone can tell: by their price, and by the lowest priority up to which all pods have to leave before there
-        is room enough.
+        room alone can tell. They are ordered by their price, and by the lowest priority up to which all pods have to
+        leave before there is room enough.
         """
         found = self.levels[level]
         if not found.keys:
@@ -296,7 +296,7 @@ class Topology:
         return out
 
     def sentence(self, domain: Domain) -> str:
-        """What people should know of the topology beside the reasons of the nodes."""
+        """A note about the topology beside the reasons of the nodes."""
         level = self.levels[-1]
         if self.problem or not level.keys:
             return self.problem
@@ -326,11 +326,11 @@ SearchIn = Callable[[Domain, int], tuple[Units, Choice | None, int]]
 
 
 def least_harmful(levels: Sequence[Ranked], search: SearchIn, max_steps: int) -> tuple[DomainPlan | None, bool]:
-    """The plan with the least harm, or one in a narrower domain that does no more harm (names aside); and whether a
-    domain was left out that might be better.
+    """The plan with the least harm, or one in a narrower domain that does no more harm (names aside). The second says
+    whether a domain was left out that might be better.
 
-    ``levels`` come from what is required to the narrowest. The searches share ``max_steps``. Domains in which a pod
-    of higher priority would be evicted than in a plan that is known are not searched.
+    ``levels`` come from what is required to the narrowest. The searches share ``max_steps``. Domains in which a pod of
+    higher priority would be evicted than in a plan that is known are not searched.
     """
     left = max_steps
     waiting = sum(len(level.candidates) for level in levels)

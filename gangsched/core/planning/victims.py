@@ -1,5 +1,5 @@
-"""The victims of one gang: the least harmful choice, or, where quota decides, the first in its order; and which
-pods, of those that terminate or of others, have to be gone before the members fit on their nodes.
+"""The victims of one gang: the least harmful choice, or, where quota decides, the first in its order. It also finds the
+pods, terminating or not, that have to be gone before the members fit on their nodes.
 
 There may be a cap on how many victims one decision has. A choice of the least harm that has too many is searched again
 with pods of different priority alike: below a threshold and above it. With a threshold above all, that is the choice of
@@ -399,7 +399,7 @@ class VictimsOf:
     # -- candidates ----------------------------------------------------------------------------------------
 
     def _units(self, usable: Bools) -> Units:
-        """Whoever may be taken, those aside of which quota decides that."""
+        """The units that may be taken, except those for which quota decides that."""
         context, world = self._context, self._world
         queued: Collection[GangId] = self._gate.managed.holding() if self._gate is not None else ()
         condemned = frozenset(map(int, context.condemned() if context.ledger.condemned.records else ()))
@@ -460,9 +460,7 @@ def _leaving_anyway(world: World, condemned: Condemned, uids: Iterable[str]) -> 
 def awaited(
     sim: Simulation, pipeline: Pipeline, members: Sequence[tuple[int, Pod]], leaving: Container[int]
 ) -> tuple[Awaited, ...]:
-    """Those that have to be gone of the pods that leave anyway (slots); members and simulation as :func:`needed` has
-    them.
-    """
+    """Return which of the terminating pods (slots) have to be gone. Members and simulation are as in :func:`needed`."""
     table, nodes = sim.snapshot.table, sim.snapshot.nodes
     found = needed(sim, pipeline, members, lambda pod: table.slot_of[pod.uid] in leaving)
     return tuple(Awaited(p.key, nodes[int(table.row[table.slot_of[p.uid]])].name, p.uid) for p in found)

@@ -1,11 +1,11 @@
 """A gang that does not fit, and what others may have to leave to it: its place among those before them, and room.
 
-Room is reserved for a gang that keeps losing to work behind it, where it can start first once others have ended: among
-the room that is free and the room of pods that end by themselves, the fewest of them after which the gang fits. Those
-come first of which is known when they end; the others as if those that have run longest ended first, and for what
-counts on them room is kept for a short time only. Pods that a controller keeps running, and static ones, are not
-counted on: waiting for them might have no end, and the room would lie idle all the while. From then on nothing behind
-the gang is placed into that room, so every pod that ends there is one fewer to wait for.
+Room is reserved for a gang that keeps losing to work behind it, where it can start first once others have ended. It is
+the free room, and the room of the fewest pods that end by themselves after which the gang fits. Pods whose end is known
+come first. Others count as if the longest running ended first, and room that counts on them is kept for a short time
+only. Pods that a controller keeps running, and static ones, are not counted on. Waiting for them might have no end, and
+the room would lie idle all the while. From then on nothing behind the gang is placed into that room, so every pod that
+ends there is one fewer to wait for.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _KEPT_RUNNING = ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationControlle
 
 
 def block(world: World, turns: Turns, gangs: Sequence[GangId], pipeline: Pipeline) -> bool:
-    """Note in ``turns`` that these gangs, whose filters are those of ``pipeline``, do not fit; what is reserved
-    for them stays so as long as their members are the same.
+    """Note in ``turns`` that these gangs, whose filters are those of ``pipeline``, do not fit. Their reservation stays
+    as long as their members are the same.
 
     False when none of them lacks a required member: such a gang keeps nothing from others.
     """
@@ -71,9 +71,11 @@ def _forms(world: World, gangs: Sequence[GangId]) -> tuple[tuple[PodClass, ...],
 
 
 def reserve(decider: Decider, gangs: Sequence[GangId], key: str) -> None:
-    """Reserve room for the blocked gangs of this key in the first flavor of quota in which there is some, unless they
-    have some in one, could not be given any, or a gang ahead of them that has a reservation could use the same nodes:
-    there is one turn at a time. Nothing is done when a plug-in of others fails, which the decision names.
+    """Reserve room for the blocked gangs of this key in the first flavor of quota that has some.
+
+    Nothing is reserved if they have room in a flavor already or could not be given any. Nor is it if a gang ahead of
+    them has a reservation and could use the same nodes: there is one turn at a time. If a plug-in of others fails,
+    nothing is done, and the decision names it.
     """
     with suppress(PluginError), decider.contained.about(gangs):
         _reserve(list(decider.contexts(gangs)), key, decider.world, decider.ledger.turns)
@@ -126,8 +128,8 @@ def _rows(job: SchedulingContext, leaving: Ints, ending: Ints) -> dict[str, int]
 
 
 def _leaving(job: SchedulingContext, world: World) -> tuple[Ints, Ints, int]:
-    """Slots of the pods that are on their way out, and of those that end by themselves: first those of which is known
-    when, in this order, then the longest running. The last is how many the first are.
+    """Slots of the pods that terminate, and of those that end by themselves. Pods with a known end come first, in this
+    order, then the longest running. The last is how many the first are.
     """
     table = world.snapshot.table
     slots, leaving = table.occupied(), job.terminating()

@@ -1,9 +1,9 @@
-"""Which gangs that sleep a change is worth asking about, looked up for all of them at once.
+"""Which gangs that sleep a change may help, looked up for all of them at once.
 
 :mod:`.queueing_hints` answers exactly, for one signature and one change, and that takes a simulation. With thousands of
-signatures most answers are no for a reason that arrays can tell: the node has too little room for any member even when
-every pod that may leave has left, or no term selects the pod. The remaining signatures are checked exactly. A signature
-that would be answered yes is never left out.
+signatures most answers are no for a reason that arrays can tell. Either the node has too little room for any member
+even when every pod that may leave has left, or no term selects the pod. The remaining signatures are checked exactly. A
+signature that would be answered yes is never left out.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class HintIndex:
         return self.preempts & look.takes(change.node) if change.node else self.preempts.copy()
 
     def _budgets(self, kind: int) -> bool:
-        """Return True if a budget may grant more. Those without a status follow the pods."""
+        """Return True if a budget may grant more. Budgets without a status follow the pods."""
         if kind & exact.BUDGET:
             return True
         return bool(kind & exact.OF_PODS) and any(b.allowed is None for b in self.world.budgets.values())
@@ -283,7 +283,7 @@ def _selections(pod: PodClass) -> list[Selection]:
 
 
 def _elsewhere(pod: PodClass, filters: Iterable[Filter]) -> int:
-    """The kinds of changes of which no more is asked than whether they happened."""
+    """The kinds of changes of which it only matters whether they happened."""
     out = 0
     for rule in filters:
         declared: Hint | None = getattr(rule, "hints", None)

@@ -206,11 +206,11 @@ class QueueingHints:
 
 
 class _Judge:
-    """What the events are held against: the classes of a gang's pending members, its priority, and which pods
-    ``may_leave`` whatever theirs is, because quota may be asked back (None: none).
+    """Compares the events with the classes of a gang's pending members, its priority, and the pods that ``may_leave``
+    whatever their priority, because quota may be asked back (None: none).
 
-    Members that need quota run where any of the ``flavors`` lets them: they have the tolerations of all, and the
-    labels of none. That wakes a gang too often rather than too seldom.
+    Members that need quota run where any of the ``flavors`` lets them: they have the tolerations of all, and the labels
+    of none. That wakes a gang too often rather than too seldom.
     """
 
     def __init__(

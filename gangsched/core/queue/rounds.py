@@ -45,7 +45,7 @@ class Rounds:
         self._since_glances += steps
 
     def refused(self, share: str, steps: int) -> None:
-        """A decision of this share has come to nothing after so many steps."""
+        """Charge a share for a decision that refused a gang after so many steps."""
         self._spent[share] += max(steps, LEAST)
 
     def end(self) -> None:

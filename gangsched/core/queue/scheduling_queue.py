@@ -2,16 +2,15 @@
 
 Namespaces take turns, and gangs that fit come before long searches: see :mod:`.rounds`.
 
-Semantics as in kube-scheduler, at the level of gangs. A gang is *active* (to be decided), in *backoff* (will be
-active at a time, and is decided before it when nothing is active), *resting* after failed writes (will be active at a
-time, never before it) or *parked* (unschedulable until something happens that may help, or :data:`FLUSH_SECONDS` have
-passed).
+The states are those of kube-scheduler, for gangs. An *active* gang is to be decided. A gang in *backoff* becomes active
+at a time, and is decided before it when nothing is active. A *resting* one, after failed writes, becomes active at a
+time and never before. A *parked* one is unschedulable until something happens that may help, or :data:`FLUSH_SECONDS`
+have passed.
 
-Gangs that do not fit are kept by their signature. An event that may help one of them takes the refusal of its
-signature back, and the first gang is decided again, the next one when that has got what it asked for: the order of
-decisions is the one that they would have if all were woken, without the decisions that are bound to fail. Those for
-which nodes were not even looked at, because quota alone refused them, are asked about only when quota changes in their
-tree of cohorts.
+Gangs that do not fit are kept by their signature. An event that may help one of them takes the refusal of its signature
+back. The first gang is then decided again, and the next one when the first has got its room. The order of decisions is
+the same as if all were woken, without the decisions that are bound to fail. Gangs that quota alone refused, before any
+node was tried, are checked only when quota changes in their tree of cohorts.
 """
 
 from __future__ import annotations
@@ -236,10 +235,11 @@ class Places:
 
 
 class _Alike:
-    """Gangs of one signature: the places of those that are ``asleep``, and by their keys of those that are ``tried``
-    again; and that they do not fit, decided for the one with this ``order``. That ``stands`` until something happens
-    that may help. ``of_quota``: it is quota alone that they lack, whatever the nodes. ``behind``: gangs ahead keep
-    something from them. ``had`` is the quota that they do not lack.
+    """Gangs of one signature: the places of those that are ``asleep``, and the keys of those that are ``tried`` again.
+
+    They do not fit, as decided for the one with this ``order``. That ``stands`` until something happens that may help.
+    ``of_quota``: they lack only quota, whatever the nodes. ``behind``: gangs ahead keep something from them. ``had`` is
+    the quota that they do not lack.
     """
 
     __slots__ = ("asleep", "behind", "had", "of_quota", "order", "refusal", "stands", "tried")
@@ -266,8 +266,8 @@ class _Alike:
 class UnschedulableGangs:
     """The gangs in ``queue`` that sleep, by their keys; ``wake`` makes one of them active.
 
-    Whoever moves a gang says so (:meth:`moved`). For every signature of a gang that sleeps a refusal stands, or one of
-    its gangs has been woken.
+    Each change of a gang is passed to :meth:`update`. For every signature of a gang that sleeps a refusal stands, or
+    one of its gangs has been woken.
     """
 
     def __init__(
@@ -365,7 +365,7 @@ class UnschedulableGangs:
     # -- what is asked about -------------------------------------------------------------------------------
 
     def _index(self, signature: Signature) -> None:
-        """What the gangs of a signature lack says which events they are asked about."""
+        """Put a signature into the index of the events that may help its gangs."""
         self._remove_from_indexes(signature)
         if self._alike[signature].of_quota:
             tree, local_queue = _place(signature)
@@ -384,7 +384,7 @@ class UnschedulableGangs:
             del self._for_quota[tree]
 
     def _short(self, hints: QueueingHints) -> list[Signature]:
-        """Those that only quota can help, and to which that may have happened."""
+        """Return the signatures that only quota can help, and to which that may have happened."""
         out: list[Signature] = []
         for tree in list(self._for_quota) if hints.everywhere else sorted(hints.trees):
             queues = self._for_quota.get(tree, {})
@@ -420,9 +420,9 @@ class UnschedulableGangs:
         return exactly and hints.helps(signature, self._known[alike.asleep[0][2]][2])
 
     def _wake_first(self, signature: Signature, after: Order | None = None) -> None:
-        """Wake the first one, or the first behind this place; none that is behind one that is tried already: it goes
-        on from there. Those that lack nothing but quota skip their backoff, as in Kueue: a gang behind them
-        would take what was given back.
+        """Wake the first one, or the first behind this place, but none behind one that is tried already: it goes on
+        from there. Gangs that lack nothing but quota skip their backoff, as in Kueue: a gang behind them would take
+        what was given back.
         """
         alike = self._alike[signature]
         order = alike.next(after)

@@ -62,7 +62,7 @@ class Signature(msgspec.Struct, frozen=True, eq=False):
 
 def signature_of(world: World, ledger: Ledger, gangs: Sequence[GangId], key: str, *, apart: bool = False) -> Signature:
     """The signature of the gangs of the group with this key. It is ``apart`` if more has happened to it than a
-    signature has; so it is when it has members or room already of which a decision takes account.
+    signature has, such as members or room of which a decision takes account.
     """
     membership, class_of = world.membership, world.snapshot.class_of
     census = [membership.census(g) for g in gangs]

@@ -25,7 +25,7 @@ class Sightings:
     seen to begin, the latest last. Of those that ran before, that is known where their stamps would mislead.
 
     ``overdue`` are the UIDs of pods that still terminate ``overdue_after`` seconds after the end of their grace period,
-    as of the last :meth:`look`. Other facts about pods are updated with it.
+    as of the last :meth:`newly_overdue`. Other facts about pods are updated with it.
     """
 
     def __init__(
