@@ -9,9 +9,7 @@ single pods, only the first is checked.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-import numpy as np
+from collections.abc import Iterator, Mapping, Sequence
 
 from gangsched.core.actuation.actuator import Actuator
 from gangsched.core.arrays import Floats
@@ -25,6 +23,7 @@ from gangsched.core.lifecycle.group import Failed, Group
 from gangsched.core.planning.cycle import Decider
 from gangsched.core.queue.blocked_gang import block, reserve
 from gangsched.core.queue.scheduling_queue import Queue
+from gangsched.core.world.kept_room import left_over
 from gangsched.core.world.world import World, queue_order, share_of
 from gangsched.model.records import PREEMPT_NEVER
 
@@ -160,7 +159,8 @@ class NominatedGangs:
     def record_changes(self, changes: Sequence[Change]) -> None:
         """Find the gangs that these changes may help."""
         nodes = {change.node for change in changes if change.kind & Hint.ROOM_ON_NODES and change.node}
-        rooms = self._left_over(nodes) if nodes else []
+        found = left_over(self._world, self._ledger, sorted(nodes)) if nodes else {}
+        rooms = [room for room in found.values() if (room > 0).any()]
         quota = any(change.kind & Hint.QUOTA for change in changes)
         if not rooms and not quota:
             return
@@ -205,19 +205,6 @@ class NominatedGangs:
             if any((room[index] >= amounts).all() for room in rooms):
                 return True
         return False
-
-    def _left_over(self, nodes: Iterable[str]) -> list[Floats]:
-        """``(R,)`` each: what nodes have beyond all that is on them and all that is kept, without those that have
-        nothing.
-        """
-        snapshot = self._world.snapshot
-        snapshot.align_rows()
-        rows = {node: snapshot.row_of[node] for node in sorted(nodes) if node in snapshot.row_of}
-        free: dict[str, Floats] = {n: snapshot.allocatable[:, row] - snapshot.used[:, row] for n, row in rows.items()}
-        for held in self._ledger.kept_on(rows):
-            index, amounts = snapshot.vector(held.pod.shape)
-            np.subtract.at(free[held.node], index, amounts)
-        return [room for room in free.values() if (room > 0).any()]
 
     def _quiet(self, group: Group) -> bool:
         """Return True if no write to a victim or of a nomination is on its way or about to be sent.

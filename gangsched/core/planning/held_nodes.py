@@ -15,7 +15,9 @@ import numpy as np
 from gangsched.core.arrays import Floats
 from gangsched.core.decision import Placement
 from gangsched.core.ledger.ledger import Ledger
+from gangsched.core.world.kept_room import left_over
 from gangsched.core.world.world import World
+from gangsched.model.constraints import PodShape
 
 #: When nodes are held (``preemption.holdRoom``).
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
@@ -46,21 +48,14 @@ def uses_free_room(world: World, ledger: Ledger, key: str, places: Sequence[Plac
 
 def _rooms(world: World, ledger: Ledger, key: str, places: Sequence[Placement]) -> Iterator[tuple[str, Floats, Floats]]:
     """Of each node how much of each resource the members on it ask for, and how much is free for them now."""
-    by_node: dict[str, list[str]] = {}
+    asked: dict[str, list[PodShape]] = {}
     for place in places:
-        by_node.setdefault(place.node, []).append(place.uid)
-    snapshot = world.snapshot
-    snapshot.align_rows()
-    for node, uids in by_node.items():
-        row = snapshot.row_of.get(node)
-        if row is None:
-            continue
-        shapes = [world.members[uid].shape for uid in uids if uid in world.members]
-        kept = [each.pod.shape for each in ledger.kept_on([node], but=key)]
-        vectors, taken = [*map(snapshot.vector, shapes)], [*map(snapshot.vector, kept)]
-        asked, free = np.zeros(len(snapshot.resources)), snapshot.allocatable[:, row] - snapshot.used[:, row]
-        for index, amounts in vectors:
-            asked[index] += amounts
-        for index, amounts in taken:
-            free[index] -= amounts
-        yield node, asked, free
+        shapes = asked.setdefault(place.node, [])
+        if place.uid in world.members:
+            shapes.append(world.members[place.uid].shape)
+    vectors = {node: [*map(world.snapshot.vector, shapes)] for node, shapes in asked.items()}
+    for node, free in left_over(world, ledger, asked, but=key).items():
+        total = np.zeros(len(free))
+        for index, amounts in vectors[node]:
+            total[index] += amounts
+        yield node, total, free

@@ -67,6 +67,20 @@ def taken_room(
         yield Phantom(world.snapshot.class_of(pod), pod.uid, pod.nominated_node)
 
 
+def left_over(world: World, ledger: Ledger, nodes: Iterable[str], but: str = "") -> dict[str, Floats]:
+    """Return what each of these nodes has beyond the pods on it and the room that is kept there, ``(R,)`` by name. What
+    is kept for turns, or for the holder ``but``, does not count.
+    """
+    snapshot = world.snapshot
+    snapshot.align_rows()
+    rows = {node: snapshot.row_of[node] for node in nodes if node in snapshot.row_of}
+    free: dict[str, Floats] = {n: snapshot.allocatable[:, row] - snapshot.used[:, row] for n, row in rows.items()}
+    for kept in ledger.kept_on(rows, but):
+        index, amounts = snapshot.vector(kept.pod.shape)
+        np.subtract.at(free[kept.node], index, amounts)
+    return free
+
+
 def renew_classes(world: World, ledger: Ledger, priority: int, members: Iterable[Pod]) -> None:
     """Give kept room the classes that its pods are of for a gang of this ``priority`` and with these ``members``: by
     the labels that terms have asked for since, pods that were alike may differ now.
