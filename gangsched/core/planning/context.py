@@ -332,11 +332,18 @@ class SchedulingContext:
         table, uids = self.world.snapshot.table, known.gone_for(self.group, self.priority)
         paused = self.asked.pause.until > self.now
         may_evict = not paused and self.world.membership.policy(self.gangs) != PREEMPT_NEVER
-        if weaker and may_evict and self.group not in known.evictions:
+        if weaker and may_evict and self.evicts_for_announced and self.group not in known.evictions:
             # It would own them, and the weaker plans be withdrawn: so it must have the right to take them itself.
             uids = list({*uids, *filter(self._may_own, known.gone_for(self.group))})
         slots = (slot for uid in uids if (slot := table.slot_of.get(uid)) is not None and table.row[slot] >= 0)
         return np.array(sorted(s for s in slots if not table.flags[s] & TERMINATING), dtype=np.int64)
+
+    @property
+    def evicts_for_announced(self) -> bool:
+        """Return whether pods may be evicted for all members that are asked about, announced ones included.
+        Quota is charged for those, and bounds what is evicted for them.
+        """
+        return self.options.announced_evict or not self.announced or not isinstance(self.gate, NoQuota)
 
     def _may_own(self, uid: str) -> bool:
         """Return whether the gang could evict a pod that a weaker plan removes. Between two gangs with quota the rules

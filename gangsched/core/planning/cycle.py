@@ -246,10 +246,8 @@ class GangCycle:
         return None
 
     def _of_existing(self, context: SchedulingContext) -> SchedulingContext:
-        """The context in which victims are looked for: as a rule that of members that exist. Quota is charged for those
-        that are announced, and bounds what is evicted for them.
-        """
-        if self._options.announced_evict or not context.announced or not isinstance(context.gate, NoQuota):
+        """The context in which victims are looked for: as a rule that of members that exist."""
+        if context.evicts_for_announced:
             return context
         existing = self._context(context.gate, announced=False)
         existing.domain = context.domain

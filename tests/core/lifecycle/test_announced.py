@@ -118,6 +118,18 @@ def test_no_pod_is_evicted_for_members_that_do_not_exist(group: Built) -> None:
 
 
 @BOTH
+def test_victims_of_a_weaker_plan_are_not_taken_over_for_members_that_do_not_exist(group: Built) -> None:
+    """The gang may not evict them either. The weaker plan stays: it would be made and withdrawn without an end."""
+    weaker = pod("s").cpu(5).priority(2)
+    cluster = Cluster(node("n1").cpu(7), group, first(), weaker, pod("v").cpu(3).priority(1).on("n1"), **ALL)
+    cluster.run()
+    assert writes(cluster.log).count(("Nominate", "s")) == 1
+    cluster.leave()
+    cluster.run()
+    assert nodes_of(cluster.log) == {"m0": "n1"}  # free room is the stronger gang's
+
+
+@BOTH
 def test_a_member_that_exists_evicts_for_itself(group: Built) -> None:
     """What is announced has its room beside it, which nobody leaves for it."""
     nodes = node("n1").memory(8), node("n2").cpu(8).memory(1)
