@@ -108,13 +108,20 @@ def in_one_sentence() -> str:
     )
 
 
+def supported() -> range:
+    """The minor versions of Kubernetes that are supported, as upstream does, the newest first."""
+    newest = max(int(version.split(".")[1]) for version in versions.pinned())
+    return range(newest, newest - 3, -1)
+
+
 def the_versions() -> str:
-    """The last four minor versions: what runs against each, and how its own group API is switched on."""
+    """The supported minor versions: what runs against each, and how its own group API is switched on."""
     pinned = {int(version.split(".")[1]): version for version in versions.pinned()}
-    newest = max(pinned)
     lines = []
-    for minor in range(newest, newest - 4, -1):
-        tested = f"{pinned[minor]}: the part of the suite that needs an API server" if minor in pinned else "not run"
+    for minor in supported():
+        tested = "not run yet: runs before a release"
+        if minor in pinned:
+            tested = f"{pinned[minor]}: the part of the suite that needs an API server"
         if pinned.get(minor, "").startswith(f"{versions.DEFAULT}."):
             tested = f"{pinned[minor]}: the whole suite, at every change"
         api = versions.GROUP_APIS.get(minor)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests import readme
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_captured_output_numbers_and_picture_are_current() -> None:
@@ -14,6 +17,13 @@ def test_captured_output_numbers_and_picture_are_current() -> None:
     outdated = [str(path) for path, text in readme.written().items() if path.read_text() != text]
     assert outdated == [], "run make readme, and read the difference"
     assert len(readme.written()) == 2 + len(readme.BLOCKS)
+
+
+def test_the_chart_installs_on_all_supported_versions_and_on_no_older_one() -> None:
+    """Its `kubeVersion` is the oldest of the three that the documentation names."""
+    chart = yaml.safe_load((ROOT / "manifests/helm/gangsched/Chart.yaml").read_text())
+    assert len(readme.supported()) == 3
+    assert chart["kubeVersion"] == f">=1.{readme.supported()[-1]}.0-0"
 
 
 def test_what_is_out_of_date_is_named_and_mended(
