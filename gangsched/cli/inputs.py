@@ -19,6 +19,7 @@ from gangsched.cluster.manifests import load
 from gangsched.core.events import Event
 from gangsched.core.options import Options
 from gangsched.messages import failures
+from gangsched.model.dialects import BY_FAMILY
 from gangsched.model.dialects.operators import OPERATORS
 from gangsched.model.errors import FieldError, Problem
 from gangsched.model.times import parse_time
@@ -334,7 +335,7 @@ def configure(args: argparse.Namespace, *, log_level: str | None = None) -> Conf
 
 _KINDS = {
     "Pod": ("po", "pod", "pods"),
-    "PodGroup": ("pg", "podgroup", "podgroups"),
+    "PodGroup": ("pg",),
     "Job": ("job", "jobs"),
     "Deployment": ("deploy", "deployment", "deployments"),
     "JobSet": ("jobset", "jobsets"),
@@ -344,6 +345,7 @@ _KINDS = {
     "StatefulSet": ("sts", "statefulset", "statefulsets"),
 }
 _KIND_OF = {
+    **{name: each.kind for each in BY_FAMILY.values() for name in (each.kind.lower(), each.plural)},
     **{name: each.kind for each in OPERATORS.values() for name in (each.kind.lower(), each.plural)},
     **{short: kind for kind, shorts in _KINDS.items() for short in shorts},
 }

@@ -78,3 +78,16 @@ def test_a_name_of_another_kind(answer, tmp_path):
     file = written(tmp_path, *NODES, pod("alone"), job())
     _, errors = answer("explain", "trainjob/alone", file)
     assert errors == "gangsched: there is no TrainJob default/alone; there is a Pod of that name\n"
+
+
+def test_a_podgang_is_called_by_its_kind(answer, tmp_path):
+    """As any other group."""
+    container = {"name": "main", "image": "example.com/x", "resources": {"requests": {"cpu": "1"}}}
+    pods = {"schedulerName": "py-gang-scheduler", "containers": [container]}
+    clique = {"name": "c", "spec": {"replicas": 1, "podSpec": pods}}
+    spec = {"template": {"cliques": [clique]}}
+    owner = {"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "serve"}, "spec": spec}
+    lines, _ = answer("explain", "podgang/serve-0", written(tmp_path, *NODES, owner))
+    assert lines[0].startswith("default/serve-0  PodGang ")
+    _, error = answer("explain", "podgroup/serve-0", written(tmp_path, *NODES, owner))
+    assert "there is a PodGang of that name" in error

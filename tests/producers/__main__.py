@@ -21,7 +21,7 @@ from tests.producers.running import HERE, Story, controller, play
 from tests.producers.scheduler_plugins import scheduler_plugins_story
 from tests.producers.spark import spark_story
 from tests.producers.trainer import trainer_story
-from tests.producers.volcano import shapes_story, volcano_story
+from tests.producers.volcano import partitions_story, shapes_story, volcano_story
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ PRODUCERS = {
         "go-training", "github.com/kubeflow/training-operator", training_story, "/cmd/training-operator.v1"
     ),
     "volcano": Producer("go-volcano", "volcano.sh/volcano", volcano_story, "/cmd/controller-manager"),
+    "volcano-partitions": Producer("go-volcano", "volcano.sh/volcano", partitions_story, "/cmd/controller-manager"),
     "volcano-shapes": Producer("go-volcano", "volcano.sh/volcano", shapes_story, "/cmd/controller-manager"),
 }
 

@@ -108,6 +108,24 @@ def test_vcjobs(tmp_path: Path) -> None:
     evicts_the_other(recorded, *found.values())
 
 
+def test_partitions_of_a_vcjob(tmp_path: Path) -> None:
+    """Volcano's controllers write them as sub-groups with a topology; they start in a rack each, all in one spine."""
+    recorded = json.loads(RECORDED.with_name("recorded-volcano-partitions.json").read_text())
+    pending = [i for i in recorded["items"] if i["kind"] == "Pod"]
+    for each in pending:
+        del each["spec"]["nodeName"]
+        each["status"] = {"phase": "Pending"}
+    (found,) = decided(recorded, tmp_path, volcano(tmp_path)).values()
+    parts: dict[str, set[str]] = {}
+    for each in pending:
+        meta = each["metadata"]
+        parts.setdefault(meta["labels"]["volcano.sh/partition-id"], set()).add(
+            found.placements[f"default/{meta['name']}"]
+        )
+    assert (found.outcome, found.required) == ("bind", 6)
+    assert sorted(map(sorted, parts.values())) == [["c"], ["d"], ["e"]]
+
+
 @pytest.mark.parametrize("policy", ["coscheduling", "volcano", "owner"])
 def test_train_jobs(policy: str, tmp_path: Path) -> None:
     """The TrainJob of higher priority starts whole and the other leaves whole, in groups of either API or by owner."""

@@ -16,9 +16,9 @@ from tests.e2e.scheduler import running_scheduler
 from tests.e2e.stories import EXAMPLES, condition, nodes_ready
 from tests.e2e.volcano import GROUP, phase
 from tests.producers.preemption import Rivals
-from tests.producers.running import HERE, running
+from tests.producers.running import HERE, record, running
 
-RECORDED_VOLCANO = HERE / "recorded-volcano.json"
+RECORDED_VOLCANO, RECORDED_PARTITIONS = (HERE / f"recorded-volcano{what}.json" for what in ("", "-partitions"))
 VCJOB = "batch.volcano.sh/v1alpha1/Job"
 QUEUE = "scheduling.volcano.sh/v1beta1/Queue"
 HYPER_NODE = "topology.volcano.sh/v1alpha1/HyperNode"
@@ -177,3 +177,52 @@ async def shapes_story(plane: ControlPlane, folder: Path, binary: Path, sources:
                     return not await admin.list("Pod")
 
                 await wait_until(gone, what="the pods are gone", timeout=180)
+
+
+def divided() -> list[Object]:
+    """A VCJob of three partitions of two pods, each in one rack and all in one spine, and four racks of three CPUs in
+    two spines.
+    """
+    found = shape("train", 6, near=True)
+    rack = {"mode": "hard", "highestTierAllowed": 1}
+    policy = {"totalPartitions": 3, "partitionSize": 2, "minPartitions": 3, "networkTopology": rack}
+    found["spec"]["tasks"][0]["partitionPolicy"] = policy
+    api, _, kind = HYPER_NODE.rpartition("/")
+
+    def domain(name: str, tier: int, of: str, members: list[str]) -> Object:
+        listed = [{"type": of, "selector": {"exactMatch": {"name": member}}} for member in members]
+        return {"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": {"tier": tier, "members": listed}}
+
+    racks = {"a": 1, "b": 3, "c": 3, "d": 3, "e": 3}
+    nodes = []
+    for name, cpus in racks.items():
+        each = node(ord(name))
+        each["metadata"] |= {"name": name, "labels": {"kubernetes.io/hostname": name}}
+        each["status"]["allocatable"]["cpu"] = each["status"]["capacity"]["cpu"] = str(cpus)
+        nodes.append(each)
+    tree = [domain(f"rack-{name}", 1, "Node", [name]) for name in racks]
+    tree.append(domain("spine-0", 2, "HyperNode", ["rack-a", "rack-b"]))
+    tree.append(domain("spine-1", 2, "HyperNode", ["rack-c", "rack-d", "rack-e"]))
+    return [*nodes, *tree, found]
+
+
+async def partitions_story(plane: ControlPlane, folder: Path, binary: Path, sources: Path) -> None:
+    """The partitions of a VCJob, which Volcano's controllers write as sub-groups of its PodGroup, get a rack each."""
+    command = (binary, "--kubeconfig", plane.admin_kubeconfig, "--leader-elect=false")
+    async with Client(plane.admin_kubeconfig) as admin:
+        await prepared(admin, sources)
+        *others, job = divided()
+        await admin.apply(others)
+        await nodes_ready(admin)
+        with running(folder, "volcano", *command):
+            await admin.apply(job)
+            async with running_scheduler(plane.scheduler_kubeconfig, folder, **ANSWERS):
+                await admin.wait_for(VCJOB, "train", in_phase("Running"), timeout=120)
+            pods = await admin.list("Pod")
+            parts: dict[str, set[str]] = {}
+            for pod in pods:
+                part = pod["metadata"]["labels"]["volcano.sh/partition-id"]
+                parts.setdefault(part, set()).add(pod["spec"]["nodeName"])
+            await record(admin, ("Node", QUEUE, HYPER_NODE, VCJOB, GROUP, "Pod"), RECORDED_PARTITIONS)
+    assert sorted(map(sorted, parts.values())) == [["c"], ["d"], ["e"]], parts
+    print(f"{len(pods)} pods of {len(parts)} partitions run, each partition in one rack of one spine")
