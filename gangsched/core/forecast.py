@@ -174,9 +174,10 @@ def _leave(gangs: tuple[GangId, ...], verdict: Verdict, decider: Decider) -> Non
     for binding in claims if not isinstance(claims, str) else ():
         world.snapshot.volumes.assume(binding.key, binding.target)
     if fits:
-        for each in (each for place in verdict.placements for each in place.claims):
+        for place, n, each in ((p, n, each) for p in verdict.placements for n, each in enumerate(p.claims)):
             given = Assumed(each.uid, each.allocation, each.consumers)
-            world.snapshot.devices.assume((each.namespace, each.name), given)
+            name = each.name or f"{place.name}/{n}"  # of a claim that is not made yet
+            world.snapshot.devices.assume((each.namespace, name), given)
         for place in verdict.placements:
             world.assume(place.uid, place.node)
     elif verdict.placements:

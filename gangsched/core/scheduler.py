@@ -617,6 +617,7 @@ class Scheduler:
 
     def _leadership(self, leading: bool) -> None:
         self._leading = leading
+        self.world.snapshot.devices.foresees_claims = False
         if not leading:
             # Another process may write from now on: nothing that was under way here is ours any more.
             self._run = self._begin()

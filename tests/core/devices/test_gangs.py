@@ -170,6 +170,20 @@ def test_devices_on_one_root_for_each_member(busy: bool) -> None:
         assert len(roots) <= 1
 
 
+def test_devices_of_claims_that_are_not_made_yet_are_given_once() -> None:
+    """What is planned for one gang is in use for the next."""
+    objects: list[Built] = [node("n1"), *CLASSES, gpus("n1", 4), template("t")]
+    gangs: list[Built] = [each for g in "ab" for each in (gang(g).min(2), *_from_template(g))]
+    found = plan(*objects, *gangs, pod("p").devices(templates=("t",)).created(9.0))
+    assert [found[key].outcome for key in ("d/a", "d/b", "d/p")] == ["bind", "bind", "unschedulable"]
+    names = [name for key in ("d/a", "d/b") for some in given(found[key]).values() for name in some]
+    assert sorted(names) == [f"gpu-{i}" for i in range(4)]
+
+
+def _from_template(name: str) -> list[Built]:
+    return [pod(f"{name}{i}").devices(templates=("t",)).gang(name) for i in range(2)]
+
+
 def test_whole_nodes_and_large_devices_stay_free() -> None:
     """A small claim goes to a node in use, and to small devices."""
     use = held("h", "n2", "gpu-0", users=("other",))
