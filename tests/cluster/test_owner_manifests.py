@@ -303,8 +303,9 @@ def test_partitions_of_a_vcjob_are_sub_groups() -> None:
     objects[0]["spec"]["tasks"][1]["partitionPolicy"] = {**PARTITIONS, "networkTopology": near}
     gang, pods = seen(objects)
     assert gang.parts is not None
-    (part,) = gang.parts.parts
+    part, other = gang.parts.parts
     assert (part.name, part.count, part.least) == ("work", 1, 1)
+    assert (other.name, other.count, gang.remark) == ("main", 1, None)
     assert part.topology == ((f"{TIER}0", True),)
     assert sorted(pod.labels.get("volcano.sh/partition-id", "none") for pod in pods) == ["0", "1", "none"]
 

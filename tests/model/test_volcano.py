@@ -145,6 +145,17 @@ def test_one_domain_for_all_members_or_for_each_sub_group(spec, topology):
     assert (found.topology, found.parts.parts[0].topology, found.remark) == ((), topology, None)
 
 
+def test_tasks_beside_sub_groups():
+    """A task of which some partitions are needed says it itself; of another task so many members are a part."""
+    of_task = {"labelSelector": {"matchLabels": {"volcano.sh/task-spec": "worker"}}, "matchLabelKeys": ["partition"]}
+    policy = {"name": "worker", "subGroupSize": 2, "minSubGroups": 1, **of_task}
+    found = group(minMember=3, minTaskMember={"worker": 2, "ps": 1}, subGroupPolicy=[policy])
+    assert (found.min_member, found.remark) == (3, None)
+    assert [(part.name, part.count, part.least) for part in found.parts.parts] == [("worker", 2, 1), ("ps", 1, None)]
+    pods = [{"volcano.sh/task-spec": "ps"}, {"volcano.sh/task-spec": "worker", "partition": "1"}]
+    assert [role_of(member({"scheduling.k8s.io/group-name": "g"}, each), found) for each in pods] == ["ps", "worker/1"]
+
+
 def test_sub_groups_in_racks_of_one_spine():
     """Each of the policies has a topology of its own, within that of the group."""
     spine, rack = {"mode": "hard", "highestTierAllowed": 2}, {"mode": "hard", "highestTierAllowed": 1}

@@ -88,7 +88,8 @@ class PodGroupSpec(wire.Wire):
         dict[str, int] | None,
         used(
             "so many of each task are among them, if they are not more than `minMember` together; otherwise ignored, "
-            "as in Volcano. Beside `subGroupPolicy` it is reported"
+            "as in Volcano. Beside `subGroupPolicy` it counts for tasks that no policy selects by the label "
+            "`volcano.sh/task-spec`; if a policy selects by other labels, it is reported"
         ),
     ] = None
     min_resources: MinResources = None
@@ -164,8 +165,14 @@ def _sub_groups(spec: PodGroupSpec) -> tuple[Part | None, Mistake | None]:
         parts.append(Part(name, size, least, selector=selector, keys=keys, topology=topology))
     if not parts:
         return None, None
-    if spec.min_task_member and remark is None:
-        remark = FieldError("spec.minTaskMember", invalid.TASKS_AND_SUBGROUPS).remark
+    policies = [each.label_selector for each in spec.sub_group_policy or ()]
+    divided = {(each.match_labels or {}).get(TASK, "") if each is not None else "" for each in policies}
+    for task, count in _roles(spec):
+        if "" in divided or task in names - divided:
+            remark = remark or FieldError("spec.minTaskMember", invalid.TASKS_AND_SUBGROUPS).remark
+        elif task not in divided:
+            of_task = label_selector(wire.LabelSelector({TASK: task}), "spec.minTaskMember")
+            parts.append(Part(task, count, selector=of_task))
     return Part(least=len(parts), parts=tuple(parts)), remark
 
 
