@@ -63,6 +63,43 @@ def test_docstrings_are_statements() -> None:
     assert questions('def f():\n    """Is it so?\n\n    Yes.\n    """') == ["Is it so?"]
 
 
+#: Names of functions that nobody can place without reading them.
+UNCLEAR = {
+    *(
+        "again",
+        "calm",
+        "drop",
+        "gone",
+        "in_vain",
+        "kept",
+        "later",
+        "look",
+        "mention",
+        "moved",
+        "noted",
+        "over",
+        "still",
+    ),
+    *("take", "told", "unname", "ways", "what_of", "wishes_met", "worth_asking"),
+}
+#: Names that have one meaning, and the files where they have it: the places of a plan, the batches of a cluster.
+ONE_MEANING = {
+    "settle": {"gangsched/core/preemption/settle.py"},
+    "follow": {"gangsched/runtime/connecting.py", "gangsched/cli/ui_sources.py"},
+}
+
+
+def test_functions_are_named_by_what_they_return_or_do() -> None:
+    """No function of the product has a name that was not understood; the few others mean one thing."""
+    defined: dict[str, set[str]] = {}
+    for path in (ROOT / "gangsched").rglob("*.py"):
+        for each in ast.walk(ast.parse(path.read_text())):
+            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+                defined.setdefault(each.name.strip("_"), set()).add(str(path.relative_to(ROOT)))
+    assert {name: defined[name] for name in UNCLEAR & defined.keys()} == {}
+    assert {name: defined[name] - files for name, files in ONE_MEANING.items() if defined[name] - files} == {}
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [

@@ -166,13 +166,13 @@ async def _leave_namespace(client: Client, args: argparse.Namespace, space: str,
         _save(file, again)
     kinds = {each["kind"] for each in objects} | {"Pod", "Job"}
 
-    async def look() -> list[Step]:
+    async def read_steps() -> list[Step]:
         found, problems = await _read(client, space, kinds)
         if problems:
             raise _SkippedError(problems[0])
         return steps(found, names, args.to)
 
-    return await _carry_out(client, [s for s in todo if s.verb in (_PATCH, _DELETE, _AGAIN)], file, look)
+    return await _carry_out(client, [s for s in todo if s.verb in (_PATCH, _DELETE, _AGAIN)], file, read_steps)
 
 
 def _save(file: Path, again: Sequence[Object]) -> None:
@@ -373,10 +373,10 @@ def _name(each: Object) -> str:
 
 
 async def _carry_out(
-    client: Client, todo: Sequence[Step], file: Path, look: Callable[[], Awaitable[Sequence[Step]]]
+    client: Client, todo: Sequence[Step], file: Path, read_steps: Callable[[], Awaitable[Sequence[Step]]]
 ) -> int:
-    """Take one step after another; what fails is reported, and the others are taken all the same. ``look`` finds the
-    steps for the namespace as it is by then.
+    """Take one step after another; what fails is reported, and the others are taken all the same. ``read_steps``
+    finds the steps for the namespace as it is by then.
     """
     from gangsched.cluster.kube.client import ApiError, UnreachableError  # noqa: PLC0415 - see cli.inputs
 
@@ -387,9 +387,9 @@ async def _carry_out(
             if asyncio.get_running_loop().time() >= until:
                 raise _SkippedError(leaving.NO_TIME(seconds=_ALL_SECONDS))  # noqa: TRY301 - as what a step raises
             if step.verb == _PATCH:
-                await _as_it_is(step, look, partial(_patch, client))
+                await _as_it_is(step, read_steps, partial(_patch, client))
             else:
-                await _as_it_is(step, look, partial(_delete, client))
+                await _as_it_is(step, read_steps, partial(_delete, client))
                 deleted = True
                 if step.verb == _AGAIN:
                     await _wait_for_deletion(client, step, until)
@@ -403,7 +403,9 @@ async def _carry_out(
     return answers.OK if done == len(todo) else answers.FAILED
 
 
-async def _as_it_is(step: Step, look: Callable[[], Awaitable[Sequence[Step]]], send: Callable[[Step], Any]) -> None:
+async def _as_it_is(
+    step: Step, read_steps: Callable[[], Awaitable[Sequence[Step]]], send: Callable[[Step], Any]
+) -> None:
     """Take a step if it is right still: pods may have started since it was found, or the object may be another one.
 
     ``send`` gets the step as it was found now. An object that was written in between is looked at again. Raises
@@ -413,7 +415,9 @@ async def _as_it_is(step: Step, look: Callable[[], Awaitable[Sequence[Step]]], s
 
     for left in range(_ATTEMPTS - 1, -1, -1):
         patches = step.verb == _PATCH
-        now = next((each for each in await look() if each.path == step.path and (each.verb == _PATCH) == patches), None)
+        now = next(
+            (each for each in await read_steps() if each.path == step.path and (each.verb == _PATCH) == patches), None
+        )
         if now is None or not step.is_still(now):
             raise _SkippedError(leaving.CHANGED(now=now.text if now is not None else leaving.NOTHING_TO_DO))
         try:

@@ -161,13 +161,13 @@ def _together(known: Sequence[Stay], level: int) -> Iterator[list[Stay]]:
         yield from ([stay] for stay in known)
         return
 
-    def look(stay: Stay) -> tuple[object, ...]:
+    def appearance(stay: Stay) -> tuple[object, ...]:
         times = (stay.begin, stay.leaving, stay.end)
         return (*(None if at is None else round(at / _SAME) for at in times), stay.pod.gang if _ganged(stay) else "")
 
     groups: dict[tuple[object, ...], list[Stay]] = {}
     for stay in known:
-        groups.setdefault(look(stay), []).append(stay)
+        groups.setdefault(appearance(stay), []).append(stay)
     yield from groups.values()
 
 

@@ -57,8 +57,8 @@ def run(args: argparse.Namespace) -> int:
     make_controllers: MakeControllers | None = None
     if configuration.group_status.enabled and not args.dry_run and not args.once:
         make_controllers = GroupControllers
-    told = partial(announce, configuration=configuration, dry_run=args.dry_run)
-    connection = connect(configuration, elects=not args.dry_run, announce=told)
+    report = partial(announce, configuration=configuration, dry_run=args.dry_run)
+    connection = connect(configuration, elects=not args.dry_run, announce=report)
     running = Process(
         configuration,
         connection,
@@ -90,10 +90,10 @@ def _shadow(args: argparse.Namespace, configuration: Configuration) -> int:
             raise answers.UsageError(beside.CANNOT_WRITE(folder=folder, error=error.strerror)) from None
     configuration = configuration.serving(names)
 
-    def told(connection: Connection) -> None:
+    def report(connection: Connection) -> None:
         answers.complain([str(connection), beside.RUNNING(names=", ".join(names))])
 
-    connection = connect(configuration, announce=told)
+    connection = connect(configuration, announce=report)
     running = Process(configuration, connection, shadow=ShadowOf(own, folder))
     code = running.run()
     if running.report is not None:

@@ -86,7 +86,9 @@ def needed(part: Part, there: Mapping[str, int], placed: Mapping[str, int]) -> d
     return out
 
 
-def ways(part: Part, there: Mapping[str, int], placed: Mapping[str, int], most: int) -> list[dict[str, int]]:
+def starting_choices(
+    part: Part, there: Mapping[str, int], placed: Mapping[str, int], most: int
+) -> list[dict[str, int]]:
     """Return the ways to choose what must start together, as :func:`needed` has it, its own first; at most so many.
     Parts that have placed members are in all of them, and parts that lack members in none.
     """
@@ -105,7 +107,7 @@ def ways(part: Part, there: Mapping[str, int], placed: Mapping[str, int], most: 
         chosen = [[*fixed, *some] for some in islice(combinations(free, part.least - len(fixed)), most)]
     out: list[dict[str, int]] = []
     for some in chosen:
-        within = islice(product(*(ways(each, there, placed, most) for each in some)), most - len(out))
+        within = islice(product(*(starting_choices(each, there, placed, most) for each in some)), most - len(out))
         out += [{role: count for wanted in each for role, count in wanted.items()} for each in within]
     return out
 

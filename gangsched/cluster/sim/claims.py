@@ -32,9 +32,9 @@ class ClaimController:
     def _on_change(self, event: Event, old: Any) -> None:
         if not self._due and _concerns_claims(event, old):
             self._due = True
-            self._clock.after(self._timing.controller_seconds, self._look)
+            self._clock.after(self._timing.controller_seconds, self._allocate_claims)
 
-    def _look(self) -> None:
+    def _allocate_claims(self) -> None:
         self._due = False
         for pod in list(self._store.pods.values()):
             if pod.devices is not None and pod.live and not pod.finished:

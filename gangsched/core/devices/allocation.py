@@ -435,5 +435,5 @@ def in_use(claims: Iterator[ResourceClaim] | Sequence[ResourceClaim]) -> InUse:
     found = InUse()
     for claim in claims:
         if claim.allocation is not None:
-            found.take(claim.allocation)
+            found.add(claim.allocation)
     return found

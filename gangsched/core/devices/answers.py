@@ -60,4 +60,4 @@ class Answers:
         pools = self._index.inventory.pools(node.name, node.labels)
         most = MAX_STEPS if self._steps < _STEPS else _FEW_STEPS
         known = self._index.sizes() if sizes else None
-        return Allocator(node.name, pools, used, self._index.classes, kinds.of, known, most)
+        return Allocator(node.name, pools, used, self._index.classes, kinds.kind_of, known, most)

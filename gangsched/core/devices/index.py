@@ -105,12 +105,12 @@ class DeviceIndex:
                 news = self._put_claim(record)
         return news
 
-    def drop(self, kind: str, namespace: str, name: str) -> None:
+    def remove(self, kind: str, namespace: str, name: str) -> None:
         """Remove the object of this API kind."""
         self.generation += 1
         if kind == "ResourceSlice":
             self.slices.pop(name, None)
-            self.inventory.drop(name)
+            self.inventory.remove(name)
         elif kind == "DeviceClass":
             self.classes.pop(name, None)
             self._forget_kinds()
@@ -260,7 +260,7 @@ class DeviceIndex:
             for key in self.claims.keys() | self.assumed.keys():
                 given = self.allocation(key)
                 if given is not None:
-                    found.take(given)
+                    found.add(given)
             self._in_use = (self.generation, found)
         return self._in_use[1]
 

@@ -45,7 +45,7 @@ class Kinds:
         #: Why a selector has failed on some device, the first time.
         self.error = ""
 
-    def of(self, pool: Pool, device: Device) -> Hashable:
+    def kind_of(self, pool: Pool, device: Device) -> Hashable:
         """Return the kind of a device, with the values that constraints compare."""
         number, values = self._of_pool(pool)[device.name]
         return number, values

@@ -61,13 +61,13 @@ class Inventory:
 
     def put(self, new: ResourceSlice) -> None:
         """Insert or replace a slice."""
-        self.drop(new.name)
+        self.remove(new.name)
         self._slices[new.name] = new
         key = (new.driver, new.pool)
         self._pools.setdefault(key, {})[new.name] = new
         self._count(new, +1)
 
-    def drop(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Remove a slice."""
         old = self._slices.pop(name, None)
         if old is None:
@@ -222,7 +222,7 @@ class InUse:
     #: How many shares there are of each.
     number: dict[DeviceId, int] = field(default_factory=dict)
 
-    def take(self, allocation: Allocation) -> None:
+    def add(self, allocation: Allocation) -> None:
         """Add the devices of a claim."""
         for each in allocation.devices:
             if each.admin:

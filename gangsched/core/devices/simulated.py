@@ -91,7 +91,7 @@ class DevicesInThought:
         if before is not None:
             self._used.give_back(before)
         if after is not None:
-            self._used.take(after)
+            self._used.add(after)
         for each in (before or after or Allocation(())).devices:
             self._alter(each.device.driver, each.device.pool)
 
@@ -134,7 +134,7 @@ class DevicesInThought:
         guest = Guest(ident, demand.own, fresh, held)
         self._guests.setdefault(row, []).append(guest)
         self._widen(self._asked([guest]))
-        self._settle(row)
+        self._choose_devices(row)
 
     def unplace(self, ident: int, row: int) -> None:
         """The last pod of this class that came to the node leaves it again."""
@@ -148,9 +148,9 @@ class DevicesInThought:
                 self._given[key] = at, users - 1
         for key in guest.held:
             self._move(key, joined=-1)
-        self._settle(row)
+        self._choose_devices(row)
 
-    def _settle(self, row: int) -> None:
+    def _choose_devices(self, row: int) -> None:
         """Other pods are on the node: what of its devices other nodes reach is chosen now."""
         self._changed.append(row)
         if not self.index.inventory.wide:
@@ -162,7 +162,7 @@ class DevicesInThought:
         found = self._allocate(row, self._guests.get(row, ()))
         wide = [self._reached_by_several(each) for each in found or ()]
         for each in wide:
-            self._used.take(each)
+            self._used.add(each)
         self._wide[row] = wide
         self._changed.append(_ALL)
         self._altered.update(range(len(self._nodes)))
@@ -409,7 +409,7 @@ class DevicesInThought:
         others = kinds.asked(self.place_of(self._asked(self._guests.get(row, ()))))
         return sum(count for other, count in others if kinds.served((other, count)) & kinds.served(ask))
 
-    def look(self, row: int) -> Hashable:
+    def fingerprint(self, row: int) -> Hashable:
         """Return what tells a node from others for the claims in play: what it has, and what pods here take of it."""
         return self._state(row), tuple(sorted(self._asked(self._guests.get(row, ()))))
 
@@ -453,7 +453,7 @@ class DevicesInThought:
                 self._used.give_back(each)
             found = self._allocate(row, guests)
             for each in self._wide.get(row, ()):
-                self._used.take(each)
+                self._used.add(each)
             given: dict[int, dict[ClaimKey | int, Allocation]] = {}
             for (n, what, _), allocation in zip(self._claims(guests), found or (), strict=False):
                 given.setdefault(n, {})[what] = allocation

@@ -169,7 +169,7 @@ class Bindings:
         self._actuator.begin(group.key)
         found = assign(world.snapshot, world.members, plan.placements)
         for place in plan.placements:
-            self.resumed.take(world.members[place.uid], place.node)
+            self.resumed.use_room(world.members[place.uid], place.node)
         self._ledger.release(group.key)
         self.hold(group, plan)
         self._ledger.deadlines.at(group.key, self._world.now + self._options.bind_timeout_seconds)
@@ -199,7 +199,7 @@ class Bindings:
 
         What can be written for them by now is asked for.
         """
-        everything, problem = self._devices.follow(group, plan)
+        everything, problem = self._devices.write_claims(group, plan)
         if problem:
             return False, causes.giving_devices(problem=problem)
         for binding in plan.claims:
@@ -239,7 +239,7 @@ class Bindings:
         self._ledger.release(group.key)
         for place in plan.placements:
             self._world.assume(place.uid, place.node)
-            self.resumed.take(self._world.members[place.uid], place.node)
+            self.resumed.use_room(self._world.members[place.uid], place.node)
             self._work.changes.append(Change(Hint.PODS, place.node, self._world.members[place.uid]))
         self._ledger.may_have_taken(group.key, set(plan.node_of.values()), priority)
 

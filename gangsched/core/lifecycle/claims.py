@@ -71,7 +71,7 @@ class DeviceClaims:
             index.assume(each.key, Assumed(each.uid, each.allocation, tuple(pod.uid for pod in each.consumers)))
         return ""
 
-    def follow(self, group: Group, plan: Plan) -> tuple[bool, str]:
+    def write_claims(self, group: Group, plan: Plan) -> tuple[bool, str]:
         """Ask for what can be written by now. Returns whether all claims have their devices and are reserved, and why
         one will not be.
         """

@@ -380,7 +380,7 @@ class ResumedRoom:
         ours = owner.suspended_by or held(self._world, owner)
         return owner.suspended and (not ours or (made is not None and made.resumed))
 
-    def take(self, pod: Pod, node: str) -> None:
+    def use_room(self, pod: Pod, node: str) -> None:
         """Give up as much room as a pod of a resumed Job takes on a node, there if possible."""
         ledger = self._ledger
         owner = self._world.jobs.owner_of(pod) if ledger.resuming and pod.live else None

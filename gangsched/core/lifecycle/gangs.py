@@ -373,7 +373,7 @@ class Gangs:
             self._ledger.condemned.leaves(pod.uid, self._world.now)
             self._work.phases.update(self._ledger.awaited.get(pod.uid, ()))
         if pod.node and self._ledger.resuming:
-            self.bindings.resumed.take(pod, pod.node)
+            self.bindings.resumed.use_room(pod, pod.node)
         if old is None or self.group_of(old.gang) is not None:
             group = self.group_of(pod.gang)
             if group is not None and pod.node:

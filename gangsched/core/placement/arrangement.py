@@ -281,7 +281,7 @@ class Arranger:
         seen: set[tuple[Hashable, ...]] = set()
         for row in self._ranked(pod).tolist():
             if self._local:
-                devices = sim.devices.look(row) if self._demands else ()
+                devices = sim.devices.fingerprint(row) if self._demands else ()
                 look = (*sim.free[:, row].tolist(), *(float(mask[row]) for mask in self._masks), devices)
                 if look in seen:
                     continue

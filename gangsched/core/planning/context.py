@@ -219,17 +219,17 @@ class SchedulingContext:
         if self.parts is None:
             return []
         self.assign(None)
-        found = {self.parts.look: self.parts}
+        found = {self.parts.fingerprint: self.parts}
         gang, member = self.gangs[0], self.world.membership
         spec, census = member.spec(gang), self.census[gang]
         if spec is not None and len(self.gangs) == 1 and self.needs[gang]:
             pending = [p for p in census.pending if p.uid not in self.announced]
-            for short in member.ways(gang, MAX_CHOICES)[1:]:
+            for short in member.starting_choices(gang, MAX_CHOICES)[1:]:
                 needed = member.required_beside(gang, spec, census, short)
                 members = member.chosen(gang, pending, needed, short)[:needed]
                 wants = [Want(tuple(members), len(members)), *self.parts.wants[1:]]
                 other = Parts(self.world, self.placer, self.census, self._constraints(), wants)
-                found.setdefault(other.look, other)
+                found.setdefault(other.fingerprint, other)
         return [*found.values()]
 
     def choose(self, parts: Parts) -> None:

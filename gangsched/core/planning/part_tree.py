@@ -45,10 +45,10 @@ class Branch(msgspec.Struct, eq=False):
     barred: frozenset[int] = frozenset()
     family: int = 0
 
-    def look(self) -> Hashable:
+    def fingerprint(self) -> Hashable:
         """Equal for branches of which the same is asked, whatever their names."""
         members = frozenset(Counter(id(pod.shape) for pod in self.members).items())
-        below = frozenset(Counter(each.look() for each in self.children).items())
+        below = frozenset(Counter(each.fingerprint() for each in self.children).items())
         return self.keys, self.soft, self.apart, members, frozenset(row for _, row in self.bound), below
 
     def leaves(self) -> Iterator[Branch]:

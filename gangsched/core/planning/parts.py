@@ -96,9 +96,9 @@ class Parts:
     # -- members in domains --------------------------------------------------------------------------------
 
     @property
-    def look(self) -> Hashable:
+    def fingerprint(self) -> Hashable:
         """Equal for choices of parts that differ in names only."""
-        return self.tree.root.look()
+        return self.tree.root.fingerprint()
 
     def assign(self, assignment: Assignment | None) -> dict[str, Pod]:
         """From now on pending members are in these domains; None: anywhere. Returns them by UID."""

@@ -246,7 +246,7 @@ class VictimsOf:
         sizes = [len(choice.taken)]
         found: list[Choice] = []
 
-        def look(limits: Limits, budgets: Budgets = self.budgets) -> Choice | None:
+        def search_within(limits: Limits, budgets: Budgets = self.budgets) -> Choice | None:
             nonlocal spent
             search = self._least_harm(units, self._context.planned(), max(0, max_steps - spent), budgets, limits)
             choice = search.run()
@@ -256,9 +256,9 @@ class VictimsOf:
                 found.extend([choice] if len(choice.taken) <= most else [])
             return choice
 
-        look(Limits(bands=()))
+        search_within(Limits(bands=()))
         if not found and not self._context.options.strict_budgets:
-            look(Limits(bands=()), Budgets(()))
+            search_within(Limits(bands=()), Budgets(()))
         if not found:
             self._smallest.append(min(sizes))
             return None, spent
@@ -268,12 +268,12 @@ class VictimsOf:
         low, high = 0, len(levels) - 1
         while low < high:
             middle, before = (low + high) // 2, len(found)
-            look(Limits(bands=(levels[middle],)))
+            search_within(Limits(bands=(levels[middle],)))
             if len(found) > before:
                 high = middle
             else:
                 low = middle + 1
-        return look(Limits(most=most, known=tuple(found))), spent
+        return search_within(Limits(most=most, known=tuple(found))), spent
 
     def _least_harm(
         self,

@@ -20,7 +20,7 @@ from gangsched.model.dialects import gang_from_member, needs_object, role_of
 from gangsched.model.dialects.operators import COUNTS_ALL, OPERATORS
 from gangsched.model.errors import Mistake
 from gangsched.model.jobsets import QUEUED_JOBSET
-from gangsched.model.parts import needed, ways
+from gangsched.model.parts import needed, starting_choices
 from gangsched.model.records import (
     NO_STAKES,
     PREEMPT_LOWER,
@@ -412,14 +412,14 @@ class Membership:
             wanted = needed(spec.parts, there, placed)
         return {role: count - placed[role] for role, count in wanted.items() if count > placed[role]}
 
-    def ways(self, gang: GangId, most: int) -> list[dict[str, int]]:
+    def starting_choices(self, gang: GangId, most: int) -> list[dict[str, int]]:
         """The ways in which the parts of a gang may start: how many members of each role are still to be placed."""
         spec = self.spec(gang)
         if spec is None or spec.parts is None:
             return []
         placed = Counter(role_of(pod, spec) for pod in self.placed(gang))
         there = placed + Counter(role_of(pod, spec) for pod in self.census(gang).pending)
-        found = ways(spec.parts, there, placed, most)
+        found = starting_choices(spec.parts, there, placed, most)
         return [{role: n - placed[role] for role, n in wanted.items() if n > placed[role]} for wanted in found]
 
     def absent(self, gang: GangId, there: Sequence[Pod], *, kinds: bool = False) -> list[Expected]:

@@ -117,21 +117,21 @@ def renew(world: World, key: OwnerKey) -> set[GangId]:
     for gang, before in there.items():
         for uid in membership.expect(gang, ()):
             world.managed.forget_pod(uid)
-        _mention(world, before, -1)
+        _count_volumes(world, before, -1)
     if owner is not None and wanted:
         number = sum(kind.number for kind in kinds)
         membership.set_object(gang_of(owner, family_of(owner), number, "gang"))
         for gang in wanted:
             for kind in kinds:
                 world.snapshot.shape_number(kind.like.shape)
-            _mention(world, kinds, +1)
+            _count_volumes(world, kinds, +1)
             membership.expect(gang, kinds)
     else:
         membership.drop_object(*key)
     return {*there, *wanted}
 
 
-def _mention(world: World, kinds: Sequence[Expected], sign: int) -> None:
+def _count_volumes(world: World, kinds: Sequence[Expected], sign: int) -> None:
     """Claims of expected members are in use, or are no longer."""
     for kind in kinds:
         if kind.like.volumes is not None:

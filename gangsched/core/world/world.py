@@ -461,7 +461,7 @@ def _devices(world: World, kind: str, namespace: str, name: str, now: DeviceObje
     world.snapshot.generation += 1
     if now is not None:
         return Change(Hint.DEVICES) if devices.put(now) else None
-    devices.drop(kind, namespace, name)
+    devices.remove(kind, namespace, name)
     return Change(Hint.DEVICES)
 
 

@@ -78,7 +78,7 @@ def test_rules_taint_devices() -> None:
     assert taints() == [0, 1]
     found.put(tainted(GPU))
     assert taints() == [1, 1]
-    found.drop("DeviceTaintRule", "", "rule")
+    found.remove("DeviceTaintRule", "", "rule")
     assert taints() == [0, 0]
 
 
@@ -96,7 +96,7 @@ def test_pools_follow_their_slices() -> None:
     assert pools() == [3]
     found.put(pool("", {"name": "a"}, driver="all.example.com"))
     assert pools() == [1, 3]
-    found.drop(f"{GPU}-n1")
+    found.remove(f"{GPU}-n1")
     assert pools() == [1]
 
 
