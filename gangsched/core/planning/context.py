@@ -26,7 +26,7 @@ from gangsched.core.quota.assignment import NO_QUOTA, NoQuota, QuotaAssignment
 from gangsched.core.state.podtable import TERMINATING
 from gangsched.core.state.simulation import Classes, Restriction, Simulation
 from gangsched.core.watchdog import Watchdog
-from gangsched.core.world.kept_room import renew_classes, taken_room
+from gangsched.core.world.kept_room import as_now, renew_classes, taken_room
 from gangsched.core.world.world import World, queue_order
 from gangsched.model.constraints import NOT_IN, NodeTerm, Requirement
 from gangsched.model.queues import foreign_queue
@@ -315,7 +315,8 @@ class SchedulingContext:
     def hold_later(self, sim: Simulation) -> None:
         """Members have their places as planned: for others the room of later plans is taken."""
         rows = sim.snapshot.row_of
-        for each in (pod for holder in sorted(self._later) for pod in self.ledger.pods_of(holder)):
+        kept = (pod for holder in sorted(self._later) for pod in self.ledger.pods_of(holder))
+        for each in as_now(self.world, kept):
             if each.node in rows:
                 sim.place(each.pod, rows[each.node])
 

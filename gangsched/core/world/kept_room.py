@@ -58,13 +58,20 @@ def taken_room(
     """
     for plan in ledger.plans():
         if plan.priority >= priority and plan.holder not in own:
-            yield from plan.pods
+            yield from as_now(world, plan.pods)
     if turn is not None:
         for reserved in ledger.turns.reserved():
             if reserved.turn < turn and reserved.holder not in own:
-                yield from reserved.pods
+                yield from as_now(world, reserved.pods)
     for pod in world.foreign_nominations.above(priority):
         yield Phantom(world.snapshot.class_of(pod), pod.uid, pod.nominated_node)
+
+
+def as_now(world: World, kept: Iterable[Phantom]) -> Iterator[Phantom]:
+    """Yield pods for which room is kept as they are now: their claims may have got devices since, or be assumed to."""
+    for each in kept:
+        pod = world.members[each.uid] if each.pod.devices is not None and each.uid in world.members else None
+        yield each if pod is None else Phantom(world.snapshot.class_of(pod), each.uid, each.node)
 
 
 def left_over(world: World, ledger: Ledger, nodes: Iterable[str], but: str = "") -> dict[str, Floats]:
