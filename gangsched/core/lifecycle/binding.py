@@ -210,7 +210,7 @@ class Bindings:
         return everything, ""
 
     def forget_claims(self, plan: Plan) -> None:
-        """What the cluster shows of the plan's claims is what counts again."""
+        """Forget what was requested for the plan's claims, so that the records of the cluster count again."""
         for binding in plan.claims:
             if binding.ours:
                 self._world.snapshot.volumes.forget(binding.key)

@@ -38,7 +38,7 @@ _AT_ONCE_SECONDS = 0.1
 
 
 class Evictions:
-    """Carries evictions out: ``actuator`` is asked for what they need."""
+    """Carries evictions out, by requests to the ``actuator``."""
 
     def __init__(self, world: World, ledger: Ledger, options: Options, actuator: Actuator, reporter: Reporter) -> None:
         self._world = world
@@ -129,7 +129,7 @@ class Evictions:
         self._actuator.want(asked, eviction.key)
 
     def due(self, eviction: Eviction) -> list[Pod]:
-        """The victims whose removal is to be asked for now: those with long grace periods first, so that all room
+        """The victims whose removal is to be requested now. Those with long grace periods come first, so that all room
         appears together, and no other pod can take some of it while the gang waits for the rest.
 
         Units go together, each as long before the last pod that the gang waits for should be gone as the longest grace

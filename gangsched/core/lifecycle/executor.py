@@ -208,7 +208,7 @@ class Executor:
         return group is not None and self._bindings.has_writes_in_flight(group)
 
     def name_served(self, name: str, owner: NameOwner, *, taken: bool) -> None:
-        """A scheduler name of ours is its ``owner``'s from now on, or not any more."""
+        """From now on its ``owner`` serves a scheduler name of ours, or does not any more."""
         if taken:
             self.gangs.leave(name)
         if owner.shown_by is not None:

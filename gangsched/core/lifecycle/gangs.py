@@ -338,9 +338,9 @@ class Gangs:
     # -- pods ----------------------------------------------------------------------------------------------
 
     def only_told(self, old: Pod, pod: Pod) -> bool:
-        """Return whether a member shows no more than what is written to it while its gang waits for pods to leave: its
-        nomination, and why it is not scheduled. To look at a large gang for each of its members would take longer than
-        to write to them.
+        """Return whether a member shows no more than what is written to it while its gang waits for pods to leave. That
+        is its nomination, and why it is not scheduled. Evaluating a large gang for each of its members would take
+        longer than writing to them.
         """
         group = self.group_of(pod.gang)
         if group is None or group.state is not State.EVICTING:

@@ -234,8 +234,8 @@ class Plan:
 
 
 class Outlook(NamedTuple):
-    """Why a gang that was decided does not fit: no room on nodes would help, or the plug-in of this name has failed;
-    and ``until`` when (seconds), where passing time may change that.
+    """Why a gang that was decided does not fit: no room on nodes would help, or the plug-in of this name has failed.
+    ``until`` is when (seconds), if passing time may change that.
     """
 
     short_of_quota: bool = False

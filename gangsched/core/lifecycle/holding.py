@@ -368,8 +368,8 @@ class Holding:
         return plan if contested(self._world, self._mode, {*plan.victims, *self._ledger.waits(key)}) else None
 
     def _rest_of(self, key: str) -> frozenset[str]:
-        """The nodes on which room is kept, or being taken, for the rest of a gang that is bound in part, and of which
-        the plan that was held is over: the room was freed for that, and others must not have it first.
+        """The nodes on which room is kept, or being taken, for the rest of a gang that is bound in part. The plan that
+        was held for it is over. The room was freed for that gang, and others must not have it first.
         """
         group = self._groups.get(key)
         if group is None or group.rolled_back:
@@ -387,9 +387,9 @@ class Holding:
     def _span(self, key: str, plan: Plan, most: float) -> tuple[float, float]:
         """When a hold for this plan begins and ends that lasts for at most so many seconds.
 
-        Others may take a room as soon as its pod is gone, so the hold begins before the first pod is removed. If one of
-        them may take longer than the hold, it begins when the pods are removed that terminate sooner, so that all rooms
-        appear together; or when one is gone before its time.
+        Others may take a room as soon as its pod is gone, so the hold begins before the first pod is removed. One of
+        them may take longer than the hold. Then it begins when the pods are removed that terminate sooner, so that all
+        rooms appear together, or when one is gone before its time.
         """
         now, awaited = self._world.now, {*plan.victims, *self._ledger.waits(key)}
         longest = max((self._world.leaves_by(pod) - now for pod in self._leaving(awaited)), default=0.0)

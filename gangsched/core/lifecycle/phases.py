@@ -388,8 +388,8 @@ class Phases:
         return Signal.BROKEN if group.failures.count(Failed.CONFLICT) < 2 else Signal.FAILED
 
     def _bind_anew(self, group: Group, plan: Plan, uids: set[str]) -> bool:
-        """Bindings were not sent because others have bound pods to these nodes. Where all these members (UIDs) still
-        fit, that is asked for again, and their nominations stand; returns whether it is.
+        """Bindings were not sent because others have bound pods to these nodes. If all these members (UIDs) still fit,
+        their bindings are requested again, and their nominations stand. Return True if so.
         """
         places = [place for place in plan.placements if place.uid in uids]
         for place in places:

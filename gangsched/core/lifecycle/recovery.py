@@ -101,8 +101,8 @@ class Recovery:
         return msgspec.structs.replace(victim, reason=self._reason(pod, gangs) or victim.reason)
 
     def _reason(self, pod: Pod, gangs: Sequence[GangId]) -> str:
-        """By which rule of quota a victim leaves for these gangs, of which its mark says nothing. Who has quota leaves
-        by these alone, if the preemptor needs quota too; empty for others.
+        """Return by which rule of quota a victim leaves for these gangs, which its mark does not say. A victim with
+        quota leaves by these rules alone, if the preemptor needs quota too. It is empty for others.
         """
         managed, (theirs, _) = self._world.managed, self._world.membership.group(pod.gang)
         if not managed.is_managed(gangs) or not managed.is_managed(theirs):

@@ -1,11 +1,12 @@
 """Members whose binding was refused for good go to other nodes.
 
-Why it was refused is not known here: an admission plug-in may mind the node, the pod, or both. So another node is tried
-where there is room; no pod is evicted to find out. When no other is left, all of them are tried again: whatever minded
-may have changed its mind. Nor is any pod evicted when weaker work has got the room meanwhile, for the member would be
-refused again, and whoever has left would come back: not before a pause is over, which doubles when the member is
-refused once more after it. Members are kept off as if they had asked for that, and a spread constraint leaves out nodes
-that its pod does not ask for. They count all the same: the place has to do for the members as they are.
+The reason of the refusal is not known here: an admission plug-in may refuse the node, the pod, or both. So another node
+is tried where there is room. No pod is evicted to find out. When no other node is left, all of them are tried again,
+because the plug-in may accept them by then. Nor is any pod evicted when weaker work has got the room meanwhile. The
+member would be refused again, and the evicted pods would come back. So evictions wait until a pause is over, which
+doubles when the member is refused once more after it. Members are kept off as if they had requested that, and a spread
+constraint leaves out nodes that its pod does not select. They count all the same: the place has to do for the members
+as they are.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def admitted_object(world: World, gang: GangId) -> Reference | None:
 
 
 def owners_of(world: World, pod: Pod) -> Iterator[tuple[Reference, GangId | None]]:
-    """What a pod belongs to; with its gang where that is a group whose status is ours to write."""
+    """The objects that a pod belongs to, including its gang if that is a group whose status is ours to write."""
     job, membership, gang = world.jobs.owner_of(pod), world.membership, pod.gang
     if job is not None:
         yield pod_reference(job_reference(job)), None

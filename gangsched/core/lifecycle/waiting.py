@@ -125,8 +125,8 @@ class Waiting:
         return since + (RESERVED_AT_MOST if self._ledger.turns.known_end(group.key) else RESERVED_WITHOUT_END)
 
     def _reserve(self, group: Group) -> None:
-        """Reserve room, or keep what is reserved; give up what has not come true for too long, and let as much time
-        pass as the group has been waiting in all.
+        """Reserve room, or keep what is reserved. Give up a reservation that has not come true for too long, and let as
+        much time pass as the group has been waiting in all.
         """
         turns, now = self._ledger.turns, self._world.now
         since = turns.since(group.key)

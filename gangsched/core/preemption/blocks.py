@@ -1,4 +1,4 @@
-"""Blocks: what may be taken together, and what singly; and whose pods end together.
+"""Blocks: the units that may be taken together or singly, and the owners whose pods end together.
 
 A *block* is everything that may be taken of one gang (of one GangGroup, of one Job that would end): single pods up to a
 limit per gang, or the whole, everywhere in the cluster. A Job that does not survive one more deleted pod ends, and its

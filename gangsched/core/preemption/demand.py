@@ -193,8 +193,8 @@ class Demand(msgspec.Struct, eq=False):
         return not any(self.rules.exclusive[i, j] for i in some for j in some if i < j)
 
     def parts(self) -> Iterator[Demand]:
-        """Yield demands of one kind each that are necessary for this one: every kind alone; and members of several
-        largest kinds, each as small as the smallest of them in each resource and allowed on any of their nodes.
+        """Yield demands of one kind each that are necessary for this one. They are every kind alone, and members of
+        several largest kinds, each as small as the smallest of them in each resource and allowed on any of their nodes.
         """
         if self.common is not None:
             yield self.common
