@@ -32,6 +32,7 @@ from gangsched.model.records import Pod
 from gangsched.model.times import render_time
 from gangsched.runtime.behind_faults import behind
 from gangsched.runtime.culprits import Suspect, suspects
+from gangsched.runtime.held_back import HeldBack
 from gangsched.runtime.known import Known
 from gangsched.runtime.loop import Core, Rebuilt
 from gangsched.runtime.namespace_pauses import NamespacePauses
@@ -100,6 +101,7 @@ class Boundary(Generic[C]):
         self._later: list[Action] = []  # what follows from a rebuild that a question has made necessary
         self._untold: list[tuple[Hashable, Quarantined]] = []
         self._pauses = NamespacePauses()
+        self._held_back = HeldBack(self.known)
         self._doubts: dict[str, Fault] = {}  # by namespace, what may have left the core with half a change
 
     @property
@@ -113,9 +115,9 @@ class Boundary(Generic[C]):
         """See :class:`gangsched.runtime.loop.Core`."""
         self._now = now
         control = not _CONTROL.isdisjoint(map(type, events))
-        shown: Sequence[Event] = events
+        shown: Sequence[Event] = self._held_back.shown(events, now) if self._held_back else events
         if control or self.quarantine:
-            shown = self.quarantine.shown(events, now, listing=not self._synced)
+            shown = self.quarantine.shown(shown, now, listing=not self._synced)
         self.known.record(events)
         waited = self._writes.waits
         self._writes.answered(events, now)
@@ -163,7 +165,7 @@ class Boundary(Generic[C]):
             self._later = self._recover(error, ASKED, self._now)
             return self._now
         moments = [wake_at, self._writes.until(), self.quarantine.next_at() if self.quarantine else None]
-        moments.append(min(map(self._pauses.until, self._doubts), default=None))
+        moments += [min(map(self._pauses.until, self._doubts), default=None), self._held_back.next_at()]
         return min((moment for moment in moments if moment is not None), default=None)
 
     def next_gang(self) -> str:
@@ -251,6 +253,8 @@ class Boundary(Generic[C]):
             raise first
         if not culprits and not isinstance(busy, Event):
             self._count_without_culprit(first, now)
+        if isinstance(busy, Event):
+            self._held_back.failed(busy, now, found=bool(culprits))
         self._on_rebuild(Rebuilt(where, str(SchedulerError(first)), trace, tuple(dict.fromkeys(culprits))))
         return actions
 

@@ -18,6 +18,9 @@ class NamespacePauses:
     def __init__(self) -> None:
         self._by_namespace: dict[str, tuple[int, int, float]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._by_namespace)
+
     def until(self, namespace: str) -> float:
         """Return when the pause of a namespace is over."""
         return self._by_namespace.get(namespace, (0, 0, float("-inf")))[2]

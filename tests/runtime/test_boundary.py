@@ -10,7 +10,7 @@ import pytest
 
 from gangsched.cluster.sim import SimCluster, World
 from gangsched.core.actions import Action, Bind
-from gangsched.core.events import Changed, Event, LeadershipChanged, Outcome, Quarantined, Synced, WriteDone
+from gangsched.core.events import Changed, Event, Gone, LeadershipChanged, Outcome, Quarantined, Synced, WriteDone
 from gangsched.core.lifecycle.gangs import Gangs
 from gangsched.core.options import Options
 from gangsched.core.planning.cycle import GangCycle
@@ -310,3 +310,33 @@ def test_a_namespace_whose_decisions_fail_again_and_again_has_ever_fewer_new_cor
     nodes = run.nodes()
     assert all(bool(node_of) == name.startswith("good") for name, node_of in nodes.items())
     assert len(run.rebuilt) <= 18
+
+
+@pytest.mark.parametrize("same_name", [True, False])
+def test_pods_that_fail_the_core_when_they_are_deleted_cost_ever_fewer_cores(
+    same_name: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user creates and deletes one each second, also under the same name. News of its namespace waits; a pod of
+    another namespace is bound at once, and one of its own that stays when the pause is over.
+    """
+    right = Observed.drop_pod
+
+    def broken(self: Observed, uid: str) -> Any:
+        if "evil" in uid:
+            raise KeyError("broken")
+        return right(self, uid)
+
+    monkeypatch.setattr(Observed, "drop_pod", broken)
+    run = Run(node("n0").cpu(8))
+    for second in range(200):
+        name = "evil" if same_name else f"evil-{second}"
+        evil = pod(name).cpu(64).uid(f"evil-{second}")
+        run.world.create_after(second, event(evil))
+        run.world.create_after(second + 0.5, Gone("Pod", "d", name, uid=f"evil-{second}"))
+    run.world.create_after(100.0, event(pod("other", "e").cpu(1)))
+    run.world.create_after(150.0, event(pod("own").cpu(1)))
+    run.until(110.0)
+    assert run.nodes()["other"] == "n0"
+    run.until(1000.0)
+    assert run.nodes()["own"] == "n0"
+    assert 2 <= len(run.rebuilt) <= 12
