@@ -25,7 +25,7 @@ from gangsched.cli.inputs import (
 )
 from gangsched.cli.left_out import line_of
 from gangsched.cli.owners import Controller, controllers_of, owners_without_pods
-from gangsched.cli.past_evictions import Past, evictions_on_record, last_of, of_gone, with_past
+from gangsched.cli.past_evictions import Holds, Past, evictions_on_record, last_of, of_gone, with_past
 from gangsched.cli.pod_explanation import under
 from gangsched.core.decision import Gathering
 from gangsched.messages import causes, failures
@@ -109,15 +109,16 @@ def _explained(args: argparse.Namespace) -> tuple[Explained, list[Problem]]:
     state = State(read.events, read.options, now, decides=not read.partial, leads=read.leads)
     space = namespace or read.namespace or "default"
     past = _past(read.reach, state, space, kind, name) if read.reach is not None else None
+    held = Holds(state.world.held, state.options.max_wait_seconds)
     try:
         found = explained(state, read.reach, space, name, kind)
     except answers.UsageError as error:
         left_out = _left_out(state, f"{space}/{name}")
         if left_out is not None or past is None:
             raise left_out or error from None
-        found = of_gone(past, f"{space}/{name}  {kind or 'Pod'}", state.world.held, now)
+        found = of_gone(past, f"{space}/{name}  {kind or 'Pod'}", held, now)
     else:
-        found = with_past(found, past, state.world.held, now) if past is not None else found
+        found = with_past(found, past, held, now) if past is not None else found
     if read.running is not None and (lines := list(_quarantined(read.running, state, found, f"{space}/{name}"))):
         found = msgspec.structs.replace(found, sections=(Section(LEFT_OUT, lines), *found.sections))
     warnings = [*read.warnings, *state.faults]

@@ -17,7 +17,7 @@ from gangsched.cli.decisions import WOULD_HELP
 from gangsched.cli.explanation import Explanation
 from gangsched.messages import absent
 from gangsched.messages.text import are, join_names, pluralize
-from gangsched.model.times import clock_time, parse_time
+from gangsched.model.times import clock_time, parse_time, render_duration
 
 if TYPE_CHECKING:
     from gangsched.cluster.kube.client import Client
@@ -85,7 +85,14 @@ def gang_of(note: str) -> str:
     return (found[1] or found[2]) if found is not None else ""
 
 
-def with_past(found: Explanation, past: Past, held: Collection[str], now: float) -> Explanation:
+class Holds(NamedTuple):
+    """The nodes that are held for gangs, and for how many seconds at most."""
+
+    nodes: Collection[str]
+    seconds: float
+
+
+def with_past(found: Explanation, past: Past, held: Holds, now: float) -> Explanation:
     """The answer with its last eviction: first where nothing is decided about it, because its pods are others' now."""
     told = sentence(past, held, now)
     if found.word == without_pods.NOT_OURS:
@@ -99,19 +106,20 @@ def with_past(found: Explanation, past: Past, held: Collection[str], now: float)
     return msgspec.structs.replace(found, sections=(Section(EVICTED, [told, protection(past)]), *found.sections))
 
 
-def of_gone(past: Past, title: str, held: Collection[str], now: float) -> Explanation:
+def of_gone(past: Past, title: str, held: Holds, now: float) -> Explanation:
     """The answer about a pod that is gone, by the record alone."""
     lines = (Section(WOULD_HELP, [protection(past)]), Section("because", [past.note]))
     return Explanation(title, EVICTED, sentence(past, held, now), lines)
 
 
-def sentence(past: Past, held: Collection[str], now: float) -> str:
-    """Which pods were evicted when, for which gang, and which of their nodes are held for it."""
+def sentence(past: Past, held: Holds, now: float) -> str:
+    """Which pods were evicted when, for which gang, and which of their nodes are held for it, for how long."""
     pods = pluralize(len(past.pods), "pod")
     text = absent.made_room(pods=pods, gang=past.gang, time=clock_time(past.at, now))
-    kept = sorted(set(held) & set(past.nodes))
+    kept = sorted(set(held.nodes) & set(past.nodes))
     if kept:
-        text += absent.and_held(nodes=join_names(kept, _FEW), are=are(len(kept)), gang=past.gang)
+        most = render_duration(held.seconds)
+        text += absent.and_held(nodes=join_names(kept, _FEW), are=are(len(kept)), gang=past.gang, most=most)
     return text
 
 

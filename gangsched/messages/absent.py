@@ -34,7 +34,7 @@ start_by_itself = Text(
     " (--scheduler-name {scheduler} decides as if they were ours)"
 )
 made_room = Text("{pods} made room for gang {gang} at {time}")
-and_held = Text("; {nodes} {are} held for {gang} until it runs or gives up")
+and_held = Text("; {nodes} {are} held for {gang} until it runs or gives up, for {most} at most (preemption.maxWait)")
 protect = Text(
     "to protect it: a priority of {priority} or more, a PodDisruptionBudget with preemption.pdb: strict, or a mark that"
     " forbids evictions (preempt.md)"

@@ -130,7 +130,11 @@ def test_names_as_kubectl_has_them(name, args, found, explain):
     [
         ("job/other", (), "there is no Job default/other; there is a Pod of that name"),
         ("other", ("-n", "elsewhere"), "there is no gang or pod elsewhere/other"),
-        ("gadget/other", ("-n", "default"), "'gadget' is no kind that is known here; known are deployment, "),
+        (
+            "gadget/other",
+            ("-n", "default"),
+            "'gadget' is no kind that is known here; known are compositepodgroup, deployment, ",
+        ),
     ],
 )
 def test_names_that_lead_nowhere(name, args, words, explain):

@@ -6,7 +6,7 @@ import pytest
 
 from gangsched.cli.decisions import State
 from gangsched.cli.explanation import Explanation
-from gangsched.cli.past_evictions import Past, last_of, of_gone, with_past
+from gangsched.cli.past_evictions import Holds, Past, last_of, of_gone, with_past
 from gangsched.cli.without_pods import of_others
 from gangsched.cluster.kube.history import Line
 from gangsched.core.events import Changed
@@ -16,7 +16,7 @@ from gangsched.model.times import parse_time, render_time
 from tests.builders import pod
 
 NOW = parse_time("2026-01-01T08:00:00Z", "now")
-HELD = ("gpu-0", "gpu-9")
+HELD = Holds(("gpu-0", "gpu-9"), 120.0)
 
 
 def line(seconds_ago: float, *pods: str, gang: str = "ml/hi", kind: str = "Pod") -> Line:
@@ -64,27 +64,28 @@ def past() -> Past:
 
 
 MADE_ROOM = "2 pods made room for gang ml/hi at 07:59:00Z; gpu-0 is held for ml/hi until it runs or gives up"
+AT_MOST = ", for 2m at most (preemption.maxWait)"
 
 
 def test_pods_of_another_scheduler_that_were_evicted_here() -> None:
     """That they were evicted is the answer, and not that they could be a gang."""
     found = Explanation("web/web", "not ours", "2 pods are for default-scheduler", ())
     told = with_past(found, past(), HELD, NOW)
-    assert (told.word, told.sentence) == ("evicted", MADE_ROOM)
+    assert (told.word, told.sentence) == ("evicted", MADE_ROOM + AT_MOST)
     assert "a priority of 1000 or more, a PodDisruptionBudget" in told.sections[0].lines[0]
 
 
 def test_a_gang_that_waits_since_it_was_evicted() -> None:
     """The decision about it stays the answer; the eviction is told before all else."""
     found = Explanation("web/web", "unschedulable", "0 of 2 members fit", ())
-    told = with_past(found, past(), (), NOW)
+    told = with_past(found, past(), Holds((), 120.0), NOW)
     assert (told.word, told.sections[0].label) == ("unschedulable", "evicted")
     assert told.sections[0].lines[0] == "2 pods made room for gang ml/hi at 07:59:00Z"
 
 
 def test_a_pod_that_is_gone() -> None:
     """The record alone answers."""
-    assert of_gone(past(), "web/web-a  Pod", HELD, NOW).sentence == MADE_ROOM
+    assert of_gone(past(), "web/web-a  Pod", HELD, NOW).sentence == MADE_ROOM + AT_MOST
 
 
 @pytest.mark.parametrize(("owner", "init"), [("ReplicaSet", False), ("DaemonSet", False), ("Job", True), ("", True)])
