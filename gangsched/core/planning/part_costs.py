@@ -101,17 +101,15 @@ class Shortage(RoomPrices):
 
 
 class VictimPrices:
-    """Members in the room of pods that leave: the least price of these. ``curves`` ``(X, N)`` has those of 1, 2, ...
-    members on each node.
-    """
+    """Members in the room of pods that leave: the least price of these, beside the unit ``gone`` that leaves anyway."""
 
     miss = 1e-9j
 
-    def __init__(self, search: Search, *, lower: bool = False) -> None:
+    def __init__(self, search: Search, *, lower: bool = False, gone: int | None = None) -> None:
         demand: Demand = search.demand
         self._kind = {pod.uid: n for n, pods in enumerate(demand.members) for pod in pods}
         sets = _sets(demand.request)
-        curves: Callable[[list[int]], Prices] = search.curves(lower=lower)
+        curves: Callable[[list[int]], Prices] = search.curves(lower=lower, gone=gone)
         self._sets = [(kinds, curves(kinds), sum(demand.need[k] for k in kinds)) for kinds in sets]
         self._tables: dict[tuple[int, int], Prices] = {}
         self._chosen: dict[tuple[int, int, int, int], complex] = {}

@@ -30,6 +30,8 @@ from gangsched.model.records import Pod
 Counts = tuple[tuple[int, int], ...]
 #: What is not to be in a domain.
 Ban = tuple[Keys, int, Counts]
+#: Looks for each assignment: bans may lead to one that is known, or that cannot keep siblings apart.
+_LOOKS = 4
 #: Numbers of parts in a table. With more, the parts are placed in turn.
 _STATES = 1_000
 #: Ways to keep equal parts in the levels that they rather have.
@@ -139,7 +141,9 @@ class PartTable:
         turn, seen = count(), set[frozenset[tuple[Leaf, Labels]]]()
         first = self._without(frozenset())
         heap = [(rank(first.price), next(turn), first, frozenset[Ban]())] if first is not None else []
-        while heap and most > 0:
+        looks = _LOOKS * most
+        while heap and most > 0 and looks > 0:
+            looks -= 1
             _, _, candidate, bans = heapq.heappop(heap)
             key = frozenset(candidate.assignment.within.items())
             if key not in seen and self._tree.keeps_apart(candidate.assignment):

@@ -12,7 +12,7 @@ import msgspec
 from gangsched.core.placement.placer import Placer, Want
 from gangsched.core.planning.part_costs import RoomPrices, Shortage
 from gangsched.core.planning.part_table import PartTable
-from gangsched.core.planning.part_tree import Assignment, Labels, Leaf, PartTree, Wanted, tree_of
+from gangsched.core.planning.part_tree import Assignment, Keys, Labels, Leaf, PartTree, Wanted, tree_of
 from gangsched.core.planning.topology import MAX_PLACEMENTS
 from gangsched.core.state.census import Census
 from gangsched.core.state.simulation import Classes, Simulation
@@ -187,8 +187,12 @@ class Parts:
     @property
     def levels(self) -> tuple[str, int]:
         """The narrowest level that parts need, and how many domains it has."""
-        keys = max((leaf.keys for leaf in self.tree.root.leaves()), key=len, default=())
-        return ", ".join(keys), len(self.tree.level(keys).names)
+        return ", ".join(self.narrowest), len(self.tree.level(self.narrowest).names)
+
+    @property
+    def narrowest(self) -> Keys:
+        """The keys of the narrowest level that parts need."""
+        return max((leaf.keys for leaf in self.tree.root.leaves()), key=len, default=())
 
     # -- parts that join -----------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -22,12 +24,13 @@ from gangsched.core.ledger.condemned import Condemned
 from gangsched.core.options import Options
 from gangsched.core.planning.context import SchedulingContext
 from gangsched.core.planning.part_costs import VictimPrices
-from gangsched.core.planning.part_table import PartTable
+from gangsched.core.planning.part_table import Candidate, PartTable
 from gangsched.core.planning.part_tree import Assignment
 from gangsched.core.planning.parts import Parts
 from gangsched.core.planning.topology import MAX_SEARCHES, Domain, least_harmful
 from gangsched.core.preemption import explain
 from gangsched.core.preemption.blocks import Owners
+from gangsched.core.preemption.candidates import rank
 from gangsched.core.preemption.demand import demands_of
 from gangsched.core.preemption.fit import fit_for
 from gangsched.core.preemption.harm import Budgets, Floor, gap, share, unsaved, work_lost
@@ -92,8 +95,10 @@ def _floor_of(searches: Sequence[tuple[Parts, Search]]) -> Floor:
     return min(out, default=_UNKNOWN)
 
 
-#: So many assignments are tried after the best one.
-MAX_IN_VAIN = 4
+#: So many units that leave whole are taken to be gone, when assignments are looked for.
+MAX_UNITS = 8
+#: So many assignments are tried after the best one, and more as long as these take fewer steps.
+MAX_IN_VAIN, STEPS_IN_VAIN = 4, 1_500
 #: Nothing is known of how little harm is possible.
 _UNKNOWN = Floor(0, ())
 
@@ -161,12 +166,12 @@ class VictimsOf:
         self, parts: Parts, search: Search, best: PartsPlan | None, left: int
     ) -> tuple[PartsPlan | None, int]:
         """The best plan with these parts, if it is better; and how many steps are left."""
-        context, tried, in_vain = self._context, 0, 0
-        for candidate in PartTable(parts.tree, VictimPrices(search)).cheapest(MAX_SEARCHES):
+        context, tried, in_vain, since = self._context, 0, 0, left
+        for candidate in self._in_order_of_price(parts, search):
             floor = search.floor_of(candidate.price)
             if best is not None and floor is not None and gap(best.choice.harm, floor) is None:
                 break
-            if in_vain == MAX_IN_VAIN:
+            if in_vain >= MAX_IN_VAIN and since - left > STEPS_IN_VAIN:
                 context.left_out = True
                 break
             tried += 1
@@ -175,13 +180,28 @@ class VictimsOf:
             left = max(0, left - spent)
             plan = PartsPlan(parts, candidate.assignment, found, choice) if choice is not None else None
             if plan is not None and (best is None or plan.order < best.order):
-                best, in_vain = plan, 0
+                best, in_vain, since = plan, 0, left
             elif best is not None:
                 in_vain += 1
             else:
                 search.units.unproven = True
         context.left_out |= tried == MAX_SEARCHES
         return best, left
+
+    @staticmethod
+    def _in_order_of_price(parts: Parts, search: Search) -> Iterator[Candidate]:
+        """Assignments of these parts, the cheapest first. A unit that leaves whole empties several domains: what else
+        leaves is looked for with each of the largest of these gone, too.
+        """
+
+        def with_unit(number: int, price: complex) -> Iterator[Candidate]:
+            table = PartTable(parts.tree, VictimPrices(search, gone=number))
+            return (each._replace(price=each.price + price) for each in table.cheapest(1))
+
+        found = [PartTable(parts.tree, VictimPrices(search)).cheapest(MAX_SEARCHES)]
+        codes = parts.tree.level(parts.narrowest).codes
+        found += [with_unit(number, price) for number, price in search.spanning(codes, MAX_UNITS)]
+        return islice(merge(*found, key=lambda each: rank(each.price)), MAX_SEARCHES)
 
     def _candidates(self, usable: Bools) -> Units:
         """All that may leave on these nodes, where quota decides that too."""

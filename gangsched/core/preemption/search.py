@@ -30,7 +30,7 @@ from gangsched.core.preemption.fit import CountedFit, Fit, Returnable, fit_for, 
 from gangsched.core.preemption.gangs import Interruptions
 from gangsched.core.preemption.harm import Budgets, Floor, Harm, Loss, gap, harm, place, weights, whose, work_lost
 from gangsched.core.preemption.lower_bound import LowerBound
-from gangsched.core.preemption.node_prices import MAY, STAYS, NodePrices, Offer, fillings_of
+from gangsched.core.preemption.node_prices import GONE, MAY, STAYS, NodePrices, Offer, fillings_of
 from gangsched.core.preemption.places import Places, Placing
 from gangsched.core.preemption.program import Program, Proof, floor_of
 from gangsched.core.preemption.settle import Settled, Settler
@@ -356,17 +356,33 @@ class Search:
         """The demand of the members; of several ways to choose them, the easiest."""
         return self._demands[0]
 
-    def curves(self, *, lower: bool = False) -> Callable[[list[int]], Prices]:
+    def curves(self, *, lower: bool = False, gone: int | None = None) -> Callable[[list[int]], Prices]:
         """Return what gives ``(X, N)`` the price of 1, 2, ... members on each node: of one kind, or of several as if
-        all were as small as the smallest. With ``lower``, whatever the shapes of pods, no price is less.
+        all were as small as the smallest. With ``lower``, whatever the shapes of pods, no price is less. The unit
+        ``gone`` (a number) has left already.
         """
         offer, demand = self._apart(), self.demand
+        if gone is not None:
+            offer.status[self.candidates.units_of[gone].pods] = GONE
 
         def of(kinds: list[int]) -> Prices:
             part = demand if len(demand.need) == 1 else demand.part(kinds, alone=len(kinds) == 1)
             return Places(self.candidates, part, lower=lower).nodes.curves(offer, 0)
 
         return of
+
+    def spanning(self, codes: Ints, most: int) -> list[tuple[int, complex]]:
+        """Units (numbers) that leave whole and have pods in several domains, with their prices: at most so many, those
+        with most pods. ``codes`` ``(N,)`` are the domains of nodes, -1 for none.
+        """
+        c = self.candidates
+        tariff = Tariff(c, np.ones(c.size, dtype=np.bool_))
+        found = [
+            (-len(unit.pods), n)
+            for n, unit in enumerate(c.units_of)
+            if unit.whole and len(np.unique(codes[c.row[unit.pods]])) > 1
+        ]
+        return [(n, complex(tariff.whole[n])) for _, n in sorted(found)[:most]]
 
     def floor_of(self, price: complex) -> Floor | None:
         """The floor of a price that adds up pods alone; None if some pod leaves with others or within limits."""

@@ -21,13 +21,15 @@ PRIORITIES = (1, 2, 3)
 class Case(NamedTuple):
     """Nodes with a spine, a rack, free cores and the priorities of pods of one core; and the parts of the gang: the
     replica, the members and the cores of each. A replica is in one spine, a part in one rack, ``apart`` from others.
-    At ``least`` so many replicas start.
+    At ``least`` so many replicas start. ``gangs`` have a priority, and the nodes on which their pods of one core run:
+    they leave whole.
     """
 
     nodes: list[tuple[str, str, int, list[int]]]
     parts: list[tuple[int, int, int]]
     apart: bool
     least: int
+    gangs: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
 
 def case(seed: int) -> Case:
@@ -49,12 +51,26 @@ def case(seed: int) -> Case:
     return Case(nodes, parts, chance.random() < 0.3, chance.choice((replicas, replicas, max(1, replicas - 1))))
 
 
+def with_gangs(seed: int) -> Case:
+    """The same with up to three gangs among what runs, some over several racks."""
+    chance, found = random.Random(seed), case(seed)
+    gangs = []
+    for _ in range(chance.randint(1, 3)):
+        at = tuple(sorted(chance.sample(range(len(found.nodes)), min(len(found.nodes), chance.randint(2, 4)))))
+        gangs.append((chance.choice(PRIORITIES), at))
+    return found._replace(gangs=tuple(gangs))
+
+
 def objects(case: Case) -> list[Built]:
     """The cluster and the gang."""
     out: list[Built] = []
     for n, (spine, rack, free, running) in enumerate(case.nodes):
-        out.append(node(f"n{n}").cpu(free + len(running)).label(spine=spine, rack=rack))
+        cores = free + len(running) + sum(n in at for _, at in case.gangs)
+        out.append(node(f"n{n}").cpu(cores).label(spine=spine, rack=rack))
         out += [pod(f"v{n}-{i}").cpu(1).on(f"n{n}").priority(p) for i, p in enumerate(running)]
+    for number, (priority, at) in enumerate(case.gangs):
+        out.append(gang(f"w{number}").min(len(at)))
+        out += [pod(f"w{number}-{n}").cpu(1).on(f"n{n}").priority(priority).gang(f"w{number}") for n in at]
     distinct = "rack" if case.apart else ""
     replicas: dict[int, list[Part]] = {}
     for n, (replica, members, cores) in enumerate(case.parts):
@@ -155,3 +171,47 @@ def test_no_assignment_does_less_harm(seed: int) -> None:
     assignment = [{rack_of[found[f"p{n}-{i}"]] for i in range(posed.parts[n][1])} for n in started]
     assert all(len(racks) == 1 for racks in assignment)
     assert _allowed(posed, parts, [racks.pop() for racks in assignment])
+
+
+def weighed(case: Case, taken: Sequence[int], alone: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """The gangs interrupted and the pods evicted at each priority, the highest first."""
+    out = [[0, pods] for pods in alone]
+    for number in taken:
+        priority, at = case.gangs[number]
+        out[PRIORITIES[-1] - priority][0] += 1
+        out[PRIORITIES[-1] - priority][1] += len(at)
+    return tuple((gangs, pods) for gangs, pods in out)
+
+
+def least_with_gangs(case: Case) -> tuple[tuple[int, int], ...] | None:
+    """The least harm with any of the gangs gone."""
+    found = []
+    for count in range(len(case.gangs) + 1):
+        for taken in combinations(range(len(case.gangs)), count):
+            nodes = [
+                (spine, rack, free + sum(n in case.gangs[t][1] for t in taken), running)
+                for n, (spine, rack, free, running) in enumerate(case.nodes)
+            ]
+            alone = least_harm(case._replace(nodes=nodes))
+            found += [weighed(case, taken, alone)] if alone is not None else []
+    return min(found, default=None)
+
+
+def harm_with_gangs(decision: Decision, case: Case) -> tuple[tuple[int, int], ...] | None:
+    """The harm of a decision; None if the gang does not start."""
+    if decision.outcome not in ("bind", "preempt"):
+        return None
+    alone = [0] * len(PRIORITIES)
+    for victim in decision.victims:
+        if victim.name.startswith("v"):
+            n, i = map(int, victim.name[1:].split("-"))
+            alone[PRIORITIES[-1] - case.nodes[n][3][i]] += 1
+    taken = sorted({int(victim.name[1:].split("-")[0]) for victim in decision.victims if victim.name.startswith("w")})
+    return weighed(case, taken, alone)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_gangs_that_leave_whole_are_weighed_with_the_domains(seed: int) -> None:
+    """A gang over several racks is taken where that is the least harm for all parts together."""
+    posed = with_gangs(seed)
+    assert harm_with_gangs(plan(*objects(posed))["d/g"], posed) == least_with_gangs(posed)
