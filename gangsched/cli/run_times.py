@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from statistics import median
 
 import msgspec
@@ -22,6 +23,7 @@ from gangsched.messages import causes
 from gangsched.model.preemptible import EXPECTED_RUN_TIME
 from gangsched.model.records import NO_STAKES, SINGLE, Gang, GangId, Job, Pod
 from gangsched.model.times import LONGEST_SECONDS
+from gangsched.runtime.boundary import Boundary
 
 #: Factors of declared run times, for the earliest, the likely and the latest start.
 SPREAD = (0.8, 1.0, 1.2)
@@ -34,9 +36,9 @@ class RunTimes:
     """What is known of the run times of all pods at one moment: the shortest, a likely and the longest guess each."""
 
     def __init__(self, events: Sequence[Event], options: Options, now: float) -> None:
-        scheduler = Scheduler(options)
-        scheduler.handle([*events], now)
-        self._world: World = scheduler.world
+        contained = Boundary(partial(Scheduler, options), answered=False)  # an object may fail it
+        contained.handle([*events], now)
+        self._world: World = contained.core.world
         self._now = now
         past: dict[object, list[float]] = defaultdict(list)
         for pod in self._world.pods.values():
