@@ -1,4 +1,9 @@
-"""Whole lives of random small clusters: what is promised holds in all of them."""
+"""Whole lives of random small clusters: what is promised holds in all of them.
+
+Everyday lives (:mod:`tests.everyday.lives`) do not replace them. Of two faults that were put into the scheduler, plans
+that do not know of each other's victims show here, by a needless victim, and not there. Victims of the same priority
+show there, by endless writes, and not here. The judges here need a cluster that users leave alone.
+"""
 
 from __future__ import annotations
 
