@@ -22,7 +22,7 @@ import msgspec
 from tests.controlplane.client import Client, Object, wait_until
 from tests.controlplane.plane import SCHEDULER_USER, ControlPlane
 from tests.controlplane.rbac import apply_manifests_crds, apply_manifests_rbac
-from tests.e2e.devices import device_class, devices_of, given_twice, pod, resource_slice, template
+from tests.e2e.devices import claim, device_class, devices_of, given_twice, pod, resource_slice, template
 from tests.e2e.scheduler import running_scheduler
 
 OTHERS, SPACE = "default-scheduler", "default"
@@ -73,6 +73,11 @@ async def set_up(admin: Client) -> None:
     await wait_until(ready, timeout=120.0, what="nodes are ready")
     slices = [resource_slice(name, DEVICES) for name in names]
     await admin.apply([device_class(), template("one"), template("two", 2), *slices])
+    # A node with another class of devices: kube-scheduler is known to give out devices.
+    other = "nic.example.com"
+    await admin.apply([_node("other"), device_class(other, other), resource_slice("other", 1, other)])
+    await admin.apply([claim("nic", 1, other), pod("uses-nic", {"nic": "nic"}, schedulerName=OTHERS)])
+    await admin.wait_for("Pod", "uses-nic", lambda p: p["spec"].get("nodeName"))
 
 
 def _is_ready(node: Object) -> bool:
@@ -137,12 +142,12 @@ async def _tear_down(admin: Client) -> None:
         await admin.delete("scheduling.sigs.k8s.io/v1alpha1/PodGroup", each["metadata"]["name"], SPACE)
 
     async def gone() -> bool:
-        pods = await admin.list("Pod", SPACE)
-        names = [each["metadata"]["name"] for each in pods]
+        names = [each["metadata"]["name"] for each in await admin.list("Pod", SPACE)]
+        names = [name for name in names if name != "uses-nic"]
         await asyncio.gather(
             *(admin.delete("Pod", name, SPACE, grace_seconds=0) for name in names), return_exceptions=True
         )
-        return not pods and not await admin.list("ResourceClaim", SPACE)
+        return not names and len(await admin.list("ResourceClaim", SPACE)) == 1
 
     await wait_until(gone, timeout=ROUND_SECONDS, what="pods and claims are gone", interval=0.3)
 

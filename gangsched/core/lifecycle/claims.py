@@ -42,6 +42,7 @@ class DeviceClaims:
         self._groups = groups
         #: When the devices of a group, by key, may be taken as its own.
         self._settling: Page[str] = ledger.agenda.page(on_due=ledger.work.phases.add)
+        self._shared = False
         #: By claim the UIDs of pods whose reservation is being taken back.
         self._leaving: dict[ClaimKey, set[str]] = {}
 
@@ -64,9 +65,6 @@ class DeviceClaims:
         if taken is not None:  # another gang shares it: its devices are known when that gang is bound
             return causes.claim_allocated_elsewhere(name=taken.key[1])
         plan.devices = found
-        new = {pod.uid for each in found if each.new for pod in each.consumers}
-        if new and self._others_use_devices():
-            plan.device_nodes = frozenset(place.node for place in plan.placements if place.uid in new)
         for each in found:
             index.assume(each.key, Assumed(each.uid, each.allocation, tuple(pod.uid for pod in each.consumers)))
         return ""
@@ -76,6 +74,8 @@ class DeviceClaims:
         one will not be.
         """
         index, everything = self._world.snapshot.devices, True
+        if not any(each.asked for each in plan.devices):
+            self._keep_others_off(plan)
         may_give = self._holding.may_give_devices(group, plan)
         for each in plan.devices:
             done, problem = claims.progress(index, each)
@@ -90,18 +90,28 @@ class DeviceClaims:
         """Return True while another scheduler may have given out the same devices before it saw whose they are. That is
         so if its pods are not kept off the nodes, or could use the devices from other nodes.
         """
-        kept_off = self._holding.is_holding(group.key) and all(map(claims.of_one_node, plan.devices))
-        if not plan.device_nodes or kept_off:
+        new = [each for each in plan.devices if each.new]
+        held = bool(plan.device_nodes) and self._holding.is_holding(group.key)
+        if not new or (held and all(map(claims.of_one_node, new))) or not self._others_use_devices():
             return False
         if plan.given_at is None:
             plan.given_at = self._world.now
             self._settling.at(group.key, plan.given_at + SETTLE_SECONDS)
         return self._world.now < plan.given_at + SETTLE_SECONDS
 
+    def _keep_others_off(self, plan: Plan) -> None:
+        """Have the nodes held of members that are given devices, if other schedulers may give out the same ones."""
+        new = {pod.uid for each in plan.devices if each.new for pod in each.consumers}
+        if new and (self._holding.always or self._others_use_devices()):
+            plan.device_nodes = frozenset(place.node for place in plan.placements if place.uid in new)
+
     def _others_use_devices(self) -> bool:
-        ours = self._world.membership.ours
-        users = (pod for pod in self._world.pods.values() if pod.devices is not None and pod.live)
-        return any(pod.scheduler not in ours for pod in users)
+        """Return True if pods of other schedulers have used devices since this process leads, or wait for some."""
+        if not self._shared:
+            ours = self._world.membership.ours
+            users = (pod for pod in self._world.pods.values() if pod.devices is not None and pod.live)
+            self._shared = any(pod.scheduler not in ours for pod in users)
+        return self._shared
 
     def _write(self, group: Group, each: DeviceBinding) -> str:
         """Ask for a write unless its devices are still shown for another claim; returns why they will stay there."""

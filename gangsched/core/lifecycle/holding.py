@@ -38,7 +38,7 @@ from gangsched.core.lifecycle import report
 from gangsched.core.lifecycle.conditions import Reporter
 from gangsched.core.lifecycle.group import Group, Plan
 from gangsched.core.lifecycle.table import State
-from gangsched.core.planning.held_nodes import NEVER, contested, scarce_nodes, uses_free_room
+from gangsched.core.planning.held_nodes import ALWAYS, NEVER, contested, scarce_nodes, uses_free_room
 from gangsched.core.world.world import World
 from gangsched.messages import notes
 from gangsched.messages.text import join_names
@@ -164,6 +164,11 @@ class Holding:
         self._renew(group.key)
         hold = self._holds.get(group.key)
         return hold is None or self._stood(group.key, hold)
+
+    @property
+    def always(self) -> bool:
+        """True if nodes are held whether other schedulers wait or not."""
+        return self._mode == ALWAYS
 
     def is_holding(self, key: str) -> bool:
         """Return True if nodes are held for the plan of this group."""

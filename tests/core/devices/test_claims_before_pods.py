@@ -270,3 +270,26 @@ def test_devices_that_other_nodes_reach_are_checked_again_although_nodes_are_hel
     assert nodes_of(cluster.log) == {}
     cluster.pass_time(SETTLE_SECONDS)
     assert nodes_of(cluster.log) == {"m1": "n1"}
+
+
+def test_a_pod_of_another_scheduler_that_comes_while_devices_are_given_is_waited_for() -> None:
+    """Its scheduler may decide before it sees our claims."""
+    cluster = story()
+    cluster.slow = lambda write: isinstance(write, AllocateClaim)
+    cluster.run()
+    cluster.show(*FOREIGN)
+    cluster.answer()
+    cluster.run()
+    assert given(cluster).keys() == {"c1", "c2"}
+    assert nodes_of(cluster.log) == {}
+    cluster.pass_time(SETTLE_SECONDS)
+    assert nodes_of(cluster.log) == {"m1": "n1", "m2": "n2"}
+
+
+def test_nodes_can_be_held_in_any_case() -> None:
+    """Then a first pod of another scheduler cannot come in between either."""
+    cluster = story(hold_room="always")
+    cluster.run()
+    assert [kind for kind, _ in writes(cluster.log)] == ["HoldNode", "HoldNode"]
+    cluster.pass_time(IN_FLIGHT_SECONDS + 0.1)
+    assert nodes_of(cluster.log) == {"m1": "n1", "m2": "n2"}
