@@ -194,8 +194,8 @@ class Preemption(Section, frozen=True, kw_only=True):
         _doc(
             """When nodes with freed room are held against other schedulers, by the taint gangsched.dev/held, until the
             members are bound, for at most maxWait. auto: if a victim, or a pending pod of the cluster, has a scheduler
-            that is none of the profiles and binds pods. Nodes on which claims get devices are held before that: auto: if
-            a pod with another scheduler has claims."""
+            that is none of the profiles and binds pods. Nodes on which claims get devices are held before that: auto:
+            if a pod with another scheduler has claims."""
         ),
     ] = "auto"
     held_share_per_namespace: Annotated[
