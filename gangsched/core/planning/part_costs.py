@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gangsched.core.arrays import Floats, Ints
+from gangsched.core.arrays import Bools, Floats, Ints
 from gangsched.core.framework.pipeline import Pipeline
 from gangsched.core.planning.part_table import Counts
 from gangsched.core.planning.topology import Level
@@ -24,6 +24,8 @@ from gangsched.model.records import Pod
 
 #: Of more kinds than this, not every set of the largest ones is counted.
 _EACH = 8
+#: The possible error of sums over all nodes, as a share of the sum.
+_ROUNDED = 1e-9
 #: Nodes of a domain x members of a node up to which the table of a level is made at once.
 _AT_ONCE = 1_000
 
@@ -34,6 +36,28 @@ def _sets(request: Floats) -> list[list[int]]:
     share = (request / np.maximum(request.max(axis=0, initial=0.0), 1e-9)).max(axis=1, initial=0.0)
     order: list[int] = np.argsort(-share, kind="stable").tolist()
     return [[k] for k in order] + [order[:n] for n in range(kinds, 1, -(1 + max(0, kinds - 1) // _EACH))]
+
+
+class _Amounts:
+    """The resources that members of each kind request, and what the nodes have that some kind may use: ``request``
+    ``(K, R)``, ``room`` ``(R, N)``.
+    """
+
+    def __init__(self, request: Floats, room: Floats, usable: Bools) -> None:
+        self._request = request
+        self._room = np.where(usable, np.maximum(room, 0.0), 0.0)
+        self._sums: dict[int, tuple[Level, Floats]] = {}
+
+    def suffice(self, level: Level, number: int, members: Counts) -> bool:
+        """Return False if a domain has less of some resource than these members request together."""
+        if id(level) not in self._sums:
+            inside = level.codes >= 0
+            codes, size = level.codes[inside], len(level.names)
+            sums = [np.bincount(codes, weights=row[inside], minlength=size) for row in self._room]
+            self._sums[id(level)] = level, np.array(sums, dtype=np.float64).reshape(len(sums), size)
+        kinds, counts = [kind for kind, _ in members], [count for _, count in members]
+        asked = np.array(counts, dtype=np.float64) @ self._request[kinds]
+        return bool((asked <= self._sums[id(level)][1][:, number] * (1.0 + _ROUNDED)).all())
 
 
 class RoomPrices:
@@ -60,6 +84,8 @@ class RoomPrices:
             used = least > 0
             room = (np.maximum(sim.free[used], 0.0) / least[used, None]).min(axis=0, initial=float(len(members)))
             self._sets.append((kinds, np.floor(room) * np.logical_or.reduce([masks[k] for k in kinds])))
+        usable = np.logical_or.reduce(masks) if masks else np.zeros(sim.snapshot.size, dtype=np.bool_)
+        self._amounts = _Amounts(request, sim.free, usable) if len(classes) > 1 else None
         self._room: dict[int, list[Floats]] = {}
         self._levels: list[Level] = []
 
@@ -76,6 +102,8 @@ class RoomPrices:
                 return NEVER
             if asked:
                 left = max(left, (room[number] - asked) / (1.0 + room.max()))
+        if len(members) > 1 and self._amounts is not None and not self._amounts.suffice(level, number, members):
+            return NEVER
         return complex(0.0, left)
 
     def _rooms(self, level: Level) -> list[Floats]:
@@ -111,6 +139,8 @@ class VictimPrices:
         sets = _sets(demand.request)
         curves: Callable[[list[int]], Prices] = search.curves(lower=lower, gone=gone)
         self._sets = [(kinds, curves(kinds), sum(demand.need[k] for k in kinds)) for kinds in sets]
+        room = demand.resources.without(search.units.everything()) if len(sets) > 1 else demand.resources.free
+        self._amounts = _Amounts(demand.request, room, np.logical_or.reduce(demand.mask))
         self._tables: dict[tuple[int, int], Prices] = {}
         self._chosen: dict[tuple[int, int, int, int], complex] = {}
         self._levels: list[Level] = []
@@ -122,6 +152,8 @@ class VictimPrices:
     def price(self, level: Level, number: int, members: Counts) -> complex:
         """Return the least price of the pods that have to leave, as far as the bound tells."""
         counts, worst = dict(members), 0j
+        if len(members) > 1 and not self._amounts.suffice(level, number, members):
+            return NEVER
         for n, (kinds, curves, most) in enumerate(self._sets):
             asked = sum(counts.get(kind, 0) for kind in kinds)
             if asked:
