@@ -19,6 +19,7 @@ from gangsched.messages.text import join_names, pluralize
 from gangsched.model.constraints import PodShape, Record, Taint, Toleration
 from gangsched.model.jobsets import JobSet
 from gangsched.model.node_taints import is_of_removal, is_of_state
+from gangsched.model.parts import anywhere
 from gangsched.model.records import (
     PREEMPT_NEVER,
     SYSTEM_CRITICAL_PRIORITY,
@@ -189,14 +190,16 @@ class Advisor:
 
     def _topology(self) -> Iterator[Option]:
         specs = [s for gang in self._gangs if (s := self._state.world.membership.spec(gang)) is not None]
-        keys = sorted({key for spec in specs for key, required in spec.topology if required})
+        kept_together = self._state.world.membership.kept_together
+        asked = (spec.topology if spec.parts is None else kept_together(spec) for spec in specs)
+        keys = sorted({key for topology in asked for key, required in topology if required})
         if not keys:
             return
         names = {(s.family, s.namespace, s.name) for s in specs}
 
         def free(record: Record) -> Record:
             if isinstance(record, Gang) and (record.family, record.namespace, record.name) in names:
-                return replace(record, topology=())
+                return replace(record, topology=(), parts=record.parts and anywhere(record.parts))
             if isinstance(record, Pod) and record.uid in self._members:
                 hints = {k: v for k, v in record.hints.items() if "topology" not in k}
                 return replace(record, hints=hints)

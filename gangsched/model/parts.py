@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import combinations, islice, product
 
+import msgspec
+
 from gangsched.model.constraints import Labels
 from gangsched.model.records import Gang, Part
 from gangsched.model.selectors import selector_matches
@@ -30,6 +32,11 @@ def constrained(part: Part) -> Part | None:
     if part.topology or part.distinct:
         return part
     return next(filter(None, map(constrained, part.parts)), None)
+
+
+def anywhere(part: Part) -> Part:
+    """Return the part without a topology, and all parts within it."""
+    return msgspec.structs.replace(part, topology=(), distinct="", parts=tuple(map(anywhere, part.parts)))
 
 
 def is_divided(part: Part) -> bool:

@@ -151,3 +151,36 @@ def test_a_queue_that_is_full(explain):
     label = "kueue.x-k8s.io/queue-name: qa"
     _, out, _ = explain("g", node("n1", cpu=9), *queues(quota=2), old % label, runs, *gang(label))
     assert "raise nominalQuota of flavor f in ClusterQueue a to 3 cpu: it can start now" in out
+
+
+NETWORK = """
+apiVersion: kai.scheduler/v1alpha1
+kind: Topology
+metadata: {name: network}
+spec: {levels: [{nodeLabel: rack}]}
+"""
+PARTS = """
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata: {name: g}
+spec:
+  minSubGroup: 1
+  subGroups: [{name: worker, minMember: 2, topologyConstraint: {topology: network, requiredTopologyLevel: rack}}]
+"""
+WORKER = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: g-%d
+  annotations: {pod-group-name: g}
+  labels: {kai.scheduler/subgroup-name: worker}
+spec: {schedulerName: py-gang-scheduler, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}
+"""
+
+
+def test_a_part_that_no_domain_holds(explain):
+    """The part and its nearest domain are named, and that it would start without its topology."""
+    nodes = [node(f"n{i}").replace("disk: hdd", f"rack: r{i}") for i in range(2)]
+    _, out, _ = explain("g", NETWORK, *nodes, PARTS, WORKER % 0, WORKER % 1)
+    assert "NEVER FITS part worker needs one rack for 2 members; the nearest (rack=r0) takes 1" in out
+    assert "ask for no single rack, or have a larger one: it can start now" in out
