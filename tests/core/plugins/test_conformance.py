@@ -23,7 +23,7 @@ from gangsched_conformance import CHECKS, check, cluster
 from gangsched_conformance.__main__ import main
 from tests.amounts import amount
 
-SEEDS = range(amount(25, 5))
+SEEDS = range(amount(25, 8))
 
 
 def built_in() -> list[Any]:
