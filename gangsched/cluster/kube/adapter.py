@@ -45,8 +45,8 @@ T = TypeVar("T")
 
 #: The time is read at least this often (seconds), unless the process is stopped or very busy.
 LOOK_SECONDS = 1.0
-#: After the first event, wait so much longer for others: ten events at once cost hardly more than one, waking up costs
-#: more, and a busy API server takes longer than this to answer.
+#: If an event follows others within this time, wait so much longer for more: ten events at once cost hardly more than
+#: one, and waking up costs more. One that comes after a quiet time is alone, and is fetched at once.
 LINGER_SECONDS = 0.005
 TICK_SECONDS = 1.0
 #: An I/O loop that has not ticked for so long counts as dead.
@@ -94,15 +94,15 @@ class Inbox:
 
     def wait(self, until: float | None) -> tuple[float, list[Event]]:
         """Block until there are events, ``until`` has come (None: never) or the inbox is closed."""
-        waited = False
+        began = 0.0
         while not self._events and not self._closed:
             now = self._clock.now()
             if until is not None and until <= now:
                 break
-            waited = True
+            began = began or now
             with contextlib.suppress(Empty):
                 self._changed.get(timeout=LOOK_SECONDS if until is None else min(until - now, LOOK_SECONDS))
-        if waited and not self._closed:
+        if began and not self._closed and self._clock.now() - began < LINGER_SECONDS:
             time.sleep(LINGER_SECONDS)
         return self.poll()
 

@@ -7,12 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from queue import Empty
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from gangsched.cluster.kube.adapter import Inbox, KubeCluster
+from gangsched.cluster.kube.adapter import LINGER_SECONDS, Inbox, KubeCluster
 from gangsched.cluster.kube.clock import MOST_SECONDS, SteadyClock
 from gangsched.cluster.kube.connection import Connection
 from gangsched.core.events import Gone, Synced
@@ -70,6 +71,33 @@ def test_events_arrive_in_one_batch_and_in_order() -> None:
     later, nothing = inbox.poll()
     assert nothing == []
     assert later >= now
+
+
+@pytest.mark.parametrize(("quiet", "lingers"), [(0.5 * LINGER_SECONDS, True), (2 * LINGER_SECONDS, False)])
+def test_only_events_in_quick_succession_are_gathered(
+    monkeypatch: pytest.MonkeyPatch, quiet: float, lingers: bool
+) -> None:
+    """An event that comes after a quiet time is fetched at once; what comes right after another waits for more."""
+    mono, slept = [5.0], list[float]()
+    inbox = Inbox(SteadyClock(lambda: 1000.0, lambda: mono[0]))
+
+    class Waits:
+        """Lets so much time pass until an event comes."""
+
+        def get(self, timeout: float) -> None:
+            mono[0] += quiet
+            inbox.put([Synced()])
+
+        def get_nowait(self) -> None:
+            raise Empty
+
+        def put(self, item: None) -> None:
+            pass
+
+    monkeypatch.setattr(inbox, "_changed", Waits())
+    monkeypatch.setattr(time, "sleep", slept.append)
+    assert inbox.wait(None)[1] == [Synced()]
+    assert slept == [LINGER_SECONDS] * lingers
 
 
 def test_wait_ends_when_the_time_has_come() -> None:
