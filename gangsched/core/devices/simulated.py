@@ -365,9 +365,10 @@ class DevicesInThought:
         """
         self._widen(demand.own)
         node, kinds = self._nodes[row], self.kinds
-        pools = self.index.inventory.pools(node.name, node.labels)
+        # All kinds of the node are known before it is asked which of them serve.
+        here = list(kinds.devices(self.index.inventory.pools(node.name, node.labels)))
         serving, sizes = self._serving(demand.own), self.index.sizes()
-        mine = [device for device, kind in kinds.devices(pools) if kind in serving]
+        mine = [device for device, kind in here if kind in serving]
         if not mine:
             return 0.0, 0.0
         free = [device for device in mine if device not in self._used.devices]

@@ -52,6 +52,7 @@ class DynamicResources:
 
     def failures(self, state: _State) -> list[Failure]:
         """Devices become free when pods leave, but no node reaches devices of another."""
+        refused = ~state.thought.mask(state.demand)
         reach, ever = state.thought.hopes(state.demand)
         found = [Failure(devices.CLAIM_ELSEWHERE, ~reach, resolvable=False)]
         left, stopped = reach & ~ever, state.thought.undecided()
@@ -61,7 +62,8 @@ class DynamicResources:
             found.append(Failure(devices.pool_in_trouble(why=why), left & nodes, resolvable=False))
             left &= ~nodes
         found.append(Failure(devices.NO_SUCH_DEVICES, left, resolvable=False))
-        return [*found, Failure(devices.DEVICES_IN_USE, reach & ever & ~stopped, resolvable=True)]
+        found.append(Failure(devices.DEVICES_IN_USE, reach & ever & ~stopped, resolvable=True))
+        return [Failure(each.text, each.nodes & refused, each.resolvable) for each in found]
 
     def apply(self, state: _State, pod: PodClass, row: int, sign: int) -> None:
         """Nothing to do: the simulation's devices are shared."""

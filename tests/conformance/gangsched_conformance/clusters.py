@@ -23,7 +23,7 @@ from gangsched.model.constraints import (
     Toleration,
 )
 from gangsched.model.records import SINGLE, GangId, Node, Pod
-from gangsched_conformance import storage
+from gangsched_conformance import devices, storage
 
 #: Label keys of pods and of nodes in these clusters.
 POD_LABELS = ("app", "team")
@@ -70,6 +70,7 @@ def with_manifests(*paths: str) -> Callable[[int], Cluster]:
 
 class _Maker:
     def __init__(self, seed: int) -> None:
+        self._seed = seed
         self._chance = random.Random(seed)
         self._shapes: dict[PodShape, PodShape] = {}
 
@@ -85,7 +86,10 @@ class _Maker:
         storage.fill(world, chance, names, ("one", "two"))
         pods = [self._pod(f"pod-{i:02}", chance.choice(names)) for i in range(chance.randint(0, 30))]
         wanted = [self._pod(f"new-{i:02}", "") for i in range(8)]
-        for pod in (*pods, *wanted):
+        # Drawn by a chance of their own, so that all else of a seed is the same with and without devices.
+        drawn = devices.fill(world, random.Random(f"{self._seed} devices"), names, [*pods, *wanted])
+        wanted = drawn[len(pods) :]
+        for pod in drawn:
             world.set_pod(pod)
         world.snapshot.align_rows()
         return Cluster(world, wanted)

@@ -9,6 +9,7 @@ import numpy as np
 
 from gangsched.core.arrays import Bools
 from gangsched.core.framework.registry import GuardedFilter
+from gangsched.core.plugins.devices import DynamicResources
 from gangsched.core.plugins.volumes import VolumeFilter
 from gangsched.core.state.podtable import PodClass
 from gangsched.core.state.simulation import Simulation
@@ -130,8 +131,8 @@ class _Run(Run):
     # -- questions -------------------------------------------------------------------------------------------
 
     def _whole(self, state: Any) -> str:
-        """Why no node at all will do, from a filter that looks at the pod's volumes: it names no nodes then."""
-        return self._plugin.refusal(state.state) if isinstance(self._plugin, VolumeFilter) else ""
+        """Return why no node at all will do, from a filter of volumes or devices: it names no nodes then."""
+        return self._plugin.refusal(state.state) if isinstance(self._plugin, VolumeFilter | DynamicResources) else ""
 
     def _state(self, sim: Simulation, pod: PodClass) -> Any:
         return sim.state(self.rule, pod) if self.rule.sees_pods else self.rule.prepare(pod, sim)
