@@ -54,7 +54,7 @@ def test_every_example_is_tested() -> None:
     # test_volcano_example.py, test_kai_example.py and test_kind_example.py.
     dialects = {"coscheduling", "kai", "kueue-pod-group", "spark", "volcano", "yunikorn"}
     owners = {"job", "job-scheduling", "jobset", "owners", "ray", "statefulset", "trainjob"}
-    assert folders == {*CLUSTERS, *dialects, *owners, "config", "kind", "plugin-gpu-reserve", "quota-gpu"}
+    assert folders == {*CLUSTERS, *dialects, *owners, "config", "devices", "kind", "plugin-gpu-reserve", "quota-gpu"}
     assert [name for name in sorted(folders) if not (EXAMPLES / name / "README.md").exists()] == []
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert folders == set(re.findall(r"^\| \[`([a-z-]+)/`\]", readme, re.MULTILINE))
