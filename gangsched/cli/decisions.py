@@ -129,10 +129,14 @@ class State:
         until = time.monotonic() + seconds
         known = Known()
         known.record(self.events)
-        while decides:
+        while True:
             scheduler = Scheduler(options)
             try:
-                self._decide(scheduler, until)
+                if decides:
+                    self._decide(scheduler, until)
+                else:
+                    scheduler.handle(self.events, now)
+                    self.scheduler = scheduler
                 break
             except Exception as error:
                 blamed = next(iter(suspects(error, scheduler, known, Unanswered(known))), ())

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -39,6 +40,7 @@ from gangsched.model.dialects.upstream import FAMILY as UPSTREAM
 from gangsched.model.errors import Problem
 from gangsched.model.records import SINGLE, GangId, Job, Pod
 from gangsched.model.times import render_time
+from gangsched.runtime.boundary import Boundary
 
 _WATCH_SECONDS = 1.0
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -125,7 +127,7 @@ def _read(args: argparse.Namespace) -> tuple[Gangs, list[Problem]]:
     found = list(_chosen(args, rows(state.scheduler, decisions, state.now, as_said=read.partial or read.leads), space))
     if args.name is not None and not found:
         raise answers.UsageError(failures.no_gang(name=args.name))
-    return Gangs(found, state.now), read.warnings
+    return Gangs(found, state.now), [*read.warnings, *state.faults]
 
 
 def _watch(args: argparse.Namespace) -> int:
@@ -134,17 +136,17 @@ def _watch(args: argparse.Namespace) -> int:
         raise answers.UsageError(failures.WATCH_FORMS)
     options, space, running, batches, _ = follow_cluster(args, _within(args))
     space, leads = space or "default", bool(running.holder)
-    scheduler = Scheduler(options)
+    contained = Boundary(partial(Scheduler, options), answered=False)  # an object may fail it
     shown: dict[tuple[str, str, str], Row] = {}
     columns, above = Columns(_width(args.output)), 0
     with closing(batches):
         for events, now, scope in batches:
             if not shown and not scope.whole:
                 answers.complain([scope.notice])
-            scheduler.handle(events, now)
+            contained.handle(events, now)
             found = {
                 (row.namespace, row.kind, row.name): row
-                for row in _chosen(args, rows(scheduler, {}, now, as_said=leads or not scope.whole), space)
+                for row in _chosen(args, rows(contained.core, {}, now, as_said=leads or not scope.whole), space)
             }
             changed = [row for key, row in found.items() if shown.get(key) != row]
             columns.print(lines(args.output, changed, now)[above:])

@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from gangsched.cli.answers import Contract
+from gangsched.cli.decisions import State
 from gangsched.cli.inputs import add_cluster_arguments, add_input_arguments, read_either
 from gangsched.cli.queue_rows import Row, rows
 from gangsched.core.quota.workloads import quantity
-from gangsched.core.scheduler import Scheduler
 from gangsched.model.errors import Problem
 
 
@@ -67,15 +67,14 @@ CONTRACT: Contract[Sequence[Row]] = Contract("gangsched.dev/queues/v1", {"queues
 def _read(args: argparse.Namespace) -> tuple[Sequence[Row], list[Problem]]:
     """What is known of quota once all objects have been seen, and what was not understood; nothing is decided."""
     read = read_either(args)
-    scheduler = Scheduler(read.options)
-    scheduler.handle(read.events, read.now)
-    managed = scheduler.world.managed
+    state = State(read.events, read.options, read.now, decides=False)
+    managed = state.world.managed
     managed.update_holdings()
     found = list(rows(managed.quota, managed.tally))
     if args.namespace is not None:
         local = managed.quota.local_queues.values()
         found = _with_cohorts(found, {queue.cluster_queue for queue in local if queue.namespace == args.namespace})
-    return found, read.warnings
+    return found, [*read.warnings, *state.faults]
 
 
 def _with_cohorts(found: Sequence[Row], names: Collection[str]) -> list[Row]:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from gangsched.cli import answers, get, left_out
 from gangsched.cli.answers import Contract, age_of, print_lines
+from gangsched.cli.decisions import State
 from gangsched.cli.inputs import add_cluster_arguments, read_cluster
 from gangsched.core.actuation.records import read_intent, read_owners
 from gangsched.core.events import records
-from gangsched.core.scheduler import Scheduler
 from gangsched.messages import standing
 from gangsched.messages.text import join_names, pluralize
 from gangsched.model.errors import FieldError, Problem
@@ -195,9 +195,8 @@ def _read(args: argparse.Namespace) -> tuple[Found, list[Problem]]:
     read = read_cluster(args, only)
     assert read.running is not None
     pods = list(records(read.events, Pod))
-    scheduler = Scheduler(read.options)
-    scheduler.handle(read.events, read.now)
-    rows = [row for row in get.rows(scheduler, {}, read.now) if only in (None, row.namespace)]
+    state = State(read.events, read.options, read.now, decides=False)
+    rows = [row for row in get.rows(state.scheduler, {}, read.now) if only in (None, row.namespace)]
     waiting = [row for row in rows if row.state in get.WAITS and row.created and row.pending]
     oldest = min(waiting, key=lambda row: row.created, default=None)
     space = read.running.lease.partition("/")[0]
@@ -220,7 +219,7 @@ def _read(args: argparse.Namespace) -> tuple[Found, list[Problem]]:
         sorted(each for each in held if only is None or each.gang.startswith(f"{only}/")),
         read.partial,
     )
-    return found, []
+    return found, state.faults
 
 
 def gangs_by_plan(pods: Iterable[Pod], waiting: Collection[str] = ()) -> dict[str, str]:

@@ -127,3 +127,16 @@ def test_explain_says_what_the_scheduler_of_the_cluster_leaves_out() -> None:
         "Pod d/m1 until 1970-01-01T00:01:00Z: why",
         "gang d/g until 1970-01-01T00:02:00Z: why",
     ]
+
+
+@pytest.mark.parametrize("command", ["get", "queues"])
+def test_commands_that_decide_nothing_name_what_they_fail_over(
+    command: str, manifest: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A warning names the object, and all else is shown."""
+    assert main([command, "-f", manifest]) == 0
+    shown = capsys.readouterr()
+    assert "Pod d/evil" in shown.err
+    assert "Traceback" not in shown.err
+    if command == "get":
+        assert "good" in shown.out
