@@ -91,11 +91,13 @@ async def test_without_the_right_to_patch_nodes_it_runs_and_says_so(
         for each in (victim, preemptor):
             each["spec"] |= {"terminationGracePeriodSeconds": 0}
             each["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "8"}}
-        await admin.create(victim, "default")
-        await admin.bind("victim", "n0")
         preemptor["spec"] |= {"schedulerName": "py-gang-scheduler", "priorityClassName": "high"}
         async with running_scheduler(control_plane.scheduler_kubeconfig, tmp_path) as scheduler:
             await wait_until(lambda: "nodes cannot be held against other schedulers" in scheduler.log.read_text())
+            # A binding that is seen shows that another scheduler is present.
+            await admin.create(victim, "default")
+            await admin.bind("victim", "n0")
+            await admin.wait_for("Pod", "victim", lambda p: p["status"].get("phase") == "Running", "default")
             await admin.create(preemptor, "default")
             await admin.wait_for("Pod", "preemptor", lambda p: p["spec"].get("nodeName") == "n0", "default", timeout=60)
 

@@ -23,6 +23,11 @@ Right = tuple[str, str, str]
 OF_OTHER_STORIES: dict[str, dict[tuple[str, str], str]] = {
     "room held against other schedulers": {("", "nodes"): "get patch"},
     "volumes of gangs": {("", "persistentvolumes"): "get patch", ("", "persistentvolumeclaims"): "get patch"},
+    "devices of gangs": {
+        ("resource.k8s.io", "resourceclaims"): "get patch",
+        ("resource.k8s.io", "resourceclaims/status"): "patch",
+        ("resource.k8s.io", "resourceclaims/binding"): "patch",
+    },
     "writes whose answer was lost, or that were refused": {("", "pods"): "get"},
     "preemption.pdb: strict": {("", "pods/eviction"): "create"},
     "JobSets that are suspended": {
