@@ -24,6 +24,10 @@ NO_EXPRESSION = "selector without cel"
 # Nodes
 
 CLAIM_ELSEWHERE = "node(s) cannot use the devices that a resource claim has"
+#: Of a gang as a whole, when its nodes are known and its devices are chosen.
+CHOICE_STOPPED = (
+    "the devices of a node can be allocated in so many ways that the search for those of the gang was stopped"
+)
 SEARCH_STOPPED = "node(s) have so many ways to allocate the pod's resource claims that the search was stopped"
 NO_SUCH_DEVICES = "node(s) do not have the devices of the pod's resource claims"
 NO_SLICES = "no driver publishes any devices (there is no ResourceSlice)"

@@ -228,6 +228,8 @@ class Allocator:
         for at, (pool, device) in enumerate(places):
             if ask.all_of is not None and at > 0:
                 return False  # each of them is needed
+            if ask.all_of is None and len(places) - at < ask.count - had:
+                return False  # too few are left
             alike = self._alike(ask, pool, device)
             if alike in failed:
                 continue

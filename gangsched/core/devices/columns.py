@@ -72,7 +72,8 @@ class DeviceColumns:
                     continue
                 kinds = [self._kind_of.get(each.device, 0) for each in found.devices if not each.admin]
                 mine = [sum(kind in members for kind in kinds) for members in self._sets]
-                if any(mine) and thought.reserved(key) > 1:
+                doubly = any(len(thought.index.holders(each.device)) > 1 for each in found.devices if not each.admin)
+                if any(mine) and (doubly or thought.reserved(key) > 1):
                     self.exact = False
                 out[:, slot] += mine
         return out

@@ -221,6 +221,8 @@ class InUse:
     shares: dict[DeviceId, dict[str, Decimal]] = field(default_factory=dict)
     #: How many shares there are of each.
     number: dict[DeviceId, int] = field(default_factory=dict)
+    #: Devices that several claims have, though nobody may give one out twice, with the number of further claims.
+    again: dict[DeviceId, int] = field(default_factory=dict)
 
     def add(self, allocation: Allocation) -> None:
         """Add the devices of a claim."""
@@ -228,6 +230,8 @@ class InUse:
             if each.admin:
                 continue
             if not each.share:
+                if each.device in self.devices:
+                    self.again[each.device] = self.again.get(each.device, 0) + 1
                 self.devices.add(each.device)
                 continue
             self.number[each.device] = self.number.get(each.device, 0) + 1
@@ -241,7 +245,11 @@ class InUse:
             if each.admin:
                 continue
             if not each.share:
-                self.devices.discard(each.device)
+                further = self.again.pop(each.device, 0)
+                if not further:
+                    self.devices.discard(each.device)
+                elif further > 1:
+                    self.again[each.device] = further - 1
                 continue
             self.number[each.device] -= 1
             for name, amount in each.consumed:
@@ -252,7 +260,7 @@ class InUse:
     def copy(self) -> InUse:
         """Return a copy that may be changed."""
         shares = {device: dict(taken) for device, taken in self.shares.items()}
-        return InUse(set(self.devices), shares, dict(self.number))
+        return InUse(set(self.devices), shares, dict(self.number), dict(self.again))
 
     def free_counters(self, pool: Pool) -> dict[tuple[str, str], Decimal]:
         """Return what is left of the pool's counters; negative where more is in use than there is."""

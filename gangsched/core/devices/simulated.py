@@ -424,10 +424,14 @@ class DevicesInThought:
         """Allocations for :meth:`_claims` of the pods on a node."""
         specs = [spec for _, _, spec in self._claims(guests)]
         claims = [ResourceClaim("", "", spec=self.index.specs[n]) for n in specs]
-        try:
-            return self._answers.allocator(self._nodes[row], self._used, self.kinds, sizes=True).allocate(claims)
-        except (ClaimError, SearchStoppedError):
-            return None
+        for sizes in (True, False):  # the order that has found an answer may be the other one
+            try:
+                return self._answers.allocator(self._nodes[row], self._used, self.kinds, sizes=sizes).allocate(claims)
+            except ClaimError:
+                return None
+            except SearchStoppedError:
+                continue
+        return None
 
     def _claims(self, guests: Sequence[Guest]) -> Iterator[tuple[int, ClaimKey | int, int]]:
         """The claims of these pods that get devices: the pod's place, the claim's key or place, and its spec."""
@@ -439,9 +443,9 @@ class DevicesInThought:
                     seen.add(key)
                     yield n, key, self.index.number(self.index.claims[key].spec)
 
-    def chosen(self, members: Sequence[tuple[Pod, int, int]]) -> dict[str, tuple[ClaimAllocation, ...]]:
+    def chosen(self, members: Sequence[tuple[Pod, int, int]]) -> dict[str, tuple[ClaimAllocation, ...]] | None:
         """Return the devices of claims that have none, by the UID of the member. All ``members`` have been placed:
-        each with its class and row.
+        each with its class and row. None if the search for the devices of one was stopped.
         """
         out: dict[str, tuple[ClaimAllocation, ...]] = {}
         by_row: dict[int, list[tuple[Pod, int]]] = {}
@@ -455,8 +459,10 @@ class DevicesInThought:
             found = self._allocate(row, guests)
             for each in self._wide.get(row, ()):
                 self._used.add(each)
+            if found is None:
+                return None
             given: dict[int, dict[ClaimKey | int, Allocation]] = {}
-            for (n, what, _), allocation in zip(self._claims(guests), found or (), strict=False):
+            for (n, what, _), allocation in zip(self._claims(guests), found, strict=True):
                 given.setdefault(n, {})[what] = allocation
             free = list(range(len(guests)))
             for pod, ident in pods:

@@ -40,7 +40,7 @@ from gangsched.core.quota.assignment import QuotaAssignment
 from gangsched.core.state.census import Census
 from gangsched.core.state.simulation import Restriction, Simulation
 from gangsched.core.world.world import World
-from gangsched.messages import causes, notes
+from gangsched.messages import causes, devices, notes
 from gangsched.messages.text import join_names
 from gangsched.model.records import SINGLE, GangId, Pod
 
@@ -439,9 +439,11 @@ class Outcomes:
         context, names = self.context, self._snapshot.nodes
         members = [p for p in context.pending if p.uid in rows and p.uid not in context.announced]
         announced = tuple((pod, names[rows[uid]].name) for uid, pod in context.announced.items() if uid in rows)
-        devices = self._devices(members, rows) if kind is Fits else {}
+        chosen = self._devices(members, rows) if kind is Fits else {}
+        if chosen is None:  # nothing is bound without its devices
+            return refused(Unschedulable, self._world, context.gangs, devices.CHOICE_STOPPED)
         placements = [
-            Placement(p.namespace, p.name, p.uid, names[rows[p.uid]].name, devices.get(p.uid, ())) for p in members
+            Placement(p.namespace, p.name, p.uid, names[rows[p.uid]].name, chosen.get(p.uid, ())) for p in members
         ]
         placed = {p.uid for p in members}
         victims, awaiting = fields.get("victims", ()), fields.get("awaiting", ())
@@ -461,8 +463,12 @@ class Outcomes:
             **{"stopped": context.left_out, **fields},
         )
 
-    def _devices(self, members: Sequence[Pod], rows: Mapping[str, int]) -> dict[str, tuple[ClaimAllocation, ...]]:
-        """The devices of the members' claims that have none, by UID: chosen for all of them at once."""
+    def _devices(
+        self, members: Sequence[Pod], rows: Mapping[str, int]
+    ) -> dict[str, tuple[ClaimAllocation, ...]] | None:
+        """Return the devices of the members' claims that have none, by UID: chosen for all of them at once. None if the
+        search was stopped.
+        """
         if all(p.devices is None for p in members):
             return {}
         sim = self.context.simulation()

@@ -7,7 +7,9 @@ import random
 import pytest
 
 from gangsched.core.actions import AllocateClaim, Bind, Remove
+from gangsched.core.devices.simulated import DevicesInThought
 from gangsched.core.events import Gone
+from gangsched.messages import devices
 from tests.amounts import amount
 from tests.builders import node, pod
 from tests.core.devices.worlds import CLASSES, GPU, ask, claim, gpus, held, tainted
@@ -35,6 +37,18 @@ def test_each_plan_has_its_own_devices() -> None:
     given = [d.device.name for a in cluster.log if isinstance(a, AllocateClaim) for d in a.allocation.devices]
     assert sorted(given) == ["gpu-0", "gpu-1", "gpu-2"]
     assert {a.pod.name for a in cluster.log if isinstance(a, Bind)} == {"a", "b"}
+
+
+def test_nothing_is_bound_if_the_choice_of_devices_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That there are enough was known from a node that is like this one; which ones was not found in time."""
+    monkeypatch.setattr(DevicesInThought, "_allocate", lambda *_: None)
+    cluster = Cluster(node("n1").cpu(8), *CLASSES, gpus("n1", 2))
+    cluster.show(pod("a").cpu(1).devices("ca"))
+    cluster.show(claim("ca", ask(1), owner="a"))
+    cluster.run()
+    assert cluster.decisions[-1].outcome == "unschedulable"
+    assert cluster.decisions[-1].message == devices.CHOICE_STOPPED
+    assert not [a for a in cluster.log if isinstance(a, Bind | AllocateClaim)]
 
 
 @pytest.mark.parametrize("seed", range(amount(24, 6)))
