@@ -122,7 +122,10 @@ def starting_choices(
 def further(part: Part, there: Mapping[str, int], placed: Mapping[str, int]) -> list[dict[str, int]]:
     """Return what may join those that must start: for each further part how many members of each role it needs."""
     if part.least is None:
-        return []
+        some = there.get(part.name, 0)
+        if part.count or not some or placed.get(part.name, 0):
+            return []
+        return [{part.name: number} for number in dict.fromkeys((some, 1))]  # all that are there, else the first
     found = _ranked(part, there, placed)
     within = [more for each, _ in found if each is not part for more in further(each, there, placed)]
     return within + [wanted for _, wanted in found[part.least :]]

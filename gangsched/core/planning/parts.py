@@ -212,7 +212,7 @@ class Parts:
             done = there - Counter(role_of(pod, spec) for pod in free)
             for wanted in further(spec.parts, there, done):
                 left = Counter({role: count - done[role] for role, count in wanted.items()})
-                some = [pod for pod in free if _takes(left, role_of(pod, spec))]
+                some = [pod for pod in free if pod.uid not in rows and _takes(left, role_of(pod, spec))]
                 complete = some and not any(left.values())
                 found = self._joined(gang, spec, some, sim, classes, {**placed, **rows}, wishes) if complete else None
                 if found is not None and assignment is not None:

@@ -304,6 +304,6 @@ class HyperNodes:
         """The domains that have a member of this name and these labels, by name."""
         found = {domain.name: domain for domain in self._by_name[hyper].get(name, ())}
         for member, domain in self._others[hyper]:
-            if (member.pattern and re.fullmatch(member.pattern, name)) or selector_matches(member.selector, labels):
+            if (member.pattern and re.search(member.pattern, name)) or selector_matches(member.selector, labels):
                 found[domain.name] = domain
         return [found[key] for key in sorted(found)]

@@ -243,7 +243,10 @@ def hyper_node(obj: RawHyperNode) -> HyperNode:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise FieldError(f"{field}.regexMatch.pattern", f"{error}"[:200]) from None
-        selector = label_selector(of.label_match, f"{field}.labelMatch")
+        # An empty selector selects no node there, other than elsewhere.
+        labels = of.label_match
+        empty = labels is None or not (labels.match_labels or labels.match_expressions)
+        selector = None if empty else label_selector(labels, f"{field}.labelMatch")
         name = of.exact_match.name if of.exact_match is not None else ""
         members.append(HyperMember(each.type == "HyperNode", name, pattern, selector))
     if not 0 <= obj.spec.tier <= MAX_TIER:

@@ -74,3 +74,10 @@ def test_labels_go_with_the_domain() -> None:
     assert [labels.get(f"{TIER}{n}") for n in range(4)] == [None, "r0", "s", "s"]
     core.handle([Gone("HyperNode", "", name) for name in ("r0", "r1", "s")], 1.0)
     assert labels_of(core, "n0") == {"kubernetes.io/hostname": "n0"}
+
+
+def test_a_pattern_matches_any_part_of_a_name() -> None:
+    """As Go's MatchString, which Volcano uses."""
+    rack = HyperNode("r", 1, "", (HyperMember(pattern="^n[23]"),))
+    decision = plan(node("n2-x").cpu(1), node("n3-x").cpu(1), Changed(rack), *job((f"{TIER}1", True)))["d/g"]
+    assert set(placed(decision).values()) == {"n2-x", "n3-x"}

@@ -211,3 +211,14 @@ def test_the_parts_that_start_are_those_that_fit() -> None:
     fillers = [pod(f"v{n}").cpu(1).on(f"r1-{n}").priority(1) for n in range(3)]
     decision = plan(*racks(r1=[1, 1, 1], r2=[1]), *fillers, made_of(*parts, least=1), *pods)["d/g"]
     assert (where(decision), len(decision.victims)) == ({"b": {"r1"}}, 2)
+
+
+def test_a_part_that_needs_no_member_joins_in_a_domain_of_its_own() -> None:
+    """Its members start with the others or later, all in one rack; as many as fit where one rack cannot hold all."""
+    parts = [Part("a", 2, topology=(RACK,)), Part("b", 0, topology=(RACK,))]
+    decision = plan(*racks(r1=[1, 1], r2=[1], r3=[1, 1]), made_of(*parts), *members("a", 2), *members("b", 2))["d/g"]
+    assert len(placed(decision)) == 4
+    assert all(len(found) == 1 for found in where(decision).values())
+    running = [each.on(f"r1-{i}") for i, each in enumerate(members("a", 2))]
+    later = plan(*racks(r1=[1, 1], r2=[1]), made_of(*parts), *running, *members("b", 2))["d/g"]
+    assert where(later) == {"b": {"r2"}}
