@@ -113,9 +113,11 @@ def idle(pipe: Pipe) -> None:
 
 
 def server(pipe: Pipe) -> None:
-    """Refuses every nomination, is pleased with everything else, and says on the pipe where it listens."""
-    refusal = json.dumps({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no"})
-    answers = response("200 OK", "{}"), response("403 Forbidden", refusal)
+    """Finds no pod of a nomination, is pleased with everything else, and says on the pipe where it listens. After a
+    refusal the gang would pause and not be decided again at once.
+    """
+    refusal = json.dumps({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "no"})
+    answers = response("200 OK", "{}"), response("404 Not Found", refusal)
     answer_all(pipe, lambda body: answers[_NOMINATES.search(body) is not None])
 
 
