@@ -221,7 +221,7 @@ class InUse:
     shares: dict[DeviceId, dict[str, Decimal]] = field(default_factory=dict)
     #: How many shares there are of each.
     number: dict[DeviceId, int] = field(default_factory=dict)
-    #: Devices that several claims have, though nobody may give one out twice, with the number of further claims.
+    #: Devices without shares that several claims have by mistake, with the number of further claims.
     again: dict[DeviceId, int] = field(default_factory=dict)
 
     def add(self, allocation: Allocation) -> None:
